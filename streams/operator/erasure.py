@@ -85,7 +85,7 @@ def _is_gone(connection: sqlite3.Connection, key: Row) -> bool:
 
 
 async def _marked(state: AppState, tenant_id: str) -> Erasure | None:
-    record = await state.query(lambda db: tenants.setting(db, tenant_id, "erasure", ""))
+    record = await state.query(lambda db: tenants.erasure(db, tenant_id))
     return None if record is None else Erasure(**orjson.loads(record.body))
 
 

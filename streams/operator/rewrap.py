@@ -57,6 +57,7 @@ async def rewrap(state: AppState) -> Rewrapped:
     done, last = Rewrapped(state.vault.key_id), ("", "", "")
     while True:
         async with state.tenant_writes:
+            state.drop_shown()
             page = await state.query(partial(tenants.sealed_settings, after=last, limit=_PAGE))
             if not page:
                 return done

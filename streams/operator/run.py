@@ -200,7 +200,7 @@ def _closed(database: Database, ready: Callable[[], bool], tenant_id: str) -> Re
     Raises:
         KafkaUnavailable: what was read may be of a read model that is rebuilt now.
     """
-    erasure = database.read(lambda db: tenants.setting(db, tenant_id, "erasure", ""))
+    erasure = database.read(lambda db: tenants.erasure(db, tenant_id))
     record = database.read(lambda db: tenants.tenant(db, tenant_id))
     if not ready():
         raise KafkaUnavailable("the operator has not read its topics to their end")

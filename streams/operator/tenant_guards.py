@@ -40,6 +40,6 @@ async def refuse_erased(state: AppState, tenant_id: str) -> None:
     Raises:
         Refusal: 409, it was erased.
     """
-    if await state.query(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
+    if await state.query(lambda db: tenants.erasure(db, tenant_id)):
         choose = "its id cannot be used again, choose another"
         raise Refusal(409, "tenant-erased", f"tenant {tenant_id!r} was erased: {choose}")

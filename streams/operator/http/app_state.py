@@ -64,14 +64,26 @@ class AppState:
     sent_commands: SentCommands = field(default_factory=SentCommands)
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the reading of a record of `tenants` until its replacement is durable."""
-    unshown: dict[Row, TenantRecord] = field(default_factory=dict)
-    """Records written to `tenants` that the read model does not show yet. The next change of the
-    same record must start from them, or it would bring back what they removed."""
+    unshown: dict[Row, tuple[int, TenantRecord]] = field(default_factory=dict)
+    """Records written to `tenants`, with their offsets, that the read model may not show yet. The
+    next change of the same record must start from them, or it would bring back what they removed.
+    """
+
+    def drop_shown(self) -> None:
+        """Forget the writes that the read model has folded in: it knows what came after them, too.
+
+        Call it before the query whose result `newest` gets.
+        """
+        for key, (offset, _) in list(self.unshown.items()):
+            if self.follower.folded(("tenants", self.home(key[0]))) > offset:
+                del self.unshown[key]
 
     def newest(self, key: Row, shown: TenantRecord | None) -> TenantRecord | None:
         """Return the newer of a record of `tenants` in the read model and the one written here."""
-        ours = self.unshown.get(key)
-        return ours if ours and (not shown or ours.updated_at >= shown.updated_at) else shown
+        if key not in self.unshown:
+            return shown
+        _, ours = self.unshown[key]
+        return ours if shown is None or ours.updated_at >= shown.updated_at else shown
 
     async def query(self, look: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on the read model, off the event loop."""
@@ -115,13 +127,13 @@ class AppState:
         if await self.wait_for(row, lambda db: condition(db) or None) is None:
             raise not_shown()
 
-    async def set_tenant(self, key: Row, record: TenantRecord | None) -> None:
-        """Write a record of `tenants`, or delete it, and return once that is durable.
+    async def set_tenant(self, key: Row, record: TenantRecord | None) -> int:
+        """Write a record of `tenants`, or delete it; return its offset once that is durable.
 
         Raises:
             KafkaUnavailable: it was not acknowledged; it may still be written.
         """
-        await self.producer.send(
+        return await self.producer.send(
             "tenants",
             keys.tenant_key(*key),
             None if record is None else TENANT.encode(record),

@@ -46,7 +46,7 @@ async def open_body(state: AppState, tenant_id: str, event_id: str, ref: Payload
 
 async def refuse_erased_body(state: AppState, tenant_id: str) -> None:
     """Refuse with 410 if the tenant was erased, because no key opens its bodies any more."""
-    if await state.query(lambda db: tenants.setting(db, tenant_id, "erasure", "")):
+    if await state.query(lambda db: tenants.erasure(db, tenant_id)):
         raise _erased(tenant_id)
 
 
@@ -54,7 +54,7 @@ async def _key(state: AppState, tenant_id: str, key_id: str) -> DataKey:
     place = (tenant_id, "data_key", key_id)
 
     def known(connection: sqlite3.Connection) -> TenantRecord | bool | None:
-        if tenants.setting(connection, tenant_id, "erasure", ""):
+        if tenants.erasure(connection, tenant_id):
             return False
         return tenants.setting(connection, *place)
 

@@ -50,14 +50,12 @@ async def written(state: AppState, record: TenantRecord, *, late: bool = False) 
         found = tenants.setting(connection, *key)
         return found if found is not None and found.updated_at >= record.updated_at else None
 
-    await state.set_tenant(key, record)
-    state.unshown[key] = record
+    state.unshown[key] = await state.set_tenant(key, record), record
     found = await state.wait_for(("tenants", key), shown)
     if found is None and late:
         return record
     if found is None:
         raise not_shown()
-    del state.unshown[key]
     return found
 
 
@@ -78,6 +76,7 @@ def name_in(request: web.Request, part: str) -> str:
 
 async def newest(state: AppState, key: Row) -> TenantRecord | None:
     """Return the newest record under a key: what this process wrote, or what the read model has."""
+    state.drop_shown()
     return state.newest(key, await state.query(lambda db: tenants.setting(db, *key)))
 
 
@@ -95,10 +94,8 @@ async def removed(state: AppState, record: TenantRecord) -> None:
     """
     key = (record.tenant_id, record.kind, record.id)
     gone = replacing(record, replace(record, disabled=True, secrets=(), keys=()))
-    await state.set_tenant(key, None)
-    state.unshown[key] = gone
+    state.unshown[key] = await state.set_tenant(key, None), gone
     await state.wait_until(("tenants", key), lambda db: tenants.setting(db, *key) is None)
-    del state.unshown[key]
 
 
 def with_newest(

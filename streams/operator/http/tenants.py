@@ -72,7 +72,7 @@ async def disable_tenant(request: web.Request) -> web.Response:
     state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
     async with changing(state, tenant_id):
         shown = await known_tenant(state, tenant_id)
-        record = state.newest((tenant_id, "tenant", ""), shown) or shown
+        record = await newest(state, (tenant_id, "tenant", "")) or shown
         return await _set_tenant(state, replace(record, disabled=True, updated_at=wall_ms()))
 
 

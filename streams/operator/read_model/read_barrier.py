@@ -30,7 +30,7 @@ class ReadBarrier:
         """Return once the rows of a partition are as new as this call.
 
         Raises:
-            Refusal: 503, this took longer than `seconds`: ask again.
+            Refusal: 503, the broker's answer or the rows took longer than `seconds`: ask again.
         """
         end = await self._end(place, seconds)
 

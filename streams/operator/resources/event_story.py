@@ -28,6 +28,7 @@ def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topolog
     if found is None:
         return None
     job_id, arrived = job_id_of(connection, found), arrival(connection, event_id)
+    replayed = _replays(connection, found, job_id)
     return {
         **event_json(found, job_id),
         **event_details(found),
@@ -35,8 +36,8 @@ def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topolog
         "offset": arrived.offset,
         "duplicates": _duplicates(connection, found, arrived),
         "job": None if job_id is None else shown_job(connection, job_id, topology),
-        "replays": _replays(connection, found, job_id),
-        "dead_letters": _dead_letters(connection, found, arrived, job_id),
+        "replays": replayed,
+        "dead_letters": _dead_letters(connection, found, arrived, job_id, replayed),
         "quarantine": _quarantine(connection, found),
         "deliveries": deliveries.of_event(connection, found.tenant_id, event_id),
     }
@@ -62,12 +63,16 @@ def _duplicates(connection: sqlite3.Connection, found: Envelope, arrived: Arriva
 
 
 def _dead_letters(
-    connection: sqlite3.Connection, found: Envelope, arrived: Arrival, job_id: str | None
+    connection: sqlite3.Connection,
+    found: Envelope,
+    arrived: Arrival,
+    job_id: str | None,
+    replayed: list[Json],
 ) -> list[Json]:
     """Return the letters of the event's job and its replays, and of its record."""
     places = arrived.offset, found.event_id  # the fused dispatcher knows no offset
     ids = [f"dispatcher:{TABLE.topic}:{arrived.partition}:{place}" for place in places]
-    ids = [each["job_id"] for each in _replays(connection, found, job_id)] + ids
+    ids = [each["job_id"] for each in replayed] + ids
     if job_id is not None:
         ids = [job_id, *ids]
     letters = [dead_letter(connection, id_) for id_ in ids]

@@ -32,11 +32,10 @@ LIVE = ", ".join(f"'{status}'" for status in get_args(JobStatus) if status not i
 
 @dataclass(frozen=True, slots=True)
 class MadeJob:
-    """A job in short; `created_at` in milliseconds."""
+    """A job in short."""
 
     job_id: str
     status: str
-    created_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ def _input(connection: sqlite3.Connection, found: Job) -> object:
     Kafka keeps an input until its retention ends, but after an erasure nobody is shown it, as
     nobody is shown a body.
     """
-    erased = tenants.setting(connection, found.tenant_id, "erasure", "")
+    erased = tenants.erasure(connection, found.tenant_id)
     return None if erased else parsed(found.input)
 
 
@@ -140,7 +139,7 @@ def jobs_page(connection: sqlite3.Connection, query: PageQuery, topology: Topolo
 def sharing(connection: sqlite3.Connection, found: Job) -> MadeJob | None:
     """Return another job that has not ended and whose effects lie in the scope of this one."""
     row = connection.execute(
-        "SELECT job_id, status, created_at FROM jobs WHERE tenant_id = ? AND scope = ?"  # noqa: S608  constants
+        "SELECT job_id, status FROM jobs WHERE tenant_id = ? AND scope = ?"  # noqa: S608  constants
         f" AND job_id <> ? AND status IN ({LIVE}) LIMIT 1",
         (found.tenant_id, found.scope, found.job_id),
     ).fetchone()

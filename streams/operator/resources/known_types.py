@@ -14,6 +14,7 @@ from streams.topology.model import Topology
 _LOOKED_AT = 100
 """So many of the oldest and of the newest jobs of a type are looked at."""
 _MOST_TYPES = 500
+_MOST_NEAR = 50
 _LEASED = "'running', 'succeeded', 'failed', 'needs_review'"
 _ALL_TYPES = """
 WITH RECURSIVE found(type) AS (
@@ -30,8 +31,8 @@ def doubt_about(connection: sqlite3.Connection, topology: Topology, type_: str) 
     if type_ in declared or _was_leased(connection, type_):
         return None
     types = [row[0] for row in connection.execute(_ALL_TYPES, (_MOST_TYPES,))]
-    known = declared | {each for each in types if _was_leased(connection, each)}
-    nearest = difflib.get_close_matches(type_, sorted(known))
+    near = difflib.get_close_matches(type_, sorted(declared.union(types)), n=_MOST_NEAR)
+    nearest = [each for each in near if each in declared or _was_leased(connection, each)][:3]
     hint = f"Did you mean {' or '.join(map(repr, nearest))}? " if nearest else ""
     return (
         f"the topology names no job type {type_!r}, and no job of it has run yet. {hint}If a "

@@ -22,7 +22,7 @@ _SEALED = "kind IN ('source', 'endpoint', 'data_key')"
 
 def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
     """Return a tenant as the API shows it; `record` is its own setting."""
-    mark = setting(connection, record.tenant_id, "erasure", "")
+    mark = erasure(connection, record.tenant_id)
     return {
         "tenant_id": record.tenant_id,
         **TenantSettings().model_dump(),
@@ -73,6 +73,11 @@ def setting(
 ) -> TenantRecord | None:
     """Return a record of `tenants` by its whole key."""
     return find(connection, TENANT, "tenants", tenant_id=tenant_id, kind=kind, id=id_)
+
+
+def erasure(connection: sqlite3.Connection, tenant_id: str) -> TenantRecord | None:
+    """Return the mark of an erased tenant; None for any other."""
+    return setting(connection, tenant_id, "erasure", "")
 
 
 def sources(connection: sqlite3.Connection, tenant_id: str) -> dict[str, TenantRecord]:

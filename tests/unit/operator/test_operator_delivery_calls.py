@@ -58,7 +58,7 @@ Api = TestClient[Any, Any]
 class Desk:
     """A read model, and the delivery stage beside it: `obey` makes records of each command."""
 
-    home, newest = AppState.home, AppState.newest
+    home, newest, drop_shown = AppState.home, AppState.newest, AppState.drop_shown
 
     def __init__(self, rows: sqlite3.Connection) -> None:
         self.rows, self.topology, self.unshown = rows, load(), dict[Any, Any]()

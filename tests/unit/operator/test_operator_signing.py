@@ -18,7 +18,9 @@ from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.middlewares import problems
 from streams.operator.http.routes import routes
 from streams.operator.read_model.database import Database
+from streams.operator.resources.table import Row
 from streams.serde.codec import TENANT
+from streams.serde.records import TenantRecord
 from streams.tenants.source_keys import Reference
 
 URL = "http://127.0.0.1:8080/v1/hooks/acme/shop"
@@ -28,7 +30,8 @@ BODY = b'{"id": "e1"}'
 class Desk:
     """What the call needs of the application's state."""
 
-    newest, unshown, vault = AppState.newest, {}, VAULT  # type: ignore[var-annotated]
+    newest, drop_shown, vault = AppState.newest, AppState.drop_shown, VAULT
+    unshown: dict[Row, tuple[int, TenantRecord]] = {}  # noqa: RUF012
 
     def __init__(self, directory: Path) -> None:
         self.rows = Database(directory / "m.sqlite").open_writer()

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,6 +23,7 @@ from streams.process.wall_clock import wall_ms
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
 from streams.tenants.source_keys import keys_of, open_secret
+from streams.topology.load import load
 from streams.vault.key_encryption import local_vault
 
 SHOP = ("acme", "source", "shop")
@@ -31,11 +33,13 @@ PATH = "/v1/tenants/acme/sources/shop"
 class Stalled:
     """Parts whose read model stands still, and the topic behind them."""
 
-    newest = AppState.newest
+    home, newest, drop_shown = AppState.home, AppState.newest, AppState.drop_shown
 
     def __init__(self) -> None:
-        self.vault, self.tenant_writes = VAULT, asyncio.Lock()
-        self.unshown: dict[tuple[str, str, str], TenantRecord] = {}
+        self.vault, self.tenant_writes, self.topology = VAULT, asyncio.Lock(), load()
+        self.unshown: dict[tuple[str, str, str], tuple[int, TenantRecord]] = {}
+        self.written = self.shown = 0
+        self.follower = SimpleNamespace(folded=lambda place: self.shown)
         self.topic: dict[tuple[str, str, str], TenantRecord] = {}
         self.read_model = sqlite3.connect(":memory:")
         self.read_model.execute("CREATE TABLE tenants (tenant_id, kind, id, record)")
@@ -54,8 +58,13 @@ class Stalled:
         if not condition(self.read_model):
             raise not_shown()
 
-    async def set_tenant(self, key: tuple[str, str, str], record: TenantRecord) -> None:
+    async def set_tenant(self, key: tuple[str, str, str], record: TenantRecord) -> int:
         self.topic[key] = record
+        self.written += 1
+        return self.written - 1
+
+    def catch_up(self) -> None:
+        self.shown = self.written
 
     def secrets(self) -> list[bytes]:
         record = self.topic[SHOP]
@@ -96,7 +105,7 @@ async def test_a_rewrapping_does_not_bring_back_what_a_put_has_ended(
     with pytest.raises(Refusal, match="the read model does not show it"):
         await rewrap(cast(AppState, stalled))
     assert stalled.secrets() == [b"new"]
-    assert stalled.topic[SHOP].keys[0].sealed != stalled.unshown[SHOP].keys[0].sealed
+    assert stalled.topic[SHOP].keys[0].sealed != stalled.unshown[SHOP][1].keys[0].sealed
 
 
 async def test_what_another_wrote_later_is_what_holds(
@@ -110,6 +119,20 @@ async def test_what_another_wrote_later_is_what_holds(
     )
     await api.post(f"{PATH}/rotate", json={"secret": "newer", "overlap_seconds": 60})
     assert stalled.secrets() == [b"newer", b"another"]
+
+
+async def test_what_was_removed_since_does_not_come_back_once_the_read_model_has_caught_up(
+    stalled: Stalled, api: TestClient[Any, Any]
+) -> None:
+    """An erasure, or another process, may have deleted what this process wrote too early to see."""
+    assert (await api.put(PATH, json={"scheme": "github", "secret": "new"})).status == 503
+    assert (await api.get(PATH)).status == 200
+    stalled.read_model.execute("DELETE FROM tenants WHERE kind = 'source'")
+    stalled.catch_up()
+    assert (await api.get(PATH)).status == 404
+    rotated = await api.post(f"{PATH}/rotate", json={"secret": "newer", "overlap_seconds": 60})
+    assert rotated.status == 404
+    assert stalled.secrets() == [b"new"]
 
 
 async def test_a_clock_that_was_set_back_brings_nothing_back(
