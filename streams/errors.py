@@ -43,6 +43,11 @@ class ConfigError(TidegateError):
     """A file or setting is wrong; exit code 2."""
 
 
+def exit_code(error: TidegateError) -> int:
+    """The exit code of a command that ends by an error."""
+    return 2 if isinstance(error, ConfigError) else 1
+
+
 class BrokerError(TidegateError):
     """The embedded Kafka cannot start, or ended."""
 

@@ -26,7 +26,6 @@ from streams.serde.ids import idempotency_key
 from streams.serde.keys import SEPARATOR, after, join, ledger_key
 from streams.serde.records import (
     Claim,
-    Command,
     Job,
     LedgerEntry,
     Outcome,
@@ -44,7 +43,7 @@ UNSETTLED = ("claimed", "unknown", "review")
 
 
 def claim(
-    store: KeyValueStore, job: Job, command: Command, asked: Claim, now: int, *,
+    store: KeyValueStore, job: Job, asked: Claim, now: int, *,
     lives: Callable[[LedgerEntry], bool],
 ) -> Reply:  # fmt: skip
     """Answer a claim of the living lease of `job`; `now` in milliseconds.
@@ -57,18 +56,18 @@ def claim(
             f"effect {asked.action} was claimed before with other arguments: "
             "give another call another key"
         )
-        return _reply(command, asked, entry, "refused", message=message)
+        return _reply(job, asked, entry, "refused", message=message)
     if entry.claim_id == asked.claim_id and entry.status != "done":
-        return _repeated(command, asked, entry)
+        return _repeated(job, asked, entry)
     match entry.status:
         case "done":
-            return _reply(command, asked, entry, "done", result=entry.result)
+            return _reply(job, asked, entry, "done", result=entry.result)
         case "failed":
             return _grant(store, entry, job, asked, now)
         case "claimed" if entry.run_id == asked.run_id or lives(entry):
             message = f"effect {asked.action} is under way in job {entry.job_id}: wait for its end"
-            return _reply(command, asked, entry, "held", message=message)
-    return _uncertain(store, entry, job, command, asked, now)
+            return _reply(job, asked, entry, "held", message=message)
+    return _uncertain(store, entry, job, asked, now)
 
 
 def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
@@ -148,13 +147,11 @@ def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
     return entry.status in UNSETTLED
 
 
-def _uncertain(
-    store: KeyValueStore, entry: LedgerEntry, job: Job, command: Command, asked: Claim, now: int
-) -> Reply:
+def _uncertain(store: KeyValueStore, entry: LedgerEntry, job: Job, asked: Claim, now: int) -> Reply:
     """Answer for an effect that may have happened: repeat it only if the tool honours its key."""
     if _repeatable(entry, min(entry.key_lifetime_ms, asked.key_lifetime_ms), now):
         return _grant(store, entry, job, asked, now, repeat=True)
-    return _reply(command, asked, entry, "review", message=_review(store, entry, now))
+    return _reply(job, asked, entry, "review", message=_review(store, entry, now))
 
 
 def _repeatable(entry: LedgerEntry, key_lifetime_ms: int, now: int) -> bool:
@@ -169,10 +166,10 @@ def _review(store: KeyValueStore, entry: LedgerEntry, now: int) -> str:
     return f"the outcome of effect {entry.action} is unknown"
 
 
-def _repeated(command: Command, asked: Claim, entry: LedgerEntry) -> Reply:
+def _repeated(job: Job, asked: Claim, entry: LedgerEntry) -> Reply:
     if entry.status == "claimed":
-        return _reply(command, asked, entry, "granted", repeat=entry.claims > 1)
-    return _reply(command, asked, entry, "lost", message="this claim has its outcome already")
+        return _reply(job, asked, entry, "granted", repeat=entry.claims > 1)
+    return _reply(job, asked, entry, "lost", message="this claim has its outcome already")
 
 
 def _grant(
@@ -195,10 +192,7 @@ def _grant(
         note=None,
     )
     put(store, granted)
-    return Reply(
-        asked.worker_id, job.job_id, job.epoch, asked.claim_id, "granted",
-        idempotency_key=granted.idempotency_key, repeat=repeat,
-    )  # fmt: skip
+    return _reply(job, asked, granted, "granted", repeat=repeat)
 
 
 def _not_begun(job: Job, asked: Claim, now: int) -> LedgerEntry:
@@ -224,11 +218,11 @@ def _not_begun(job: Job, asked: Claim, now: int) -> LedgerEntry:
 
 
 def _reply(
-    command: Command, asked: Claim, entry: LedgerEntry, kind: ReplyKind, *,
+    job: Job, asked: Claim, entry: LedgerEntry, kind: ReplyKind, *,
     result: str | None = None, repeat: bool = False, message: str = "",
 ) -> Reply:  # fmt: skip
     return Reply(
-        asked.worker_id, command.job_id, command.epoch, asked.claim_id,
+        asked.worker_id, job.job_id, job.epoch, asked.claim_id,
         kind,
         entry.idempotency_key, repeat, result, message,
     )  # fmt: skip

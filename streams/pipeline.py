@@ -26,11 +26,11 @@ def stage(topology: Topology, cluster_key: bytes) -> FusedStage:
             "the topology fuses no stages: name them under `fused`, as the built-in one does, or "
             "run `tidegate dedup`, `scheduler` and `dispatcher`"
         )
-    streams = [
+    fusable = [
         each.name for each in STAGES.values() if each.kind == "stream" and each.name != FUSED
     ]
     for name in topology.fused:
-        if name not in streams:
-            raise ConfigError(f"stage {name} cannot be fused: name only {', '.join(streams)}")
+        if name not in fusable:
+            raise ConfigError(f"stage {name} cannot be fused: name only {', '.join(fusable)}")
     made = (STAGES[name].make(topology, cluster_key) for name in topology.fused)
     return FusedStage(FUSED, tuple(cast("Stage", stage) for stage in made))

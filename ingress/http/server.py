@@ -72,7 +72,7 @@ class IngressServer:
     ) -> None:
         self._settings = settings
         self._references = References()
-        table, book = SourceTable(vault, self._references), DataKeyring(vault)
+        table, book = SourceTable(vault, self._references), DataKeyring(vault, seals_only=True)
         rates = Rates(table.rates)
         self._gossip = RateGossip(settings, rates)
         self._producer = _producer(settings, deadline_seconds)

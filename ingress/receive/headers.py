@@ -20,7 +20,7 @@ _NEVER_AN_EVENT_EITHER = frozenset(
 )
 
 
-_LONGEST_LENGTH = 19
+_MOST_LENGTH_DIGITS = 19
 
 
 def check(headers: Headers) -> None:
@@ -34,7 +34,7 @@ def check(headers: Headers) -> None:
         Refused: 400 for a length that no body has; 415 for a content or transfer coding (RFC 9110,
             section 8.4; RFC 9112, section 7) or such a type.
     """
-    if len(headers.get("Content-Length", "")) > _LONGEST_LENGTH:
+    if len(headers.get("Content-Length", "")) > _MOST_LENGTH_DIGITS:
         raise Refused(BAD_REQUEST, "no body has the Content-Length that was sent")
     if "Content-Encoding" in headers and _codings(headers, "Content-Encoding") - {"identity"}:
         raise Refused(UNSUPPORTED, "a body with a content encoding is not read")

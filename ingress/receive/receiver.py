@@ -2,8 +2,8 @@
 
 G1: a webhook is answered 2xx only after all in-sync replicas have acknowledged its body and its
 envelope. After any other answer it may have been written or not, and its sender delivers it again.
-G3: the tenant comes from the route (`tenancy`), and the signature must hold under a secret of that
-tenant's source.
+G3: the tenant comes from the route (`ingress/tenants/addressing.py`), and the signature must hold
+under a secret of that tenant's source.
 """
 
 from __future__ import annotations

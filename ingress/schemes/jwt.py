@@ -22,7 +22,7 @@ from joserfc.jwk import ECKey, RSAKey
 from joserfc.jwt import JWTClaimsRegistry
 from pydantic import Field
 
-from ingress.schemes.keys import AsymmetricKey, key_set, private_key
+from ingress.schemes.keys import PUBLIC_KEY_ALGORITHMS, AsymmetricKey, key_set, private_key
 from ingress.schemes.options import SchemeOptions
 from ingress.schemes.preset import GENERIC
 from ingress.schemes.request import (
@@ -38,20 +38,16 @@ from ingress.schemes.scheme import Scheme
 from streams.errors import SignatureError
 
 HEADER = "Authorization"
-_ALGORITHMS = (
-    "Ed25519", "EdDSA", "ES256", "ES384", "ES512",
-    "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
-)  # fmt: skip
 _LIFETIME_SECONDS = 300
 _CLOCK_SKEW_SECONDS = 5
 """How far a sender's clock may be ahead, because senders set `nbf` to their own present time."""
 
 
 class _Registry(jws.JWSRegistry):
-    """Accepts only the algorithms above, and `EdDSA` without a warning for each request."""
+    """Accepts only algorithms of public keys, and `EdDSA` without a warning for each request."""
 
     def get_alg(self, name: str) -> Any:
-        if name not in _ALGORITHMS:
+        if name not in PUBLIC_KEY_ALGORITHMS:
             raise UnsupportedAlgorithmError
         return self.algorithms[name]
 

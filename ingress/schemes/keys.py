@@ -29,6 +29,12 @@ from streams.errors import SignatureError
 
 AsymmetricKey = RSAKey | ECKey | OKPKey
 
+PUBLIC_KEY_ALGORITHMS = (
+    "Ed25519", "EdDSA", "ES256", "ES384", "ES512",
+    "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
+)  # fmt: skip
+"""What a token may be signed with (RFC 7518). Whoever read a shared key could also make tokens."""
+
 _CURVES = frozenset({"P-256", "P-384", "P-521", "Ed25519"})
 _LEAST_RSA_BITS = 2048
 _P = 2**255 - 19

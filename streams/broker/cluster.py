@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Self
 
 from streams.broker.cluster_file import (
@@ -45,8 +45,8 @@ class EmbeddedCluster:
     """Three nodes on one data directory, each broker and controller, on 127.0.0.1 only.
 
     Clients find them at `port` and the two that follow it; 0 picks free ports once, as
-    `EmbeddedKafka` does, of which `heap_mb` and `extra` are those of each node.
-    `between` is given each node's ports and says at which ports nodes and clients dial it.
+    `EmbeddedKafka` does. `between` is given each node's ports and says at which ports nodes and
+    clients dial it.
     """
 
     def __init__(
@@ -54,14 +54,10 @@ class EmbeddedCluster:
         data_dir: Path,
         port: int = 0,
         *,
-        heap_mb: int = 256,
-        extra: Mapping[str, str] = MappingProxyType({}),
         between: Callable[[Ports], Ports] = as_they_are,
     ) -> None:
         self._root = data_dir.resolve()
         self._port = port
-        self._heap_mb = heap_mb
-        self._extra = extra
         self._between = between
         self.nodes: dict[int, EmbeddedKafka] = {}
 
@@ -79,8 +75,7 @@ class EmbeddedCluster:
 
         Raises:
             BrokerError: a node cannot start; those started with it were stopped again.
-            ConfigError: `extra` sets what the embedded broker decides itself, or the directory
-            holds a broker without others.
+            ConfigError: the directory holds a broker without others.
         """
         ensure_jars()
         if not self.nodes:
@@ -131,10 +126,7 @@ class EmbeddedCluster:
 
     def _node(self, cluster: ClusterFile, id_: int, reached_at: Ports) -> EmbeddedKafka:
         member = Member(cluster.cluster_id, id_, cluster.nodes[id_], reached_at)
-        return EmbeddedKafka(
-            node_dir(self._root, id_), heap_mb=self._heap_mb, extra=self._extra,
-            member=member,
-        )  # fmt: skip
+        return EmbeddedKafka(node_dir(self._root, id_), member=member)
 
     def _pid(self, id_: int) -> int | None:
         return read_status(node_dir(self._root, id_)).pid

@@ -18,7 +18,7 @@ from streams.broker.cluster_file import size_of_cluster
 from streams.broker.cluster_status import ClusterStatus, read_cluster_status, stop_cluster
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.jars import kafka_version, missing_jars
-from streams.errors import BrokerError, ConfigError, TidegateError
+from streams.errors import BrokerError, TidegateError, exit_code
 from streams.process.shutdown import end_on_sigterm
 from streams.settings import load_settings
 
@@ -195,4 +195,4 @@ def _errors_told() -> Iterator[None]:
         yield
     except TidegateError as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
+        raise typer.Exit(exit_code(error)) from None

@@ -34,25 +34,22 @@ class EmbeddedKafka:
     """One broker on one data directory; it listens on 127.0.0.1 only.
 
     `port` 0 picks a free port once and uses it again at every later start while it is free. The
-    child ends with this process, even if this one is killed, unless it is released. `heap_mb` is
-    the JVM's heap in MiB; `extra` adds or overrides server settings. `member` makes it a node of a
-    cluster (`streams.broker.cluster`), which decides its ports.
+    child ends with this process, even if this one is killed, unless it is released. `extra` adds or
+    overrides server settings. `member` makes it a node of a cluster (`streams.broker.cluster`),
+    which decides its ports.
     """
 
     def __init__(
         self,
         data_dir: Path,
         port: int = 0,
-        controller_port: int = 0,
         *,
-        heap_mb: int = 256,
         security: BrokerSecurity | None = None,
         extra: Mapping[str, str] = MappingProxyType({}),
         member: Member | None = None,
     ) -> None:
         self._dir = DataDir(data_dir, member.node_id if member else NODE_ID)
-        self._ports = (port, controller_port)
-        self._heap_mb = heap_mb
+        self._port = port
         self._security = security
         self._extra = dict(extra)
         self._given = member
@@ -169,13 +166,9 @@ class EmbeddedKafka:
             for port in set(vars(self._given.ports).values()):
                 ports.require_free(port)
             return self._given
-        asked, asked_controller = self._ports
-        former = known or Instance(new_cluster_id(), 0, 0)
+        asked, former = self._port, known or Instance(new_cluster_id(), 0, 0)
         port = ports.require_free(asked) if asked else ports.former_or_free(former.port)
-        if asked_controller:
-            controller = ports.require_free(asked_controller)
-        else:
-            controller = ports.former_or_free(former.controller_port, frozenset({port}))
+        controller = ports.former_or_free(former.controller_port, frozenset({port}))
         return alone(former.cluster_id, port, controller)
 
     def _properties(self, member: Member) -> dict[str, str]:
@@ -214,7 +207,7 @@ class EmbeddedKafka:
             raise
 
     def _command(self, properties: Path) -> list[str]:
-        return server_command(ensure_jars(), self._dir.kafka, self._heap_mb, properties)
+        return server_command(ensure_jars(), self._dir.kafka, properties)
 
     def _await_ready(self, member: Member, deadline: float, logged: int) -> None:
         assert self._process is not None  # noqa: S101 - the caller just set it

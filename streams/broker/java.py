@@ -72,12 +72,10 @@ def archive_command(jars: Sequence[Path], listed: Path, archive: Path) -> list[s
     ]
 
 
-def server_command(
-    jars: Sequence[Path], kafka_dir: Path, heap_mb: int, properties: Path
-) -> list[str]:
+def server_command(jars: Sequence[Path], kafka_dir: Path, properties: Path) -> list[str]:
     """Arguments that run the server with the settings of that file; they hold no secret."""
     return [
-        *_virtual_machine(jars, heap_mb),
+        *_virtual_machine(jars, heap_mb=256),
         process_mark(kafka_dir),
         f"-Dlog4j2.configurationFile={_LOGGING}",
         f"-Djava.io.tmpdir={kafka_dir / 'tmp'}",

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streams.cli.operator_command import print_json
 from streams.dev_state import read_state
-from streams.errors import ConfigError, KafkaUnavailable, TidegateError
+from streams.errors import ConfigError, KafkaUnavailable, TidegateError, exit_code
 from streams.runtime.topics import Topics
 from streams.settings import Settings, load_settings
 from streams.topology.cluster import admin_client
@@ -120,9 +120,8 @@ def errors_told(as_json: bool) -> Iterator[None]:
     try:
         yield
     except TidegateError as error:
-        invalid = isinstance(error, ConfigError)
         if as_json:
-            verdict = {"valid": False} if invalid else {}
+            verdict = {"valid": False} if isinstance(error, ConfigError) else {}
             print_json({**verdict, "errors": str(error).splitlines()})
         typer.echo(str(error), err=True)
-        raise typer.Exit(2 if invalid else 1) from None
+        raise typer.Exit(exit_code(error)) from None

@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 import typer
 
 from streams.cli import delivery_tables
-from streams.cli.api_client import CallFailed
+from streams.cli.api_client import CallFailed, NoAnswer
 from streams.cli.operator_command import Answer, Api, command, part
 from streams.cli.options import Cursor, Id, Limit, OfTenant, Tenant
 from streams.cli.quantities import moment
@@ -136,7 +136,12 @@ def _watched(api: Api, where: str, begun: Answer) -> Answer:
             told = last["recovered"]
             typer.echo(f"recovered {told} of {begun['matched']}", err=True)
         time.sleep(_BETWEEN_LOOKS_SECONDS)
-        shown = api.get(where)["state"]["recovery"]
+        try:
+            shown = api.get(where)["state"]["recovery"]
+        except NoAnswer:  # its process may be replaced at this moment
+            if last is None and time.monotonic() > latest:
+                raise
+            continue
         if shown is not None and shown["command_id"] == begun["command_id"]:
             last = shown
         elif last is not None:

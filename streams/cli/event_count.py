@@ -10,6 +10,7 @@ from rich.table import Table
 
 from streams.cli.cells import cell, console_of_any_width, plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
+from streams.cli.ends import errors_shown
 from streams.cli.event_selection import (
     Offsets,
     Since,
@@ -24,7 +25,6 @@ from streams.cli.event_selection import (
 )
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson, Tenant
-from streams.errors import TidegateError
 from streams.event_reader.counts import Counts, notes
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
@@ -46,21 +46,19 @@ def count_events(
     """Count the events on the topic `events`, by type and by day, as committed.
 
     It asks Kafka itself, for as far back as the topic goes. Times are those at which a broker took
-    the deliveries in, days are in UTC. Exit code 1: Kafka does not answer.
+    the deliveries in, days are in UTC. Exit codes: 1 Kafka does not answer; 2 a wrong option or
+    setting.
 
     Example: tidegate events count --tenant acme --type 'order.*' --since 7d
     """
     selection = selected(tenant, source, type_, subject, since, until)
     chosen = ranges(offsets)
-    try:
+    with errors_shown():
         settings, loaded = read_settings(topology, bootstrap)
         with addressed(settings), progress("reading events") as told:
             where = located(settings, loaded, selection, chosen)
             found = _counted(Scan(settings, where, selection, told), where, selection)
             found["notes"] += purged_of(where, chosen)
-    except TidegateError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
     print_json(found) if as_json else _show(found)
 
 

@@ -11,6 +11,7 @@ import typer
 
 from streams.cli.cells import plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
+from streams.cli.ends import tell
 from streams.cli.event_selection import (
     Offsets,
     Since,
@@ -26,7 +27,7 @@ from streams.cli.event_selection import (
 )
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson, Tenant
-from streams.errors import ConfigError, TidegateError
+from streams.errors import TidegateError, exit_code
 from streams.event_export import manifest as manifests
 from streams.event_export.export import Export, left, purged
 from streams.event_export.formats import FORMATS, encoder
@@ -85,7 +86,7 @@ def export_events(
         _end(f"{error.strerror}: {error.filename or to}: {_remedy(error)}, then type the command "
              "again: it goes on where it ended", 1)  # fmt: skip
     except TidegateError as error:
-        _end(str(error), 2 if isinstance(error, ConfigError | manifests.ExportRefused) else 1)
+        _end(str(error), 2 if isinstance(error, manifests.ExportRefused) else exit_code(error))
     print_json(found) if as_json else _show(found)
 
 
@@ -135,5 +136,5 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _end(message: str, code: int) -> None:
-    typer.echo(f"error: {message}", err=True)
+    tell(message)
     raise typer.Exit(code) from None

@@ -18,10 +18,10 @@ from streams.cli.cluster import (
     read_settings,
     require_width,
 )
+from streams.cli.ends import errors_shown
 from streams.cli.event_selection import time_of
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson
-from streams.errors import TidegateError
 from streams.event_reader import group as groups
 from streams.event_reader.group import Ends, Move, Target, require_own_group
 from streams.event_reader.span import EVENTS
@@ -53,19 +53,18 @@ def seek(
     """Set where a reader of `events` goes on; without --apply only show it.
 
     It is for readers whose offsets are those of their consumer group, and refuses a group in which
-    somebody reads now. Exit codes: 0 shown or done; 1 refused, or Kafka does not answer.
+    somebody reads now. Exit codes: 0 shown or done; 1 refused, or Kafka does not answer; 2 a wrong
+    option or setting, or a group of Tidegate's own.
 
     Example: tidegate events seek --group my-analytics --to 2d
 
     Example: tidegate events seek --group my-analytics --to 0:1500 --to 1:1720 --apply
     """
-    try:
+    with errors_shown():
         settings, loaded = read_settings(topology, bootstrap)
         require_own_group(group.removeprefix(settings.topic_prefix))
         with addressed(settings):
             found = _moved(settings, loaded, group, to, apply=apply, create=create)
-    except TidegateError as error:
-        _end(error)
     print_json(_json(group, found, applied=apply)) if as_json else _show(group, found, apply)
 
 
@@ -142,8 +141,3 @@ def _show(group: str, found: list[Move], applied: bool) -> None:
 
 def _offset(offset: int | None) -> str:
     return "-" if offset is None else f"{offset:,}"
-
-
-def _end(error: TidegateError) -> None:
-    typer.echo(f"error: {error}", err=True)
-    raise typer.Exit(1) from None

@@ -14,9 +14,9 @@ import typer
 
 from streams.cli.cells import plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
+from streams.cli.ends import errors_shown
 from streams.cli.event_selection import Since, Source, Subject, Types, located, selected
 from streams.cli.options import JsonLines, Tenant
-from streams.errors import TidegateError
 from streams.event_export.formats import line, rfc3339
 from streams.event_reader.follow import follow
 from streams.event_reader.rows import row
@@ -43,8 +43,8 @@ def tail_events(
 ) -> None:
     """Show events as they come, as committed: time, tenant, source, type, subject, id.
 
-    It begins with the newest ten, or with all since a time. Ctrl-C ends it. Exit code 1: Kafka does
-    not answer.
+    It begins with the newest ten, or with all since a time. Ctrl-C ends it. Exit codes: 1 Kafka
+    does not answer; 2 a wrong option or setting.
 
     Example: tidegate events tail --tenant acme --type 'order.*' --last 50
 
@@ -52,18 +52,16 @@ def tail_events(
     """
     selection = selected(tenant, source, type_, subject, since, None)
     try:
-        settings, loaded = read_settings(topology, bootstrap)
-        with addressed(settings):
-            where = located(settings, loaded, selection, {})
-            before: Iterable[Found] = Scan(settings, where, selection)
-            if since is None:
-                before = _newest(settings, where, selection, last)
-            ends = {number: span.end for number, span in where.items()}
-            for found in chain(_or_a_note(before), follow(settings, ends, selection)):
-                _tell(found, as_json)
-    except TidegateError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
+        with errors_shown():
+            settings, loaded = read_settings(topology, bootstrap)
+            with addressed(settings):
+                where = located(settings, loaded, selection, {})
+                before: Iterable[Found] = Scan(settings, where, selection)
+                if since is None:
+                    before = _newest(settings, where, selection, last)
+                ends = {number: span.end for number, span in where.items()}
+                for found in chain(_or_a_note(before), follow(settings, ends, selection)):
+                    _tell(found, as_json)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     except BrokenPipeError:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streams.cli.ends import tell
 from streams.cli.options import OF_STAGES, with_options
-from streams.errors import ConfigError, TidegateError
+from streams.errors import TidegateError, exit_code
 from streams.stages import STAGES, StageProcess, load
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except TidegateError as error:
-        _tell(error)
-        sys.exit(_code(error))
+        tell(error)
+        sys.exit(exit_code(error))
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
@@ -99,14 +100,6 @@ def _wanted(name: str, asked: str | None) -> bool:
     """Whether `name` must be loaded; all must be, to list them or to suggest a similar one."""
     known = asked in {*_COMMANDS, *_GROUPS, *STAGES}
     return name == asked or not known
-
-
-def _tell(error: TidegateError) -> None:
-    typer.echo(f"error: {error}", err=True)
-
-
-def _code(error: TidegateError) -> int:
-    return 2 if isinstance(error, ConfigError) else 1
 
 
 def _print_version(asked: bool) -> None:
@@ -175,8 +168,8 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
                 _run(stage, settings, topology, **application)
         except TidegateError as error:
             if at_once:
-                _tell(error)
-                end_at_once(_code(error))
+                tell(error)
+                end_at_once(exit_code(error))
             raise
         if at_once:
             end_at_once()

@@ -30,8 +30,9 @@ from streams.cli.api_client import (
     token_origin,
 )
 from streams.cli.calls_as_commands import told_in_commands
+from streams.cli.ends import tell
 from streams.cli.options import AS_JSON, CONNECTION, own_options, with_options
-from streams.errors import ConfigError, TidegateError
+from streams.errors import TidegateError, exit_code
 from streams.settings import Settings, load_settings
 
 Answer = dict[str, Any]
@@ -163,16 +164,14 @@ def _errors_shown(api: Api) -> Iterator[None]:
     try:
         yield
     except TokenRefused as error:
-        typer.echo(
-            f"error: {error} from {api.token_origin()}: name another with --token-file", err=True
-        )
+        tell(f"{error} from {api.token_origin()}: name another with --token-file")
         raise typer.Exit(1) from None
     except NotReached as error:
-        typer.echo(f"error: {error}: {api.remedy()}", err=True)
+        tell(f"{error}: {api.remedy()}")
         raise typer.Exit(1) from None
     except TidegateError as error:
-        typer.echo(f"error: {told_in_commands(str(error), api.command)}", err=True)
-        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
+        tell(told_in_commands(str(error), api.command))
+        raise typer.Exit(exit_code(error)) from None
 
 
 def page_by_page(api: Api, path: str, body: Answer, done: str) -> Answer:

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from streams.cli.cluster import FileOption, read_settings
+from streams.cli.ends import errors_shown
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson
 from streams.cli.schema_registry import Missing, Registry
-from streams.errors import ConfigError, TidegateError
 
 schemas = typer.Typer(no_args_is_help=True, help="Schemas, for an external registry.")
 
@@ -43,16 +43,13 @@ def publish(
 
     Example: tidegate schemas publish --registry http://registry:8081 --apply
     """
-    try:
+    with errors_shown():
         settings, loaded = read_settings(topology)
         to = Registry(registry)
         prefix, topics = settings.topic_prefix, tuple(loaded.topics)
         missing = list(to.missing(prefix, topics))
         if apply:
             to.publish(prefix, topics, missing)
-    except TidegateError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
     _show(to, missing, apply, as_json)
 
 

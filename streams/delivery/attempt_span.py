@@ -1,4 +1,4 @@
-"""The span of an attempt to deliver, in the trace of what the message tells of."""
+"""The span of an attempt to deliver, in the trace of the event or job that it tells of."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ tenant until the first has all its rows: order in lanes holds. Tenants take turn
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -30,12 +29,12 @@ class FanOut:
     """What one partition still has to make rows of."""
 
     def __init__(self) -> None:
-        self._behind: deque[str] = deque()  # the tenants whose messages wait
+        self._behind: dict[str, None] = {}  # the tenants whose messages wait, in their turns
         self._made = self._kept = 0  # rows: made in this transaction; to make of what was kept
 
     def restored(self, store: DeliveryStore) -> None:
         """Look whose messages wait, after a start or a rollback."""
-        self._behind = deque(_waiting(store))
+        self._behind = dict.fromkeys(_waiting(store))
         self._made = self._kept = 0
 
     def committed(self) -> None:
@@ -53,8 +52,7 @@ class FanOut:
             return
         _keep(message, happened, steps.store)
         self._kept += 0 if wide else len(endpoints)
-        if not behind:
-            self._behind.append(message.tenant_id)
+        self._behind.setdefault(message.tenant_id)
 
     def go_on(self, steps: Transitions) -> bool:
         """Make the next part of the rows; returns whether there were any to make.
@@ -72,7 +70,8 @@ class FanOut:
         return True
 
     def _next_part(self, steps: Transitions) -> int:
-        tenant_id = self._behind.popleft()
+        tenant_id = next(iter(self._behind))
+        del self._behind[tenant_id]
         made, first = 0, _places(tenant_id)
         waiting = steps.store.queue.range(first, after(first))
         for key, value in list(islice(waiting, _IN_A_PART)):
@@ -80,7 +79,7 @@ class FanOut:
             if made >= _IN_A_PART:
                 break
         if made:
-            self._behind.append(tenant_id)
+            self._behind[tenant_id] = None
         return made
 
 

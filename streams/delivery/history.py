@@ -61,8 +61,8 @@ def mark_missed(endpoint: Endpoint, steps: Transitions) -> None:
         steps.store.queue.put(key, _STATE.pack(endpoint.since, until, 0, -1))
 
 
-def take_missed(history: History, partition: int, steps: Transitions, admit: Admit) -> bool:
-    """Go on with one such endpoint; returns whether there was anything to do."""
+def take_missed(history: History, partition: int, steps: Transitions, admit: Admit) -> bool | None:
+    """Go on with one such endpoint; whether it got on, or None if there is none."""
     for place, value in steps.store.marked(MISSED):
         since, until, topic, offset = _STATE.unpack(value)
         endpoint = steps.endpoints.get(*split(place))
@@ -83,7 +83,7 @@ def take_missed(history: History, partition: int, steps: Transitions, admit: Adm
         else:
             queue.delete(key)
         return True
-    return False
+    return None
 
 
 def _passed(part: Part, until: int) -> bool:

@@ -191,6 +191,7 @@ class KafkaHistory:
 
     def _hand_over(self, reading: Reading) -> None:
         del self._active[reading.partition]
+        self._told.clear()
         self._release(reading)
         reading.part = Part(reading.records, reading.next or 0, reading.at_end)
 

@@ -71,13 +71,14 @@ class Deliveries:
         self._unsaved: list[Ended] = []  # taken from the sender, and not committed
         self._applied = 0  # how many of them are in the current transaction
         self._wrote = self._handling = False
+        self._may_miss = True  # an endpoint may be marked to have missed something
         self._rotate()
 
     def restored(self, ctx: Context) -> Iterator[None]:
         """Build the derived state, in bounded parts."""
         self._rotate()
         self._recall()
-        self._applied = 0
+        self._applied, self._may_miss = 0, True
         # A poison record takes back its own writes alone: those before it are not committed yet.
         self._wrote, self._handling = self._handling, False
         store = DeliveryStore(ctx, self._known)
@@ -132,8 +133,7 @@ class Deliveries:
         """Take in the ends of attempts, go on with long work, and choose what to send now."""
         steps = self._steps(ctx)
         self._take_ended(steps)
-        if take_missed(self._history, self._partition, steps, partial(self._missed, steps)):
-            self._wrote = True
+        self._take_missed(steps)
         worked = self._fan_out.go_on(steps), self._upkeep.go_on(steps)
         self._wrote = self._wrote or any(worked)
         self._outbox += self._selection.choose(steps)
@@ -155,7 +155,14 @@ class Deliveries:
         self._fan_out.take(message, record.timestamp, steps)
         kept = job.tenant_id not in self._endpoints.erased
         if job.callback_url and job.status in TERMINAL and kept:
-            steps.enter_callback(message, job.callback_url, CALLBACKS)
+            steps.enter_callback(message, job.callback_url)
+
+    def _take_missed(self, steps: Transitions) -> None:
+        if self._may_miss:
+            admit = partial(self._missed, steps)
+            took = take_missed(self._history, self._partition, steps, admit)
+            self._may_miss = took is not None
+            self._wrote = self._wrote or bool(took)
 
     def _missed(self, steps: Transitions, record: Record, endpoint: Endpoint) -> None:
         """Give one endpoint what it should have got when a record was first read."""
@@ -173,6 +180,7 @@ class Deliveries:
             steps.turn(endpoint)
             if applied.new:
                 mark_missed(endpoint, steps)
+                self._may_miss = True
                 if endpoint.id == CALLBACKS:
                     commands.recover_callbacks(endpoint, steps)
 

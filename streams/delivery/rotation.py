@@ -15,7 +15,7 @@ from streams.delivery.endpoint import Endpoint
 Place = tuple[str, str]
 
 _STALE = 100
-"""How many times to wake that do not hold any more are kept, beside as many as there are others."""
+"""How many outdated times to wake may be kept, beyond as many as there are valid ones."""
 
 
 class Rotation:

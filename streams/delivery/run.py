@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import structlog
-from confluent_kafka import Message
-
 from streams.delivery import processor
 from streams.delivery.bodies import KafkaBodies
 from streams.delivery.egress.configured import egress_policy
 from streams.delivery.kafka_history import KafkaHistory
 from streams.delivery.requests import Requests
 from streams.delivery.sender import Fault, HttpSender
-from streams.errors import PoisonRecord
 from streams.runtime.runner import run_stage
 from streams.settings import Settings
-from streams.tenants.follower import TenantsFollower
+from streams.tenants.follower import TenantsFollower, log_unusable
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault
 from streams.vault.keyring import DataKeyring
-
-log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings, topology: Topology) -> None:
@@ -49,7 +43,7 @@ def _sending(
     fault = Fault()
     keyring = DataKeyring(vault)
     follower = TenantsFollower(
-        settings, topology, "delivery", keyring.apply, _refuse, fault.occurred
+        settings, topology, "delivery", keyring.apply, log_unusable, fault.occurred
     )
     bodies = KafkaBodies(settings, keyring, fault.occurred)
     history = KafkaHistory(settings, fault.occurred)
@@ -62,11 +56,3 @@ def _sending(
     finally:
         for part in reversed(parts):
             part.stop()
-
-
-def _refuse(message: Message, error: PoisonRecord) -> None:
-    """The ingress dead-letters an unusable record of `tenants`; here it is only logged."""
-    log.error(
-        "a record of tenants cannot be used",
-        partition=message.partition(), offset=message.offset(), reason=str(error),
-    )  # fmt: skip

@@ -16,6 +16,7 @@ from streams.delivery.store import EARLY_CALLBACK, PARKING, TEST, DeliveryStore
 from streams.serde.delivery_records import Delivery, Outgoing, ParkedBecause
 from streams.serde.ids import delivery_id
 from streams.serde.keys import join
+from streams.tenants.endpoints import CALLBACKS
 
 _DUE = struct.Struct(">Q")
 
@@ -57,16 +58,16 @@ class Transitions:
         for endpoint, id_ in missing:
             self.admit(self._row(message, endpoint, id_), endpoint.closed_because)
 
-    def enter_callback(self, message: Outgoing, url: str, endpoint_id: str) -> None:
+    def enter_callback(self, message: Outgoing, url: str) -> None:
         """Make the row of a callback; without its endpoint it is parked, and noted."""
-        id_ = delivery_id(message.tenant_id, endpoint_id, message.message_id)
+        id_ = delivery_id(message.tenant_id, CALLBACKS, message.message_id)
         if self.store.row(id_) is not None:
             return
-        endpoint = self.endpoints.get(message.tenant_id, endpoint_id)
+        endpoint = self.endpoints.get(message.tenant_id, CALLBACKS)
         if endpoint is None:
             self.store.queue.put(EARLY_CALLBACK + message.tenant_id.encode(), b"")
         self.store.put_message(message)
-        row = replace(self._row(message, endpoint, id_, endpoint_id), kind="callback", url=url)
+        row = replace(self._row(message, endpoint, id_), kind="callback", url=url)
         self.admit(row, endpoint.closed_because if endpoint else "endpoint_removed")
 
     def enter_test(self, message: Outgoing, id_: str, endpoint: Endpoint) -> None:
@@ -163,15 +164,13 @@ class Transitions:
         else:
             self._rotation.sleep(endpoint, due)
 
-    def _row(
-        self, message: Outgoing, endpoint: Endpoint | None, id_: str, endpoint_id: str = ""
-    ) -> Delivery:
+    def _row(self, message: Outgoing, endpoint: Endpoint | None, id_: str) -> Delivery:
         settings = endpoint.settings if endpoint else None
         lane = _lane(settings.ordering, message) if settings else None
         return Delivery(
             delivery_id=id_,
             tenant_id=message.tenant_id,
-            endpoint_id=endpoint.id if endpoint else endpoint_id,
+            endpoint_id=endpoint.id if endpoint else CALLBACKS,
             message_id=message.message_id,
             kind=message.kind,
             type=message.type,

@@ -68,7 +68,8 @@ def _without_route(topology: Topology, handled: Collection[str]) -> Iterator[str
 def _mistaken_limits(
     topology: Topology, handled: Collection[str], tenants: Collection[str]
 ) -> Iterator[str]:
-    types = {*handled, *topology.job_types, *(route.job for route in topology.routes)}
+    # The stages tell of types that the topology names (`streams/topology/doubts.py`).
+    types = {*handled} - {*topology.job_types, *(route.job for route in topology.routes)}
     for limit in topology.limits:
         if limit.scope == "tenant" and limit.match in types:
             yield (

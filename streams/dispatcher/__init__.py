@@ -2,8 +2,8 @@
 
 processor ─► commands ─► lifecycle ─► job_store ─► jobs (the states, as pure functions)
     │            └────► ledger           │
-    └─► leasing ─► run queue (ready, running) ─► worker registry, leases, fairness, limits
-            asking ───┘
+    └─► lease_granting ─► run_queue ─► worker_registry ─► active_leases
+        worker_queries ───┘    └─► fairness (order, limits)
 """
 
 from streams.dispatcher.processor import stage

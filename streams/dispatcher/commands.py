@@ -37,6 +37,8 @@ from streams.topology.model import Topology
 class Commands:
     """Applies the commands of one step. `parked` holds the jobs for which a command waits.
 
+    `routing` is the digest of the topology's routing (`rerouting`).
+
     A command's time is that of its record, at which the broker took it, in milliseconds. A parked
     command is applied with the time of its own record, not of the one that creates its job.
     """
@@ -46,6 +48,7 @@ class Commands:
         life: Lifecycle,
         registry: WorkerRegistry,
         topology: Topology,
+        routing: bytes,
         parked: set[str],
         strangers: Strangers,
     ) -> None:
@@ -53,7 +56,7 @@ class Commands:
         self._life = life
         self._policy = topology.leases
         self._parked = parked
-        self.events = Events(life, topology, self.admit)
+        self.events = Events(life, topology, routing, self.admit)
         self._requests = Requests(life, registry, topology, self.admit)
         self._replays = Replays(life, topology, self.admit)
         self._runs = Runs(life, registry, topology, strangers)

@@ -14,9 +14,6 @@ All three lead to the same job: its id follows from the event, and `Lifecycle.pl
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
-
-import orjson
 
 from streams import dead_letter
 from streams.dispatcher import jobs, metrics
@@ -36,13 +33,17 @@ here. If this stage gets the route within this time, the event gets its job."""
 
 
 class Events:
-    """Handles the events of one step; `admitted` is called with each new job."""
+    """Handles the events of one step; `admitted` is called with each new job.
+
+    `routing` is the digest of the topology's routing (`rerouting`).
+    """
 
     def __init__(
-        self, life: Lifecycle, topology: Topology, admitted: Callable[[Job], None]
+        self, life: Lifecycle, topology: Topology, routing: bytes, admitted: Callable[[Job], None]
     ) -> None:
         self._life = life
         self._topology = topology
+        self._routing = routing
         self._admitted = admitted
         self._kept = KeptEvents(life.ctx.store("jobs"), topology.window_ms)
 
@@ -100,8 +101,7 @@ class Events:
         self._hold_against_routes(limit)
 
     def _hold_against_routes(self, limit: int) -> None:
-        routes = _digest(self._topology)
-        behind = self._kept.held_against(routes)
+        behind = self._kept.held_against(self._routing)
         if behind is None:
             return
         part = self._kept.expected(behind, limit)
@@ -109,7 +109,7 @@ class Events:
             event = self._kept.get(fingerprint)
             if event is not None and until >= self._life.now:
                 self._give(fingerprint, event)
-        self._kept.hold_against(routes, part[-1][0] if len(part) == limit else None)
+        self._kept.hold_against(self._routing, part[-1][0] if len(part) == limit else None)
 
     def _give(self, fingerprint: bytes, event: Kept) -> bool:
         envelope = ENVELOPE.decode(event.value)
@@ -164,8 +164,3 @@ class Events:
 
 def _job_id(envelope: Envelope) -> str:
     return event_job_id(envelope.tenant_id, envelope.source, envelope.dedup_key)
-
-
-def _digest(topology: Topology) -> bytes:
-    routes = [[r.source, r.event_type, r.job, r.priority] for r in topology.routes]
-    return blake2b(orjson.dumps(routes), digest_size=16).digest()

@@ -35,7 +35,7 @@ _HELD = b"H"
 _LOOK_SECONDS = 2.0
 _GRACE_SECONDS = 10.0
 """A type without a worker is reported only after this long, because a deployment may be under way.
-A type without a free slot is, because every busy pool lacks one for moments."""
+The same holds for a type without a free slot, because every busy pool lacks one for moments."""
 _LINGER_SECONDS = 3 * _LOOK_SECONDS
 """`no_slot` ends only after this long without it: in a busy pool a slot is free for moments."""
 _RECOUNT_SECONDS = 60.0

@@ -9,7 +9,8 @@ Keys in the store `jobs`:
 - `x` time job_id incarnation: when to purge a finished job; the value is its tenant and scope
 - `x` time job_id 0 command_id: when to purge a command whose job never came
 
-Other modules have their own keys: `kept_events`, `B` unhandled, `H` held, `R` sweep, `T` tenants.
+Other modules have their own keys: `kept_events`, `B` unhandled, `H` held, `R` sweep,
+`T` closed tenants.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
+from streams.dispatcher.jobs import due_at
 from streams.serde.codec import JOB
 from streams.serde.keys import SEPARATOR, after
 from streams.serde.records import Job
@@ -79,8 +80,8 @@ def _from_job(store: KeyValueStore, key: bytes) -> Live | None:
 
 
 def _of(job: Job) -> Live:
-    due = job.next_retry_at or job.scheduled_at or job.ready_at
+    at = due_at(job) if job.status == "scheduled" else job.ready_at
     return Live(
-        job.status, due if job.status == "scheduled" else job.ready_at, job.tenant_id, job.type,
+        job.status, at, job.tenant_id, job.type,
         job.pool, job.priority, job.epoch, job.worker_id, job.attempts > 0 or job.lost > 0,
     )  # fmt: skip

@@ -13,9 +13,11 @@ RETRIES = Counter(
 ENDED = Counter(
     "tidegate_dispatcher_jobs_ended", "Jobs that ended or wait for a person", ["type", "status"]
 )
-DEAD_LETTERS = Counter("tidegate_dispatcher_dead_letters", "Jobs sent to dlq", ["reason"])
+DEAD_LETTERS = Counter(
+    "tidegate_dispatcher_dead_letters", "Jobs and promised events sent to dlq", ["reason"]
+)
 LEASES_LOST = Counter("tidegate_dispatcher_leases_lost", "Leases taken back", ["reason"])
-TWINS = Counter("tidegate_dispatcher_twins", "Events and submissions of a job that is known")
+TWINS = Counter("tidegate_dispatcher_twins", "Events and commands that were carried out before")
 UNROUTED = Counter("tidegate_dispatcher_unrouted_events", "Events that no route matches")
 PROMISED = Counter(
     "tidegate_dispatcher_promised_events",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
-from streams.dispatcher import live_index, metrics, names, replies
+from streams.dispatcher import live_index, metrics, names, replies, rerouting
 from streams.dispatcher.closed_tenants import Tenants
 from streams.dispatcher.commands import Commands
 from streams.dispatcher.expiry import Expiry
@@ -55,7 +55,8 @@ class Dispatcher:
         self._partition = partition
         self._registry = WorkerRegistry(topology.leases)
         self._run_queue = RunQueue(topology, self._registry)
-        self._sweep = Sweep(topology)
+        self._routing = rerouting.digest(topology)
+        self._sweep = Sweep(self._routing)
         self._leasing = Leasing(topology, self._run_queue, self._sweep, cluster_key, partition)
         self._asking = Asking(topology, self._run_queue, partition)
         self._cache = DecodedCache(JOB)
@@ -125,7 +126,7 @@ class Dispatcher:
 
     def process(self, record: Record, ctx: Context) -> None:
         """Handle one record."""
-        self._step([(record, _decode(record))], ctx)
+        self.process_batch([record], ctx)
 
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
         """Handle all records in one step, in which a job is written once however it changes."""
@@ -222,7 +223,9 @@ class Dispatcher:
         return JobStore(ctx, self._topology.finished_jobs_ms, self._cache)
 
     def _commands(self, life: Lifecycle) -> Commands:
-        return Commands(life, self._registry, self._topology, self._parked, self._strangers)
+        return Commands(
+            life, self._registry, self._topology, self._routing, self._parked, self._strangers
+        )
 
     def _begin(self, ctx: Context) -> Lifecycle:
         self._run_queue.mark()

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from itertools import islice
 
-from streams.dispatcher import live_index, metrics, rerouting
+from streams.dispatcher import live_index, metrics
 from streams.dispatcher.closed_tenants import ERASED_REASON
 from streams.dispatcher.jobs import due_at, is_live
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.dispatcher.live_index import Live
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore
-from streams.topology.model import Topology
 
 _ROUTING = b"R"
 """The store key of the digest of the routing that every live job follows."""
 _ROUND_SECONDS = 300.0
 _LOOKED_AT = 500
+"""How many live jobs one punctuation looks at while jobs are rerouted."""
 _GLANCED_AT = 150
 """The same in an ordinary round, so that a punctuation of an idle partition stays short."""
 _CHANGED = 200
@@ -29,10 +29,13 @@ _START = ""
 
 
 class Sweep:
-    """Goes over one partition's live jobs; `rerouting` is True until all follow the topology."""
+    """Goes over one partition's live jobs; `rerouting` is True until all follow the topology.
 
-    def __init__(self, topology: Topology) -> None:
-        self._digest = rerouting.digest(topology)
+    `routing` is the digest of the topology's routing (`rerouting`).
+    """
+
+    def __init__(self, routing: bytes) -> None:
+        self._digest = routing
         self._behind: str | None = _START  # the id behind which it goes on; None between rounds
         self._before: str | None = _START
         self._due = self._due_before = 0.0

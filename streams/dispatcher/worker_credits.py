@@ -75,7 +75,7 @@ class Crew:
     def __init__(self, types: frozenset[str]) -> None:
         self.types = types
         self.workers: dict[str, Worker] = {}
-        self._order = SortedList()  # (credits, negative, and worker)
+        self._order = SortedList()  # (negative credits, worker id)
 
     def freest(self, but: str | None = None) -> Worker | None:
         """The worker with the most credits, if any has some; never the worker `but`."""
@@ -93,6 +93,13 @@ class Crew:
         if place is not None:
             self._order.add(place)
         worker.place = place
+
+    def remove(self, worker: Worker) -> None:
+        """Take a worker out."""
+        if worker.place is not None:
+            self._order.remove(worker.place)
+            worker.place = None
+        del self.workers[worker.worker_id]
 
 
 class Pool:
@@ -117,9 +124,7 @@ class Pool:
         """Remove a worker."""
         types = frozenset(worker.handlers)
         crew = self._crews[types]
-        worker.limit = 0
-        crew.place(worker)
-        del crew.workers[worker.worker_id]
+        crew.remove(worker)
         if not crew.workers:
             del self._crews[types]
         del self._asked[worker.worker_id]

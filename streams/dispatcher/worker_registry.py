@@ -104,10 +104,8 @@ class WorkerRegistry:
         """Note that a worker does not have a handler that it announced."""
         worker = self._workers.get(worker_id)
         if worker and job_type in worker.handlers:
-            limit = worker.limit
             self._pools[worker.pool].leave(worker)
             del worker.handlers[job_type]
-            worker.limit = limit
             self._pools[worker.pool].join(worker)
 
     def granted(self, job: Job, worker: Worker) -> None:

@@ -84,7 +84,7 @@ class Runs:
             reply = _plain(body, command, "cancel", "the job is being cancelled")
         else:
             store = self._life.ctx.store("ledger")
-            reply = ledger.claim(store, job, command, body, now, lives=self._lives)
+            reply = ledger.claim(store, job, body, now, lives=self._lives)
         answer(self._life.ctx, reply, body.reply_partition)
 
     def outcome(self, command: Command, body: Outcome) -> None:

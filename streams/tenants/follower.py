@@ -170,6 +170,14 @@ class TenantsFollower:
             self._refuse(message, PoisonRecord("unusable", type(error).__name__))
 
 
+def log_unusable(message: Message, error: PoisonRecord) -> None:
+    """Log an unusable record of `tenants`, for processes that write no dead letter of it."""
+    log.error(
+        "a record of tenants cannot be used",
+        partition=message.partition(), offset=message.offset(), reason=str(error),
+    )  # fmt: skip
+
+
 def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
     """Every partition of a topic, at its start."""
     metadata = consumer.list_topics(topic, timeout=_CONTACT_SECONDS).topics[topic]

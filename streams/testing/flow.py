@@ -111,23 +111,23 @@ class Flow:
             return moved
         for pool, link in self.worker.links.items():
             if link.is_open:
-                for record in self._unread(_WORK + pool, _WORK + pool):
+                for record in self._unread(_WORK + pool):
                     link.lease(record)
                     moved = True
         return self._bring_replies(self.worker) or moved
 
     def _bring_replies(self, worker: WorkerProcess) -> bool:
         links = [link for link in worker.links.values() if link.is_open]
-        records = self._unread(REPLIES, REPLIES) if links else []
+        records = self._unread(REPLIES) if links else []
         for record in records:
             for link in links:
                 link.reply(record)
         return bool(records)
 
-    def _unread(self, topic: str, reader: str) -> list[Record]:
+    def _unread(self, topic: str) -> list[Record]:
         records = self._pipeline.output(topic)
-        unread = records[self._read.get(reader, 0) :]
-        self._read[reader] = len(records)
+        unread = records[self._read.get(topic, 0) :]
+        self._read[topic] = len(records)
         return unread
 
     def _next_wait(self) -> int | None:

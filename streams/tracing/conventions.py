@@ -19,7 +19,6 @@ PARTITION = "messaging.destination.partition.id"
 OFFSET = "messaging.kafka.offset"
 GROUP = "messaging.consumer.group.name"
 BATCH_COUNT = "messaging.batch.message_count"
-BODY_SIZE = "messaging.message.body.size"
 
 METHOD = "http.request.method"
 ROUTE = "http.route"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from itertools import chain
 
 from streams.errors import Erased, PoisonRecord, VaultError
 from streams.serde import keys
@@ -18,19 +19,23 @@ from streams.serde.records import TenantRecord
 from streams.vault.data_key import DataKey, period_now
 from streams.vault.key_encryption import Vault
 
-_Place = tuple[str, str]
 _Found = Future[DataKey]
 
 
 class DataKeyring:
-    """Data keys by tenant and id; one thread writes, any thread may read."""
+    """Data keys by tenant and id; one thread writes, any thread may read.
 
-    def __init__(self, vault: Vault) -> None:
+    With `seals_only` it opens no older bodies. So when a key comes, it forgets those of its tenant
+    that are older than the period before this one.
+    """
+
+    def __init__(self, vault: Vault, *, seals_only: bool = False) -> None:
         self._vault = vault
-        self._keys: dict[_Place, DataKey] = {}
+        self._seals_only = seals_only
+        self._keys: dict[str, dict[str, DataKey]] = {}  # by tenant: an erasure ends all of one
         self._current: dict[str, DataKey] = {}
         self._erased: set[str] = set()
-        self._waiting: dict[_Place, list[_Found]] = {}
+        self._waiting: dict[str, dict[str, list[_Found]]] = {}
         self._lock = threading.Lock()
 
     def current(self, tenant_id: str) -> DataKey | None:
@@ -44,15 +49,16 @@ class DataKeyring:
         Raises (in the future):
             Erased: the tenant was erased.
         """
-        found, place = _Found(), (tenant_id, key_id)
+        found = _Found()
         with self._lock:
+            known = self._keys.get(tenant_id, {}).get(key_id)
             if tenant_id in self._erased:
                 found.set_exception(Erased(tenant_id))
-            elif place in self._keys:
-                found.set_result(self._keys[place])
+            elif known is not None:
+                found.set_result(known)
             else:
-                self._waiting.setdefault(place, []).append(found)
-                found.add_done_callback(lambda _: self._forget(place, found))
+                self._waiting.setdefault(tenant_id, {}).setdefault(key_id, []).append(found)
+                found.add_done_callback(lambda _: self._forget(tenant_id, key_id, found))
         return found
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
@@ -70,21 +76,28 @@ class DataKeyring:
         elif kind == "data_key" and value is None:
             self._drop(tenant_id, id_)
         elif kind == "data_key" and value is not None:
-            self._add((tenant_id, id_), TENANT.decode(value))
+            self._add(tenant_id, id_, TENANT.decode(value))
 
-    def _add(self, place: _Place, record: TenantRecord) -> None:
-        if (record.tenant_id, record.kind, record.id) != (place[0], "data_key", place[1]):
+    def _add(self, tenant_id: str, key_id: str, record: TenantRecord) -> None:
+        if (record.tenant_id, record.kind, record.id) != (tenant_id, "data_key", key_id):
             raise PoisonRecord("misaddressed", "the record's key names something else")
         key = DataKey(self._vault, record)
         with self._lock:
-            if key.tenant_id in self._erased:
+            if tenant_id in self._erased:
                 return
-            self._keys[place] = key
+            self._keep(key)
             self._prefer(key)
-            waiting = self._waiting.pop(place, [])
+            waiting = self._waiting.get(tenant_id, {}).pop(key_id, [])
         for found in waiting:
             if found.set_running_or_notify_cancel():
                 found.set_result(key)
+
+    def _keep(self, key: DataKey) -> None:
+        own = self._keys.setdefault(key.tenant_id, {})
+        own[key.key_id] = key
+        if self._seals_only:
+            for old in [each for each in own.values() if each.period < period_now() - 1]:
+                del own[old.key_id]
 
     def _prefer(self, key: DataKey) -> None:
         """Let the period's first key that opens here seal; its other keys only open.
@@ -101,7 +114,7 @@ class DataKeyring:
 
     def _drop(self, tenant_id: str, key_id: str) -> None:
         with self._lock:
-            self._keys.pop((tenant_id, key_id), None)
+            self._keys.get(tenant_id, {}).pop(key_id, None)
             current = self._current.get(tenant_id)
             if current is not None and current.key_id == key_id:
                 del self._current[tenant_id]
@@ -110,18 +123,19 @@ class DataKeyring:
         with self._lock:
             self._erased.add(tenant_id)
             self._current.pop(tenant_id, None)
-            for place in [place for place in self._keys if place[0] == tenant_id]:
-                del self._keys[place]
-            places = [place for place in self._waiting if place[0] == tenant_id]
-            waiting = [found for place in places for found in self._waiting.pop(place)]
+            self._keys.pop(tenant_id, None)
+            waiting = list(chain.from_iterable(self._waiting.pop(tenant_id, {}).values()))
         for found in waiting:
             if found.set_running_or_notify_cancel():
                 found.set_exception(Erased(tenant_id))
 
-    def _forget(self, place: _Place, found: _Found) -> None:
+    def _forget(self, tenant_id: str, key_id: str, found: _Found) -> None:
         with self._lock:
-            waiting = self._waiting.get(place, [])
+            asked = self._waiting.get(tenant_id, {})
+            waiting = asked.get(key_id, [])
             if found in waiting:
                 waiting.remove(found)
             if not waiting:
-                self._waiting.pop(place, None)
+                asked.pop(key_id, None)
+            if not asked:
+                self._waiting.pop(tenant_id, None)

@@ -10,15 +10,14 @@ from typing import Any
 
 import structlog
 import uvloop
-from confluent_kafka import Message
 
-from streams.errors import ConfigError, PoisonRecord
+from streams.errors import ConfigError
 from streams.kafka.clients import wait_for_broker
 from streams.process.daemon_thread import in_daemon_thread
 from streams.process.shutdown import end_within
 from streams.settings import Settings
 from streams.telemetry import serve_probes
-from streams.tenants.follower import TenantsFollower
+from streams.tenants.follower import TenantsFollower, log_unusable
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault, read_cluster_key
 from streams.vault.keyring import DataKeyring
@@ -86,7 +85,9 @@ async def _serve(
     transport = KafkaTransport(settings, place)
     book = DataKeyring(vault)
     worker = Worker(app, transport, topology, place, cluster_key=cluster_key, book=book)
-    follower = TenantsFollower(settings, topology, place.group, book.apply, _refuse, worker.failed)
+    follower = TenantsFollower(
+        settings, topology, place.group, book.apply, log_unusable, worker.failed
+    )
     port = serve_probes(settings, lambda: worker.ready, lambda: worker.unready)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -113,11 +114,3 @@ async def _broker_answers(settings: Settings, stop: asyncio.Event) -> bool:
     if answered in done:
         answered.result()
     return answered in done
-
-
-def _refuse(message: Message, error: PoisonRecord) -> None:
-    """An unusable record is dead-lettered by whoever keeps the sources; here it is said."""
-    log.error(
-        "a record of tenants cannot be used",
-        partition=message.partition(), offset=message.offset(), reason=str(error),
-    )  # fmt: skip

@@ -45,10 +45,11 @@ log = structlog.get_logger(__name__)
 DRAIN_SECONDS = 20.0
 LEAVE_SECONDS = 3.0
 """How long the last heartbeats may take to be acknowledged."""
-_NAMED = 5
 
 _FULL_STOP_SECONDS = 0.5
 """The same, once the transport has failed."""
+
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)

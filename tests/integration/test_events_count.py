@@ -153,7 +153,7 @@ def test_a_topology_with_other_partitions_is_refused(run: Count, tmp_path: Path)
     file.write_text("partitions: 7\n")
     soon(run, 0)  # just after its creation the topic may not be known, and then has no width
     refused = run("--topology", str(file), "--tenant", "acme")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "has 4 partitions, the topology declares 7" in refused.stderr
 
 

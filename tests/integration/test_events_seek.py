@@ -104,7 +104,7 @@ def test_what_must_not_or_cannot_be_set_is_refused(
     prefix, home = cluster.settings.topic_prefix, cluster.home("acme")
     for words, code, told in (
         (("--group", "nobody", "--to", "end"), 1, "there is no group 'nobody'"),
-        (("--group", f"{prefix}dedup", "--to", "end"), 1, "one of Tidegate's own"),
+        (("--group", f"{prefix}dedup", "--to", "end"), 2, "one of Tidegate's own"),
         (("--group", f"{prefix}reader", "--to", "2999-01-01T00:00:00Z"), 2, "in the future"),
         (("--group", f"{prefix}reader", "--to", "99:1"), 2, "no partition 99"),
         (("--group", f"{prefix}reader", "--to", "end", "--to", "start"), 2, "give one time"),
@@ -118,7 +118,7 @@ def test_what_must_not_or_cannot_be_set_is_refused(
     wider = cluster.settings.data_dir / "wider.yaml"
     wider.write_text("partitions: 7\n")
     result = seek("--group", f"{prefix}reader", "--to", "end", "--topology", str(wider))
-    assert (result.exit_code, "the topology declares 7" in result.stderr) == (1, True)
+    assert (result.exit_code, "the topology declares 7" in result.stderr) == (2, True)
     assert planned(seek, "--group", f"{prefix}new", "--to", "end", "--create")["moves"]
     reader.subscribe([prefix + "events"])
     eventually(lambda: reader.poll(0.1) or reader.assignment(), what="somebody reads")

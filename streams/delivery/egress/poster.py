@@ -167,11 +167,8 @@ class _Exchange:
             error, detail = "redirect", f"{detail}: redirects are not followed, set the new URL"
         elif not whole:
             detail = f"{detail}, but its body did not end"
-        retry_after = None
-        if "Retry-After" in response.headers:
-            retry_after = retry_after_seconds(
-                response.headers["Retry-After"], response.headers.get("Date")
-            )
+        told = response.headers.get("Retry-After"), response.headers.get("Date")
+        retry_after = retry_after_seconds(*told)
         return Outcome(
             response.status, error, detail, self._dial.address, duration_ms, retry_after,
             _excerpt(response, self._body, redact),

@@ -16,7 +16,7 @@ _CONCURRENCY = 64
 
 async def run_before(scenario: Scenario, *, killed: bool) -> dict[str, Any]:
     """Return the figures; with `killed`, the handler dies in some requests before it answers."""
-    recorder = Recorder(scenario.markers)
+    recorder = Recorder()
     await recorder.start()
     handler = NaiveHandler(scenario, recorder, killed=killed)
     vendor = Vendor(scenario, [await handler.start()], _CONCURRENCY, patience=PATIENCE_SECONDS)

@@ -41,7 +41,7 @@ async def run_through(
     Raises:
         TidegateError: the pipeline could not be started, set up, or read.
     """
-    recorder = Recorder(scenario.markers)
+    recorder = Recorder()
     env = {URL_VARIABLE: await recorder.start()}
     given = "bootstrap" in settings.model_fields_set
     report.phase("starting every stage" if given else "starting Kafka and every stage")

@@ -1,7 +1,4 @@
-"""The outside world: one HTTP server that drafts, mails and refunds, and records every call.
-
-It trusts no caller: it finds a text's tenant by the markers inside the text.
-"""
+"""The outside world: one HTTP server that drafts, mails and refunds, and records every call."""
 
 from __future__ import annotations
 
@@ -78,8 +75,7 @@ class Hold:
 class Recorder:
     """Counts calls; `start` binds a free port of 127.0.0.1."""
 
-    def __init__(self, markers: Mapping[str, str]) -> None:
-        self._markers = dict(markers)
+    def __init__(self) -> None:
         self._calls: list[Call] = []
         self._kept: dict[str, dict[str, Any]] = {}
         self._holds: list[Hold] = []
@@ -94,10 +90,6 @@ class Recorder:
     def calls(self) -> tuple[Call, ...]:
         """Every call of a side effect, in the order in which they began."""
         return tuple(self._calls)
-
-    def foreign(self, tenant_id: str, text: str) -> tuple[str, ...]:
-        """The other tenants whose marker appears in a text of `tenant_id`."""
-        return tuple(t for t, marker in self._markers.items() if t != tenant_id and marker in text)
 
     def hold(self, action: str, tenants: Iterable[str]) -> Hold:
         """Keep the next call of `action` by one of `tenants` without an answer."""

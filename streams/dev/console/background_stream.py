@@ -1,7 +1,8 @@
 """A text stream whose writers never wait.
 
-A terminal takes no output while it is stopped (Ctrl-S, a pager, copy mode). Who writes to it waits,
-and who waits reads no output of the stages, whose pipes fill up: the whole pipeline would stop.
+A terminal takes no output while it is stopped (Ctrl-S, a pager, copy mode): a thread that writes to
+it waits. If that were the thread that reads the stages' output, their pipes would fill up, and the
+whole pipeline would stop.
 """
 
 from __future__ import annotations

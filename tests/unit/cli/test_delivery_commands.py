@@ -127,7 +127,9 @@ def test_a_recovery_is_watched_until_it_has_ended(operator: OperatorApi) -> None
     operator.on("POST", f"{ENDPOINT}/recover", (202, begun(answered=False)))
     ended = recovery(40, ended_at="2026-11-21T11:00:09.000Z")
     looks = [recovery(7, "cmd_0"), recovery(10), recovery(10), ended]
-    operator.on("GET", ENDPOINT, *({"state": {"recovery": each}} for each in looks))
+    restarted = problem(503, "not-ready")
+    shown = ({"state": {"recovery": each}} for each in looks)
+    operator.on("GET", ENDPOINT, restarted, *shown)
     done = invoke(operator, "recover", "crm", "--tenant", "acme", "--since", "2h", "--watch",
                   "--key", "k1", "--json")  # fmt: skip
     assert done.exit_code == 0, done.output

@@ -168,7 +168,7 @@ async def test_records_that_came_after_the_kill_were_not_in_flight(processes: Pr
 
 async def test_a_worker_is_struck_in_the_middle_of_its_call(processes: Processes) -> None:
     processes.start("worker-0")
-    recorder = Recorder({})
+    recorder = Recorder()
     url = await recorder.start()
     caller = Caller("acme", "job_1", "run_1", 1, processes.pid("worker-0") or 0)
     lease = SimpleNamespace(job_id="job_1", run_id="run_1", epoch=1)

@@ -11,13 +11,12 @@ import pytest
 from streams.demo.world.recorder import Recorder
 from streams.demo.world.tools import Caller, Tools
 
-MARKERS = {"acme": "marker-a", "globex": "marker-g"}
 ACME = Caller("acme", "job_1", "run_1", 1, 42)
 
 
 @pytest.fixture
 async def recorder() -> AsyncIterator[Recorder]:
-    served = Recorder(MARKERS)
+    served = Recorder()
     await served.start()
     yield served
     await served.stop()

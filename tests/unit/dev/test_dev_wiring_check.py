@@ -52,10 +52,15 @@ def test_a_worker_of_a_pool_that_is_not_declared_is_refused() -> None:
 
 
 def test_a_limit_that_mistakes_a_type_for_a_tenant_or_the_reverse() -> None:
+    """The stages tell of a type that the topology names: here of `answer`."""
     limits = (
-        Limit("a", "tenant", "answer", concurrency=1), Limit("b", "job_type", "demo", concurrency=1)
+        Limit("a", "tenant", "report", concurrency=1),
+        Limit("b", "job_type", "demo", concurrency=1),
+        Limit("c", "tenant", "answer", concurrency=1),
     )  # fmt: skip
-    first, second = remarks(replace(PLAIN, limits=limits), {"answer"}, {"demo"})
+    told = remarks(replace(PLAIN, limits=limits), {"answer", "report"}, {"demo"})
+    no_route, first, second = told
+    assert "no route leads to job type 'report'" in no_route
     assert "limit 'a'" in first
     assert "scope: job_type" in first
     assert "limit 'b'" in second

@@ -290,12 +290,12 @@ def test_settings_that_do_not_fit_each_other_are_refused(
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"{", "is no JWKS"),
-        (b"[]", "is no JWKS"),
-        (b"{}", "is no JWKS"),
-        (b'{"keys": []}', "is no JWKS"),
-        (b'{"keys": [{"kty": "EC"}]}', "is no JWKS"),
-        (b'{"keys": [{"kty": "oct", "k": "aHVudGVyMmh1bnRlcjJodW50ZXIy"}]}', "shared key"),
+        (b"{", "is no JSON Web Key Set"),
+        (b"[]", "is no JSON Web Key Set"),
+        (b"{}", "is no JSON Web Key Set"),
+        (b'{"keys": []}', "is no JSON Web Key Set"),
+        (b'{"keys": [{"kty": "EC"}]}', "is no JSON Web Key Set"),
+        (b'{"keys": [{"kty": "oct", "k": "aHVudGVyMmh1bnRlcjJodW50ZXIy"}]}', "symmetric key"),
     ],
 )
 def test_a_file_that_is_no_set_of_public_keys_is_refused(

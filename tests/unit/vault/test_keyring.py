@@ -69,6 +69,22 @@ def test_a_past_periods_key_opens_and_seals_no_more(
     assert [known(book.find("acme", each.id)) for each in (past, now)] == [past.id, now.id]
 
 
+def test_who_only_seals_forgets_the_keys_of_past_periods(monkeypatch: pytest.MonkeyPatch) -> None:
+    book = DataKeyring(VAULT, seals_only=True)
+    old, past, now = (put(book, key(period=period_now() - age)) for age in (2, 1, 0))
+    assert not book.find("acme", old.id).done()
+    assert [known(book.find("acme", each.id)) for each in (past, now)] == [past.id, now.id]
+    late = key(period=period_now() - 5)
+    waiting = book.find("acme", late.id)
+    put(book, late)
+    assert known(waiting) == late.id
+    next_ = period_now() + 1
+    monkeypatch.setattr("streams.vault.keyring.period_now", lambda: next_)
+    newest = put(book, key(period=next_))
+    assert not book.find("acme", past.id).done()
+    assert known(book.find("acme", newest.id)) == newest.id
+
+
 def test_a_key_under_an_unknown_key_encryption_key_does_not_seal(book: DataKeyring) -> None:
     foreign = put(book, key(vault=local_vault(b"x" * 32)))
     assert book.current("acme") is None

@@ -133,6 +133,37 @@ def test_a_partition_is_owed_a_word_when_its_limit_changed() -> None:
     assert credits.owed(closed=False) == [0]
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_whatever_happens_all_and_only_those_with_another_limit_are_owed_a_word(seed: int) -> None:
+    rng = random.Random(seed)
+    partitions, slots = rng.randint(1, 9), rng.randint(1, 12)
+    credits, clock = shared(partitions, slots)
+    told = dict[int, int]()
+    running = 0
+    for _ in range(300):
+        clock.now += rng.choice((0, 0.3, 4))
+        partition, closed = rng.randrange(partitions), rng.random() < 0.1
+        closed_before = rng.random() < 0.1
+        match rng.randrange(6):
+            case 0:
+                credits.want(partition)
+            case 1 if running:
+                credits.give(partition)
+                running -= 1
+            case 2 if running < slots:
+                credits.use(partition)
+                running += 1
+            case 3:
+                credits.read(partition, rng.randrange(5))
+            case 4:
+                told[partition] = sum(credits.tell(partition, closed_before))
+            case 5:
+                credits.untold(partition)
+                told.pop(partition, None)
+        limits = {p: sum(credits.word(p, closed)) for p in range(partitions)}
+        assert credits.owed(closed) == [p for p in limits if limits[p] != told.get(p)]
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_whatever_happens_every_free_slot_is_the_credit_of_one_partition(seed: int) -> None:
     rng = random.Random(seed)
