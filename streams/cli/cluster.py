@@ -29,6 +29,10 @@ _SOON_OVER = frozenset({
 })  # fmt: skip
 """Codes of a cluster in which a leader or a coordinator is about to move."""
 
+_SILENT = frozenset({
+    KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN,
+})  # fmt: skip
+
 FileOption = Annotated[
     Path | None,
     typer.Option("--topology", help="Your own file, laid over the built-in one.", metavar="FILE"),
@@ -107,6 +111,9 @@ def addressed(settings: Settings) -> Iterator[None]:
         yield
     except KafkaException as error:
         told = error.args[0]
+        if told.code() in _SILENT:
+            no_answer = f"{settings.bootstrap}: no broker answers ({told.str()}){remedy}"
+            raise KafkaUnavailable(no_answer) from error
         again = ": run the command again" if told.code() in _SOON_OVER else ""
         raise KafkaUnavailable(f"{settings.bootstrap}: {told.str()}{again}") from error
     except KafkaUnavailable as error:

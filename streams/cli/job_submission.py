@@ -55,7 +55,7 @@ def submit(
 
     With --watch the exit codes are those of `jobs watch`, and --json prints one object a line.
 
-    Example: tidegate jobs submit answer_ticket --tenant acme --input @ticket.json --watch
+    Example: tidegate jobs submit report --tenant acme --input @report.json --watch
     """
     if delay is not None and at is not None:
         raise typer.BadParameter("give --delay or --at, not both")

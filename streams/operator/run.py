@@ -163,6 +163,7 @@ async def _serve(settings: Settings, topology: Topology, admissions: Admissions)
         await end.wait()
     finally:
         await runner.cleanup()
+    log.info("operator ended")
 
 
 async def _listen(runner: web.AppRunner, settings: Settings) -> None:

@@ -66,7 +66,8 @@ def _operator(sized: Size, declared: Topology) -> Iterator[str]:
         yield (
             f"the operator's file has {size(operator.disk)}, on one disk, and is rebuilt in "
             f"{span(operator.restore_seconds)}: shorten retention.finished_jobs_days and "
-            "events_listed_hours, keep its data directory on a volume, or run several pipelines"
+            "the setting events_listed_hours, keep its data directory on a volume, or run several "
+            "pipelines"
         )
 
 

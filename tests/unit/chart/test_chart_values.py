@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -145,14 +144,14 @@ def test_the_page_s_commands_give_the_chart_partitions_routes_and_sizes(tmp_path
     clone = tmp_path / "clone"
     clone.mkdir()
     copied = "cp ../helpdesk/topology.yaml overlay.yaml"
-    blocks = re.findall(r"(?:^(?:    .*)?\n)+", page, re.MULTILINE)
-    blocks = [block for block in blocks if copied in block or "sizes.yaml <<" in block]
-    assert len(blocks) == 2
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert [copied in block for block in blocks] == [True, False]
     project.make(tmp_path / "helpdesk")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for block in blocks:
-        script = ["bash", "-ec", textwrap.dedent(block)]
-        subprocess.run(script, cwd=clone, env={**os.environ, "PATH": path}, check=True)
+        subprocess.run(
+            ["bash", "-ec", block], cwd=clone, env={**os.environ, "PATH": path}, check=True
+        )
     found = chart.resources(chart.output(clone / "overlay-values.yaml", clone / "sizes.yaml"))
     config = chart.of_kind(found, "ConfigMap")["tide-tidegate-topology"]
     topology = yaml.safe_load(config["data"]["topology.yaml"])
