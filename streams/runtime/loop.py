@@ -186,6 +186,7 @@ class StageLoop:
             self._work(records)
         except TransactionAborted:
             self._rewind()
+        self._start_damaged_again()
         # Restore last: a task that is ready now begins with the records read after its start.
         self._restore()
 
@@ -240,6 +241,12 @@ class StageLoop:
             self._running()
         waits = self._source.changed or self._assignment.restoring
         self._restored = not (waits or self._source.joining)
+
+    def _start_damaged_again(self) -> None:
+        tasks = self._assignment.tasks
+        again = self._source.to_start_again() & tasks.keys()
+        if again:
+            self._source.start(positions(tasks[p] for p in again))
 
     def _running(self) -> None:
         log.info("running", partitions=sorted(self._assignment.tasks))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from streams.errors import Fenced, TidegateError
 from streams.kafka.clients import consumer_config
-from streams.kafka.failures import Outage, Verdict, classify_read
+from streams.kafka.failures import Outage, Verdict, classify_read, damage
 from streams.runtime.processor import Record
 from streams.settings import Settings
 
@@ -31,6 +31,10 @@ BATCH = 10_000
 
 _TELL_SECONDS = 60.0
 """How often an error that stays is logged."""
+_AGAIN_SECONDS = 1.0
+"""How long a partition rests after a damaged batch, before it is read again."""
+_DOUBT_SECONDS = 60.0
+"""How long after a damaged batch a partition must not jump back."""
 
 Positions = Mapping[tuple[str, int], int]
 """(logical topic, partition) to an offset."""
@@ -43,6 +47,9 @@ class Source:
     partition numbers assigned to this process. `delivering` are those that were started and not
     taken away since: a partition that was taken and given back must be started again. `polled` is
     called whenever it asks for records, also during each commit.
+
+    A partition of which a broker gives a damaged batch stands still before it, and is read again
+    each second: librdkafka would skip the batch, or read the partition from its beginning.
     """
 
     def __init__(
@@ -65,6 +72,8 @@ class Source:
         self._ahead: list[Record] = []
         self._heads: dict[tuple[str, int], int] | None = None  # the first offsets held, once asked
         self._errors: list[Message] = []
+        self._damaged: dict[int, float] = {}  # partitions that rest, and until when
+        self._doubted: dict[int, float] = {}  # partitions that may jump back, and until when
         self._told: dict[object, float] = {}  # when an error of a partition was last logged
         self._member = ""
         static: dict[str, Any] = {
@@ -136,7 +145,8 @@ class Source:
     def start(self, positions: Positions) -> None:
         """Deliver from these offsets on, and drop everything fetched before."""
         places = [TopicPartition(self._prefix + t, p, o) for (t, p), o in positions.items()]
-        again = [place for place in places if place.partition in self.delivering]
+        read = self.delivering - self._damaged.keys()
+        again = [place for place in places if place.partition in read]
         if again:
             self._consumer.incremental_unassign(again)
         if self._ahead:
@@ -144,8 +154,15 @@ class Source:
             self._ahead = [record for record in self._ahead if record.partition not in moved]
             self._heads = None
         self._consumer.incremental_assign(places)
+        for place in places:
+            self._damaged.pop(place.partition, None)
         self._starts.update(positions)
         self.delivering |= {place.partition for place in places}
+
+    def to_start_again(self) -> set[int]:
+        """The partitions that have rested after a damaged batch; `start` each from its position."""
+        now = time.monotonic()
+        return {partition for partition, until in self._damaged.items() if until <= now}
 
     def position(self, topic: str, partition: int) -> int:
         """Offset after everything that `read` returned, transaction markers included."""
@@ -201,28 +218,32 @@ class Source:
         # while its transaction, positions included, waits for the broker's answer. The next owner
         # of the partitions waits for that answer, too (KIP-447).
         gone = {revoked.partition for revoked in partitions}
-        stopped = [
-            TopicPartition(self._prefix + topic, number)
-            for topic in self._inputs
-            for number in gone & self.delivering
-        ]
-        consumer.incremental_unassign(stopped)
+        read = (gone & self.delivering) - self._damaged.keys()
+        consumer.incremental_unassign(self._places(read))
         self._take(gone)
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         log.warning("partitions lost: what is not committed is dropped")
         self._revoked(consumer, partitions)
 
+    def _places(self, numbers: Iterable[int]) -> list[TopicPartition]:
+        numbers = list(numbers)
+        return [TopicPartition(self._prefix + t, n) for t in self._inputs for n in numbers]
+
     def _take(self, gone: Collection[int]) -> None:
+        for number in gone:
+            self._damaged.pop(number, None)
+            self._doubted.pop(number, None)
         self.partitions -= set(gone)
         self.delivering -= set(gone)
         self.changed = True
 
     def _hold(self, messages: list[Message]) -> None:
-        failed = [message for message in messages if message.error()]
-        if failed:
-            self._errors += failed
-            messages = [message for message in messages if not message.error()]
+        if self._doubted:
+            now = time.monotonic()
+            self._doubted = {p: until for p, until in self._doubted.items() if until > now}
+        if self._doubted or any(message.error() for message in messages):
+            messages = [message for message in messages if self._is_sound(message)]
         self._heads = None
         # The named tuple's own constructor would cost twice as much.
         names, new = self._names, tuple.__new__
@@ -233,6 +254,33 @@ class Source:
             ))
             for m in messages
         ]  # fmt: skip
+
+    def _is_sound(self, message: Message) -> bool:
+        """Whether it is a record to process; an error is set aside.
+
+        Of a partition with a damaged batch that is only what came before it. A partition that has
+        rested may jump back once it is read again, if librdkafka was about to begin it anew.
+        """
+        partition = message.partition() or 0
+        if message.error():
+            self._errors.append(message)
+            if damage(message) and partition in self.delivering:
+                self._rest(partition)
+                self._doubted[partition] = time.monotonic() + _DOUBT_SECONDS
+            return False
+        if partition in self._damaged or partition not in self._doubted:
+            return partition not in self._damaged
+        place, offset = (self._names[message.topic() or ""], partition), message.offset() or 0
+        if offset < self._starts[place]:
+            self._rest(partition)
+            return False
+        self._starts[place] = offset + 1
+        return True
+
+    def _rest(self, partition: int) -> None:
+        if partition in self.delivering and partition not in self._damaged:
+            self._consumer.incremental_unassign(self._places([partition]))
+            self._damaged[partition] = time.monotonic() + _AGAIN_SECONDS
 
     def _tell(self, message: Message) -> None:
         error = message.error()
@@ -247,6 +295,6 @@ class Source:
         if now - self._told.get(cause, -math.inf) >= _TELL_SECONDS:
             self._told[cause] = now
             log.warning(
-                "consumer error", error=error.str(),
+                "consumer error", error=str(damage(message) or error.str()),
                 topic=message.topic(), partition=message.partition(), offset=message.offset(),
             )  # fmt: skip

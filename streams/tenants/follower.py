@@ -8,6 +8,7 @@ other error ends the process, because everybody would go on trusting an outdated
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import structlog
@@ -23,6 +24,7 @@ from prometheus_client import Gauge
 
 from streams.errors import ConfigError, PoisonRecord, StageFailed
 from streams.kafka.clients import consumer_config
+from streams.kafka.failures import damage
 from streams.kafka.partition_counts import keyed_topics, refuse_other_counts
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
@@ -38,6 +40,10 @@ POSITION = Gauge(
 )
 _POLL_SECONDS = 0.2
 _CONTACT_SECONDS = 2.0
+_AGAIN_SECONDS = 1.0
+"""How long it waits before it reads a damaged batch again."""
+_DOUBT_SECONDS = 60.0
+"""How long after a damaged batch a partition must not jump back."""
 
 Fold = Callable[[bytes | None, bytes | None], None]
 """Takes a record's key and value; raises `PoisonRecord` for one that cannot be used."""
@@ -68,6 +74,8 @@ class TenantsFollower:
         self._refuse = refuse
         self._failed = failed
         self._told: set[int] = set()
+        self._next: dict[int, int] = {}  # of each partition, the offset behind the last record
+        self._doubted: dict[int, float] = {}  # partitions that may jump back, and until when
         self._caught_up = threading.Event()
         self._thread = DaemonThread("tenants", self._follow, self._stands_still)
 
@@ -92,6 +100,8 @@ class TenantsFollower:
             message = consumer.poll(_POLL_SECONDS)
             if message is not None:
                 self._take(message, unread)
+                if damage(message):
+                    self._read_again(consumer, message.partition() or 0)
         consumer.close()
 
     def _stands_still(self, error: Exception) -> None:
@@ -144,22 +154,39 @@ class TenantsFollower:
     def _take(self, message: Message, unread: set[int]) -> None:
         error = message.error()
         if error is None:
+            partition, offset = message.partition() or 0, message.offset() or 0
+            doubted = time.monotonic() < self._doubted.get(partition, 0.0)
+            if doubted and offset < self._next.get(partition, 0):
+                return  # librdkafka was about to begin the partition anew
             self._told.clear()
             self._apply(message)
-            POSITION.labels(message.partition()).set((message.offset() or 0) + 1)
+            self._next[partition] = offset + 1
+            POSITION.labels(partition).set(offset + 1)
         elif error.code() != KafkaError._PARTITION_EOF:
-            self._tell(error)
+            self._tell(error, str(damage(message) or error.str()))
         elif not self.ready:
             unread.discard(message.partition() or 0)
             if not unread:
                 self._caught_up.set()
                 log.info("tenants are known")
 
-    def _tell(self, error: KafkaError) -> None:
-        """Log an error once until a record arrives again; librdkafka retries by itself."""
+    def _read_again(self, consumer: Consumer, partition: int) -> None:
+        """Stand still before a damaged batch: librdkafka would skip it, or read all once more.
+
+        Settings that were changed long ago would hold again meanwhile.
+        """
+        self._doubted[partition] = time.monotonic() + _DOUBT_SECONDS
+        place = TopicPartition(self._settings.topic_prefix + TOPIC, partition)
+        consumer.incremental_unassign([place])
+        self._thread.stopping.wait(_AGAIN_SECONDS)
+        place.offset = self._next.get(partition, OFFSET_BEGINNING)
+        consumer.incremental_assign([place])
+
+    def _tell(self, error: KafkaError, reason: str) -> None:
+        """Log an error once until a record arrives again."""
         if error.code() not in self._told:
             self._told.add(error.code())
-            log.error("tenants cannot be read: what is known of them ages", reason=error.str())
+            log.error("tenants cannot be read: what is known of them ages", reason=reason)
 
     def _apply(self, message: Message) -> None:
         try:

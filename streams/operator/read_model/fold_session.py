@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.errors import PoisonRecord
 from streams.kafka.clients import consumer_config
-from streams.kafka.failures import GONE, UNREADABLE, Outage
+from streams.kafka.failures import GONE, UNREADABLE, Outage, damage
 from streams.kafka.offsets import EndOffsetsPoll, Ends, Place
 from streams.operator import STAGE
 from streams.operator.read_model import positions
@@ -97,16 +98,21 @@ class FoldSession:
         Raises:
             Untrusted: the next offsets are gone, or the broker was out of reach for too long.
             KafkaException: an error from which the client does not recover.
-            KafkaUnavailable: a dead letter was not acknowledged.
+            KafkaUnavailable: a dead letter was not acknowledged, or the broker gives a damaged
+                batch; what came before it is folded.
         """
         self.freshness.require(wall_ms())
         first = self._consumer.poll(_POLL_SECONDS)
         if first is None:
             return True
         messages = [first, *self._consumer.consume(_BATCH - 1, 0)]
-        records = [self._record(m) for m in messages if _is_record(m)]
+        sound = list(takewhile(lambda m: damage(m) is None, messages))
+        records = [self._record(m) for m in sound if _is_record(m)]
         if records:
             self._fold(records)
+        for damaged in map(damage, messages[len(sound) :]):
+            if damaged is not None:
+                raise damaged
         return len(messages) == _BATCH
 
     def _fold(self, records: list[Record]) -> None:

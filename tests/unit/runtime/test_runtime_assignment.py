@@ -101,6 +101,9 @@ class Source:
         self.asked.append("committed")
         return {("in", 0): 7}
 
+    def to_start_again(self) -> set[int]:
+        return set()
+
 
 def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:
     settings = Settings(bootstrap="127.0.0.1:1", data_dir=tmp_path)

@@ -25,6 +25,7 @@ class Consumer:
         self.asked: list[tuple[int, float]] = []
         self.committed_offset: Any = None
         self.member = "first"
+        self.assigned: set[int] = set()
 
     def poll(self, timeout: float) -> Any:
         return next(iter(self.consume(1, timeout)), None)
@@ -43,9 +44,13 @@ class Consumer:
     def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
         return [TopicPartition(place.topic, place.partition, 100) for place in places]
 
-    def incremental_assign(self, places: list[TopicPartition]) -> None: ...
+    def incremental_assign(self, places: list[TopicPartition]) -> None:
+        assert self.assigned.isdisjoint(place.partition for place in places)
+        self.assigned |= {place.partition for place in places}
 
-    def incremental_unassign(self, places: list[TopicPartition]) -> None: ...
+    def incremental_unassign(self, places: list[TopicPartition]) -> None:
+        assert self.assigned.issuperset(place.partition for place in places)
+        self.assigned -= {place.partition for place in places}
 
 
 def polled() -> None:
@@ -194,7 +199,41 @@ def test_an_error_that_stays_is_logged_once_a_minute_for_each_partition(
             consumer.waiting = [failure(KafkaError._BAD_MSG, partition) for partition in (1, 2, 1)]
             source.read(0)
     assert [entry["partition"] for entry in logs] == [1, 2, 1, 2]
-    assert (logs[0]["topic"], logs[0]["offset"]) == ("in", 9)
+    assert "partition 1: the broker gives a damaged batch at offset 9" in logs[0]["error"]
+
+
+def test_a_partition_stands_still_before_a_damaged_batch_and_is_read_again_after_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """librdkafka goes on behind it, or at the partition's beginning."""
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    damaged = failure(KafkaError._BAD_MSG, partition=1)
+    source, consumer = source_of(
+        message(7, partition=1), damaged, message(0, partition=1), damaged, message(4, partition=2)
+    )
+    source.start({("in", 1): 7, ("in", 2): 4})
+    assert [(record.partition, record.offset) for record in source.read(0)] == [(1, 7), (2, 4)]
+    assert consumer.assigned == {2}
+    now += 0.9
+    assert source.to_start_again() == set()
+    now += 0.1
+    assert source.to_start_again() == {1}
+    source.start({("in", 1): 8})
+    assert (consumer.assigned, source.to_start_again()) == ({1, 2}, set())
+    consumer.waiting = [message(8, partition=1), message(0, partition=1), message(5, partition=2)]
+    assert [(record.partition, record.offset) for record in source.read(0)] == [(1, 8), (2, 5)]
+    assert consumer.assigned == {2}, "it jumped back, so it rests once more"
+    now += 61
+    source.start({("in", 1): 9})
+    consumer.waiting = [message(0, partition=1)]
+    assert [(record.partition, record.offset) for record in source.read(0)] == [(1, 0)]
+    consumer.waiting = [damaged]
+    source.read(0)
+    source._revoked(cast(Any, consumer), [TopicPartition("in", 1), TopicPartition("in", 2)])
+    assert consumer.assigned == set()
+    now += 2
+    assert source.to_start_again() == set()
 
 
 def test_what_comes_later_does_not_hide_the_first_that_is_held() -> None:

@@ -114,6 +114,38 @@ def test_a_right_that_is_taken_away_is_told_once() -> None:
     assert POSITION.labels(3)._value.get() == 42
 
 
+def test_a_follower_stands_still_before_a_damaged_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its beginning on it would take secrets that ended long ago for present ones."""
+    monkeypatch.setattr(tenants_follower, "_AGAIN_SECONDS", 0.0)
+    begun = list[tuple[int, int]]()
+
+    class Damaging(Consumer):
+        def __init__(self, config: dict[str, Any]) -> None:
+            super().__init__(config)
+            error = KafkaError(KafkaError._BAD_MSG, "checksum")
+            damaged: Any = SimpleNamespace(
+                error=lambda: error, topic=lambda: "tenants", partition=lambda: 3, offset=lambda: 99
+            )
+            self.messages = [damaged, Message()]
+
+        def incremental_unassign(self, places: Any) -> None:
+            begun.append((places[0].partition, -1))
+
+        def incremental_assign(self, places: Any) -> None:
+            begun.append((places[0].partition, places[0].offset))
+
+    monkeypatch.setattr(tenants_follower, "Consumer", Damaging)
+    monkeypatch.setattr(TenantsFollower, "_refuse_other_counts", lambda *_: None)
+    follower = TenantsFollower(
+        Settings(), load(), "worker", lambda *_: None, lambda *_: None, lambda _: None
+    )
+    with capture_logs() as lines:
+        follower.start()
+        follower.stop()
+    assert begun == [(3, -1), (3, 42)]
+    assert "damaged batch at offset 99" in lines[0]["reason"]
+
+
 def test_a_reader_of_payloads_that_breaks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     failures, payloads = (
         SimpleQueue[Exception](),
