@@ -244,9 +244,9 @@ class StageLoop:
 
     def _start_damaged_again(self) -> None:
         tasks = self._assignment.tasks
-        again = self._source.to_start_again() & tasks.keys()
-        if again:
-            self._source.start(positions(tasks[p] for p in again))
+        rested = [place for place in self._source.to_start_again() if place[1] in tasks]
+        if rested:
+            self._source.start({(t, p): tasks[p].positions[t] for t, p in rested})
 
     def _running(self) -> None:
         log.info("running", partitions=sorted(self._assignment.tasks))

@@ -21,6 +21,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from streams.errors import Fenced, TidegateError
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import Outage, Verdict, classify_read, damage
+from streams.kafka.offsets import Place
+from streams.runtime.damaged_inputs import DamagedInputs
 from streams.runtime.processor import Record
 from streams.settings import Settings
 
@@ -31,10 +33,6 @@ BATCH = 10_000
 
 _TELL_SECONDS = 60.0
 """How often an error that stays is logged."""
-_AGAIN_SECONDS = 1.0
-"""How long a partition rests after a damaged batch, before it is read again."""
-_DOUBT_SECONDS = 60.0
-"""How long after a damaged batch a partition must not jump back."""
 
 Positions = Mapping[tuple[str, int], int]
 """(logical topic, partition) to an offset."""
@@ -48,8 +46,8 @@ class Source:
     taken away since: a partition that was taken and given back must be started again. `polled` is
     called whenever it asks for records, also during each commit.
 
-    A partition of which a broker gives a damaged batch stands still before it, and is read again
-    each second: librdkafka would skip the batch, or read the partition from its beginning.
+    An input's partition of which a broker gives a damaged batch stands still before it, and is read
+    again each second (`damaged_inputs`).
     """
 
     def __init__(
@@ -72,8 +70,7 @@ class Source:
         self._ahead: list[Record] = []
         self._heads: dict[tuple[str, int], int] | None = None  # the first offsets held, once asked
         self._errors: list[Message] = []
-        self._damaged: dict[int, float] = {}  # partitions that rest, and until when
-        self._doubted: dict[int, float] = {}  # partitions that may jump back, and until when
+        self._damaged = DamagedInputs()
         self._told: dict[object, float] = {}  # when an error of a partition was last logged
         self._member = ""
         static: dict[str, Any] = {
@@ -88,6 +85,7 @@ class Source:
         self._consumer.close()
         self._take(self.partitions)
         self._ahead, self._heads, self._errors, self._member = [], None, [], ""
+        self._damaged = DamagedInputs()
         self._consumer = self._join()
 
     def read(self, timeout: float) -> list[Record]:
@@ -144,25 +142,25 @@ class Source:
 
     def start(self, positions: Positions) -> None:
         """Deliver from these offsets on, and drop everything fetched before."""
-        places = [TopicPartition(self._prefix + t, p, o) for (t, p), o in positions.items()]
-        read = self.delivering - self._damaged.keys()
-        again = [place for place in places if place.partition in read]
+        again = [place for place in positions if self._is_read(place)]
         if again:
-            self._consumer.incremental_unassign(again)
+            self._consumer.incremental_unassign(self._places(again))
         if self._ahead:
-            moved = {place.partition for place in places}
-            self._ahead = [record for record in self._ahead if record.partition not in moved]
+            held = self._ahead
+            self._ahead = [
+                record for record in held if (record.topic, record.partition) not in positions
+            ]
             self._heads = None
-        self._consumer.incremental_assign(places)
-        for place in places:
-            self._damaged.pop(place.partition, None)
+        self._consumer.incremental_assign(
+            [TopicPartition(self._prefix + t, p, o) for (t, p), o in positions.items()]
+        )
+        self._damaged.started(positions.items())
         self._starts.update(positions)
-        self.delivering |= {place.partition for place in places}
+        self.delivering |= {partition for _, partition in positions}
 
-    def to_start_again(self) -> set[int]:
-        """The partitions that have rested after a damaged batch; `start` each from its position."""
-        now = time.monotonic()
-        return {partition for partition, until in self._damaged.items() if until <= now}
+    def to_start_again(self) -> list[Place]:
+        """What has rested after a damaged batch; `start` it from its position."""
+        return self._damaged.rested()
 
     def position(self, topic: str, partition: int) -> int:
         """Offset after everything that `read` returned, transaction markers included."""
@@ -170,6 +168,8 @@ class Source:
             self._heads = {(r.topic, r.partition): r.offset for r in reversed(self._ahead)}
         if (topic, partition) in self._heads:
             return self._heads[topic, partition]
+        if (topic, partition) in self._damaged:  # the consumer may have passed what was dropped
+            return self._starts[topic, partition]
         asked = [TopicPartition(self._prefix + topic, partition)]
         found: int = self._consumer.position(asked)[0].offset
         return found if found >= 0 else self._starts.get((topic, partition), 0)
@@ -218,31 +218,28 @@ class Source:
         # while its transaction, positions included, waits for the broker's answer. The next owner
         # of the partitions waits for that answer, too (KIP-447).
         gone = {revoked.partition for revoked in partitions}
-        read = (gone & self.delivering) - self._damaged.keys()
-        consumer.incremental_unassign(self._places(read))
+        inputs = [(topic, number) for topic in self._inputs for number in gone]
+        consumer.incremental_unassign(self._places(filter(self._is_read, inputs)))
         self._take(gone)
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         log.warning("partitions lost: what is not committed is dropped")
         self._revoked(consumer, partitions)
 
-    def _places(self, numbers: Iterable[int]) -> list[TopicPartition]:
-        numbers = list(numbers)
-        return [TopicPartition(self._prefix + t, n) for t in self._inputs for n in numbers]
+    def _places(self, places: Iterable[Place]) -> list[TopicPartition]:
+        return [TopicPartition(self._prefix + topic, partition) for topic, partition in places]
+
+    def _is_read(self, place: Place) -> bool:
+        return place[1] in self.delivering and place not in self._damaged
 
     def _take(self, gone: Collection[int]) -> None:
-        for number in gone:
-            self._damaged.pop(number, None)
-            self._doubted.pop(number, None)
+        self._damaged.taken(gone)
         self.partitions -= set(gone)
         self.delivering -= set(gone)
         self.changed = True
 
     def _hold(self, messages: list[Message]) -> None:
-        if self._doubted:
-            now = time.monotonic()
-            self._doubted = {p: until for p, until in self._doubted.items() if until > now}
-        if self._doubted or any(message.error() for message in messages):
+        if self._damaged.any_doubt() or any(message.error() for message in messages):
             messages = [message for message in messages if self._is_sound(message)]
         self._heads = None
         # The named tuple's own constructor would cost twice as much.
@@ -258,29 +255,21 @@ class Source:
     def _is_sound(self, message: Message) -> bool:
         """Whether it is a record to process; an error is set aside.
 
-        Of a partition with a damaged batch that is only what came before it. A partition that has
-        rested may jump back once it is read again, if librdkafka was about to begin it anew.
+        Of a partition with a damaged batch that is only what came before it.
         """
-        partition = message.partition() or 0
+        place = self._names.get(message.topic() or "", ""), message.partition() or 0
         if message.error():
             self._errors.append(message)
-            if damage(message) and partition in self.delivering:
-                self._rest(partition)
-                self._doubted[partition] = time.monotonic() + _DOUBT_SECONDS
+            if damage(message) and self._is_read(place):
+                self._consumer.incremental_unassign(self._places([place]))
+                self._damaged.found(place, self._starts[place])
             return False
-        if partition in self._damaged or partition not in self._doubted:
-            return partition not in self._damaged
-        place, offset = (self._names[message.topic() or ""], partition), message.offset() or 0
-        if offset < self._starts[place]:
-            self._rest(partition)
+        if place in self._damaged:
             return False
-        self._starts[place] = offset + 1
+        if self._damaged.jumps_back(place, message.offset() or 0):
+            self._consumer.incremental_unassign(self._places([place]))
+            return False
         return True
-
-    def _rest(self, partition: int) -> None:
-        if partition in self.delivering and partition not in self._damaged:
-            self._consumer.incremental_unassign(self._places([partition]))
-            self._damaged[partition] = time.monotonic() + _AGAIN_SECONDS
 
     def _tell(self, message: Message) -> None:
         error = message.error()

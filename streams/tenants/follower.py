@@ -7,6 +7,7 @@ other error ends the process, because everybody would go on trusting an outdated
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -43,7 +44,7 @@ _CONTACT_SECONDS = 2.0
 _AGAIN_SECONDS = 1.0
 """How long it waits before it reads a damaged batch again."""
 _DOUBT_SECONDS = 60.0
-"""How long after a damaged batch a partition must not jump back."""
+"""For how long a partition must not jump back, once it is read behind a damaged batch."""
 
 Fold = Callable[[bytes | None, bytes | None], None]
 """Takes a record's key and value; raises `PoisonRecord` for one that cannot be used."""
@@ -73,7 +74,7 @@ class TenantsFollower:
         self._fold = fold
         self._refuse = refuse
         self._failed = failed
-        self._told: set[int] = set()
+        self._told: set[tuple[int, int]] = set()  # errors that were logged, with their partitions
         self._next: dict[int, int] = {}  # of each partition, the offset behind the last record
         self._doubted: dict[int, float] = {}  # partitions that may jump back, and until when
         self._caught_up = threading.Event()
@@ -98,9 +99,12 @@ class TenantsFollower:
         unread = self._contact(consumer)
         while not self._thread.stopping.is_set():
             message = consumer.poll(_POLL_SECONDS)
-            if message is not None:
+            if message is not None and self._jumps_back(message):
+                self._read_again(consumer, message.partition() or 0)
+            elif message is not None:
                 self._take(message, unread)
                 if damage(message):
+                    self._doubted[message.partition() or 0] = math.inf
                     self._read_again(consumer, message.partition() or 0)
         consumer.close()
 
@@ -155,37 +159,45 @@ class TenantsFollower:
         error = message.error()
         if error is None:
             partition, offset = message.partition() or 0, message.offset() or 0
-            doubted = time.monotonic() < self._doubted.get(partition, 0.0)
-            if doubted and offset < self._next.get(partition, 0):
-                return  # librdkafka was about to begin the partition anew
-            self._told.clear()
+            self._told = {told for told in self._told if told[1] != partition}
             self._apply(message)
             self._next[partition] = offset + 1
             POSITION.labels(partition).set(offset + 1)
         elif error.code() != KafkaError._PARTITION_EOF:
-            self._tell(error, str(damage(message) or error.str()))
+            self._tell(message, error)
         elif not self.ready:
             unread.discard(message.partition() or 0)
             if not unread:
                 self._caught_up.set()
                 log.info("tenants are known")
 
-    def _read_again(self, consumer: Consumer, partition: int) -> None:
-        """Stand still before a damaged batch: librdkafka would skip it, or read all once more.
+    def _jumps_back(self, message: Message) -> bool:
+        """Whether librdkafka reads a partition from its beginning, some time after the damage.
 
-        Settings that were changed long ago would hold again meanwhile.
+        Settings that were changed long ago would hold again meanwhile. The doubt lasts for a minute
+        after the first record; a log that was cut off is then read as it is.
         """
-        self._doubted[partition] = time.monotonic() + _DOUBT_SECONDS
+        partition, now = message.partition() or 0, time.monotonic()
+        if message.error() is not None or partition not in self._doubted:
+            return False
+        self._doubted[partition] = min(self._doubted[partition], now + _DOUBT_SECONDS)
+        doubted = now < self._doubted[partition]
+        return doubted and (message.offset() or 0) < self._next.get(partition, 0)
+
+    def _read_again(self, consumer: Consumer, partition: int) -> None:
+        """Stand still before a damaged batch: librdkafka would skip it, or read all once more."""
         place = TopicPartition(self._settings.topic_prefix + TOPIC, partition)
         consumer.incremental_unassign([place])
         self._thread.stopping.wait(_AGAIN_SECONDS)
         place.offset = self._next.get(partition, OFFSET_BEGINNING)
         consumer.incremental_assign([place])
 
-    def _tell(self, error: KafkaError, reason: str) -> None:
-        """Log an error once until a record arrives again."""
-        if error.code() not in self._told:
-            self._told.add(error.code())
+    def _tell(self, message: Message, error: KafkaError) -> None:
+        """Log an error once until a record of its partition arrives again."""
+        told = error.code(), message.partition() or 0
+        if told not in self._told:
+            self._told.add(told)
+            reason = str(damage(message) or error.str())
             log.error("tenants cannot be read: what is known of them ages", reason=reason)
 
     def _apply(self, message: Message) -> None:

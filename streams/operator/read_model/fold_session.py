@@ -5,11 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import takewhile
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streams.errors import PoisonRecord
+from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import GONE, UNREADABLE, Outage, damage
 from streams.kafka.offsets import EndOffsetsPoll, Ends, Place
@@ -99,20 +98,27 @@ class FoldSession:
             Untrusted: the next offsets are gone, or the broker was out of reach for too long.
             KafkaException: an error from which the client does not recover.
             KafkaUnavailable: a dead letter was not acknowledged, or the broker gives a damaged
-                batch; what came before it is folded.
+                batch; what came before it, and the other partitions' records, are folded.
         """
         self.freshness.require(wall_ms())
         first = self._consumer.poll(_POLL_SECONDS)
         if first is None:
             return True
         messages = [first, *self._consumer.consume(_BATCH - 1, 0)]
-        sound = list(takewhile(lambda m: damage(m) is None, messages))
-        records = [self._record(m) for m in sound if _is_record(m)]
+        damaged = dict[tuple[str | None, int | None], KafkaUnavailable]()
+        records = list[Record]()
+        for message in messages:
+            place = message.topic(), message.partition()
+            if place in damaged:
+                continue
+            if (error := damage(message)) is not None:
+                damaged[place] = error
+            elif _is_record(message):
+                records.append(self._record(message))
         if records:
             self._fold(records)
-        for damaged in map(damage, messages[len(sound) :]):
-            if damaged is not None:
-                raise damaged
+        for error in damaged.values():
+            raise error
         return len(messages) == _BATCH
 
     def _fold(self, records: list[Record]) -> None:

@@ -101,8 +101,8 @@ class Source:
         self.asked.append("committed")
         return {("in", 0): 7}
 
-    def to_start_again(self) -> set[int]:
-        return set()
+    def to_start_again(self) -> list[Place]:
+        return []
 
 
 def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:

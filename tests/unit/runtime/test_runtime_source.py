@@ -216,11 +216,12 @@ def test_a_partition_stands_still_before_a_damaged_batch_and_is_read_again_after
     assert [(record.partition, record.offset) for record in source.read(0)] == [(1, 7), (2, 4)]
     assert consumer.assigned == {2}
     now += 0.9
-    assert source.to_start_again() == set()
+    assert source.to_start_again() == []
     now += 0.1
-    assert source.to_start_again() == {1}
+    assert source.to_start_again() == [("in", 1)]
+    assert source.position("in", 1) == 7
     source.start({("in", 1): 8})
-    assert (consumer.assigned, source.to_start_again()) == ({1, 2}, set())
+    assert (consumer.assigned, source.to_start_again()) == ({1, 2}, [])
     consumer.waiting = [message(8, partition=1), message(0, partition=1), message(5, partition=2)]
     assert [(record.partition, record.offset) for record in source.read(0)] == [(1, 8), (2, 5)]
     assert consumer.assigned == {2}, "it jumped back, so it rests once more"
@@ -233,7 +234,26 @@ def test_a_partition_stands_still_before_a_damaged_batch_and_is_read_again_after
     source._revoked(cast(Any, consumer), [TopicPartition("in", 1), TopicPartition("in", 2)])
     assert consumer.assigned == set()
     now += 2
-    assert source.to_start_again() == set()
+    assert source.to_start_again() == []
+
+
+def test_a_jump_back_after_a_damaged_batch_may_come_as_late_as_an_outage_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if the partition was taken meanwhile, and given back."""
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    source, consumer = source_of(failure(KafkaError._BAD_MSG, partition=1))
+    source.start({("in", 1): 7})
+    source.read(0)
+    source._revoked(cast(Any, consumer), [TopicPartition("in", 1)])
+    now += 3600
+    source.start({("in", 1): 7})
+    consumer.waiting = [message(0, partition=1)]
+    assert source.read(0) == []
+    assert source.to_start_again() == []
+    now += 1
+    assert source.to_start_again() == [("in", 1)]
 
 
 def test_what_comes_later_does_not_hide_the_first_that_is_held() -> None:

@@ -103,7 +103,8 @@ def test_a_right_that_is_taken_away_is_told_once() -> None:
         Settings(bootstrap="127.0.0.1:1"), load(), "ingress", lambda key, _: known.append(key),
         lambda *_: None, lambda _: None,
     )  # fmt: skip
-    denied: Any = SimpleNamespace(error=lambda: KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    denied: Any = SimpleNamespace(error=lambda: error, partition=lambda: 3)
     with capture_logs() as lines:
         for message in (denied, denied, Message(), denied):
             follower._take(message, set())  # type: ignore[arg-type]
@@ -126,7 +127,7 @@ def test_a_follower_stands_still_before_a_damaged_batch(monkeypatch: pytest.Monk
             damaged: Any = SimpleNamespace(
                 error=lambda: error, topic=lambda: "tenants", partition=lambda: 3, offset=lambda: 99
             )
-            self.messages = [damaged, Message()]
+            self.messages = [Message(), damaged, Message()]
 
         def incremental_unassign(self, places: Any) -> None:
             begun.append((places[0].partition, -1))
@@ -136,13 +137,16 @@ def test_a_follower_stands_still_before_a_damaged_batch(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(tenants_follower, "Consumer", Damaging)
     monkeypatch.setattr(TenantsFollower, "_refuse_other_counts", lambda *_: None)
+    known: list[bytes | None] = []
     follower = TenantsFollower(
-        Settings(), load(), "worker", lambda *_: None, lambda *_: None, lambda _: None
-    )
+        Settings(), load(), "worker", lambda key, _: known.append(key), lambda *_: None,
+        lambda _: None,
+    )  # fmt: skip
     with capture_logs() as lines:
         follower.start()
         follower.stop()
-    assert begun == [(3, -1), (3, 42)]
+    assert begun == [(3, -1), (3, 42)] * 2, "the last record has an offset that was read before"
+    assert known == [b"key"]
     assert "damaged batch at offset 99" in lines[0]["reason"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import subprocess
@@ -76,11 +77,13 @@ def parser() -> Path:
     folder = Path(sys.prefix) / "asyncapi-parser"
     locked = (PARSER / "package-lock.json").read_text()
     marked = folder / "installed-lock.json"
-    if not marked.exists() or marked.read_text() != locked:
-        shutil.copytree(PARSER, folder, dirs_exist_ok=True)
-        words = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        subprocess.run([npm, *words], cwd=folder, check=True, timeout=300)
-        marked.write_text(locked)
+    with folder.with_suffix(".lock").open("w") as claimed:
+        fcntl.flock(claimed, fcntl.LOCK_EX)  # another process of the tests may install it now
+        if not marked.exists() or marked.read_text() != locked:
+            shutil.copytree(PARSER, folder, dirs_exist_ok=True)
+            words = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            subprocess.run([npm, *words], cwd=folder, check=True, timeout=300)
+            marked.write_text(locked)
     return folder
 
 
