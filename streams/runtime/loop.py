@@ -244,7 +244,8 @@ class StageLoop:
 
     def _start_damaged_again(self) -> None:
         tasks = self._assignment.tasks
-        rested = [place for place in self._source.to_start_again() if place[1] in tasks]
+        kept = tasks.keys() & self._source.delivering
+        rested = [place for place in self._source.to_start_again() if place[1] in kept]
         if rested:
             self._source.start({(t, p): tasks[p].positions[t] for t, p in rested})
 

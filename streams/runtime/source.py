@@ -266,7 +266,8 @@ class Source:
             return False
         if place in self._damaged:
             return False
-        if self._damaged.jumps_back(place, message.offset() or 0):
+        # A record of a partition that was taken in the same call is dropped with its task.
+        if self._is_read(place) and self._damaged.jumps_back(place, message.offset() or 0):
             self._consumer.incremental_unassign(self._places([place]))
             return False
         return True

@@ -267,6 +267,24 @@ def test_what_comes_later_does_not_hide_the_first_that_is_held() -> None:
     assert (source.position("in", 0), source.position("in", 1)) == (100, 3)
 
 
+def test_a_jump_back_of_a_partition_that_is_taken_in_the_same_call_is_nobodys() -> None:
+    source, consumer = source_of(failure(KafkaError._BAD_MSG, partition=1))
+    source.start({("in", 1): 7})
+    source.read(0)
+    source.start({("in", 1): 7})
+
+    def taken_meanwhile(most: int, timeout: float) -> list[Any]:
+        if 1 not in source.delivering:
+            return []
+        source._revoked(cast(Any, consumer), [TopicPartition("in", 1)])
+        return [message(0, partition=1)]
+
+    consumer.consume = taken_meanwhile  # type: ignore[method-assign]
+    source.read(0)
+    assert 1 not in source.delivering
+    assert ("in", 1) not in source._damaged
+
+
 def test_an_error_that_was_read_ahead_is_told_by_the_next_read() -> None:
     """While a transaction is committed nobody could act on it."""
     source, _ = source_of(message(0), failure(KafkaError.FENCED_INSTANCE_ID))
