@@ -77,6 +77,7 @@ def test_the_operators_read_model_stands_still_before_it_and_is_not_rebuilt(
 ) -> None:
     cluster = make_cluster(broker.bootstrap, {}, tmp_path)
     database, home = Database(tmp_path / "m.sqlite"), cluster.home("acme")
+    beside = next(name for name in map("t{}".format, range(99)) if cluster.home(name) != home)
 
     def follower() -> Follower:
         return Follower(cluster.settings, cluster.topology, database, lambda _: None)
@@ -99,10 +100,13 @@ def test_the_operators_read_model_stands_still_before_it_and_is_not_rebuilt(
         second.start()
         eventually(lambda: any("damaged batch" in str(each) for each in logs), what="it is told")
         eventually(lambda: "job_before" in shown(), what="what comes before it is shown")
-        assert shown() == {"job_first": "marked", "job_before": "acme"}
+        cluster.write(make_job("job_beside", tenant_id=beside))
+        eventually(lambda: "job_beside" in shown(), what="other partitions are folded")
+        assert shown() == {"job_first": "marked", "job_before": "acme", "job_beside": beside}
         assert not second.ready
     eventually(lambda: second.ready, what="it has caught up")
     second.stop()
     assert shown() == {
         "job_first": "marked", "job_before": "acme", "job_damaged": "acme", "job_behind": "acme",
+        "job_beside": beside,
     }  # fmt: skip
