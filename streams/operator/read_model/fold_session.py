@@ -105,20 +105,12 @@ class FoldSession:
         if first is None:
             return True
         messages = [first, *self._consumer.consume(_BATCH - 1, 0)]
-        damaged = dict[tuple[str | None, int | None], KafkaUnavailable]()
-        records = list[Record]()
-        for message in messages:
-            place = message.topic(), message.partition()
-            if place in damaged:
-                continue
-            if (error := damage(message)) is not None:
-                damaged[place] = error
-            elif _is_record(message):
-                records.append(self._record(message))
+        sound, damaged = _before_damage(messages)
+        records = [self._record(m) for m in sound if _is_record(m)]
         if records:
             self._fold(records)
-        for error in damaged.values():
-            raise error
+        if damaged:
+            raise damaged.pop()  # a local name would keep the batch in memory, with the error
         return len(messages) == _BATCH
 
     def _fold(self, records: list[Record]) -> None:
@@ -193,6 +185,19 @@ class FoldSession:
         return Record(
             topic, part, offset, timestamp, _bytes(message.key()), _bytes(message.value())
         )
+
+
+def _before_damage(messages: Iterable[Message]) -> tuple[list[Message], list[KafkaUnavailable]]:
+    """What each partition gave before a damaged batch, and the errors of the damaged ones."""
+    sound, damaged = list[Message](), dict[tuple[str | None, int | None], KafkaUnavailable]()
+    for message in messages:
+        place = message.topic(), message.partition()
+        error = damage(message)
+        if error is not None:
+            damaged.setdefault(place, error)
+        elif place not in damaged:
+            sound.append(message)
+    return sound, list(damaged.values())
 
 
 def _is_record(message: Message) -> bool:
