@@ -170,11 +170,12 @@ def end_of_topics(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def new_topic(kafka: KafkaUnderTest) -> NewTopic:
     """Create a topic with a name no other test has: `new_topic(partitions=1, config={})`."""
-    from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic as Topic
     from support.topics import create_topics
 
-    admin = AdminClient(kafka.client())
+    from streams.topology.leader_cache import LeaderCachingAdmin
+
+    admin = LeaderCachingAdmin(kafka.client())
 
     def create(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         name = f"test-{uuid.uuid4().hex[:12]}"

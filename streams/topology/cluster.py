@@ -90,7 +90,7 @@ def _compaction(topic: Topic) -> dict[str, str]:
     return {**settings, **lag}
 
 
-def admin_client(settings: Settings) -> AdminClient:
+def admin_client(settings: Settings) -> LeaderCachingAdmin:
     """An admin client that finds new leaders and leaves brokers that hang: `LeaderCachingAdmin`."""
     return LeaderCachingAdmin(settings.client())
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.topics import create_topics
@@ -17,6 +17,7 @@ from support.topics import create_topics
 from streams.delivery.kafka_history import KafkaHistory
 from streams.runtime.processor import Record
 from streams.settings import Settings
+from streams.topology.cluster import admin_client
 
 pytestmark = pytest.mark.broker
 
@@ -32,7 +33,7 @@ class Topics:
         self.settings = Settings(
             bootstrap=kafka.bootstrap, kafka=kafka.client_settings, topic_prefix=prefix
         )
-        self.admin = AdminClient(kafka.client())
+        self.admin = admin_client(self.settings)
         new = [NewTopic(prefix + topic, PARTITIONS, 1) for topic in ("events", "jobs")]
         create_topics(kafka.bootstrap, self.admin, new)
 

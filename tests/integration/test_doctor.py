@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -54,7 +55,7 @@ SMALL = (
     "  - {name: jobs.work.default, partitions: 1}\n"
     "  - {name: jobs.replies, partitions: 1}\n"
 )
-PREFIX = "doctor."
+PREFIX = f"doctor-{uuid.uuid4().hex[:8]}."
 PASSWORD = "hunter2-hunter2"
 HOUR_MS = 3_600_000
 DOCTOR_SECONDS = 20.0
@@ -196,8 +197,10 @@ def test_whatever_is_broken_is_named_with_its_remedy(installation: Installation)
     for producer in producers:
         producer.abort_transaction(10)
     assert code == 3
-    assert "1 topic does not exist: doctor.rejections" in texts(found, "topics: as declared")
-    assert "doctor.dlq: retention.ms is 1000, not 2592000000" in texts(found, "topics: as declared")
+    assert f"1 topic does not exist: {PREFIX}rejections" in texts(found, "topics: as declared")
+    assert f"{PREFIX}dlq: retention.ms is 1000, not 2592000000" in texts(
+        found, "topics: as declared"
+    )
     assert "tidegate topology apply --bootstrap" in found["topics: as declared"][0]["remedy"]
     assert "readers of schedule-0 wait at offset 0" in texts(found, "stages: transactions")
     moved = re.search(r"is or was ahead by (\d+)", texts(found, "clocks: broker"))

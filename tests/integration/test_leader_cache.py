@@ -41,7 +41,7 @@ Lines = SimpleQueue[logging.LogRecord]
 @pytest.fixture
 def places(kafka: KafkaUnderTest) -> list[tuple[str, int]]:
     topic = f"leaders-{uuid.uuid4().hex[:8]}"
-    create_topics(kafka.bootstrap, AdminClient(kafka.client()), [NewTopic(topic, 3, 1)])
+    create_topics(kafka.bootstrap, LeaderCachingAdmin(kafka.client()), [NewTopic(topic, 3, 1)])
     return [(topic, number) for number in range(3)]
 
 
@@ -130,7 +130,7 @@ def test_a_topic_that_came_later_is_learned(
     later = f"later-{uuid.uuid4().hex[:8]}"
     with pytest.raises(KafkaException, match="UNKNOWN"):
         read_offsets(admin, "", [*places, (later, 0)], latest(), 10)
-    create_topics(kafka.bootstrap, AdminClient(kafka.client()), [NewTopic(later, 1, 1)])
+    create_topics(kafka.bootstrap, LeaderCachingAdmin(kafka.client()), [NewTopic(later, 1, 1)])
     assert read_offsets(admin, "", [(later, 0)], latest(), 10) == {(later, 0): 0}
 
 

@@ -19,6 +19,7 @@ from streams.broker.cluster_file import node_dir
 from streams.demo.verdict.groups import Groups
 from streams.dev_state import read_state
 from streams.kafka.offsets import latest
+from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.model import FUSED
 from support.conditions import eventually
 from support.faulty_process import frozen
@@ -36,8 +37,7 @@ _TRANSACTIONS = "__transaction_state"
 
 @cache
 def _admin(bootstrap: str) -> AdminClient:
-    often = {"topic.metadata.refresh.interval.ms": 500}
-    return AdminClient({"bootstrap.servers": bootstrap, **QUIET, **often})
+    return LeaderCachingAdmin({"bootstrap.servers": bootstrap, **QUIET})
 
 
 def admin_of(cluster: EmbeddedCluster) -> AdminClient:

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import aiohttp
 import orjson
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ingress.http.server import IngressServer
 from streams.serde import ids
 from streams.serde.records import Envelope
 from streams.settings import Settings
+from streams.topology.cluster import admin_client
 from streams.vault.keyring import DataKeyring
 from support.conditions import POLL_SECONDS, Waited
 from support.topics import create_topics
@@ -40,10 +40,9 @@ class World:
         self._producer = Producer(self.settings.client())
 
     def create_topics(self) -> None:
-        admin = AdminClient(self.settings.client())
         names = [self.settings.topic_prefix + name for name in TOPICS]
         topics = [NewTopic(name, PARTITIONS, 1) for name in names]
-        create_topics(self.settings.bootstrap, admin, topics)
+        create_topics(self.settings.bootstrap, admin_client(self.settings), topics)
 
     def put(self, record: tuple[bytes, bytes | None]) -> None:
         key, value = record

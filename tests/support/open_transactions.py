@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from streams.kafka.offsets import latest
+from streams.topology.leader_cache import LeaderCachingAdmin
 from support.conditions import eventually
 
 _SECONDS = 30
@@ -34,9 +34,7 @@ def open_transactions(bootstrap: str, topic: str, width: int, seconds: int) -> l
 
 def open_partitions(bootstrap: str, topic: str, width: int) -> list[int] | None:
     """Partitions whose last stable offset is not their end; None while they are not all led."""
-    admin = AdminClient({
-        "bootstrap.servers": bootstrap, "log_level": 0, "topic.metadata.refresh.interval.ms": 500,
-    })  # fmt: skip
+    admin = LeaderCachingAdmin({"bootstrap.servers": bootstrap, "log_level": 0})
     asked = {TopicPartition(topic, p): latest() for p in range(width)}
     levels = (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
     try:

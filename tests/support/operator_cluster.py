@@ -18,7 +18,6 @@ from urllib.request import Request, urlopen
 
 from aiohttp import web
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
@@ -60,6 +59,7 @@ from streams.serde.records import (
 )
 from streams.settings import Settings
 from streams.topology.cluster import admin_client, topic_config
+from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.load import load
 from streams.topology.model import Topology
 from support.conditions import eventually
@@ -157,7 +157,7 @@ class Cluster:
     topology: Topology
     vault_key: bytes
     _writer: Producer = field(init=False)
-    _admin: AdminClient = field(init=False)
+    _admin: LeaderCachingAdmin = field(init=False)
 
     def __post_init__(self) -> None:
         name = f"{self.settings.topic_prefix}writer"
@@ -404,8 +404,7 @@ def make_cluster(
         NewTopic(prefix + t.name, t.partitions, 1, config=topic_config(t, replicated=False))
         for t in wanted
     ]
-    admin = AdminClient(settings.client())
-    create_topics(bootstrap, admin, topics)
+    create_topics(bootstrap, admin_client(settings), topics)
     return Cluster(settings, topology, key.read_bytes())
 
 

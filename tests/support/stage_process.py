@@ -25,7 +25,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -33,6 +32,7 @@ from confluent_kafka.admin import (
 from confluent_kafka.cimpl import NewTopic
 
 from streams.kafka.offsets import latest
+from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.model import Topology
 from support.conditions import eventually
 from support.topics import create_topics
@@ -130,9 +130,7 @@ class Cluster:
         self.prefix = f"t{uuid.uuid4().hex[:8]}-"
         self._kafka = kafka
         self._topology = topology
-        self.admin = AdminClient(
-            {**kafka.client(), **QUIET, "topic.metadata.refresh.interval.ms": 500}
-        )
+        self.admin = LeaderCachingAdmin({**kafka.client(), **QUIET})
         # Idempotent, or a broker that dies between writing and answering gets records twice.
         once = {**kafka.client(acks="all"), "enable.idempotence": True}
         self._producer = Producer({**once, **QUIET})
@@ -155,7 +153,6 @@ class Cluster:
             if t.name not in left_out
         ]
         create_topics(self._kafka.bootstrap, self.admin, topics)
-        eventually(lambda: all(map(self._led, topics)), what="every new partition has a leader")
 
     def configure(self, topic: str, name: str, value: str) -> None:
         """Change one setting of a topic; return once the broker shows it."""
@@ -240,10 +237,6 @@ class Cluster:
         """By partition, how many records stand behind the beginning of an open transaction."""
         stable, ends = self.ends(topic, committed=True), self.ends(topic)
         return {p: end - stable[p] for p, end in ends.items() if end > stable[p]}
-
-    def _led(self, topic: NewTopic) -> bool:
-        name = topic.topic.removeprefix(self.prefix)
-        return len(self._ask_ends(name, IsolationLevel.READ_UNCOMMITTED)) == topic.num_partitions
 
     def _ask_ends(self, topic: str, level: IsolationLevel) -> dict[int, int]:
         """Empty while the broker does not answer."""

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from streams.kafka.offsets import Place, latest, read_offsets
+from streams.topology.leader_cache import LeaderCachingAdmin
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 
@@ -16,7 +17,7 @@ _made: list[tuple[str, str]] = []
 """Address of the broker, and name."""
 
 
-def create_topics(bootstrap: str, admin: AdminClient, topics: Iterable[NewTopic]) -> None:
+def create_topics(bootstrap: str, admin: LeaderCachingAdmin, topics: Iterable[NewTopic]) -> None:
     """Create topics of the present test; returns once every partition has its leader."""
     wanted = list(topics)
     asked = admin.create_topics(wanted)
@@ -27,10 +28,9 @@ def create_topics(bootstrap: str, admin: AdminClient, topics: Iterable[NewTopic]
     eventually(lambda: led(admin, places), what="each partition has a leader")
 
 
-def led(admin: AdminClient, places: Iterable[Place]) -> bool:
+def led(admin: LeaderCachingAdmin, places: Iterable[Place]) -> bool:
     """Whether each partition has a leader that knows of it already."""
     try:
-        admin.list_topics(timeout=10)  # see `LeaderCachingAdmin`
         return bool(read_offsets(admin, "", places, latest(), 10))
     except KafkaException:
         return False
