@@ -31,6 +31,7 @@ from streams.serde.codec import ENVELOPE
 from streams.serde.ids import fingerprint, new_traceparent, partition_for
 from streams.serde.records import Envelope, PayloadRef
 from streams.state.bundle import bundles
+from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.load import load
 from streams.topology.model import Topic
 
@@ -182,7 +183,7 @@ def faults(bootstrap: str, topic: str, expected: set[bytes]) -> Faults:
 
 def fingerprints(bootstrap: str, topic: str) -> Iterator[bytes]:
     """Of every committed record on a topic."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = LeaderCachingAdmin({"bootstrap.servers": bootstrap, "log_level": 0})
     places = [TopicPartition(topic, p) for p in range(TOPOLOGY.partitions)]
     asked = admin.list_offsets({place: latest() for place in places})
     ends = {place.partition: answer.result(10).offset for place, answer in asked.items()}

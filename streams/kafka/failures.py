@@ -94,11 +94,13 @@ _UNDELIVERED = frozenset({KafkaError._INCONSISTENT, KafkaError._STATE})
 def damage(message: Message) -> KafkaUnavailable | None:
     """The error of a batch that the broker gives damaged; None for any other message.
 
+    An answer of the broker that belongs to no partition may have the same codes.
+
     Read no further after it: librdkafka asks for the batch over and over without a pause, or goes
     on at an offset that the damaged bytes name, and then says that this one is not there.
     """
     error = message.error()
-    if error is None or error.code() not in _DAMAGED:
+    if error is None or error.code() not in _DAMAGED or not message.topic():
         return None
     return KafkaUnavailable(
         f"{message.topic()}, partition {message.partition()}: the broker gives a damaged batch at "

@@ -6,6 +6,7 @@ The components that run, by name, as YAML. Of each:
   needs      keys: `vault`, `cluster`, `admin`
   egress     `public`: it calls customers' endpoints; `tools`: its handlers call what they want
   group      consumer group whose lag scales it
+  reads      `all`: each pod reads all partitions; otherwise the pods share them
   values     what the values say of it
 */}}
 {{- define "tidegate.components" -}}
@@ -58,7 +59,7 @@ dispatcher: {command: [dispatcher], stateful: true, serves: probes, needs: [clus
 delivery: {command: [delivery], stateful: true, serves: probes, needs: [vault], group: delivery, egress: public}
 {{- end }}
 {{- if .Values.operator.enabled }}
-operator: {command: [operator], stateful: false, serves: http, needs: [vault, admin], egress: public}
+operator: {command: [operator], stateful: {{ .Values.operator.persistence.enabled }}, serves: http, needs: [vault, admin], egress: public, reads: all}
 {{- end }}
 {{- if .Values.analytics.enabled }}
 analytics: {command: [analytics], stateful: true, serves: http, needs: [admin]}
@@ -84,7 +85,7 @@ analytics: {command: [analytics], stateful: true, serves: http, needs: [admin]}
 {{- define "tidegate.mostPods" -}}
 {{- if .facts.pool -}}
 {{ include "tidegate.workPartitions" (dict "root" .root "pool" .facts.pool) }}
-{{- else if .facts.stateful -}}
+{{- else if and .facts.stateful (ne (default "" .facts.reads) "all") -}}
 {{ include "tidegate.partitions" .root }}
 {{- end -}}
 {{- end }}

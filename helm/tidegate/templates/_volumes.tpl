@@ -27,7 +27,7 @@
 {{- $own := .facts.values -}}
 {{- if not (and .facts.stateful $own.persistence.enabled) }}
 - name: state
-  emptyDir: {sizeLimit: {{ $own.scratchSize | default (default dict $own.persistence).size | default "1Gi" }}}
+  emptyDir: {sizeLimit: {{ (default dict $own.persistence).size | default "1Gi" }}}
 {{- end }}
 {{ include "tidegate.clientVolumes" (dict "root" .root "kafkaUser" $own.kafkaUser "topology" "topology" "pod" .pod) }}
 {{- if or (has "vault" .facts.needs) (has "cluster" .facts.needs) }}

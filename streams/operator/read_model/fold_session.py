@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -74,7 +75,8 @@ class FoldSession:
         self.freshness = Freshness(positions.fresh_at(connection) or now, ends)
         self._ends_poll = EndOffsetsPoll(admin, self._prefix, outage)
         # The client demands a group's name; with partitions assigned by hand there is no group.
-        config = {"auto.offset.reset": "error", "error_cb": self._noticed}
+        # A callback of this session would keep it, with its clients, until a garbage collection.
+        config = {"auto.offset.reset": "error", "error_cb": partial(_noticed, outage)}
         self._consumer = Consumer(consumer_config(settings, STAGE, **config))
         self._partitions = [
             TopicPartition(self._prefix + topic, part, offset)
@@ -85,11 +87,6 @@ class FoldSession:
     def close(self) -> None:
         with Standstill().watched():
             self._consumer.close()
-
-    def _noticed(self, error: KafkaError) -> None:
-        """librdkafka's `error_cb`, called while polling."""
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._outage.failed(error.str())
 
     def step(self) -> bool:
         """Fold the next batch, if there is one; return whether to continue at once.
@@ -185,6 +182,12 @@ class FoldSession:
         return Record(
             topic, part, offset, timestamp, _bytes(message.key()), _bytes(message.value())
         )
+
+
+def _noticed(outage: Outage, error: KafkaError) -> None:
+    """librdkafka's `error_cb`, called while polling."""
+    if error.code() == KafkaError._ALL_BROKERS_DOWN:
+        outage.failed(error.str())
 
 
 def _before_damage(messages: Iterable[Message]) -> tuple[list[Message], list[KafkaUnavailable]]:

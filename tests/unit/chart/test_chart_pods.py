@@ -124,6 +124,19 @@ def test_names_that_look_like_numbers_stay_names(tmp_path: Path) -> None:
     assert claims["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "1"
 
 
+def test_each_operator_keeps_its_read_model_on_a_volume_if_asked_for(tmp_path: Path) -> None:
+    """It reads every partition, so there may be more of them than partitions."""
+    name, disk = "tide-tidegate-operator", {"enabled": True, "size": "1100Gi"}
+    found = objects(tmp_path, operator={"replicas": 9, "persistence": disk})
+    spec = chart.of_kind(found, "StatefulSet")[name]["spec"]
+    (claim,) = spec["volumeClaimTemplates"]
+    assert (spec["replicas"], claim["spec"]["resources"]["requests"]) == (9, {"storage": "1100Gi"})
+    volumes = [each["name"] for each in chart.pods(found)[name]["spec"]["volumes"]]
+    assert claim["metadata"]["name"] not in volumes
+    assert "pod-index" in str(env_of(found, "operator")["TIDEGATE_INSTANCE"])
+    assert name not in chart.of_kind(found, "Deployment")
+
+
 def test_the_digest_of_the_charts_image_is_of_no_other_image(tmp_path: Path) -> None:
     common = {"repository": "r/tidegate", "digest": "sha256:" + "0" * 64}
     workers = {

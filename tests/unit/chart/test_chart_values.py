@@ -159,6 +159,7 @@ def test_the_page_s_commands_give_the_chart_partitions_routes_and_sizes(tmp_path
     pipeline = chart.of_kind(found, "StatefulSet")["tide-tidegate-pipeline"]["spec"]
     claim = pipeline["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]
     assert (pipeline["replicas"], claim["storage"]) == (12, "160Gi")
+    assert "tide-tidegate-operator" in chart.of_kind(found, "StatefulSet")
 
 
 def test_a_topology_that_fuses_nothing_has_its_stages_apart(tmp_path: Path) -> None:

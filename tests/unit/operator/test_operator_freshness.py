@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -134,6 +135,18 @@ def test_a_session_that_hears_nothing_stays_as_fresh_as_it_was(
     monkeypatch.setattr(fold_session, "wall_ms", lambda: began + MAX_AGE_MS + 1)
     with pytest.raises(Untrusted):
         cut_off.step()
+
+
+def test_a_session_that_ended_leaves_no_client_to_the_garbage_collector(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a batch stays damaged, one begins each second."""
+    monkeypatch.setattr(positions, "spans", lambda *_: {HERE: Span("id", 0, 0)})
+    found = FoldSession(NOWHERE, connection, lambda _: None, Outage())
+    kept = weakref.ref(found)
+    found.close()
+    del found
+    assert kept() is None
 
 
 def test_a_broker_heard_of_just_now_adds_nothing_to_the_lag() -> None:

@@ -72,9 +72,9 @@ def message(offset: int, partition: int = 0) -> Any:
     )  # fmt: skip
 
 
-def failure(code: int, partition: int = 0) -> Any:
+def failure(code: int, partition: int = 0, topic: str | None = "in") -> Any:
     return SimpleNamespace(
-        error=lambda: KafkaError(code), topic=lambda: "in", partition=lambda: partition,
+        error=lambda: KafkaError(code), topic=lambda: topic, partition=lambda: partition,
         offset=lambda: 9,
     )  # fmt: skip
 
@@ -200,6 +200,13 @@ def test_an_error_that_stays_is_logged_once_a_minute_for_each_partition(
             source.read(0)
     assert [entry["partition"] for entry in logs] == [1, 2, 1, 2]
     assert "partition 1: the broker gives a damaged batch at offset 9" in logs[0]["error"]
+
+
+def test_an_answer_of_no_partition_that_makes_no_sense_stops_no_partition() -> None:
+    source, consumer = source_of(failure(KafkaError._BAD_MSG, topic=None), message(4))
+    source.start({("in", 0): 4})
+    assert [record.offset for record in source.read(0)] == [4]
+    assert consumer.assigned == {0}
 
 
 def test_a_partition_stands_still_before_a_damaged_batch_and_is_read_again_after_a_second(
