@@ -12,6 +12,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import structlog
@@ -66,9 +67,23 @@ def configure_logging(settings: Settings, **bound: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             getattr(logging, settings.log_level.upper())
         ),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: _Lines(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+class _Lines(structlog.WriteLogger):
+    """Writes log lines; one that cannot be written (a full disk, a closed pipe) is dropped.
+
+    Otherwise the error would end whatever wanted to tell something.
+    """
+
+    def msg(self, message: str) -> None:
+        """Write one line."""
+        with suppress(OSError):
+            super().msg(message)
+
+    debug = info = warning = error = critical = msg
 
 
 def serve_probes(

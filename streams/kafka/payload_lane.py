@@ -12,6 +12,7 @@ from streams.serde.records import PayloadRef
 READ_AHEAD = 100
 """How many records to read past rather than seek: jobs come in about the order of their events."""
 _MOST_BYTES_AHEAD = 1024 * 1024
+_WAITED_SECONDS = 5.0
 
 
 @dataclass(slots=True, eq=False)
@@ -84,11 +85,16 @@ class Lane:
         self.ahead.clear()
         self.ahead_bytes, self.position = 0, offset
 
-    def next_body(self) -> Body | None:
-        """The next body in the order of the log from here on: each jump costs milliseconds."""
+    def next_body(self, now: float) -> Body | None:
+        """The next body in the order of the log from here on: each jump costs milliseconds.
+
+        One that has waited for long comes first: bodies ahead may be asked for without end.
+        """
         here = self.position or 0
         while self.bodies:
-            body = min(self.bodies, key=lambda b: (b.next_offset < here, b.next_offset))
+            body = min(self.bodies, key=lambda b: b.asked_at)
+            if now - body.asked_at < _WAITED_SECONDS:
+                body = min(self.bodies, key=lambda b: (b.next_offset < here, b.next_offset))
             self.bodies.remove(body)
             if body.future.set_running_or_notify_cancel():
                 return body

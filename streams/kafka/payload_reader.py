@@ -106,7 +106,7 @@ class PayloadReader:
 
     def _begin(self, lane: Lane) -> None:
         """Choose the lane's next body, and seek to its next chunk."""
-        lane.current = lane.current or lane.next_body()
+        lane.current = lane.current or lane.next_body(self._clock())
         if lane.current is None:
             return
         offset = lane.current.next_offset

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import structlog
 
+from streams.errors import TransientError
+
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
@@ -53,10 +55,16 @@ class DaemonThread:
                 self._failed(error)
 
 
-async def in_daemon_thread(function: Callable[[], T]) -> T:
+async def in_daemon_thread(
+    function: Callable[[], T], late: Callable[[T], object] | None = None
+) -> T:
     """Return what the function returns, or raise what it raises; cancelling ends only the wait.
 
-    Each call has its own thread: one that hangs takes no other's place in a pool.
+    Each call has its own thread: one that hangs takes no other's place in a pool. `late` gets, in
+    the event loop, what a function returns after the wait was cancelled.
+
+    Raises:
+        TransientError: no thread could be started, so the function was not called.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -64,6 +72,8 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
     def finish(set_outcome: Callable[[Any], None], outcome: Any) -> None:
         if not future.done():
             set_outcome(outcome)
+        elif late is not None and set_outcome == future.set_result:
+            late(outcome)
 
     def tell(set_outcome: Callable[[Any], None], outcome: Any) -> None:
         if not loop.is_closed():
@@ -77,5 +87,8 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
         except BaseException as error:
             tell(future.set_exception, error)
 
-    DaemonThread(f"call-{function}", body).start()
+    try:
+        DaemonThread(f"call-{function}", body).start()
+    except RuntimeError as error:
+        raise TransientError(f"{error}: too many calls hang, give them timeouts") from error
     return await future

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from streams.errors import PermanentError
@@ -98,9 +99,9 @@ class Tools:
 async def called(function: Callable[..., Any], /, *args: Any, **arguments: Any) -> Any:
     """Call a function of the application; the loop waits for it where it runs in a thread."""
     if is_async(function):
-        return await call(function, *args, **arguments)
+        return await call(partial(function, *args, **arguments))
     with waits_outside():
-        return await call(function, *args, **arguments)
+        return await call(partial(function, *args, **arguments))
 
 
 def _shaped_as(

@@ -40,6 +40,29 @@ def test_a_traceback_names_its_job_and_shows_no_values(log_format: str) -> None:
     assert "s3cret" not in done.stderr
 
 
+_LOGGING_ON = """
+import structlog
+from streams.settings import Settings
+from streams.telemetry import configure_logging
+
+configure_logging(Settings(), stage="worker")
+structlog.get_logger().warning("nobody can read this")
+print("went on", flush=True)
+"""
+
+
+def test_a_line_that_cannot_be_written_ends_nothing() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", _LOGGING_ON],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            check=False,
+        )
+    assert done.stdout == "went on\n"
+
+
 def test_the_probes_are_served_on_ipv6() -> None:
     port = serve_probes(Settings(host="::", probe_port=0), lambda: True)
     with urlopen(f"http://[::1]:{port}/healthz", timeout=10) as answer:

@@ -133,7 +133,7 @@ class Effects:
             return
         repeat = reply.repeat if reply else claim.key_lifetime_ms > 0
         status: OutcomeStatus = "unknown" if repeat else "failed"
-        self._session.withdraw(_outcome(claim, status, error="the run ended before it began"))
+        self._session.post(_outcome(claim, status, error="the run ended before it began"))
 
     async def _perform(
         self,
@@ -152,7 +152,8 @@ class Effects:
         try:
             with child(f"call {tool.name}", {names.TOOL: tool.name}, CLIENT):
                 trace = {"traceparent": self._session.traceparent} if takes_trace else {}
-                result = await call(function, idempotency_key=reply.idempotency_key, **trace)
+                made = partial(function, idempotency_key=reply.idempotency_key, **trace)
+                result = await call(made, partial(self._came_late, claim))
         except BaseException as error:
             # The error is about this call only: an earlier call of unknown outcome stays unknown.
             settled = not_done(error, tool.nothing_done, handled) and not reply.repeat
@@ -170,6 +171,15 @@ class Effects:
             raise
         await self._record(_outcome(claim, "done", result=text))
         return from_json(text)
+
+    def _came_late(self, claim: Claim, result: Any) -> None:
+        """Report what a call in a thread returned after the run was stopped: it did happen."""
+        try:
+            text = to_json(result, claim.action)
+        except PermanentError:
+            text = None
+        metrics.EFFECTS.labels("done").inc()
+        self._session.post(_outcome(claim, "done", result=text))
 
     async def _record(self, outcome: Outcome) -> None:
         metrics.EFFECTS.labels(outcome.status).inc()

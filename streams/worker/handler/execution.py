@@ -55,7 +55,7 @@ class Execution:
 
     async def run(self) -> RunResult:
         """How the run ended. The handler's task may outlive it, if it ignores being cancelled."""
-        if self._session.verdict:
+        if self._session.is_over() and self._session.verdict:
             return self._session.verdict
         task = asyncio.create_task(self._handle(), name=task_name(self._session.lease))
         self._session.task = task

@@ -10,15 +10,24 @@ from typing import Any
 from streams.process.daemon_thread import in_daemon_thread
 
 
-async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+async def call(function: Callable[[], Any], late: Callable[[Any], object] | None = None) -> Any:
     """Call the function and return its result; a function that is not async runs in a thread.
 
-    Cancelling ends the wait but not the thread, whose later outcome is unknown.
+    Cancelling ends the wait but not the thread; `late` gets what that returns afterwards.
+
+    Raises:
+        TransientError: no thread could be started, so the function was not called.
     """
     if is_async(function):
-        return await function(*args, **kwargs)
-    result = await in_daemon_thread(partial(function, *args, **kwargs))
+        return await function()
+    result = await in_daemon_thread(function, late and partial(_unless_awaitable, late))
     return await result if inspect.isawaitable(result) else result
+
+
+def _unless_awaitable(late: Callable[[Any], object], result: Any) -> None:
+    """Pass on a result, unless it is only the promise of one."""
+    if not inspect.isawaitable(result):
+        late(result)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -16,6 +16,7 @@ import re
 import textwrap
 import traceback
 from collections.abc import Mapping
+from tokenize import TokenError
 from types import CodeType, FrameType
 
 from streams.errors import JobError
@@ -46,7 +47,7 @@ _CLIENTS = frozenset(name.partition(".")[0] for name in _INNER) | {"aiobotocore"
 _REPEATERS = frozenset(
     {"aiohttp_retry", "backoff", "httpx_retries", "retry", "retrying", "stamina", "tenacity"}
 )
-_OWN = "streams.worker."
+_CONTEXT = "streams.worker.handler.context"
 _LONGEST_CHAIN = 10
 _ASYNCIO_ALL_FAILED = "Multiple exceptions: "
 
@@ -61,15 +62,18 @@ def not_done(
     `handled` is the error that the handler was handling when the call began, perhaps of another
     effect. A group proves nothing: tasks beside the failed ones were cancelled at unknown points.
     """
-    if isinstance(error, JobError):
-        return not _is_of_the_context(error)
-    return isinstance(error, nothing_done) or _is_refused(error, handled)
+    if _came_through_the_context(error):
+        return False
+    return isinstance(error, (JobError, *nothing_done)) or _is_refused(error, handled)
 
 
-def _is_of_the_context(error: BaseException) -> bool:
-    """Whether a method of `Context`, called inside the tool, raised it, and not the tool itself."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return bool(frames) and str(frames[-1].f_globals.get("__name__")).startswith(_OWN)
+def _came_through_the_context(error: BaseException) -> bool:
+    """Whether a method of `Context`, called inside the tool, raised it or let it pass.
+
+    Then it says what became of that, and nothing of what the tool did before.
+    """
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__") == _CONTEXT for frame in frames)
 
 
 def _is_refused(error: object, handled: BaseException | None = None) -> bool:
@@ -129,6 +133,8 @@ def _handled_another(frame: FrameType, line: int) -> bool:
         tree = ast.parse(textwrap.dedent("".join(source)))
     except (OSError, TypeError, SyntaxError):
         return False
+    except (ValueError, RecursionError, TokenError):
+        return True  # the file has changed since it was loaded: nothing is proved
     at = line - first + 1
     blocks = (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler))
     return any(block.body[0].lineno <= at <= (block.end_lineno or 0) for block in blocks)

@@ -68,7 +68,11 @@ def timed_out(seconds: float, stack: str = "") -> RunResult:
 
 def describe(error: BaseException) -> str:
     """`Type: message`, cut to 2,000 characters; a vendor's lone surrogates are escaped."""
-    return _sendable(f"{type(error).__name__}: {error}")
+    try:
+        text = str(error)
+    except Exception:
+        text = "(it cannot say what it is)"
+    return _sendable(f"{type(error).__name__}: {text}")
 
 
 def _sendable(text: str) -> str:

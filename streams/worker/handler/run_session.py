@@ -46,15 +46,19 @@ class RunSession:
         """The span in which the handler is now, else what the lease carries."""
         return current() or self.lease.traceparent
 
+    def is_over(self) -> bool:
+        """Whether the run was stopped; it is also stopped here if its lease is no longer valid."""
+        if self._clock() >= self.held.valid_until:
+            self.lose("no heartbeat was acknowledged in time")
+        return self.verdict is not None
+
     def check(self) -> None:
         """Return if the run may start something; call this before anything is started.
 
         Raises:
             LeaseLost: the run was stopped, or the lease is no longer valid.
         """
-        if self._clock() >= self.held.valid_until:
-            self.lose("no heartbeat was acknowledged in time")
-        if self.verdict:
+        if self.is_over():
             raise LeaseLost(f"run {self.lease.run_id} is over: it starts nothing more")
 
     def stop(self, verdict: RunResult) -> None:
@@ -68,10 +72,10 @@ class RunSession:
 
     def lose(self, why: str) -> None:
         """Stop the run and report nothing, because another run may have begun."""
-        if self.verdict is None:
-            lease = self.lease
-            log.warning("lease lost", job_id=lease.job_id, type=lease.type, why=why)
+        lease, first = self.lease, self.verdict is None
         self.stop(RunResult("lost"))
+        if first:
+            log.warning("lease lost", job_id=lease.job_id, type=lease.type, why=why)
 
     async def say(self, body: CommandBody, until: Deadline | None = None) -> None:
         """Send a command and wait until it is durable.
@@ -89,8 +93,8 @@ class RunSession:
         """
         await self._send(command(self.lease, outcome), self._worth_telling(outcome))
 
-    def withdraw(self, outcome: Outcome) -> None:
-        """Send, without waiting, that a claimed effect is not begun."""
+    def post(self, outcome: Outcome) -> None:
+        """Send, without waiting, an effect's outcome that the run does not wait for any more."""
         self._sender.post(command(self.lease, outcome), self._worth_telling(outcome))
 
     async def progress(self, value: str) -> None:

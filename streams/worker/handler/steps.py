@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from streams.errors import PermanentError
@@ -57,7 +58,8 @@ class Steps:
         kwargs: Mapping[str, Any],
     ) -> str:
         self._session.check()
-        text = to_json(await call(function, *args, **kwargs), f"the value of step {name!r}")
+        value = await call(partial(function, *args, **kwargs))
+        text = to_json(value, f"the value of step {name!r}")
         # Reserve before awaiting, so that steps which end at the same time count each other.
         size = self._reserve(name, text)
         try:

@@ -171,10 +171,15 @@ class HeldLeases:
             )
 
     def renew(self, leases: Iterable[Held], sent_at: float, told: Iterable[HeldLease]) -> None:
-        """Renew the leases of an acknowledged heartbeat, which listed them as `told`."""
+        """Renew the leases of an acknowledged heartbeat, which listed them as `told`.
+
+        One whose term is over by then stays over: the job may be another worker's already.
+        """
+        now = self._clock()
         with self.lock:
             for held, said in zip(leases, told, strict=True):
-                held.basis = max(held.basis, sent_at)
+                if now < held.expires_at:
+                    held.basis = max(held.basis, sent_at)
                 held.announced |= said.waits is False
         self.changed()
 

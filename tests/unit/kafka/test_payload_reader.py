@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from streams.errors import PermanentError, TransientError
 from streams.kafka import payload_reader
+from streams.kafka.payload_lane import Body, Lane
 from streams.kafka.payload_reader import PayloadReader
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
@@ -281,3 +283,17 @@ def test_any_mixture_of_bodies_is_read_right(world: World) -> None:
     world.steps(20_000)
     for partition, at, future in asked:
         assert future.result(0) == [b"%d:%d" % (partition, at), b"%d:%d" % (partition, at + 3)]
+
+
+def test_a_body_behind_comes_first_once_it_has_waited_for_long() -> None:
+    """Bodies ahead of it may be asked for without end, and each read makes the others wait."""
+
+    def asked(offset: int, at: float) -> Body:
+        return Body(PayloadRef(0, (offset,), 1, "key"), Future(), at)
+
+    behind, ahead, later = asked(3, 0.0), asked(50, 1.0), asked(60, 4.0)
+    lane = Lane(0, 0.0, [later, behind, ahead], position=40)
+    assert lane.next_body(4.9) is ahead
+    assert lane.next_body(5.0) is behind
+    assert lane.next_body(5.0) is later
+    assert lane.next_body(5.0) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from support.worker_bench import Clock, bench, granted
 from streams import App, Context, PermanentError, RetryAfter, TransientError
 from streams.serde.records import Claim, Ended, Outcome
 from streams.topology.model import LeasePolicy
+from streams.worker.handler.payloads import Payloads
 from streams.worker.handler.proof_not_done import not_done
 
 
@@ -79,6 +81,84 @@ async def test_what_the_context_refuses_inside_a_tool_is_no_word_of_the_tool(use
         assert (await at.ended(lease)).status == "failed"
         assert [o.status for o in at.bodies(Outcome)] == ["unknown"]
     assert len(sent) == 1
+
+
+class DeclaredError(Exception):
+    """Says that nothing was done, as the application declares it."""
+
+
+async def busy(idempotency_key: str = "") -> None:
+    raise TransientError("said of another call")
+
+
+async def away(idempotency_key: str = "") -> None:
+    raise DeclaredError
+
+
+async def refused(idempotency_key: str = "") -> None:
+    raise ConnectionRefusedError(111, "refused")
+
+
+@pytest.mark.parametrize("error", [busy, away, refused])
+@pytest.mark.parametrize("inner", ["step", "effect", "payload"])
+async def test_what_passes_through_the_context_inside_a_tool_is_no_word_of_the_tool(
+    error: Callable[[], Awaitable[None]], inner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Payloads, "open", lambda *_: error())
+    uses: dict[str, Use] = {
+        "step": lambda ctx: ctx.step("note", error),
+        "effect": lambda ctx: ctx.effect("mail", error, key="k"),
+        "payload": lambda ctx: ctx.payload(),
+    }
+    app = App("test")
+    app.tool("refund", nothing_done=(DeclaredError,))
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        async def send(idempotency_key: str) -> None:
+            await uses[inner](ctx)
+
+        await ctx.effect("refund", send, key="k")
+
+    _, at = await outcome_of(app)
+    (outer,) = [o for o in at.bodies(Outcome) if o.action == "refund/k"]
+    assert outer.status == "unknown"
+
+
+async def test_what_a_call_in_a_thread_returns_after_its_run_is_reported() -> None:
+    """It spares a person the question whether the effect happened."""
+    begun, ends = threading.Event(), threading.Event()
+
+    def pay(**_: Any) -> dict[str, int]:
+        begun.set()
+        assert ends.wait(10)
+        return {"paid": 1}
+
+    async with bench(app_calling(pay)) as at:
+        lease = at.give()
+        assert await asyncio.to_thread(begun.wait, 10)
+        at.reply(lease, "cancel")
+        await at.ended(lease)
+        ends.set()
+        await at.until(lambda: at.bodies(Outcome)[1:], "what the call returned")
+    told = [(outcome.status, outcome.result) for outcome in at.bodies(Outcome)]
+    assert told == [("unknown", None), ("done", '{"paid":1}')]
+
+
+async def test_a_call_for_which_there_is_no_thread_was_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith("call-"):
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    ended, at = await outcome_of(app_calling(lambda idempotency_key, to: None))
+    assert [outcome.status for outcome in at.bodies(Outcome)] == ["failed"]
+    assert (ended.status, "can't start new thread" in (ended.error or "")) == ("retry", True)
 
 
 async def test_an_effect_cancelled_in_its_middle_is_unknown() -> None:
@@ -235,3 +315,13 @@ async def test_an_error_that_a_tool_declares_says_that_nothing_was_done() -> Non
         assert [o.status for o in at.bodies(Outcome)] == [status]
         assert ended.status == "retry"
         assert at.bodies(Claim)[0].key_lifetime_ms == 0
+
+
+async def test_an_error_that_cannot_say_what_it_is_is_recorded_as_well() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise TypeError("no text")
+
+    _, at = await outcome_of(app_calling(Tool(error=MuteError())))
+    (outcome,) = at.bodies(Outcome)
+    assert (outcome.status, (outcome.error or "").startswith("MuteError")) == ("unknown", True)

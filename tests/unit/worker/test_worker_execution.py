@@ -317,3 +317,22 @@ async def test_progress_is_published_under_the_job_and_its_tenants_partition() -
     assert (sent.key, sent.partition) == (lease.job_id.encode(), partition_for("acme", 4))
     assert ended.status == "failed"
     assert "progress is not JSON" in (ended.error or "")
+
+
+async def test_a_handler_does_not_begin_after_its_lease() -> None:
+    """The process may have been suspended between reading the lease and beginning the run."""
+    begun, clock = list[str](), Clock()
+    app = App("test")
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        begun.append(ctx.job_id)
+
+    async with bench(app, clock=clock) as at:
+        at.give()
+        clock.now += at.leases.term_seconds
+        at.worker.heartbeater.beat()
+        later = at.give()
+        await at.ended(later)
+        await at.idle()
+    assert begun == [later.job_id]

@@ -117,6 +117,17 @@ def test_a_later_heartbeat_counts_from_its_sending_once_it_is_acknowledged() -> 
     assert held.valid_until == 130
 
 
+def test_an_acknowledgement_after_the_term_does_not_bring_a_lease_back() -> None:
+    """The dispatcher may have given the job away: this process was suspended, say."""
+    world = started()
+    held = world.take(world.beat()[0])
+    world.now = 105
+    _, acknowledge = world.beat()
+    world.now = held.expires_at
+    acknowledge(None)
+    assert held.valid_until == 125
+
+
 def test_an_acknowledgement_out_of_order_takes_nothing_away() -> None:
     world = started()
     held = world.take(world.beat()[0])
