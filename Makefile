@@ -38,7 +38,7 @@ check: lint ## Lint, then run the short tests that need no broker
 test: $(INSTALLED) ## Run all tests but those that take longest
 	$(BIN)/python -m pytest -m "not chaos" -n 4 --dist loadscope --max-worker-restart 0 $(ARGS)
 
-chaos: $(INSTALLED) ## Break everything on purpose: an hour and a half
+chaos: $(INSTALLED) ## Break everything on purpose: 50 to 90 minutes
 	@$(BIN)/python -m pytest -m "(fault or chaos) and not alone" -n 2 -rP $(ARGS) $(OR_NONE); \
 	first=$$?; $(BIN)/python -m pytest -m alone -rP $(ARGS) $(OR_NONE) && exit $$first
 
