@@ -16,14 +16,17 @@ import ssl
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, zip_longest
 from weakref import WeakSet
 
 from aiohttp import AddrInfoType, ClientRequest, ClientTimeout, TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
+from streams.delivery.egress.bounded_protocol import BoundedProtocol
 from streams.delivery.egress.guard import Resolve, check_addresses, local_addresses
 from streams.delivery.egress.policy import EgressPolicy
 from streams.errors import EgressDenied
@@ -64,6 +67,8 @@ class CheckedConnector(TCPConnector):
             keepalive_timeout=_IDLE_SECONDS,
             socket_factory=self._socket,
         )
+        # aiohttp has no public name for it.
+        self._factory = partial[ResponseHandler](BoundedProtocol, loop=self._loop)
         self._policy = policy
         self._open: WeakSet[socket.socket] = WeakSet()
 

@@ -10,6 +10,15 @@ LONGEST_EXCERPT = 1_024
 REDACTED = "[redacted]"
 
 _DECODED_BYTES = 8_192
+_CHARSET = re.compile(r';[ \t]{0,8}charset="?([\w-]{1,20})', re.ASCII | re.IGNORECASE)
+_CHARSETS = frozenset(
+    {
+        "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1", "iso-8859-2",
+        "iso-8859-15", "windows-1250", "windows-1251", "windows-1252", "koi8-r", "utf-16",
+        "utf-16le", "utf-16be", "shift_jis", "euc-jp", "euc-kr", "gb2312", "gbk", "gb18030", "big5",
+    }
+)  # fmt: skip
+"""Python remembers each other name that it is asked for, for ever."""
 _SHORTEST_SECRET = 4
 _SECRETS = re.compile(
     r"wh(?:sec|sk)_(?:[A-Za-z0-9+/=_-]|\\/)+|\b(?P<scheme>bearer|basic)\s+(?:[A-Za-z0-9._~+/=-]|\\/){4,}",
@@ -17,12 +26,19 @@ _SECRETS = re.compile(
 )
 
 
+def charset_of(content_type: str) -> str | None:
+    """The charset in a Content-Type header, if there is one; any text may stand in the header."""
+    found = _CHARSET.search(content_type)
+    return found[1] if found else None
+
+
 def excerpt(body: bytes, charset: str | None, redact: Collection[str]) -> str:
     """At most 1,024 printable characters of a body, without secrets.
 
-    Characters that the charset does not decode are replaced, control characters and those that
-    change the direction of text are removed. Each text of `redact` with at least 4 characters is
-    replaced, also as JSON writes it, as is what looks like a signing secret or a bearer token.
+    An unknown charset counts as UTF-8. Characters that it does not decode are replaced. Control
+    characters and those that change the direction of text are removed. Each text of `redact` with
+    at least 4 characters is replaced, also as JSON writes it, as is what looks like a signing
+    secret or a bearer token.
     """
     if not body:
         return ""
@@ -41,10 +57,8 @@ def printable(text: str) -> str:
 
 
 def _decoded(body: bytes, charset: str | None) -> str:
-    try:
-        return body.decode(charset or "utf-8", "replace")
-    except (LookupError, ValueError):
-        return body.decode("utf-8", "replace")
+    known = (charset or "").lower()
+    return body.decode(known if known in _CHARSETS else "utf-8", "replace")
 
 
 def _redacted(text: str, secrets: Collection[str]) -> str:

@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from streams.delivery.egress.connector import DIAL, CheckedConnector, Dial
-from streams.delivery.egress.excerpt import excerpt
+from streams.delivery.egress.excerpt import charset_of, excerpt
 from streams.delivery.egress.failures import failure
 from streams.delivery.egress.guard import Resolve, parse_target
 from streams.delivery.egress.host_slots import HostSlots
@@ -176,10 +176,14 @@ class _Exchange:
 
 
 def _excerpt(response: ClientResponse, body: bytearray, redact: Collection[str]) -> str:
+    if not body:
+        return ""
     coding = response.headers.get("Content-Encoding", "identity").strip().lower()
-    if body and coding != "identity":
+    if coding != "identity":
         return f"({len(body)} encoded bytes)"
-    return excerpt(bytes(body), response.charset, redact)
+    # Not `response.charset`: the header may break the parser behind it.
+    charset = charset_of(response.headers.get("Content-Type", ""))
+    return excerpt(bytes(body), charset, redact)
 
 
 def _trust(policy: EgressPolicy) -> ssl.SSLContext:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import encodings
 import gzip
 import socket
 import threading
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
 from support.posting import BODY, loopback, to
 from support.receiver import (
     OK,
@@ -26,6 +28,7 @@ from streams.delivery.egress.poster import Poster
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 MEBIBYTE = b"x" * 1024 * 1024
+INTERIM = b"HTTP/1.1 102 P\r\n\r\n"
 SOON = 0.2
 """Seconds of a request that is meant to time out."""
 
@@ -138,6 +141,57 @@ async def test_what_is_no_http_answer_or_has_a_flood_of_head_is_a_protocol_error
     assert got.detail.startswith("127.0.0.1 sent no HTTP answer that can be read")
 
 
+async def test_interim_answers_before_the_final_one_are_passed_over_each_time() -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n" * 3
+    async with receiving(answering(hints + OK)) as receiver, Poster(loopback()) as poster:
+        for _ in range(5):
+            got = await poster.post(to(receiver.url))
+            assert (got.status, got.excerpt) == (200, "ok")
+    assert receiver.connections == 1
+
+
+async def test_interim_answers_without_end_are_a_protocol_error_at_once() -> None:
+    got = await outcome(flooding(b"", INTERIM * 14_000, 1_000_000), timeout=20.0)
+    assert (got.status, got.error) == (None, "protocol")
+    assert got.duration_ms < 5_000
+
+
+async def test_what_a_flood_brought_in_one_read_is_not_parsed_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed, parse = list[int](), ResponseHandler.data_received
+
+    def noted(self: ResponseHandler, data: bytes) -> None:
+        parsed.append(len(data))
+        parse(self, data)
+
+    monkeypatch.setattr(ResponseHandler, "data_received", noted)
+    got = await outcome(answering(INTERIM * 14_000))
+    assert (got.error, sum(parsed)) == ("protocol", 4_096)
+
+
+async def test_answers_to_nothing_end_the_connection() -> None:
+    idle, ended, written = asyncio.Event(), asyncio.Event(), list[int]()
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(OK)
+        await idle.wait()
+        try:
+            for piece in range(1_000):
+                writer.write(OK * 2_000)
+                await writer.drain()
+                written.append(piece)
+        finally:
+            ended.set()
+
+    async with receiving(answer) as receiver, Poster(loopback()) as poster:
+        assert (await poster.post(to(receiver.url))).status == 200
+        idle.set()
+        async with asyncio.timeout(20):
+            await ended.wait()
+    assert len(written) < 100, "what the kernel buffers, not what was sent"
+
+
 async def test_a_hundred_megabytes_of_answer_are_not_read() -> None:
     written: list[int] = []
 
@@ -166,6 +220,31 @@ async def test_a_gzip_bomb_is_not_unpacked() -> None:
     head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
     got = await outcome(answering(head + bomb))
     assert (got.status, got.excerpt) == (200, f"({len(bomb)} encoded bytes)")
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        b"text/plain; charset*", b"text/plain; charset*=x", b"(" * 6_000, b"a/b; " + b"(" * 6_000,
+        b";" * 8_000, b"; charset=" * 700, b"\xff\xfe", b'a/b; charset="', b"",
+    ],
+)  # fmt: skip
+async def test_no_content_type_makes_a_success_a_failure(content_type: bytes) -> None:
+    head = HEAD + b"Content-Type: " + content_type
+    for body in (b"", b"ok"):
+        got = await outcome(answering(head + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body))
+        assert (got.status, got.error, got.excerpt) == (200, None, body.decode())
+
+
+async def test_an_answer_is_decoded_as_its_charset_says() -> None:
+    head = b'Content-Type: text/plain; a=b ; Charset="ISO-8859-1"\r\nContent-Length: 4\r\n\r\n'
+    assert (await outcome(answering(HEAD + head + b"gr\xfcn"))).excerpt == "grün"
+
+
+async def test_nothing_is_remembered_of_a_charset_that_nobody_knows() -> None:
+    head = b"Content-Type: text/plain; charset=x-nobody-4711\r\nContent-Length: 2\r\n\r\n"
+    assert (await outcome(answering(HEAD + head + b"ok"))).excerpt == "ok"
+    assert not [name for name in vars(encodings)["_cache"] if "4711" in name]
 
 
 async def test_a_redirect_is_a_failure_and_is_not_followed() -> None:
