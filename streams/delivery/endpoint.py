@@ -26,10 +26,10 @@ class Endpoint:
 
     `since` is the broker's time when it was first seen, in milliseconds: it gets what happens
     later. `window` is how many of its rows the sender may have: 1 until the first success and after
-    a failure (half as many after that of a callback), then twice as many after each success.
-    `cursor` is the key of the queue from which to look for more. `failures` counts those since the
-    last success, and `opened` how often the circuit opened since then. `next_at` is when its rate
-    lets the next row go, in milliseconds.
+    a failure (half as many if it was a callback's, or if the receiver rejected one message), then
+    twice as many after each success. `cursor` is the key of the queue from which to look for more.
+    `failures` counts those of the receiver since the last success, and `opened` how often the
+    circuit opened since then. `next_at` is when its rate lets the next row go, in milliseconds.
     """
 
     record: TenantRecord

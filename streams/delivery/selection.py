@@ -20,6 +20,8 @@ from streams.serde.keys import after
 
 _AT_ONCE = 64
 """How many rows of one endpoint are taken in one turn."""
+_PROBES = 256
+"""Among how many due rows the probe of an open circuit is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Selection:
         self, endpoint: Endpoint, room: int, steps: Transitions, chosen: list[Attempt]
     ) -> bool:
         """Add due rows of an endpoint to `chosen`; returns whether there may be more."""
-        rows = list(islice(self._due(endpoint, steps), room))
+        rows = list(islice(_with_messages(self._in_turn(endpoint, steps), steps), room))
         chosen += [self._attempt(endpoint, row, message, steps) for row, message in rows]
         endpoint.sent(len(rows), steps.now)
         if len(rows) == room:
@@ -101,20 +103,43 @@ class Selection:
         attempt = _attempt(endpoint, row, message, steps.now)
         return replace(attempt, wanted=partial(steps.endpoints.takes, attempt))
 
-    def _due(self, endpoint: Endpoint, steps: Transitions) -> Iterator[tuple[Delivery, Outgoing]]:
-        """Due rows that the sender does not have, in order; moves the cursor along.
+    def _in_turn(self, endpoint: Endpoint, steps: Transitions) -> Iterator[Delivery]:
+        """Due rows that the sender does not have, in the order in which they are sent.
 
-        A row whose message was deleted (a retry came after months) waits for the sweep to end it.
+        The probe of an open circuit is one of the rows that were attempted least: a message on
+        which the receiver fails each time holds up no other. Of each lane only the first is there.
         """
+        due = self._due(endpoint, steps)
+        if not endpoint.probes(steps.now):
+            return due
+        cursor = endpoint.cursor
+        first = list(islice(due, _PROBES))
+        endpoint.cursor = cursor  # those that are passed over are not behind it
+        return iter(sorted(first, key=lambda row: (row.attempts, steps.rules.chance())))
+
+    def _due(self, endpoint: Endpoint, steps: Transitions) -> Iterator[Delivery]:
+        """Due rows that the sender does not have, in the queue's order; moves the cursor along."""
         prefix, store = endpoint.prefix, steps.store
         start = max(prefix, endpoint.cursor)
         for key, _ in store.queue.range(start, queue.until(prefix, steps.now)):
             endpoint.cursor = key
             id_ = queue.id_of(key, prefix)
             row = None if id_ in self.handed else store.row(id_)
-            message = row and store.message(row.tenant_id, row.message_id)
-            if row and message:
-                yield row, message
+            if row is not None:
+                yield row
+
+
+def _with_messages(
+    rows: Iterator[Delivery], steps: Transitions
+) -> Iterator[tuple[Delivery, Outgoing]]:
+    """Rows with their messages.
+
+    A row whose message was deleted (a retry came after months) waits for the sweep to end it.
+    """
+    for row in rows:
+        message = steps.store.message(row.tenant_id, row.message_id)
+        if message is not None:
+            yield row, message
 
 
 def _open(places: Sequence[Place], steps: Transitions) -> Iterator[Endpoint]:

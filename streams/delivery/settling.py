@@ -27,6 +27,8 @@ _GIVEN_UP_MS = 5 * 86_400_000
 """An endpoint that only failed for so long is disabled (Standard Webhooks, "Disabling")."""
 _GONE = 410
 """It disables an endpoint; a callback's own URL is gone without those of the others."""
+_OF_MESSAGE = frozenset({400, 409, 413, 415, 422})
+"""Statuses that speak of the message and not of the receiver (RFC 9110, 15.5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,8 @@ class Rules:
 def settled(row: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: Rules) -> Delivery:
     """The row after an attempt; a pending row has the time of its next one.
 
-    Judge the endpoint first. A row that failed as the probe of an open circuit waits for the next
-    probe, and the attempt does not count.
+    Judge the endpoint first. If the probe of an open circuit found that the receiver still fails,
+    its row waits for the next probe, and the attempt does not count.
     """
     told = replace(
         row,
@@ -64,7 +66,7 @@ def _failed(told: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: R
     if ended.blame == "us":
         doubled = _OURS_MS * 2 ** min(told.attempts - 1, 8)
         return _again(told, now + min(doubled, _LONGEST_OURS_MS), rules)
-    if ended.probe and told.kind != "test":
+    if ended.probe and ended.status not in _OF_MESSAGE and told.kind != "test":
         return _again(told, endpoint.state.open_until or now, rules)
     counted = replace(told, round=told.round + 1)
     policy = TEST_RETRY if told.kind == "test" else endpoint.settings.retry
@@ -80,24 +82,43 @@ def judged(endpoint: Endpoint, ended: Ended, now: int) -> EndpointState:
     if ended.error is None:
         return _succeeded(endpoint, now)
     if ended.row.url is not None:  # its URL is its own, and says nothing of other callbacks' URLs
-        endpoint.window = max(1, endpoint.window // 2)
+        _narrow(endpoint)
         return endpoint.state
     return _receiver_failed(endpoint, ended, now)
 
 
 def _receiver_failed(endpoint: Endpoint, ended: Ended, now: int) -> EndpointState:
-    endpoint.failures += 1
-    endpoint.window = 1
+    rejected = ended.status in _OF_MESSAGE
+    if rejected:
+        _narrow(endpoint)
+    else:
+        endpoint.failures += 1
+        endpoint.window = 1
     state = endpoint.state
     since = state.failing_since or now
     if ended.status == _GONE:
         return _disabled(state, "gone", since, now)
     if now - since >= _GIVEN_UP_MS:
         return _disabled(state, "failing", since, now)
+    if rejected:
+        return _rejected(endpoint, ended, since, now)
     enough = endpoint.has_circuit and endpoint.failures >= _FAILURES_TO_OPEN
     if ended.probe or (state.circuit == "closed" and enough):
         return _opened(endpoint, ended, since, now)
     return state if state.failing_since else changed(state, now, failing_since=since)
+
+
+def _rejected(endpoint: Endpoint, ended: Ended, since: int, now: int) -> EndpointState:
+    """The state after a receiver that is up did not take one message."""
+    state = endpoint.state
+    if ended.probe:
+        endpoint.failures = 0
+        return changed(state, now, circuit="closed", open_until=None, failing_since=since)
+    return state if state.failing_since else changed(state, now, failing_since=since)
+
+
+def _narrow(endpoint: Endpoint) -> None:
+    endpoint.window = max(1, endpoint.window // 2)
 
 
 def expires_at(row: Delivery, rules: Rules) -> int:
