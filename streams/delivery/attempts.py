@@ -10,10 +10,10 @@ from streams.serde.delivery_records import Delivery, Outgoing
 from streams.serde.records import TenantRecord
 
 Blame = Literal["receiver", "message", "us", "nobody"]
-"""The cause of a failure. A failure of the receiver counts for the retries and for the circuit. A
-failure of the message is final, since no attempt could succeed. After a failure of our own the
-attempt is made again and not counted. Nobody is to blame if nothing was sent, because the attempt
-was not wanted any more."""
+"""The cause of a failure. A failure of the receiver counts for the retries and, unless its status
+speaks of the message alone, for the circuit. A failure of the message is final, since no
+attempt could succeed. After a failure of our own the attempt is made again and not counted. Nobody
+is to blame if nothing was sent, because the attempt was not wanted any more."""
 
 
 def _always() -> bool:

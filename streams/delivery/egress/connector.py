@@ -39,11 +39,18 @@ _IDLE_SECONDS = 4.0
 
 @dataclass(slots=True)
 class Dial:
-    """What one request's way to its receiver was; `name` is the one that was looked up."""
+    """What one request's way to its receiver was.
+
+    `name` is the one that was looked up, `address` the one that was dialled last: the proxy's, if
+    it goes through one (`proxied`). `reached` says that this address took a connection, and
+    `connected` that the request may go to its receiver.
+    """
 
     name: str | None = None
     address: str | None = None
     fresh: bool = False
+    proxied: bool = False
+    reached: bool = False
     connected: bool = False
 
 
@@ -67,8 +74,7 @@ class CheckedConnector(TCPConnector):
             keepalive_timeout=_IDLE_SECONDS,
             socket_factory=self._socket,
         )
-        # aiohttp has no public name for it.
-        self._factory = partial[ResponseHandler](BoundedProtocol, loop=self._loop)
+        self._factory = partial[ResponseHandler](self._protocol)  # no public parameter sets it
         self._policy = policy
         self._open: WeakSet[socket.socket] = WeakSet()
 
@@ -80,6 +86,7 @@ class CheckedConnector(TCPConnector):
     ) -> Connection:
         """A connection on which nothing was received and that is open as far as is known."""
         dial = DIAL.get()
+        dial.proxied = req.proxy is not None
         connection = await super().connect(req, traces, timeout)
         while not dial.fresh and _is_readable(connection):
             connection.close()
@@ -89,6 +96,11 @@ class CheckedConnector(TCPConnector):
         dial.connected = True
         dial.address = _peer(connection) or dial.address
         return connection
+
+    def _protocol(self) -> ResponseHandler:
+        """Read from a connection that has just been taken."""
+        DIAL.get().reached = True
+        return BoundedProtocol(self._loop)
 
     def _socket(self, target: AddrInfoType) -> socket.socket:
         family, kind, protocol, _, (host, port, *_) = target

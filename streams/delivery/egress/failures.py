@@ -8,7 +8,6 @@ from aiohttp import (
     ClientConnectorDNSError,
     ClientConnectorError,
     ClientHttpProxyError,
-    ClientProxyConnectionError,
     ClientSSLError,
     ServerDisconnectedError,
 )
@@ -17,10 +16,11 @@ from streams.delivery.egress.connector import Dial
 from streams.delivery.egress.post import ErrorClass
 from streams.errors import EgressDenied
 
+_REFUSED = 407
+"""Proxy Authentication Required (RFC 9110, 15.5.8); some proxies refuse names with it, too."""
+
 # The first match counts: several of these are subclasses of later ones.
 _KINDS: tuple[tuple[type[Exception], ErrorClass], ...] = (
-    (ClientProxyConnectionError, "proxy"),
-    (ClientHttpProxyError, "proxy"),
     (ClientConnectorDNSError, "dns"),
     (ClientSSLError, "tls"),
     (ssl.SSLError, "tls"),
@@ -32,7 +32,7 @@ _KINDS: tuple[tuple[type[Exception], ErrorClass], ...] = (
 )
 _SENTENCES: dict[ErrorClass, str] = {
     "proxy": "the egress proxy gave no connection to {host}",
-    "dns": "the name {name} has no address now",
+    "dns": "the name {host} has no address now",
     "tls": "TLS with {host} failed: {reason}",
     "closed": "{host} closed the connection before it answered",
     "timeout": "{host} did not answer in time",
@@ -48,12 +48,32 @@ def failure(error: Exception, dial: Dial, host: str) -> tuple[ErrorClass, str]:
     """Class and sentence for a request that got no answer; no part of the request is in them."""
     if isinstance(error, EgressDenied):
         return "denied", str(error)
+    through = _of_proxy(error, dial, host) if dial.proxied and not dial.connected else None
+    return through or _of_receiver(error, dial, host)
+
+
+def _of_proxy(error: Exception, dial: Dial, host: str) -> tuple[ErrorClass, str] | None:
+    """What kept the proxy from giving a connection; None if it was its receiver."""
+    if isinstance(error, ClientHttpProxyError) and error.status != _REFUSED:
+        told = f"the egress proxy answered {error.status}"
+        return "unreachable", f"{host} cannot be reached: {told} when asked for it"
+    if isinstance(error, ClientHttpProxyError):
+        told = f"the egress proxy refused Tidegate a connection to {host} ({_REFUSED})"
+        return "proxy", f"{told}: correct user and password in egress_proxy, or the proxy's rules"
+    in_tunnel = isinstance(error, ClientConnectorError) and error.host == host
+    if in_tunnel or (isinstance(error, TimeoutError) and dial.reached):
+        return None
+    if isinstance(error, ClientConnectorDNSError):
+        return "proxy", f"the egress proxy's name {dial.name} has no address now"
+    return "proxy", _SENTENCES["proxy"].format(host=host)
+
+
+def _of_receiver(error: Exception, dial: Dial, host: str) -> tuple[ErrorClass, str]:
     kind = _kind(error)
     if kind == "timeout" and not dial.connected:
         what = "did not accept a connection" if dial.address else "was not resolved"
         return kind, f"{host} {what} in time"
-    name = dial.name or host  # a proxy's name, if it was the proxy that was looked up
-    return kind, _SENTENCES[kind].format(host=host, name=name, reason=_tls_reason(error))
+    return kind, _SENTENCES[kind].format(host=host, reason=_tls_reason(error))
 
 
 def _kind(error: Exception) -> ErrorClass:

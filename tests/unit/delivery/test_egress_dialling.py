@@ -16,7 +16,16 @@ import pytest
 from aiohttp import ClientConnectorError, ClientSession
 from support.certificates import self_signed, server_tls
 from support.posting import NameServer, loopback, to
-from support.receiver import OK, Receiver, answering, closing, receiving
+from support.receiver import (
+    OK,
+    Answer,
+    Receiver,
+    answering,
+    closing,
+    hanging,
+    receiving,
+    resetting,
+)
 
 from streams.delivery.egress import lookup
 from streams.delivery.egress.connector import DIAL, CheckedConnector, Dial
@@ -212,13 +221,60 @@ async def test_a_proxy_without_address_is_named() -> None:
     policy = EgressPolicy(proxy="http://proxy.example:3128")
     async with Poster(policy, NameServer(OSError(-2, "not known"))) as poster:
         got = await poster.post(to("https://a.example/hook"))
-    assert (got.error, got.detail) == ("dns", "the name proxy.example has no address now")
+    assert got.error == "proxy"
+    assert got.detail == "the egress proxy's name proxy.example has no address now"
 
 
 async def test_a_proxy_that_is_away_is_named_as_such() -> None:
     async with Poster(through(1)) as poster:
         got = await poster.post(to("https://a.example/hook"))
     assert (got.error, got.detail) == ("proxy", "the egress proxy gave no connection to a.example")
+
+
+async def test_a_proxy_that_is_not_reached_in_time_is_named_as_such() -> None:
+    async def hangs(name: str) -> Sequence[str]:
+        await asyncio.Event().wait()
+        return []
+
+    async with Poster(EgressPolicy(proxy="http://proxy.example:3128"), hangs) as poster:
+        got = await poster.post(to("https://a.example/hook", timeout=0.1))
+    assert (got.error, got.detail) == ("proxy", "the egress proxy gave no connection to a.example")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [closing(b""), resetting, answering(b"SSH-2.0-OpenSSH_9.9\r\n\r\n")],
+    ids=["closes", "resets", "no http"],
+)
+async def test_a_proxy_that_breaks_is_not_blamed_on_the_receiver(answer: Answer) -> None:
+    async with receiving(answer) as proxy, Poster(through(proxy.port)) as poster:
+        got = await poster.post(to("https://a.example/hook"))
+    assert (got.error, got.detail) == ("proxy", "the egress proxy gave no connection to a.example")
+
+
+@pytest.mark.parametrize("status", [403, 502, 503, 504])
+async def test_a_receiver_that_the_proxy_does_not_reach_is_unreachable(status: int) -> None:
+    answer = answering(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status)
+    async with receiving(answer) as proxy, Poster(through(proxy.port)) as poster:
+        got = await poster.post(to("https://a.example/hook"))
+    assert (got.status, got.error) == (None, "unreachable")
+    assert got.detail == (
+        f"a.example cannot be reached: the egress proxy answered {status} when asked for it"
+    )
+
+
+async def test_a_receiver_that_the_proxy_waits_for_has_its_time() -> None:
+    async with receiving(hanging(b"")) as proxy, Poster(through(proxy.port)) as poster:
+        got = await poster.post(to("https://a.example/hook", timeout=0.2))
+    assert (got.error, got.detail) == ("timeout", "a.example did not accept a connection in time")
+
+
+async def test_a_proxy_that_wants_another_password_is_named_as_such() -> None:
+    answer = answering(b"HTTP/1.1 407 X\r\nContent-Length: 0\r\n\r\n")
+    async with receiving(answer) as proxy, Poster(through(proxy.port)) as poster:
+        got = await poster.post(to("https://a.example/hook"))
+    assert got.error == "proxy"
+    assert "correct user and password in egress_proxy" in got.detail
 
 
 async def test_tls_checks_the_name_against_an_additional_authority(tmp_path: Path) -> None:
