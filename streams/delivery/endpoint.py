@@ -19,6 +19,9 @@ WIDEST_WINDOW = 256
 _BURST = 0.1
 """The part of a rate's `count` that may be sent at once."""
 
+Course = tuple[int, int, int, float]
+"""`window`, `failures`, `opened` and `next_at` of an endpoint: what no store holds of it."""
+
 
 @dataclass(slots=True, eq=False)
 class Endpoint:
@@ -54,6 +57,14 @@ class Endpoint:
     def prefix(self) -> bytes:
         """What the keys of its rows in the queue begin with."""
         return sendable(self.tenant_id, self.id)
+
+    @property
+    def course(self) -> Course:
+        return self.window, self.failures, self.opened, self.next_at
+
+    @course.setter
+    def course(self, course: Course) -> None:
+        self.window, self.failures, self.opened, self.next_at = course
 
     @property
     def closed_because(self) -> ParkedBecause | None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 import structlog
 
 from streams.delivery.attempts import Attempt
-from streams.delivery.endpoint import Endpoint, enabled_anew, made, matcher
+from streams.delivery.endpoint import Course, Endpoint, enabled_anew, made, matcher
 from streams.delivery.store import ENDPOINT, ERASING, PARKING, STATE, TENANT, DeliveryStore
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Record
@@ -45,11 +45,16 @@ class Endpoints:
         self.paused: set[str] = set()
         self.erased: set[str] = set()
         self._by_tenant: dict[str, dict[str, Endpoint]] = {}
+        self._courses: dict[bytes, Course] = {}  # as of the last commit, of those that changed
         self._wanting = lru_cache(maxsize=10_000)(self._find_wanting)
 
-    def restored(self, store: DeliveryStore) -> None:
-        """Load all of them."""
+    def restored(self, store: DeliveryStore, aborted: bool) -> None:
+        """Load all of them; `aborted` says that nothing since the last commit counts.
+
+        Their courses stay, or are those of the last commit.
+        """
         before, self._by_tenant = self._by_tenant, {}
+        courses = self._courses if aborted else {}
         self._wanting.cache_clear()
         tenants = {key.decode(): marks for key, marks in store.marked(TENANT)}
         self.paused = set(tenants)
@@ -64,8 +69,15 @@ class Endpoints:
                 continue
             known = before.get(endpoint.tenant_id, {}).get(endpoint.id)
             if known is not None and known.record == endpoint.record:
-                _keep_course(known, endpoint)
+                endpoint.course = courses.get(key, known.course)
             self._put(endpoint)
+
+    def committed(self) -> None:
+        self._courses.clear()
+
+    def note_course(self, endpoint: Endpoint) -> None:
+        """Remember the course of an endpoint, which changes now."""
+        self._courses.setdefault(join(endpoint.tenant_id, endpoint.id), endpoint.course)
 
     def __iter__(self) -> Iterator[Endpoint]:
         return (each for named in self._by_tenant.values() for each in named.values())
@@ -199,12 +211,6 @@ def _carry_over(before: Endpoint, endpoint: Endpoint) -> None:
     moved = endpoint.settings.url != before.settings.url
     if enabled or moved:
         endpoint.state = enabled_anew(endpoint.state, endpoint.record.updated_at)
-
-
-def _keep_course(before: Endpoint, endpoint: Endpoint) -> None:
-    """Give an endpoint what no store holds: a rollback says nothing of its receiver."""
-    endpoint.window, endpoint.next_at = before.window, before.next_at
-    endpoint.failures, endpoint.opened = before.failures, before.opened
 
 
 def _opened(value: bytes, state: EndpointState | None) -> Endpoint:

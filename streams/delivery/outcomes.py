@@ -35,6 +35,7 @@ def apply(ended: Ended, steps: Transitions, fan_out: FanOut) -> bool:
     if current is not None:
         if endpoint is not None and ended.url == (current.url or endpoint.settings.url):
             # What a former URL answers says nothing of the one that a PUT has set meanwhile.
+            steps.endpoints.note_course(endpoint)
             _judge(endpoint, judged(endpoint, ended, steps.now), steps, fan_out)
         _apply(current, ended, endpoint, steps)
     if endpoint is not None:

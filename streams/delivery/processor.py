@@ -82,7 +82,7 @@ class Deliveries:
         # A poison record takes back its own writes alone: those before it are not committed yet.
         self._wrote, self._handling = self._handling, False
         store = DeliveryStore(ctx, self._known)
-        self._endpoints.restored(store)
+        self._endpoints.restored(store, aborted=not self._wrote)
         self._fan_out.restored(store)
         self._upkeep.restored()
         self._tests = {split(key)[2]: due_of_test(value) for key, value in store.marked(TEST)}
@@ -100,6 +100,7 @@ class Deliveries:
         self._wrote = False
         del self._unsaved[: self._applied]
         self._applied = 0
+        self._endpoints.committed()
         self._fan_out.committed()
         self._send()
 

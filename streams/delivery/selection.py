@@ -87,6 +87,7 @@ class Selection:
         """Add due rows of an endpoint to `chosen`; returns whether there may be more."""
         rows = list(islice(_with_messages(self._in_turn(endpoint, steps), steps), room))
         chosen += [self._attempt(endpoint, row, message, steps) for row, message in rows]
+        steps.endpoints.note_course(endpoint)
         endpoint.sent(len(rows), steps.now)
         if len(rows) == room:
             return True

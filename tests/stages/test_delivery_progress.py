@@ -116,3 +116,62 @@ def test_failures_before_a_poison_record_still_open_the_circuit(stage: Deliverie
     stage.sender.answer = ok
     stage.driver.advance(60)
     assert stage.row().status == "delivered"
+
+
+def test_a_failure_is_counted_once_however_often_its_transaction_is_aborted(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint(retry=(60,) * 50)
+    task, under_way = stage.driver.task("delivery"), stage.sender.under_way
+    stage.sender.answer = hang
+    for number in range(5):
+        assert number == 0 or stage.state().circuit == "closed"
+        stage.event(f"k{number}")
+        stage.driver.advance(0.1)
+        stage.sender.end(under_way[-1], {"status": 500, "error": "status"})
+        for _ in range(3):
+            task.punctuate()
+            task.rollback()
+        stage.driver.advance(0.1)
+    assert len(stage.attempts()) == 5
+    assert stage.state().circuit == "open"
+
+
+def test_a_failure_in_the_transaction_of_a_poison_record_is_counted(stage: Deliveries) -> None:
+    stage.endpoint(retry=(60,) * 50)
+    stage.sender.answer = hang
+    for number in range(5):
+        stage.event(f"k{number}")
+        stage.driver.advance(0.1)
+        stage.sender.end(stage.sender.under_way[-1], {"status": 500, "error": "status"})
+        stage.driver.task("delivery").punctuate()
+        stage.driver.pipe("events", b"acme", b"no envelope")
+    assert stage.state().circuit == "open"
+
+
+def test_failures_before_an_aborted_transaction_still_open_the_circuit(stage: Deliveries) -> None:
+    stage.endpoint(retry=(1,) * 50)
+    stage.sender.answer = status(500)
+    stage.event("k1")
+    for _ in range(20):
+        stage.driver.task("delivery").rollback()
+        stage.driver.advance(1)
+    assert stage.state().circuit == "open"
+
+
+def test_a_rate_is_not_charged_for_what_an_aborted_transaction_chose(stage: Deliveries) -> None:
+    stage.endpoint("slow")
+    stage.sender.answer = hang
+    stage.event("k0")
+    stage.driver.advance(0.1)
+    (under_way,) = stage.sender.under_way
+    stage.endpoint("crm", rate={"count": 1, "seconds": 3600})
+    stage.event("k1")
+    sent = len(stage.sender.sent)
+    stage.sender.end(under_way, {"status": 200})
+    stage.driver.task("delivery").punctuate()
+    stage.driver.task("delivery").rollback()
+    assert len(stage.sender.sent) == sent
+    stage.sender.answer = ok
+    stage.driver.advance(1)
+    assert {row.status for row in stage.rows()} == {"delivered"}

@@ -16,8 +16,9 @@ ErrorClass = Literal[
 
 `denied`: Tidegate, or this machine's firewall, did not send. `refused`, `unreachable`, `dns`,
 `tls`: there was no connection, so nothing was sent. `reset`, `closed`: the connection broke before
-the answer's head. `protocol`: the answer is not HTTP, or its head is too large. `proxy`: the
-operator's proxy failed, and not its way to the receiver. `redirect`: the status is 3xx, which is never followed.
+the answer's head. `protocol`: the answer is not HTTP, its head is too large, or interim answers
+come without end. `proxy`: the operator's proxy failed, and not its way to the receiver.
+`redirect`: the status is 3xx, which is never followed.
 """
 
 _OURS = frozenset(
