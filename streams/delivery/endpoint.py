@@ -59,6 +59,11 @@ class Endpoint:
         return sendable(self.tenant_id, self.id)
 
     @property
+    def filters(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What it wants, as globs."""
+        return self.settings.events, self.settings.sources
+
+    @property
     def course(self) -> Course:
         return self.window, self.failures, self.opened, self.next_at
 

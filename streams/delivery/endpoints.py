@@ -28,10 +28,10 @@ _DISABLED, _ERASED = b"d", b"e"
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The endpoints that a record concerns; `new` says that there is one more now."""
+    """The endpoints that a record concerns; `asks` says that one asks for more than before."""
 
     endpoints: tuple[Endpoint, ...] = ()
-    new: bool = False
+    asks: bool = False
 
 
 class Endpoints:
@@ -151,7 +151,7 @@ class Endpoints:
             store.queue.put(PARKING + place, b"")
         self._put(endpoint)
         self._wanting.cache_clear()
-        return Applied((endpoint,), new=before is None)
+        return Applied((endpoint,), before is None or endpoint.filters != before.filters)
 
     def _remove(self, tenant_id: str, id_: str, store: DeliveryStore) -> None:
         if self._by_tenant.get(tenant_id, {}).pop(id_, None) is None:

@@ -1,9 +1,9 @@
-"""Gives a new endpoint what happened between its creation and the moment the stage learned of it.
+"""Gives an endpoint what happened between a setting of it and the moment the stage learned of that.
 
 The inputs have no common order: an event can be read before the setting that preceded it. So an
-endpoint whose creation is not later than what was processed already is marked in the store, and the
-stage reads `events` and `jobs` again from that time on, a part in each punctuation, as far as they
-were processed then. A row that exists is not made again.
+endpoint that is new, or has other filters, is marked in the store if its setting is not later than
+what was processed already. The stage reads `events` and `jobs` again from that time on, a part in
+each punctuation, as far as they were processed then. A row that exists is not made again.
 """
 
 from __future__ import annotations
@@ -53,12 +53,15 @@ class History(Protocol):
         """Drop what is being read for a partition: the next `read` finds the topic's end anew."""
 
 
-def mark_missed(endpoint: Endpoint, steps: Transitions) -> None:
-    """Note that an endpoint may have missed something, if it may."""
-    until = steps.store.watermark
-    if until >= endpoint.since:
-        key = MISSED + join(endpoint.tenant_id, endpoint.id)
-        steps.store.queue.put(key, _STATE.pack(endpoint.since, until, 0, -1))
+def mark_missed(endpoint: Endpoint, since: int, steps: Transitions) -> None:
+    """Note that an endpoint may have missed something since a time, if it may."""
+    until, key = steps.store.watermark, MISSED + join(endpoint.tenant_id, endpoint.id)
+    if until < since:
+        return
+    known = steps.store.queue.get(key)
+    if known is not None:  # what it missed before has not been read to its end
+        since = min(since, _STATE.unpack(known)[0])
+    steps.store.queue.put(key, _STATE.pack(since, until, 0, -1))
 
 
 def take_missed(history: History, partition: int, steps: Transitions, admit: Admit) -> bool | None:

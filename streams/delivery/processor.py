@@ -179,8 +179,8 @@ class Deliveries:
         self._upkeep.begin()
         for endpoint in applied.endpoints:
             steps.turn(endpoint)
-            if applied.new:
-                mark_missed(endpoint, steps)
+            if applied.asks:
+                mark_missed(endpoint, record.timestamp, steps)
                 self._may_miss = True
                 if endpoint.id == CALLBACKS:
                     commands.recover_callbacks(endpoint, steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from support.delivering import Deliveries, hang, ok, status
@@ -70,6 +71,43 @@ def test_an_event_that_was_read_before_the_setting_that_preceded_it_is_not_misse
     stage.driver.pipe = pipe  # type: ignore[method-assign]
     stage.driver.advance(0.2)
     assert [row.status for row in stage.rows()] == ["delivered"]
+
+
+@pytest.mark.parametrize(
+    "before", [{"events": ("ticket.*",)}, {"sources": ("crm",)}], ids=["events", "sources"]
+)
+def test_an_event_that_was_read_before_other_filters_that_preceded_it_is_not_missed(
+    stage: Deliveries, before: dict[str, Any]
+) -> None:
+    stage.endpoint(**before)
+    stage.event("earlier")
+    stage.driver.advance(5)
+    changed = stage.driver.now
+    stage.driver.advance(1)
+    stage.event("read first")
+    stage.driver.advance(5)
+    assert stage.rows() == []
+    stage.endpoint(created=changed)
+    stage.driver.advance(0.2)
+    assert [(r.message_id, r.status) for r in stage.rows()] == [("evt_read first", "delivered")]
+    stage.endpoint(created=changed, **before)
+    stage.driver.advance(0.2)
+    assert len(stage.sender.sent) == 1
+
+
+def test_other_filters_end_no_reading_of_what_a_new_endpoint_missed(stage: Deliveries) -> None:
+    created = stage.driver.now
+    stage.driver.advance(1)
+    stage.event("read first")
+    stage.driver.advance(5)
+    stage.history.away = True
+    stage.endpoint(created=created)
+    stage.driver.advance(1)
+    stage.event("read second")
+    stage.endpoint(sources=("shop",))
+    stage.history.away = False
+    stage.driver.advance(0.2)
+    assert [row.status for row in stage.rows()] == ["delivered"] * 2
 
 
 def test_what_is_read_for_a_partition_is_dropped_with_it(stage: Deliveries) -> None:
