@@ -1,11 +1,18 @@
 """Stride passes of tenants: they count how often each tenant was served, as long as it matters.
 
-A tenant is in the order while it has jobs that could be taken. It then has a pass, and each start
-adds one to it (Waldspurger and Weihl, "Stride Scheduling"). The floor is the lowest pass in the
-order or, while no tenant is in the order, the highest pass served so far. The floor only rises. A
-tenant enters the order at the floor or at its own earlier pass, whichever is higher, so that no
-tenant saves up credit while it is away. A tenant without waiting or running jobs is forgotten once
-the floor has reached its pass.
+A tenant is in the order while it has jobs that some worker handles and is below its caps. It then
+has a pass, and each start adds one to it (Waldspurger and Weihl, "Stride Scheduling"). The floor is
+the lowest pass in the order or, while no tenant is in the order, the highest pass served so far. It
+is never more than `LAG` below the highest pass, and it only rises. A tenant enters the order at the
+floor or at its own earlier pass, whichever is higher, so that no tenant saves up credit while it is
+away.
+
+A tenant in the order may still wait for long: for its type's cap, for the workers of its type, or
+behind jobs of a higher level. It saves up no credit either, because the start that ends its wait
+lifts its pass: its charge counts as at most `LAG` below the highest pass. The lift happens only at
+a start. So a rising floor changes no other tenant's place, and a start costs O(log n).
+
+A tenant without waiting or running jobs is forgotten once the floor has reached its pass.
 """
 
 from __future__ import annotations
@@ -13,8 +20,15 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from sortedcontainers import SortedList
+
 if TYPE_CHECKING:
     from streams.fairness.lanes import Lane
+
+LAG = 32
+"""At most this many starts in a row make up for a wait in the order."""
+_FORGOTTEN = 64
+"""One call forgets at most this many tenants; when the floor rises far, later calls do the rest."""
 
 
 class Tenant:
@@ -49,8 +63,7 @@ class Passes:
         self.tenants: dict[str, Tenant] = {}
         self._floor = 0
         self._highest = 0
-        self._counts: dict[int, int] = {}  # tenants in the order at each pass; may be 0
-        self._passes: list[int] = []  # the same passes, as a heap
+        self._order = SortedList()  # passes of the tenants in the order
         self._departed: list[tuple[int, str]] = []  # heap of tenants to forget, by pass
 
     def of(self, tenant_id: str) -> Tenant:
@@ -64,9 +77,9 @@ class Passes:
         """Put a tenant in the order or take it out; call this after every change of its jobs."""
         if ordered and not tenant.ordered:
             tenant.passes = max(tenant.passes, self._floor)
-            self._count(tenant.passes)
+            self._order.add(tenant.passes)
         elif tenant.ordered and not ordered:
-            self._counts[tenant.passes] -= 1
+            self._order.remove(tenant.passes)
         tenant.ordered = ordered
         self._raise_floor()
         if not ordered:
@@ -74,27 +87,21 @@ class Passes:
 
     def served(self, tenant: Tenant) -> None:
         """Note that one job of a tenant in the order was taken."""
-        self._counts[tenant.passes] -= 1
-        tenant.passes += 1
-        self._count(tenant.passes)
+        self._order.remove(tenant.passes)
+        lowest = self._highest - LAG - tenant.running
+        tenant.passes = max(tenant.passes, lowest) + 1
+        self._order.add(tenant.passes)
         self._highest = max(self._highest, tenant.passes)
 
-    def _count(self, passes: int) -> None:
-        if passes not in self._counts:
-            self._counts[passes] = 0
-            heappush(self._passes, passes)
-        self._counts[passes] += 1
-
     def _raise_floor(self) -> None:
-        while self._passes and not self._counts[self._passes[0]]:
-            del self._counts[heappop(self._passes)]
-        lowest = self._passes[0] if self._passes else self._highest
-        if lowest > self._floor:
-            self._floor = lowest
-            while self._departed and self._departed[0][0] <= lowest:
-                tenant = self.tenants[heappop(self._departed)[1]]
-                tenant.departing = False
-                self._depart(tenant)
+        lowest = self._order[0] if self._order else self._highest
+        self._floor = max(self._floor, lowest, self._highest - LAG)
+        for _ in range(_FORGOTTEN):
+            if not self._departed or self._departed[0][0] > self._floor:
+                return
+            tenant = self.tenants[heappop(self._departed)[1]]
+            tenant.departing = False
+            self._depart(tenant)
 
     def _depart(self, tenant: Tenant) -> None:
         if tenant.waiting or tenant.running or tenant.departing:

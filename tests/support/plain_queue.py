@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from streams.fairness import stride
 from streams.fairness.ready_queue import Ready
 from streams.topology.model import Priority
 
@@ -68,7 +69,7 @@ class PlainQueue:
         ready = heappop(lane.jobs)
         del self._members[ready.job_id]
         lane.served_at = now
-        self._passes[lane.tenant_id] += 1
+        self._charge(lane.tenant_id)
         self._settle()
         return ready
 
@@ -104,6 +105,13 @@ class PlainQueue:
         charge = self._passes[lane.tenant_id] + self._running[lane.tenant_id]
         return (-level, charge, lane.jobs[0])
 
+    def _charge(self, tenant_id: str) -> None:
+        lowest = self._highest() - stride.LAG - self._running[tenant_id]
+        self._passes[tenant_id] = max(self._passes[tenant_id], lowest) + 1
+
+    def _highest(self) -> int:
+        return max(self._passes.values(), default=0)
+
     def _in_order(self) -> list[PlainLane]:
         return [
             lane
@@ -118,8 +126,9 @@ class PlainQueue:
             self._passes[tenant] = max(self._passes[tenant], self._floor)
         self._ordered = ordered
         lowest = min((self._passes[tenant] for tenant in ordered), default=None)
-        highest = max(self._passes.values(), default=0)
-        self._floor = max(self._floor, highest if lowest is None else lowest)
+        highest = self._highest()
+        lowest = highest if lowest is None else lowest
+        self._floor = max(self._floor, lowest, highest - stride.LAG)
 
     def _prune(self) -> None:
         for key, lane in list(self._lanes.items()):

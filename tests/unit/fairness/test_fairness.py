@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.plain_queue import PlainQueue
 
+from streams.fairness import stride
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.topology.model import Priority
 
@@ -117,6 +118,78 @@ def test_a_tenant_at_its_cap_is_set_aside_and_comes_back_without_credit() -> Non
     ready.capped("acme")
     next_ten = Counter(one.tenant_id for _ in range(10) if (one := ready.take(0, TYPES)))
     assert next_ten["other"] >= 4, "what it missed at its cap is no credit"
+
+
+WAITS = {
+    "for the cap of its type": entry("a0", "waits", type_="refund"),
+    "behind a higher priority": entry("a0", "waits", priority="batch"),
+}
+
+
+@pytest.mark.parametrize("first", WAITS.values(), ids=WAITS)
+def test_a_tenant_that_waits_in_the_order_gives_a_newcomer_no_credit(first: Ready) -> None:
+    """Its pass stands still, and the newcomer would be served until it has caught up."""
+    ready = queue(first, *(entry(f"b{n:04}", "old") for n in range(1_000)))
+    for _ in range(900):
+        ready.take(0, ["draft"])
+    for n in range(100):
+        ready.push(entry(f"n{n:02}", "new"))
+    next_100 = Counter(one.tenant_id for _ in range(100) if (one := ready.take(0, ["draft"])))
+    assert next_100["old"] >= (100 - stride.LAG) // 2 - 1
+
+
+def test_a_tenant_that_waits_in_the_order_saves_up_little_credit() -> None:
+    ready = queue(*(entry(f"a{n:03}", "waits", type_="refund") for n in range(100)))
+    for n in range(1_000):
+        ready.push(entry(f"b{n:04}", "old"))
+    for _ in range(900):
+        ready.take(0, ["draft"])
+    next_100 = Counter(one.tenant_id for _ in range(100) if (one := ready.take(0, TYPES)))
+    assert next_100["old"] >= (100 - stride.LAG) // 2 - 1
+    assert next_100["waits"] >= 50, "it is not passed over either"
+
+
+def test_a_tenant_with_many_long_jobs_is_served_as_often_as_one_with_short_jobs() -> None:
+    """What it has running keeps its pass behind; that is no credit."""
+    ready = queue()
+    for n in range(600):
+        ready.push(entry(f"l{n:03}", "long"))
+        ready.push(entry(f"s{n:03}", "short"))
+    served: Counter[str] = Counter()
+    for _ in range(100):
+        ready.started("long")
+    for _ in range(600):
+        one = ready.take(0, TYPES)
+        assert one is not None
+        served[one.tenant_id] += 1
+        ready.started(one.tenant_id)
+        ready.ended(one.tenant_id)  # or an earlier job of the same tenant
+    assert served["long"] >= (600 - 100) // 2 - 1
+
+
+def test_what_is_kept_of_tenants_does_not_grow_with_starts() -> None:
+    ready = queue(entry("a", "waits", type_="refund"), entry("b", "busy"))
+    for n in range(10_000):
+        ready.take(0, ["draft"])
+        ready.push(entry(f"b{n}", "busy"))
+    passes = ready._passes
+    assert len(passes._order) + len(passes._departed) + len(passes.tenants) < 10
+
+
+def test_many_tenants_are_forgotten_a_part_at_a_time() -> None:
+    ready = queue(entry("a", "waits", type_="refund"))
+    for n in range(200):
+        ready.push(entry(f"j{n:03}", f"tenant{n:03}"))
+    for _ in range(200):
+        ready.take(0, ["draft"])
+    tenants = ready._passes.tenants
+    assert len(tenants) == 201
+    ready.remove("a")
+    assert 0 < len(tenants) < 200
+    for _ in range(3):
+        ready.started("busy")
+        ready.ended("busy")
+    assert len(tenants) == 0
 
 
 def test_jobs_of_a_type_that_nobody_handles_hold_no_floor_down() -> None:
@@ -316,8 +389,12 @@ def test_every_step_is_that_of_the_plain_queue(steps: list[tuple[Any, ...]]) -> 
     pair.empty()
 
 
+@pytest.mark.parametrize("lag", [2, stride.LAG])
 @pytest.mark.parametrize("seed", range(12))
-def test_a_long_walk_is_that_of_the_plain_queue(seed: int) -> None:
+def test_a_long_walk_is_that_of_the_plain_queue(
+    seed: int, lag: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stride, "LAG", lag)
     pair, chance = Pair(), random.Random(seed)
     for number in range(1_500):
         kind = chance.choices(
