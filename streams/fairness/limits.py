@@ -49,12 +49,15 @@ class Concurrency:
             yield from ((limit, value) for limit in self._of(scope, value))
 
     def room(self, scope: LimitScope, value: str = "") -> float:
-        """How many more jobs of a value the caps of this scope let start; infinite without one."""
+        """How many more jobs of a value the caps of this scope let start; infinite without one.
+
+        It is 0, too, if more jobs run than a cap allows since it was lowered.
+        """
         free = (
             (limit.concurrency or 0) - self._running.get((limit.name, value), 0)
             for limit in self._of(scope, value)
         )
-        return min(free, default=inf)
+        return max(0, min(free, default=inf))
 
     def _of(self, scope: LimitScope, value: str) -> Iterator[Limit]:
         for limit, matches in self._limits.get(scope, ()):

@@ -65,6 +65,16 @@ def test_jobs_that_a_cap_holds_back_need_no_worker(limit: Limit, counted: int) -
     assert jobs() == counted
 
 
+def test_jobs_that_run_above_a_lowered_cap_keep_their_workers(desk: Desk) -> None:
+    ScriptedWorker(desk).heartbeat(free=3)
+    for number in range(5):
+        desk.event(f"t{number}")
+    desk.event("t5", "bolt")
+    desk.deploy(limits=(Limit("per_tenant", "tenant", match="*", concurrency=1),))
+    desk.driver.advance(1)
+    assert jobs() == 4, "three that run, and one of the other tenant"
+
+
 def test_jobs_of_a_disabled_tenant_need_no_worker(desk: Desk) -> None:
     desk.tenant(disabled=True)
     desk.event("t1")

@@ -47,3 +47,12 @@ def test_a_global_cap_ignores_its_pattern() -> None:
     caps = Concurrency((Limit("all", "global", "", 1),))
     caps.started("acme", "draft")
     assert not allows(caps, "acme", "draft")
+
+
+@pytest.mark.parametrize("scope", get_args(LimitScope))
+def test_no_room_is_left_where_more_run_than_a_lowered_cap_allows(scope: LimitScope) -> None:
+    caps = Concurrency((Limit("one", scope, "*", 1),))
+    for _ in range(3):
+        caps.started("acme", "draft")
+    values = {"global": "", "job_type": "draft", "tenant": "acme"}
+    assert caps.room(scope, values[scope]) == 0
