@@ -214,7 +214,7 @@ class Dispatcher:
         metrics.READY.labels(partition).set(self._run_queue.depth())
         metrics.RUNNING.labels(partition).set(len(self._registry.running))
         metrics.OLDEST.labels(partition).set(max(0, now - oldest) / 1000 if oldest else 0)
-        if now >= self._pools_due:  # not each time: it costs work for each waiting tenant
+        if now >= self._pools_due:  # not each time: it costs work for each type
             self._pools_due = now + _POOLS_EVERY_MS
             for pool in self._topology.pools:
                 metrics.POOL.labels(partition, pool).set(self._run_queue.jobs_of(pool))

@@ -208,7 +208,7 @@ class RunQueue:
         if not queue:
             return running
         startable = min(
-            sum(min(jobs, self._room(tenant_id)) for tenant_id, jobs in queue.by_tenant()),
+            queue.within_caps,
             sum(min(jobs, self._caps.room("job_type", type_))
                 for type_, jobs in queue.by_type().items()),
             self._caps.room("global"),
@@ -237,16 +237,13 @@ class RunQueue:
             if pool != but:
                 queue.capped(tenant_id)
 
-    def _is_free(self, tenant_id: str) -> bool:
-        return self._room(tenant_id) > 0
-
     def _room(self, tenant_id: str) -> float:
         """How many more of a tenant's jobs may start."""
         return 0 if tenant_id in self._blocked else self._caps.room("tenant", tenant_id)
 
     def _queue(self, pool: str) -> ReadyQueue:
         if pool not in self.queues:
-            self.queues[pool] = ReadyQueue(self._topology.priorities, self._is_free)
+            self.queues[pool] = ReadyQueue(self._topology.priorities, self._room)
         return self.queues[pool]
 
 

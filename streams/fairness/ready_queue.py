@@ -2,9 +2,8 @@
 
 Jobs of one tenant, type and priority form a lane (`lanes`). A starved batch lane rises; a lane that
 is being served does not rise, however long its backlog is. Among lanes of one level the tenant with
-the lowest charge goes first (`stride`): its pass, which grows by one with every start, plus the
-number of its running jobs. Lanes of a type that no worker handles, and of a tenant at its cap, are
-set aside.
+the lowest charge goes first (`stride`): its pass, which grows with every start, plus the number of
+its running jobs. Lanes of a type that no worker handles, and of a tenant at its cap, are set aside.
 
 With n waiting jobs each call costs O(log n) plus work for each of the tenant's few lanes. `handle`
 also costs work for each lane of the types that change, and `take` for each type it is asked for.
@@ -13,7 +12,7 @@ also costs work for each lane of the types that change, and `take` for each type
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple
 
 from streams.fairness.aging import Rises
@@ -40,14 +39,15 @@ class Ready(NamedTuple):
 
 
 class ReadyQueue:
-    """The ready jobs of one pool in one partition; `free` tells whether a tenant is below its caps.
+    """The ready jobs of one pool in one partition.
 
+    `room` tells how many more jobs a tenant's caps let start; call `capped` when that changes.
     `now` is in milliseconds and never runs backwards.
     """
 
-    def __init__(self, priorities: Mapping[str, Priority], free: Callable[[str], bool]) -> None:
+    def __init__(self, priorities: Mapping[str, Priority], room: Callable[[str], float]) -> None:
         self._levels = Levels(priorities)
-        self._free = free
+        self._room = room
         self._now = 0
         self._made = 0
         self._members: dict[str, Entry] = {}
@@ -59,6 +59,8 @@ class ReadyQueue:
         self._opening: dict[int, Lane] = {}  # lanes whose type is newly handled
         self._rises = Rises()
         self._oldest = Oldest(self._lanes)
+        self.within_caps = 0
+        """How many waiting jobs could start at once as far as their tenants' caps go."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -78,7 +80,9 @@ class ReadyQueue:
             self._oldest.older(lane)
             if lanes.handled:
                 self._moved[lane.number] = lane
-                self._arrange(lane.tenant)
+            self._arrange(lane.tenant)
+        else:
+            self._count(lane.tenant)
 
     def remove(self, job_id: str) -> None:
         """Forget a job, if it is here."""
@@ -162,10 +166,6 @@ class ReadyQueue:
         """Tenants that have waiting or running jobs, or had some recently."""
         return self._passes.tenants.keys()
 
-    def by_tenant(self) -> Iterator[tuple[str, int]]:
-        """Each tenant that has waiting jobs, with their number."""
-        return ((tenant.id, tenant.jobs) for tenant in self._passes.tenants.values() if tenant.jobs)
-
     def by_type_of(self, tenant_id: str) -> dict[str, int]:
         """The number of one tenant's waiting jobs of each type."""
         found = {type_: lanes.jobs_of(tenant_id) for type_, lanes in self._types.items()}
@@ -227,11 +227,18 @@ class ReadyQueue:
 
     def _arrange(self, tenant: Tenant) -> None:
         """Mark a tenant's lanes to be moved or set aside, after its charge or cap changed."""
-        ordered = bool(tenant.lanes) and self._free(tenant.id)
+        tenant.room = self._room(tenant.id)
+        self._count(tenant)
+        ordered = bool(tenant.lanes) and tenant.room > 0
         self._passes.order(tenant, ordered)
         for lane in tenant.lanes:
             if not ordered or lane.key is None or tenant.charge < lane.key[0]:
                 self._moved[lane.number] = lane
+
+    def _count(self, tenant: Tenant) -> None:
+        within = int(min(tenant.jobs, tenant.room))
+        self.within_caps += within - tenant.within_caps
+        tenant.within_caps = within
 
     def _place(self, lane: Lane) -> None:
         lanes, tenant = self._types[lane.type], lane.tenant

@@ -35,10 +35,14 @@ class Tenant:
     """One tenant's pass, lanes and running jobs in one queue.
 
     `waiting` counts its lanes and `jobs` the jobs in them; `lanes` are those of types that a worker
-    handles. `ordered` is True while the tenant is in the order.
+    handles. `ordered` is True while the tenant is in the order. Its caps let `room` more jobs
+    start; `within_caps` is how many of the waiting jobs these can be.
     """
 
-    __slots__ = ("departing", "id", "jobs", "lanes", "ordered", "passes", "running", "waiting")
+    __slots__ = (
+        "departing", "id", "jobs", "lanes", "ordered", "passes", "room", "running", "waiting",
+        "within_caps",
+    )  # fmt: skip
 
     def __init__(self, id_: str) -> None:
         self.id = id_
@@ -49,6 +53,8 @@ class Tenant:
         self.lanes: list[Lane] = []
         self.ordered = False
         self.departing = False
+        self.room: float = 0
+        self.within_caps = 0
 
     @property
     def charge(self) -> int:

@@ -94,6 +94,9 @@ class PlainQueue:
     def by_type(self) -> dict[str, int]:
         return dict(Counter(ready.type for ready in self._members.values()))
 
+    def by_tenant(self) -> dict[str, int]:
+        return dict(Counter(ready.tenant_id for ready in self._members.values()))
+
     def needed(self) -> set[str]:
         """Tenants that wait, run, or were served more often than the floor says."""
         ahead = {tenant for tenant, passes in self._passes.items() if passes > self._floor}

@@ -97,3 +97,14 @@ def test_jobs_that_nobody_handles_are_counted_by_pool_and_type() -> None:
     assert lease_out(made, {}) == []
     assert made.waiting() == {("default", "unknown"): 3}
     assert made.starving("default") == set()
+
+
+def test_the_jobs_of_a_pool_are_counted_without_a_look_at_each_tenant() -> None:
+    made = run_queue()
+    for number in range(50):
+        made.ready(job(f"a{number}", tenant=f"tenant{number}"))
+        made.ready(job(f"b{number}", tenant=f"tenant{number}"))
+    asked: list[str] = []
+    made._room = lambda tenant_id: asked.append(tenant_id) or 0  # type: ignore[method-assign,func-returns-value]
+    assert made.jobs_of("default") == 50, "each tenant may have one running"
+    assert asked == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from math import inf
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ TYPES = ("draft", "refund", "mail")
 
 
 def queue(*entries: Ready) -> ReadyQueue:
-    built = ReadyQueue(PRIORITIES, lambda tenant: True)
+    built = ReadyQueue(PRIORITIES, lambda tenant: inf)
     built.handle(set(TYPES), 0)
     for entry in entries:
         built.push(entry)
@@ -307,11 +308,14 @@ class Pair:
         self.running: list[str] = []
         self.pushed: list[Ready] = []
         self.now = 0
-        self.queues = (ReadyQueue(PRIORITIES, self.free), PlainQueue(PRIORITIES, self.free))
+        self.queues = (ReadyQueue(PRIORITIES, self.room), PlainQueue(PRIORITIES, self.free))
         self.handle(set(TYPES))
 
+    def room(self, tenant: str) -> int:
+        return max(0, self.caps[tenant] - self.running.count(tenant))
+
     def free(self, tenant: str) -> bool:
-        return self.running.count(tenant) < self.caps[tenant]
+        return self.room(tenant) > 0
 
     def push(self, tenant: str, type_: str, priority: str, at: int) -> None:
         ready_at = self.now + at * 1000
@@ -362,6 +366,8 @@ class Pair:
         assert (len(queue), queue.oldest()) == (len(plain), plain.oldest())
         assert queue.by_type() == plain.by_type()
         assert set(queue._passes.tenants) == plain.needed()
+        waiting = plain.by_tenant().items()
+        assert queue.within_caps == sum(min(jobs, self.room(tenant)) for tenant, jobs in waiting)
 
     def do(self, step: tuple[Any, ...]) -> None:
         name, *values = step
