@@ -17,6 +17,7 @@ class ActiveLease:
     """A living lease.
 
     - `confirmed`: its worker has spoken for it; `given_up`: its worker is gone.
+    - `dropped`: its worker has spoken for it, and its newest heartbeat no longer lists it.
     - `accompanied`: the newest heartbeat that lists it also lists other leases, and says nothing
       about waiting; a heartbeat that says that it waits does not confirm the lease.
     - `cancel`: why its job is being cancelled. For a lease that was found in the store this is not
@@ -38,6 +39,7 @@ class ActiveLease:
     cancel: str | None = None
     cancel_known: bool = False
     given_up: bool = False
+    dropped: bool = False
     accompanied: bool = False
     number: int = 0
     work_partition: int | None = None

@@ -174,6 +174,9 @@ class Lifecycle:
         log.warning("lease taken back", job_id=lease.job_id, epoch=lease.epoch, why=why)
         if job.cancel_requested:
             self.end(job, "cancelled", error=why)
+        elif lease.dropped and reason == "expired":
+            # Its process did not end. The attempt counts, because the handler may be the cause.
+            self.failed_attempt(job, f"{why}, and went on without the run", None)
         elif lease.confirmed:
             self._lost_with_worker(job, why, lease)
         elif reason == "expired" and self.run_queue.registry.doubt(lease, self.ctx.monotonic):

@@ -61,7 +61,10 @@ class Runs:
     def _confirm(self, body: Heartbeat) -> None:
         """Confirm the leases that a heartbeat lists, except those that wait to run alone."""
         waits = {(held.job_id, held.epoch): held.waits for held in body.leases}
+        for lease in self._registry.leases.of(body.worker_id):
+            lease.dropped = lease.confirmed  # unless it is listed
         for lease in self._registry.listed(body):
+            lease.dropped = False
             told = waits[lease.job_id, lease.epoch]
             if not told:
                 self._life.confirm(lease.job_id)

@@ -43,6 +43,7 @@ _CANCEL_SECONDS = 20
 _MOST_OVERTAKEN = 12
 _TOO_LARGE = ("lease_too_large", "lease_refused", "output_refused")
 _BURIED = ("failed", "dead")
+_WENT_ON = "went on without the run"
 
 
 class _Lane(NamedTuple):
@@ -76,7 +77,7 @@ class Judge:
         self.losses: dict[tuple[str, str], list[Lease]] = defaultdict(list)
         """Those of them that ended without a word."""
         self.failed: Counter[tuple[str, str]] = Counter()
-        """How many of them ended with the word that the attempt failed."""
+        """How many of them failed: their worker said so, or went on without them."""
         self._overtaken: Counter[_Lane] = Counter()
         """Starts of others since a lane last had its turn."""
         self._closed: dict[str, Record] = {}
@@ -198,6 +199,8 @@ class Judge:
         due = old.next_retry_at or old.scheduled_at
         if old.status == "scheduled" and job.status in ("pending", "running") and due and at < due:
             raise Violation("early", f"{job.job_id} was due at {due} and is {job.status} at {at}")
+        if job.history[-1:] != old.history[-1:]:
+            self._failed(job)
         if _unburied(old, job):
             self._lives[job.job_id].append((at, math.inf))
         elif old.status in TERMINAL and job.status != old.status:
@@ -208,6 +211,15 @@ class Judge:
             self._ended(job, old, at)
         if job.cancel_requested:
             self._cancelled_at.setdefault((job.job_id, job.scope), at)
+
+    def _failed(self, job: Job) -> None:
+        """A run did not succeed: perhaps its worker went on without it, which counts."""
+        if not (job.history[-1].error or "").endswith(_WENT_ON):
+            return
+        place = (job.job_id, job.scope)
+        if all(lease.epoch != job.epoch for lease in self.losses[place]):
+            raise Violation("not_dropped", f"{job.job_id}: {job.last_error}")
+        self.failed[place] += 1
 
     def _ended(self, job: Job, old: Job, at: int) -> None:
         place = (job.job_id, job.scope)

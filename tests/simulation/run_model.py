@@ -189,7 +189,8 @@ class RunModel:
             worker.id, self.lease.run_id, free, told, result, error or None, None, received
         )
         worker.heartbeater.tell()
-        yield from self._said(ended, lambda: self.held.valid_until)
+        if not (yield from self._said(ended, lambda: self.held.valid_until)):
+            worker.lost(self.lease)
         self.over = True
 
     def _record(self, claim: Claim, status: Any, result: str | None = None) -> Answered:

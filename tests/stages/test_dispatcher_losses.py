@@ -89,6 +89,68 @@ def test_a_job_that_kills_its_worker_runs_alone_and_is_dead(desk: Desk) -> None:
     ]
 
 
+def without_kafka(desk: Desk, worker: ScriptedWorker) -> None:
+    """Kafka is away for so long that the worker ends its runs; then the worker is heard again."""
+    desk.driver.unread.add("jobs.commands")
+    desk.driver.advance(40)
+    desk.driver.unread.clear()
+    worker.stay(35)
+
+
+def test_a_run_that_its_worker_ended_without_kafka_is_a_failed_attempt_and_no_loss(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    """All jobs that ran became suspects after the second outage, though no process had ended."""
+    worker.heartbeat()
+    ids = [desk.event(f"t{n}") for n in range(3)]
+    worker.heartbeat(*map(desk.lease, ids))
+    without_kafka(desk, worker)
+    for job in map(desk.job, ids):
+        assert (job.status, job.attempts, job.lost) == ("scheduled", 1, 0)
+        assert [(run.attempt, run.kind) for run in job.history] == [(1, "failed")]
+        assert "went on without the run" in (job.last_error or "")
+    worker.stay(15)
+    assert {(desk.lease(each).attempt, desk.lease(each).alone) for each in ids} == {(2, False)}
+
+
+def test_a_job_whose_runs_hold_up_the_heartbeats_does_not_run_for_ever(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    for _ in range(3):
+        worker.heartbeat(desk.lease(job_id))
+        without_kafka(desk, worker)
+        while desk.job(job_id).status == "scheduled":
+            worker.stay(5)
+    job = desk.job(job_id)
+    assert (job.status, job.end_reason, job.attempts) == ("dead", "attempts_exhausted", 3)
+
+
+def test_an_only_attempt_that_had_begun_is_used_up_without_kafka(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, attempts=1)
+    worker.heartbeat()
+    begun, unread = desk.event("t1"), desk.event("t2")
+    worker.heartbeat(desk.lease(begun))
+    without_kafka(desk, worker)
+    assert [letter.reason for letter in desk.dead_letters()] == ["attempts_exhausted"]
+    assert desk.job(begun).status == "dead"
+    assert desk.lease(unread).attempt == 1
+
+
+def test_a_run_that_was_listed_to_the_end_is_lost_with_its_process(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    lease = desk.lease(job_id)
+    worker.heartbeat(lease)
+    worker.heartbeat()
+    worker.heartbeat(lease)
+    desk.driver.advance(31)
+    assert (desk.job(job_id).attempts, desk.job(job_id).lost) == (0, 1)
+
+
 def test_its_neighbours_are_lost_with_it_but_go_on(desk: Desk) -> None:
     """Nine jobs beside a killer used to be dead with it."""
     ScriptedWorker(desk, "w1/b0").heartbeat()
