@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
-from streams.dispatcher import live_index, metrics, names, replies, rerouting
+from streams.dispatcher import live_index, metrics, names, replies, rerouting, worker_credits
 from streams.dispatcher.closed_tenants import Tenants
 from streams.dispatcher.commands import Commands
 from streams.dispatcher.expiry import Expiry
@@ -244,4 +244,6 @@ def _decode(record: Record) -> Input:
     of_events = record.topic == "events"
     value = ENVELOPE.decode(record.value) if of_events else COMMAND.decode(record.value)
     names.check(value)
+    if isinstance(value, Command):
+        worker_credits.check(value.body)
     return value

@@ -13,10 +13,14 @@ from dataclasses import dataclass, field
 from sortedcontainers import SortedList
 
 from streams.dispatcher.active_leases import ActiveLease
-from streams.serde.records import Handler
+from streams.errors import PoisonRecord
+from streams.serde.records import CommandBody, Declined, Ended, Handler, Heartbeat
 
 _LOOKED_AT = 64
 """At most this many workers are examined to find some that may be asked for credits."""
+_MOST = 1 << 40
+"""More leases than any worker reads. The numbers of leases go on from what workers report, and must
+not grow beyond 64 bits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +71,18 @@ class Worker:
         A lease on a partition that it no longer reads stays unread, even if it reads later ones.
         """
         return not lease.confirmed and lease.number > (0 if lease.unread else self.received)
+
+
+def check(body: CommandBody) -> None:
+    """Reject numbers of leases that no worker can report.
+
+    Raises:
+        PoisonRecord: a number is negative or too large.
+    """
+    if isinstance(body, Heartbeat | Ended | Declined):
+        for name, number in (("free", body.free), ("received", body.received)):
+            if not 0 <= number <= _MOST:
+                raise PoisonRecord("bad_credits", f"{name} is {number}")
 
 
 class Crew:

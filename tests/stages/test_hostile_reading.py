@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from support.dispatching import Desk, ScriptedWorker
 
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.serde.keys import join
-from streams.serde.records import Heartbeat, HeldLease, Lease
+from streams.serde.records import (
+    CommandBody,
+    Declined,
+    Ended,
+    Handler,
+    Heartbeat,
+    HeldLease,
+    Lease,
+)
 from streams.topology.model import JobType, Topic
 
 DAY_MS = 86_400_000
@@ -46,6 +57,33 @@ def announce(
         worker.name, "default", partition, free, held, worker.handlers, received=received
     )
     worker.desk.command(body)
+
+
+REPORTS: dict[str, Callable[[int, int], CommandBody]] = {
+    "heartbeat": lambda free, received: Heartbeat(
+        "w1/b1", "default", 3, free, (), (Handler("draft_reply", 3, (), 300),), received=received
+    ),
+    "ended": lambda free, received: Ended(
+        "w1/b1", "run_x", free, "succeeded", None, None, None, received
+    ),
+    "declined": lambda free, received: Declined("w1/b1", "full", free, "no", received),
+}
+
+
+@pytest.mark.parametrize(("free", "received"), [(1, 2**63 - 1), (1, 2**40 + 1), (1, -1), (-1, 1)])
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
+def test_a_number_of_leases_that_no_worker_can_have_is_a_dead_letter(
+    report: Callable[[int, int], CommandBody], free: int, received: int
+) -> None:
+    """The numbers of leases go on from it; one of more than 64 bits ended the stage."""
+    desk = Desk()
+    worker = ScriptedWorker(desk)
+    worker.heartbeat(free=0)
+    desk.command(report(free, received), "job_x", 1)
+    job_id = desk.event("t1")
+    worker.heartbeat(free=1)
+    assert [letter.reason for letter in desk.dead_letters()] == ["bad_credits"]
+    assert desk.lease(job_id).number == 1
 
 
 def test_leases_that_were_never_read_cost_no_credit_though_later_ones_were() -> None:
