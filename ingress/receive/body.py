@@ -76,6 +76,7 @@ async def read_body(
     Raises:
         Refused: 413 for a declared or streamed length above the cap, 408 for a slow sender,
             400 for a broken transfer encoding, 429 if the budget is spent.
+        ConnectionError: the sender has gone.
     """
     declared = request.content_length
     if declared is not None and declared > max_bytes:
@@ -104,10 +105,24 @@ async def ask_for_body(request: web.BaseRequest) -> None:
 
 async def _streamed(request: web.BaseRequest, reservation: Reservation, max_bytes: int) -> bytes:
     with BytesIO() as body:  # `getvalue` does not copy the gathered bytes
-        while piece := await request.content.readany():
+        while piece := await _next_piece(request):
             _hold(body.tell() + len(piece), reservation, max_bytes)
             body.write(piece)
         return body.getvalue()
+
+
+async def _next_piece(request: web.BaseRequest) -> bytes:
+    """The bytes that came since, none at the end of the body.
+
+    aiohttp raises what ended the connection, which may be any `OSError`. If the connection was lost
+    before its handler began, it raises a `RuntimeError`.
+    """
+    try:
+        return await request.content.readany()
+    except (OSError, RuntimeError):
+        if request.transport is not None:
+            raise
+        raise ConnectionResetError("the sender went before its body was whole") from None
 
 
 def _hold(size: int, reservation: Reservation, max_bytes: int) -> None:

@@ -131,7 +131,7 @@ async def test_requests_ahead_of_an_answer_are_held_up_to_a_bound() -> None:
 async def test_a_sender_that_hangs_up_in_its_body_is_counted_and_no_fault(
     edge: Edge, framing: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = disconnected()
+    before = counted("disconnected")
     with structlog.testing.capture_logs() as told:
         reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
         writer.write(HOOK + framing + SIGNED + b"Expect: 100-continue\r\n\r\n")
@@ -140,13 +140,34 @@ async def test_a_sender_that_hangs_up_in_its_body_is_counted_and_no_fault(
             writer.write(b"5\r\nhello\r\n")
             writer.close()
             await edge.router.idle()
-    assert disconnected() == before + 1
+    assert counted("disconnected") == before + 1
     assert told == []
     assert [record for record in caplog.records if record.exc_info] == []
 
 
-def disconnected() -> float:
-    labels = {"outcome": "disconnected"}
+async def test_a_connection_that_is_lost_right_behind_its_head_is_no_fault_either(
+    edge: Edge,
+) -> None:
+    """It is lost before its handler begins, and aiohttp does not tell the handler."""
+
+    def ended() -> float:
+        return counted("disconnected") + counted("internal")
+
+    before, gone = ended(), counted("disconnected")
+    with structlog.testing.capture_logs() as told, socket.socket() as client:
+        client.connect(("127.0.0.1", edge.port))
+        [ours] = await connections(edge, 1)
+        ours.data_received(HOOK + b"Content-Length: 10\r\n" + SIGNED + b"\r\n")
+        asyncio.get_running_loop().call_soon(ours.connection_lost, None)
+        async with asyncio.timeout(10):
+            while ended() == before:
+                await asyncio.sleep(0)
+    assert counted("disconnected") == gone + 1
+    assert told == []
+
+
+def counted(outcome: str) -> float:
+    labels = {"outcome": outcome}
     return REGISTRY.get_sample_value("tidegate_ingress_requests_total", labels) or 0.0
 
 
