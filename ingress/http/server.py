@@ -74,7 +74,7 @@ class IngressServer:
         self._references = References()
         table, book = SourceTable(vault, self._references), DataKeyring(vault, seals_only=True)
         rates = Rates(table.rates)
-        self._gossip = RateGossip(settings, rates)
+        self._gossip = RateGossip(settings, rates, failed)
         self._producer = _producer(settings, deadline_seconds)
         letters = DeadLetters(self._producer, topology.partitions)
         self._directory = Directory(settings, topology, table, book, letters.refuse, failed)
@@ -178,7 +178,7 @@ def run(settings: Settings, topology: Topology) -> None:
     Raises:
         ConfigError: no usable vault key, settings that do not fit each other, the address cannot be
             listened on, or a topic has other than its declared number of partitions.
-        StageFailed: its copy of `tenants` is no longer updated.
+        StageFailed: its copy of `tenants` is no longer updated, or rates are no longer kept.
     """
     vault = open_vault(settings)
     release_large_blocks()

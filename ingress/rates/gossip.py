@@ -13,13 +13,14 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from ingress.rates.shares import SILENT_SECONDS, TICK_SECONDS, Rates
-from streams.errors import DecodeError
-from streams.kafka.clients import consumer_config, producer_config
+from streams.errors import DecodeError, StageFailed
+from streams.kafka.clients import closing_watched, consumer_config, producer_config
 from streams.kafka.failures import UNREADABLE
 from streams.process.daemon_thread import DaemonThread
 from streams.serde.codec import RATE_REPORT
 from streams.serde.records import RateReport
 from streams.settings import Settings
+from streams.tenants.follower import Failed
 
 log = structlog.get_logger(__name__)
 
@@ -28,18 +29,23 @@ _PARTITION = 0
 _LISTEN_SECONDS = 2 * TICK_SECONDS
 """A process listens this long before its first report, to hear a report of every other process."""
 _CONTACT_SECONDS = 2.0
+_STOP_SECONDS = 5.0
 
 
 class RateGossip:
-    """Feeds every process's demand to `rates`, in a thread of its own."""
+    """Feeds every process's demand to `rates`, in a thread of its own.
 
-    def __init__(self, settings: Settings, rates: Rates) -> None:
+    `failed` is called in that thread with an error after which the process must end.
+    """
+
+    def __init__(self, settings: Settings, rates: Rates, failed: Failed) -> None:
         self._settings = settings
         self._topic = settings.topic_prefix + TOPIC
         self._rates = rates
+        self._failed = failed
         self._lost = False
         self._settled = False
-        self._thread = DaemonThread("rate-gossip", self._run)
+        self._thread = DaemonThread("rate-gossip", self._run, self._ends)
 
     @property
     def settled(self) -> bool:
@@ -51,8 +57,8 @@ class RateGossip:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell the others that this process leaves, and wait for the thread."""
-        self._thread.stop()
+        """Tell the others that this process leaves; wait for the thread, 5 seconds at most."""
+        self._thread.stop(_STOP_SECONDS)
 
     def _run(self) -> None:
         while not self._thread.stopping.wait(TICK_SECONDS):
@@ -61,31 +67,42 @@ class RateGossip:
             except KafkaException as error:
                 self._say_lost(str(error.args[0]))
 
+    def _ends(self, error: Exception) -> None:
+        log.exception("rates are kept no more")
+        self._failed(
+            StageFailed(
+                f"what it knows of rates stands still ({type(error).__name__}: {error}): the "
+                "process ends, and whoever started it starts it again"
+            )
+        )
+
     def _talk(self) -> None:
-        """Report and listen until `stop` is called."""
-        consumer = Consumer(consumer_config(self._settings, "ingress"))
+        """Report and listen, with clients of its own, until `stop` is called."""
         producer = Producer(
             producer_config(
                 self._settings, **{"linger.ms": 0, "message.timeout.ms": 1_000, "log_level": 2}
             )
         )
-        try:
-            self._join(consumer)
-            joined = time.monotonic()
-            due = joined + _LISTEN_SECONDS
-            while not self._thread.stopping.is_set():
-                message = consumer.poll(max(0.0, due - time.monotonic()))
-                if message is not None:
-                    self._hear(message)
-                if time.monotonic() >= due:
-                    due = time.monotonic() + TICK_SECONDS
-                    self._tell(producer, self._rates.report())
-                    if not self._rates.known and due > joined + SILENT_SECONDS:
-                        self._say_lost("this process's own reports do not come back")
-            self._tell(producer, self._rates.leave())
-        finally:
-            producer.flush(_CONTACT_SECONDS)
-            consumer.close()
+        with closing_watched(Consumer(consumer_config(self._settings, "ingress"))) as consumer:
+            try:
+                self._exchange(consumer, producer)
+            finally:
+                producer.flush(_CONTACT_SECONDS)
+
+    def _exchange(self, consumer: Consumer, producer: Producer) -> None:
+        self._join(consumer)
+        joined = time.monotonic()
+        due = joined + _LISTEN_SECONDS
+        while not self._thread.stopping.is_set():
+            message = consumer.poll(max(0.0, due - time.monotonic()))
+            if message is not None:
+                self._hear(message)
+            if time.monotonic() >= due:
+                due = time.monotonic() + TICK_SECONDS
+                self._tell(producer, self._rates.report())
+                if not self._rates.known and due > joined + SILENT_SECONDS:
+                    self._say_lost("this process's own reports do not come back")
+        self._tell(producer, self._rates.leave())
 
     def _join(self, consumer: Consumer) -> None:
         """Read from the log's present end, so that no later report is missed."""
