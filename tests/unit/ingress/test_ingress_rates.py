@@ -9,12 +9,15 @@ import heapq
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 
 from ingress.rates.shares import SILENT_SECONDS, TICK_SECONDS, Rates
+from streams.serde.codec import RATE_REPORT
 from streams.serde.records import RateReport
 from streams.tenants.settings import Rate
+from streams.topology.model import PRODUCER_BATCH_BYTES
 
 
 class Process:
@@ -288,3 +291,55 @@ def test_a_tenant_without_a_rate_is_not_looked_at() -> None:
     assert (rates.needed, list(rates.report().demand)) == (True, ["acme"])
     del limits["acme"]
     assert (rates.wait("acme"), rates.report().demand) == (0, {})
+
+
+def go_on(rates: Rates, clock: list[float], seconds: float) -> None:
+    """Let time pass, with the reports that come in it."""
+    for _ in range(round(seconds / TICK_SECONDS)):
+        clock[0] += TICK_SECONDS
+        rates.hear(rates.report())
+
+
+def test_a_tenant_that_sends_nothing_more_is_forgotten_and_finds_a_full_bucket() -> None:
+    rates, clock = alone(Rate(count=100, seconds=10))
+    go_on(rates, clock, 1)
+    passed = [rates.wait("acme") == 0 for _ in range(10)]
+    go_on(rates, clock, 1)
+    assert list(rates._buckets) == ["acme"]
+    go_on(rates, clock, 10)
+    assert not rates._buckets
+    assert passed == [True] * 8 + [False] * 2
+    assert [rates.wait("acme") == 0 for _ in range(10)] == passed
+
+
+@pytest.mark.parametrize(
+    "rate", [*RATES, Rate(count=5, seconds=20), Rate(count=6_000, seconds=600)], ids=str
+)
+def test_what_is_forgotten_changes_no_answer(rate: Rate) -> None:
+    class Mindful(Rates):
+        def _forget(self, *_: object) -> None: ...
+
+    chance, clocks = random.Random(7), ([50.0], [50.0])
+    forgets, minds = (
+        kind({"acme": rate}, partial(clock.__getitem__, 0))
+        for kind, clock in zip((Rates, Mindful), clocks, strict=True)
+    )
+    forgot = 0
+    for _ in range(100):
+        pause = chance.choice([TICK_SECONDS, 1, 3, 20, 150])
+        for each, clock in zip((forgets, minds), clocks, strict=True):
+            go_on(each, clock, pause)
+        forgot += len(forgets._buckets) < len(minds._buckets)
+        for _ in range(chance.choice([0, 0, 1, 5, 40, 600])):
+            assert forgets.wait("acme") == minds.wait("acme")
+    assert forgot
+
+
+def test_a_report_fits_a_message_and_names_the_largest_demands() -> None:
+    names = [f"{number:064d}" for number in range(12_000)]
+    rates = Rates(dict.fromkeys(names, Rate(count=1, seconds=1)), lambda: 50.0)
+    for name in [*names, *names[2_000:]]:
+        rates.wait(name)
+    report = rates.report()
+    assert set(report.demand) == set(names[2_000:])
+    assert len(RATE_REPORT.encode(report)) < 0.8 * PRODUCER_BATCH_BYTES
