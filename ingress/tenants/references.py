@@ -1,4 +1,4 @@
-"""Resolves the secrets that sources' records refer to, and resolves them again every second.
+"""Resolves the secrets that sources' records refer to, and looks at their files every second.
 
 A mounted secret can thus be changed without a restart. An environment variable keeps the value
 that it had when the process started.
@@ -15,7 +15,7 @@ from prometheus_client import Gauge
 from ingress.schemes import check_secret
 from streams.errors import SecretUnresolved, SignatureError
 from streams.process.daemon_thread import DaemonThread
-from streams.tenants.secret_reference import resolve
+from streams.tenants.secret_reference import FileState, file_state, resolve
 
 log = structlog.get_logger(__name__)
 
@@ -30,15 +30,23 @@ class NamedSecret:
     """One key's secret, by its reference; `secret` is None while it cannot be resolved."""
 
     def __init__(self, reference: str, scheme: str, tenant_id: str, source: str) -> None:
+        self.may_change = reference.startswith("file:")
         self._reference = reference
         self._scheme = scheme
         self._whose = {"tenant_id": tenant_id, "source": source, "reference": reference}
         self._known = True
+        self._read: FileState | None = None
         self.secret: bytes | None = None
 
     def refresh(self) -> None:
-        """Resolve it again; log once when it cannot be resolved, and once when it can again."""
+        """Resolve it again; log once when it cannot be resolved, and once when it can again.
+
+        A file that has not changed since it was last read well is not read again.
+        """
         try:
+            state = file_state(self._reference)
+            if state is not None and state == self._read:
+                return
             found = resolve(self._reference)
             check_secret(self._scheme, found)  # an unusable secret must not precede a usable one
         except Exception as error:  # no file may stop the refresh of other sources
@@ -48,14 +56,14 @@ class NamedSecret:
             log.info("a source's secret can be resolved again", **self._whose)
         elif self.secret not in (None, found):
             log.info("a source's secret has changed where it is kept", **self._whose)
-        self._known, self.secret = True, found
+        self._known, self.secret, self._read = True, found, state
 
     def _close(self, error: Exception) -> None:
         ours = isinstance(error, SecretUnresolved | SignatureError)  # others may show the secret
         if self._known:
             reason = str(error) if ours else type(error).__name__
             log.error("a source's secret cannot be resolved", **self._whose, reason=reason)
-        self._known, self.secret = False, None
+        self._known, self.secret, self._read = False, None, None
 
 
 class References:
@@ -75,10 +83,11 @@ class References:
         return found
 
     def refresh(self) -> None:
-        """Resolve all of them anew."""
+        """Resolve again what may have changed."""
         living = self._living()
         for each in living:
-            each.refresh()
+            if each.may_change:
+                each.refresh()
         UNRESOLVED.set(sum(each.secret is None for each in living))
 
     def start(self) -> None:
@@ -86,8 +95,8 @@ class References:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, and wait for the thread."""
-        self._thread.stop()
+        """Stop; wait for the thread, 5 seconds at most."""
+        self._thread.stop(5)
 
     def _run(self) -> None:
         while not self._thread.stopping.wait(_REFRESH_SECONDS):

@@ -17,6 +17,8 @@ _FILE = re.compile(r"file:/[^\x00-\x1f\x7f]+")
 _MAX_LENGTH = 1024
 _MAX_SECRET_BYTES = 64 * 1024
 
+FileState = tuple[int, int, int, int]
+
 
 def check_reference(reference: str) -> str:
     """The reference itself; raises `ValueError`, naming the two forms, if it has neither."""
@@ -24,6 +26,21 @@ def check_reference(reference: str) -> str:
     if formed is None or len(reference) > _MAX_LENGTH:
         raise ValueError("must be env:NAME or file:/absolute/path")
     return reference
+
+
+def file_state(reference: str) -> FileState | None:
+    """Equal as long as the referenced file is the same and unchanged; None if there is no file.
+
+    It follows links: Kubernetes changes a mounted secret by a link on the path to its file.
+    """
+    kind, _, name = reference.partition(":")
+    if kind != "file":
+        return None
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def resolve(reference: str) -> bytes:

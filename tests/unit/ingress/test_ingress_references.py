@@ -161,3 +161,75 @@ def test_a_file_that_nothing_can_read_closes_its_source_and_no_other(
         references.refresh()
     assert [secrets_of(table) for table in tables] == [{}, {0: b"second"}]
     assert "hunter2" not in str(told)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The references that were resolved, in order."""
+    found: list[str] = []
+
+    def noted(reference: str) -> bytes:
+        found.append(reference)
+        return resolve(reference)
+
+    monkeypatch.setattr("ingress.tenants.references.resolve", noted)
+    return found
+
+
+def test_a_file_is_read_again_only_when_it_changed(
+    references: References, tmp_path: Path, looks: list[str]
+) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(b"first")
+    table = table_with(references, Reference(f"file:{file}"))
+    references.refresh()
+    assert len(looks) == 1
+    file.write_bytes(b"the second")
+    for _ in range(2):
+        references.refresh()
+        assert secrets_of(table) == {0: b"the second"}
+    assert len(looks) == 2
+
+
+def test_a_file_that_could_not_be_used_is_read_again_unchanged(
+    references: References, tmp_path: Path, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(b"secret")
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "read_bytes", lambda _: b"")
+        table = table_with(references, Reference(f"file:{file}"))
+    assert secrets_of(table) == {}
+    references.refresh()
+    assert secrets_of(table) == {0: b"secret"}
+    assert len(looks) == 2
+
+
+def test_a_secret_that_kubernetes_mounts_is_read_again_when_its_link_is_switched(
+    references: References, tmp_path: Path, looks: list[str]
+) -> None:
+    """The file is a link through `..data`, which is replaced by one to another directory."""
+    for version, secret in (("..1", b"first"), ("..2", b"other")):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "secret").write_bytes(secret)
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "secret").symlink_to("..data/secret")
+    table = table_with(references, Reference(f"file:{tmp_path / 'secret'}"))
+    references.refresh()
+    assert (secrets_of(table), len(looks)) == ({0: b"first"}, 1)
+    (tmp_path / "..next").symlink_to("..2")
+    (tmp_path / "..next").rename(tmp_path / "..data")
+    references.refresh()
+    assert (secrets_of(table), len(looks)) == ({0: b"other"}, 2)
+
+
+def test_an_environment_s_value_is_looked_up_once(
+    references: References, monkeypatch: pytest.MonkeyPatch, looks: list[str]
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", "hunter2")
+    names = "HOOK_SECRET", "TIDEGATE_NOT_SET"
+    tables = [table_with(references, Reference(f"env:{name}")) for name in names]
+    references.refresh()
+    assert [secrets_of(table) for table in tables] == [{0: b"hunter2"}, {}]
+    assert unresolved() == 1
+    assert len(looks) == 2
