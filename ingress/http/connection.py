@@ -17,6 +17,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
+from ingress.receive.headers import MAX_HEAD_BYTES
 from ingress.receive.problems import BAD_REQUEST, HEADERS_TOO_LARGE, INTERNAL, URI_TOO_LONG, Problem
 
 log = structlog.get_logger(__name__)
@@ -24,9 +25,6 @@ log = structlog.get_logger(__name__)
 MAX_URI_BYTES = 4_096
 MAX_HEADER_BYTES = 8_190
 MAX_HEADERS = 128
-MAX_HEAD_BYTES = 64 * 1024
-"""The limit of one request's head. No vendor sends a tenth of it, and it is held in memory before
-the sender is known."""
 MAX_AHEAD_BYTES = 512 * 1024
 """The limit of requests that arrive before the current one is answered. A body among them takes
 less, because it is read piece by piece."""

@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from ingress.receive.event import Facts
-from ingress.receive.problems import BAD_REQUEST, UNSUPPORTED, Refused
+from ingress.receive.problems import BAD_REQUEST, HEADERS_TOO_LARGE, UNSUPPORTED, Refused
 from ingress.schemes.normalize import visible
 from streams.process.wall_clock import wall_ms
 from streams.tracing.spans import carried_on
 
 Headers = CIMultiDictProxy[str]
 
+MAX_HEAD_BYTES = 64 * 1024
+"""The limit of one request's head. No vendor sends a tenth of it, and it is held in memory before
+the sender is known."""
+
 _NEVER_AN_EVENT = ("audio/", "font/", "image/", "multipart/", "video/")
 _NEVER_AN_EVENT_EITHER = frozenset(
     {"application/gzip", "application/pdf", "application/x-gzip", "application/zip"}
 )
-
-
 _MOST_LENGTH_DIGITS = 19
+_AROUND_HEADER = len(": \r\n")
 
 
-def check(headers: Headers) -> None:
+def check(headers: Headers, raw: Iterable[tuple[bytes, bytes]]) -> None:
     """Refuse a request that can be refused from its headers alone, whoever its sender is.
+
+    `raw` are the same headers as they came.
 
     Compressed bodies are refused and never inflated: a signature covers the bytes as they came, and
     a compression bomb stays as small as it was sent. A media type is refused only if no preset
     could ever read it: vendors send JSON as text, as a form, as octets or without any type.
 
     Raises:
-        Refused: 400 for a length that no body has; 415 for a content or transfer coding (RFC 9110,
-            section 8.4; RFC 9112, section 7) or such a type.
+        Refused: 400 for a length that no body has; 431 for headers that are too large together; 415
+            for a content or transfer coding (RFC 9110, section 8.4; RFC 9112, section 7) or such a
+            type.
     """
     if len(headers.get("Content-Length", "")) > _MOST_LENGTH_DIGITS:
         raise Refused(BAD_REQUEST, "no body has the Content-Length that was sent")
+    if sum(len(name) + len(value) + _AROUND_HEADER for name, value in raw) > MAX_HEAD_BYTES:
+        raise Refused(HEADERS_TOO_LARGE)
     if "Content-Encoding" in headers and _codings(headers, "Content-Encoding") - {"identity"}:
         raise Refused(UNSUPPORTED, "a body with a content encoding is not read")
     if "Transfer-Encoding" in headers and _codings(headers, "Transfer-Encoding") - {"chunked"}:

@@ -153,7 +153,7 @@ class Receiver:
             raise Refused(
                 UNAVAILABLE, "this ingress has just started and does not know the sources yet"
             )
-        heads.check(request.headers)
+        heads.check(request.headers, request.raw_headers)
         headers = heads.unambiguous(request.headers)
         with self._budget.reserve(request.content_length) as reservation:
             known = self._sources.lookup(tenant_id, name)

@@ -74,6 +74,10 @@ TOO_LARGE = {
         431,
         HOOK + b"".join(b"X-%d: " % n + b"a" * 1_000 + b"\r\n" for n in range(100)),
     ),
+    "large headers together, to their end": (
+        431,
+        HOOK + b"".join(b"X-%d: " % n + b"a" * 1_000 + b"\r\n" for n in range(100)) + b"\r\n",
+    ),
     "many headers": (431, HOOK + b"".join(b"X-%d: a\r\n" % n for n in range(200)) + b"\r\n"),
     "a long target": (414, b"POST /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"),
 }
