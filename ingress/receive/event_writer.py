@@ -7,7 +7,9 @@ writes leaves a body that nothing refers to; retention removes it.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 
 from ingress.receive.event import Event
 from ingress.receive.key_maker import KeyMaker
@@ -25,6 +27,9 @@ PAYLOADS = "payloads"
 WINDOW_BYTES = 16 * 1024 * 1024
 """The limit counts the bytes of plain chunks being sent. Memory holds about three copies of each
 meanwhile: the sealed one, one in the producer's queue, and one in the request on the wire."""
+_LANES = 4
+"""One partition gets at most one part in this many of the window, so that one that Kafka does not
+acknowledge leaves room for the others."""
 
 RECEIVED = "events.received"
 _CHUNKS_AT_ONCE = 2
@@ -44,12 +49,14 @@ class EventWriter:
     """Writes events; `partitions` is the number that topics keyed by tenant have."""
 
     def __init__(
-        self, sender: Sender, keys: KeyMaker, partitions: int, window: Window | None = None
+        self, sender: Sender, keys: KeyMaker, partitions: int, window_bytes: int = WINDOW_BYTES
     ) -> None:
         self._sender = sender
         self._keys = keys
         self._partitions = partitions
-        self._window = window or Window(WINDOW_BYTES)
+        self._window = Window(window_bytes)
+        lane_bytes = max(CHUNK_BYTES, window_bytes // min(_LANES, partitions))
+        self._lanes: defaultdict[int, Window] = defaultdict(partial(Window, lane_bytes))
 
     async def store(self, event: Event) -> None:
         """Return once every record of the event is acknowledged.
@@ -92,16 +99,19 @@ class EventWriter:
         return tuple(offsets)
 
     async def _store_chunk(self, place: _Place, index: int, chunk: memoryview) -> int:
-        size = len(chunk)
-        if not self._window.try_enter(size):
-            await self._window.enter(size)
+        lane, size = self._lanes[place.partition], len(chunk)
+        await lane.enter(size)  # a partition's chunks wait here, ahead of the window of all
         try:
-            return await self._sender.send(
-                PAYLOADS, place.key.tenant_id.encode(),
-                place.key.seal(place.event_id, index, chunk), partition=place.partition,
-            )  # fmt: skip
+            await self._window.enter(size)
+            try:
+                return await self._sender.send(
+                    PAYLOADS, place.key.tenant_id.encode(),
+                    place.key.seal(place.event_id, index, chunk), partition=place.partition,
+                )  # fmt: skip
+            finally:
+                self._window.leave(size)
         finally:
-            self._window.leave(size)
+            lane.leave(size)
 
 
 def _envelope(event: Event, ref: PayloadRef) -> Envelope:

@@ -9,12 +9,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import orjson
 
 from streams.errors import KafkaUnavailable
 from streams.serde.codec import TENANT
+from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.serde.records import Envelope, TenantRecord
 from streams.tenants.settings import SourceSettings, source_record
@@ -41,6 +43,12 @@ def topology(*routes: Route, partitions: int = 4) -> Topology:
         limits=(),
         finished_jobs_ms=14 * 86_400_000,
     )
+
+
+def tenant_on(partition: int, partitions: int = 4) -> str:
+    """A tenant whose records are on a partition."""
+    names = (f"tenant-{number}" for number in count())
+    return next(name for name in names if partition_for(name, partitions) == partition)
 
 
 def source(
@@ -143,11 +151,16 @@ class MemoryLog:
 
 @dataclass
 class SilentLog(MemoryLog):
-    """A log that never acknowledges a record of one topic."""
+    """A log that never acknowledges a record of one topic, or of one partition of it."""
 
     silent: str = "payloads"
+    only: int | None = None
+    held: int = 0
 
-    async def send(self, topic: str, key: bytes | None, value: bytes | None, **options: Any) -> int:
-        if topic == self.silent:
+    async def send(
+        self, topic: str, key: bytes | None, value: bytes | None, *, partition: int, **options: Any
+    ) -> int:
+        if topic == self.silent and self.only in (None, partition):
+            self.held += 1
             await asyncio.Event().wait()
-        return await super().send(topic, key, value, **options)
+        return await super().send(topic, key, value, partition=partition, **options)

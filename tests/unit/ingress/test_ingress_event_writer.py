@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from support.webhooks import VAULT, MemoryLog
+from support.webhooks import VAULT, MemoryLog, SilentLog, tenant_on
 
 from ingress.receive.event import Event
 from ingress.receive.event_writer import EventWriter
@@ -190,13 +190,56 @@ async def test_sealed_copies_are_bounded_over_all_bodies_and_everyones_turn_come
             return offset
 
     log = Counting()
-    kept = writer(log, window=Window(3 * CHUNK_BYTES))
+    kept = writer(log, window_bytes=3 * CHUNK_BYTES)
     large, small = bytes(5 * CHUNK_BYTES), b"small"
     await asyncio.gather(
-        *(kept.store(event(large, f"evt_{n}")) for n in range(8)), kept.store(event(small, "evt_s"))
+        *(kept.store(event(large, f"evt_{n}", f"tenant-{n}")) for n in range(8)),
+        kept.store(event(small, "evt_s")),
     )
     assert log.most <= 3 * (CHUNK_BYTES + 28)
     assert sorted(map(len, bodies(log))) == [5, *[5 * CHUNK_BYTES] * 8]
+
+
+async def test_a_partition_that_acknowledges_nothing_leaves_room_for_the_others() -> None:
+    """Those who give up meanwhile leave their room to the next of their own partition."""
+    log, silent, other = SilentLog(only=0), tenant_on(0), tenant_on(1)
+    kept = writer(log, window_bytes=8 * CHUNK_BYTES)
+    for tenant_id in (silent, other):
+        await kept.store(event(b"", "evt_key", tenant_id))
+    chunk, large = bytes(CHUNK_BYTES), bytes(9 * CHUNK_BYTES)
+    waiting = [asyncio.create_task(kept.store(event(chunk, f"evt_{n}", silent))) for n in range(20)]
+    await asyncio.sleep(0)
+    assert log.held == 2
+    async with asyncio.timeout(10):
+        await kept.store(event(large, "evt_other", other))
+    *given_up, patient = waiting
+    for each in given_up:
+        each.cancel()
+    log.silent = "nothing"
+    await asyncio.wait(given_up)
+    async with asyncio.timeout(10):
+        await patient
+        await kept.store(event(large, "evt_later", silent))
+
+
+async def test_who_gives_up_before_the_window_of_all_leaves_the_room_of_its_partition() -> None:
+    log, tenants = SilentLog(), [tenant_on(number) for number in range(3)]
+    kept = writer(log, window_bytes=2 * CHUNK_BYTES)
+    for tenant_id in tenants:
+        await kept.store(event(b"", "evt_key", tenant_id))
+    stored = [
+        asyncio.create_task(kept.store(event(bytes(CHUNK_BYTES), "evt_1", each)))
+        for each in (*tenants, tenants[2])
+    ]
+    await asyncio.sleep(0)
+    assert log.held == 2
+    stored[2].cancel()
+    await asyncio.wait([stored[2]])
+    log.silent = "nothing"
+    stored[0].cancel()
+    async with asyncio.timeout(10):
+        await stored[3]
+    stored[1].cancel()
 
 
 async def test_who_leaves_the_queue_for_the_window_blocks_nobody_behind() -> None:

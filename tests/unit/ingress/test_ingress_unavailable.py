@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from typing import Any
 
 import pytest
 import structlog
+from prometheus_client import REGISTRY
 from support.ingress_app import Edge, running
-from support.webhooks import MemoryLog, SilentLog, ticket, zendesk_signed
+from support.webhooks import (
+    MemoryLog,
+    SilentLog,
+    signed,
+    source,
+    tenant_on,
+    ticket,
+    zendesk_signed,
+)
 
 from ingress.receive import receiver
 from ingress.receive.receiver import Receiver
@@ -73,6 +83,32 @@ async def test_without_both_acknowledgements_in_time_it_is_answered_503(silent: 
         status, answer = await edge.deliver("acme", ticket("e1"))
         assert status == 503
         assert answer["detail"].startswith("Kafka did not acknowledge the event in time: wait")
+
+
+async def test_a_partition_that_acknowledges_nothing_delays_no_delivery_of_another() -> None:
+    silent, other = tenant_on(0), tenant_on(1)
+    body, large = b'{"id":"other"}', b'{"id":"%d","pad":"' + b"x" * 1_000_000 + b'"}'
+    async with running(sender=SilentLog(only=0), deadline_seconds=60.0) as edge:
+        for tenant_id in (silent, other):
+            edge.sources.table.apply(*source(tenant_id, "shop", "hmac-sha256"))
+        before = bodies_taken()
+        waiting = [
+            asyncio.create_task(edge.post(f"/v1/hooks/{silent}/shop", each, signed(each)))
+            for each in (large % number for number in range(20))
+        ]
+        async with asyncio.timeout(10):
+            while bodies_taken() < before + 20:
+                await asyncio.sleep(0.02)
+            status, _, _ = await edge.post(f"/v1/hooks/{other}/shop", body, signed(body))
+        assert status == 202
+        assert not any(each.done() for each in waiting)
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+
+
+def bodies_taken() -> float:
+    return REGISTRY.get_sample_value("tidegate_ingress_body_bytes_count") or 0.0
 
 
 async def test_until_the_sources_are_known_deliveries_are_sent_back_and_it_is_not_ready(
