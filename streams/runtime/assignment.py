@@ -34,6 +34,10 @@ log = structlog.get_logger(__name__)
 _TIMEOUT = 5.0
 _PART_SECONDS = 0.05
 """How long processors may build their derived state between two polls."""
+_REMOVE_SECONDS = 2.0
+"""About how long stores may be deleted between two polls."""
+_REMOVE_EVERY_SECONDS = 3_600.0
+_REMOVE_AGAIN_SECONDS = 60.0
 _ENDED = object()
 
 
@@ -71,6 +75,7 @@ class Assignment:
         self._positions: dict[Place, int] = {}
         self._restore: Restore | None = None
         self._building: list[tuple[PartitionTask, Generator[None]]] = []
+        self._remove_at = time.monotonic() + _REMOVE_EVERY_SECONDS
 
     def keep(self, partitions: Collection[int]) -> bool:
         """Close all tasks except those of these partitions, and stop any restore in progress.
@@ -94,6 +99,7 @@ class Assignment:
         if not new:
             return
         self._directory.make_room(len(self.tasks) + len(new))
+        self._remove_left(new)  # before opening any: a full disk would end each start there
         self._positions = self._committed(new)
         stores = []
         for partition in new:
@@ -105,6 +111,16 @@ class Assignment:
         now = self._clock.now()
         self._restore = Restore(stores, self._admin, self._prefix, self._config, now)
         log.info("assigned", partitions=new, to_restore=self._restore.left)
+
+    def remove_left(self) -> None:
+        """Delete, once an hour, the stores of partitions that moved away long ago.
+
+        Do not call it while assigned partitions were not begun: their stores would go too.
+        """
+        if time.monotonic() >= self._remove_at:
+            done = self._remove_left()
+            wait = _REMOVE_EVERY_SECONDS if done else _REMOVE_AGAIN_SECONDS
+            self._remove_at = time.monotonic() + wait
 
     @property
     def inputs(self) -> list[Place]:
@@ -168,6 +184,13 @@ class Assignment:
             parts.close()
             task.close()
         self._building, self._positions = [], {}
+
+    def _remove_left(self, new: Collection[int] = ()) -> bool:
+        building = {task.partition for task, _ in self._building}
+        here = self.tasks.keys() | self._opened.keys() | building | set(new)
+        stores = [spec.name for spec in self._stage.stores]
+        kept = {self._directory.path(store, partition) for store in stores for partition in here}
+        return self._directory.remove_left(kept, _REMOVE_SECONDS)
 
     def _show_left(self, records: int, seconds: float) -> None:
         metrics.RESTORE_LEFT.labels(self._stage.name).set(records)

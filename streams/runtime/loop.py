@@ -178,11 +178,14 @@ class StageLoop:
         except StoreDamaged as damaged:
             log.warning("store is rebuilt", why=str(damaged))
             self._reopen()
+            self._pause()
 
     def _turn(self, records: list[Record]) -> None:
         try:
             if self._source.changed:
                 self._change()
+            else:
+                self._assignment.remove_left()
             self._work(records)
         except TransactionAborted:
             self._rewind()

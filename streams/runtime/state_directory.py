@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import fcntl
+import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import BinaryIO
 
 import structlog
 
 from streams.errors import ConfigError, StoreDamaged
+from streams.process.wall_clock import wall_ms
 from streams.runtime.backends import backend_for
 from streams.runtime.processor import StoreSpec
 from streams.runtime.topics import Changelog
 from streams.settings import Settings
 from streams.state.open_files import share_out
-from streams.state.rocksdb import RocksTables, remove_tables
+from streams.state.rocksdb import RocksTables, last_written, remove_tables
 from streams.state.rocksdb_memory import RocksMemory
 from streams.state.store import Backend
 
 log = structlog.get_logger(__name__)
+
+_LEFT_SECONDS = 43_200
+"""How long a store stays that is not opened: half as long as Kafka, by default, keeps tombstones.
+
+An older key-value store would be begun anew when its partition comes back (`restore.distrust`).
+"""
 
 
 class StateDirectory:
@@ -66,18 +75,65 @@ class StateDirectory:
     def open_tables(
         self, store: str, partition: int, identity: str, *, walked: bool = True
     ) -> RocksTables:
-        """Open the tables of a store, or begin them anew if they are damaged or another's."""
+        """Open the tables of a store, or begin them anew if they are damaged or another's.
+
+        Raises:
+            ConfigError: the disk denies access, also if it keeps damaged tables from being deleted.
+        """
         path = self.path(store, partition)
         try:
             return RocksTables(path, identity, self._memory, walked=walked)
         except StoreDamaged as damaged:
             log.warning("store is rebuilt", store=store, partition=partition, why=str(damaged))
             remove_tables(path)
+        try:
             return RocksTables(path, identity, self._memory, walked=walked)
+        except StoreDamaged as still:
+            raise ConfigError(
+                f"{still}, and it cannot be begun anew: delete this directory, or give the process "
+                "a disk it may write"
+            ) from still
+
+    def remove_left(self, kept: Collection[Path], seconds: float) -> bool:
+        """Delete the stores that were not written for 12 h, except those at the `kept` paths.
+
+        A partition that moves to another process leaves its stores here. For a while they make its
+        return quick; then they only fill the disk, and keep what should be gone everywhere. Only
+        this process uses the directory, because it has claimed it: so `kept` has all open stores.
+
+        Returns False if there may be more: it stops after about so many seconds.
+        """
+        until = time.monotonic() + seconds
+        for path in sorted(self._root.glob("*/[0-9]*")):
+            if path not in kept and _is_old(path):
+                _remove(path)
+                if time.monotonic() >= until:
+                    return False
+        return True
 
     def path(self, store: str, partition: int) -> Path:
         """Directory of one store."""
         return self._root / store / str(partition)
+
+
+def _is_old(store: Path) -> bool:
+    """Whether it was written long ago, or by a clock that says nothing about its age.
+
+    A wall clock that is wrong costs no more than a restore.
+    """
+    try:
+        age = wall_ms() / 1000 - last_written(store)
+    except OSError:
+        return False
+    return abs(age) > _LEFT_SECONDS
+
+
+def _remove(store: Path) -> None:
+    remove_tables(store)
+    if store.exists():
+        log.warning("left store cannot be deleted: delete it", path=str(store))
+    else:
+        log.info("left store is deleted: its partition moved away", path=str(store))
 
 
 def _claim(root: Path) -> BinaryIO:

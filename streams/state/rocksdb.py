@@ -243,5 +243,17 @@ def remove_tables(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
+def last_written(path: Path) -> float:
+    """When a closed database was last written, by the file system, in seconds since 1970.
+
+    0 if nothing is left of it but the mark of its damage.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    files = (file for file in path.iterdir() if file.name != _MARKER)
+    return max((file.stat().st_mtime for file in files), default=0.0)
+
+
 def _name(number: int) -> str:
     return str(number)

@@ -68,6 +68,7 @@ READ_IN = {
     "streams/dispatcher/lease_spans.py": "when a lease was sent: shown",
     "ingress/receive/request_span.py": "when a request began: shown",
     "streams/process/wall_clock.py": "reads it for those who are named here",
+    "streams/runtime/state_directory.py": "the age of a store that nobody opens: it is rebuilt",
     "streams/runtime/stalled_inputs.py": "since when an input is blocked: logged",
     "streams/runtime/broker_clock.py": "how far off this very clock is: a metric",
     "streams/runtime/clock.py": "the clock of tests that have no broker",

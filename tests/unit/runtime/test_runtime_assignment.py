@@ -19,7 +19,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 from support.counting import Counting, counting_stage, counting_topology
 
-from streams.errors import Fenced
+from streams.errors import Fenced, StoreDamaged
 from streams.kafka import offsets
 from streams.process import standstill
 from streams.process.standstill import Standstill
@@ -35,6 +35,7 @@ from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog
 from streams.settings import Settings
 from streams.state.memory import MemoryTables
+from streams.state.store import Checkpoint
 
 CHANGELOG = Changelog("counting.counts.changelog", "id", 86_400_000)
 Place = tuple[str, int]
@@ -494,3 +495,69 @@ def test_a_loop_whose_client_never_answers_ends_its_process(
     setattr(loop, where, hang)
     loop.run()
     assert codes[0] == os.EX_SOFTWARE
+
+
+def old_store(directory: StateDirectory, partition: int) -> Path:
+    """Holds half of its changelog, and was written 13 hours ago by the file system's clock."""
+    store = directory.open(counting_stage().stores[0], partition, CHANGELOG)
+    store.write({b"000": b"1"}, Checkpoint(50, SystemClock().now()))
+    store.close()
+    path, at = directory.path("counts", partition), time.time() - 13 * 3_600
+    for file in path.iterdir():
+        os.utime(file, (at, at))
+    return path
+
+
+def test_stores_that_partitions_left_long_ago_are_deleted_before_others_are_opened(
+    asked: list[str], tmp_path: Path
+) -> None:
+    """A disk that they have filled would end each start there."""
+    loop = loop_with(Source(asked), asked, tmp_path)
+    own, moved = (old_store(loop._assignment._directory, partition) for partition in (0, 1))
+    loop._change()
+    assert (own.exists(), moved.exists()) == (True, False)
+    assert loop._assignment._restore.left == 50, "what is assigned is not begun anew"
+    loop._assignment.close()
+
+
+def test_stores_that_partitions_left_long_ago_are_deleted_once_an_hour(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, now = Source(asked), time.monotonic()
+    loop = loop_with(source, asked, tmp_path)
+    source.joining = False
+    source.read = lambda patience: []  # type: ignore[attr-defined]
+    source.start = lambda positions: None  # type: ignore[attr-defined]
+    loop._lag = SimpleNamespace(measure=lambda records: None)
+    loop._executor = SimpleNamespace(step=lambda batch, due: None)
+    while not loop._assignment.tasks:
+        loop._round()
+    own = loop._assignment._directory.path("counts", 0)
+    for _ in range(2):
+        moved = old_store(loop._assignment._directory, 1)
+        loop._round()
+        assert moved.exists(), "each round looks at every file"
+        now += 3_601
+        monkeypatch.setattr(time, "monotonic", lambda: now)
+        for file in own.iterdir():
+            os.utime(file, (0, 0))
+        loop._round()
+        assert not moved.exists()
+        assert list(own.iterdir()), "the store of a partition that runs here"
+    loop._assignment.close()
+
+
+def test_a_store_that_is_damaged_again_and_again_is_rebuilt_with_pauses(
+    asked: list[str], tmp_path: Path
+) -> None:
+    source, paused = Source(asked), []
+    loop = loop_with(source, asked, tmp_path)
+    source.read = lambda patience: []  # type: ignore[attr-defined]
+    loop._pause = lambda: paused.append(1)
+
+    def damaged(records: list[Record]) -> None:
+        raise StoreDamaged("its MANIFEST ends within a record")
+
+    loop._turn, source.changed = damaged, False
+    loop._round()
+    assert (source.changed, paused) == (True, [1])

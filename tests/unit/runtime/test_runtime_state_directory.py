@@ -1,12 +1,17 @@
-"""A state directory belongs to one process."""
+"""A state directory belongs to one process, which keeps there only what it still needs."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from streams.errors import ConfigError
+from streams.errors import ConfigError, StoreDamaged
+from streams.runtime import state_directory
 from streams.runtime.processor import StoreSpec
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog
@@ -61,3 +66,92 @@ def test_a_store_of_another_window_or_kind_is_begun_anew(tmp_path: Path, other: 
     again = directory.open(other, 0, changelog)
     assert again.checkpoint() is None
     again.close()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> StateDirectory:
+    return StateDirectory(Settings(data_dir=tmp_path), "dedup", 4)
+
+
+def left(directory: StateDirectory, partition: int, hours: float, store: str = "seen") -> Path:
+    """A closed store that was last written so many hours ago."""
+    tables = directory.open_tables(store, partition, "the test's")
+    tables.write({0: {b"a": b"x"}}, Checkpoint(1, 0))
+    tables.close()
+    path = directory.path(store, partition)
+    at = time.time() - hours * 3_600
+    for file in path.iterdir():
+        os.utime(file, (at, at))
+    return path
+
+
+def test_only_stores_that_are_old_and_not_open_are_deleted(directory: StateDirectory) -> None:
+    old, future, dropped = (
+        left(directory, 0, 13), left(directory, 10, -13), left(directory, 1, 13, "a store no more"),
+    )  # fmt: skip
+    young, own = left(directory, 2, 11), left(directory, 3, 13, "jobs")
+    (directory.path("seen", 7)).mkdir()  # a deletion that was interrupted
+    kept = {own, directory.path("seen", 1)}
+    with capture_logs() as logs:
+        assert directory.remove_left(kept, 60)
+    assert [path.exists() for path in (old, future, dropped)] == [False] * 3
+    assert not directory.path("seen", 7).exists()
+    assert len(logs) == 4
+    for path in (young, own):
+        tables = directory.open_tables(path.parent.name, int(path.name), "the test's")
+        assert tables.get(0, b"a") == b"x"
+        tables.close()
+
+
+def test_what_is_no_store_of_this_process_is_not_deleted(
+    directory: StateDirectory, tmp_path: Path
+) -> None:
+    """Another process may have the others open: each has claimed a directory of its own."""
+    other = StateDirectory(Settings(data_dir=tmp_path, instance="1"), "dedup", 4)
+    apart = StateDirectory(Settings(data_dir=tmp_path), "scheduler", 4)
+    paths = [left(other, 0, 13), left(apart, 0, 13), left(directory, 0, 13).parent / "copy"]
+    shutil.copytree(directory.path("seen", 0), paths[2])
+    (directory.path("seen", 0).parent.parent / "clock").write_text("{}")
+    assert directory.remove_left((), 60)
+    assert [path.exists() for path in paths] == [True] * 3
+    assert (directory.path("seen", 0).parent.parent / "clock").exists()
+
+
+def test_stores_are_deleted_a_part_at_a_time(directory: StateDirectory) -> None:
+    for partition in range(3):
+        left(directory, partition, 13)
+    rounds = 1
+    while not directory.remove_left((), 0):
+        rounds += 1
+    assert rounds == 4, "one store in each, and none is left in the last"
+
+
+def test_a_left_store_that_cannot_be_deleted_is_named_and_the_others_are(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, other = left(directory, 0, 13), left(directory, 1, 13)
+    remove = state_directory.remove_tables
+    monkeypatch.setattr(
+        state_directory, "remove_tables", lambda path: path == stuck or remove(path)
+    )
+    with capture_logs() as logs:
+        assert directory.remove_left((), 60)
+    assert (stuck.exists(), other.exists()) == (True, False)
+    assert [(e["log_level"], e["path"]) for e in logs] == [
+        ("warning", str(stuck)), ("info", str(other)),
+    ]  # fmt: skip
+
+
+def test_a_damaged_store_that_cannot_be_deleted_is_named_with_the_remedy(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun anew over and over, it would keep the stage from everything else."""
+    path = left(directory, 0, 0)
+    (path / "CURRENT").write_bytes(b"\x13" * 8)
+    with pytest.raises(StoreDamaged):
+        state_directory.RocksTables(path, "the test's", directory._memory)
+    with monkeypatch.context() as denied:
+        denied.setattr(state_directory, "remove_tables", lambda path: None)
+        with pytest.raises(ConfigError, match=f"{path}.*anew: delete this directory"):
+            directory.open_tables("seen", 0, "the test's")
+    directory.open_tables("seen", 0, "the test's").close()
