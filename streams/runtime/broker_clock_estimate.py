@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from math import copysign
 
 DRIFT = 0.0005
-"""The most that two clocks may run apart: the kernel corrects by 500 ppm at most."""
+"""The most that the two clocks may run apart for long.
+
+The crystal that the boot clock counts is right to some 100 ppm, and nothing corrects that clock. The
+broker's follows the real time: a correction that is faster than this is a move (`strayed`).
+"""
 
 
 @dataclass(frozen=True, slots=True)

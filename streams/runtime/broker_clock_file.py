@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from streams.process.boot_clock import CLOCK
 from streams.runtime.broker_clock_estimate import Estimate
 from streams.settings import Settings
 
@@ -20,6 +21,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class ClockMemory:
     """One file, which is valid until the machine boots, because the boot clock then begins anew.
 
+    It names that clock: a release whose boot clock was another one may have written it.
     On a system that does not identify its boots, such as macOS, nothing is remembered.
     """
 
@@ -33,7 +35,7 @@ class ClockMemory:
         """The estimate kept since the machine booted, if any; `boot_ms` is the time now."""
         try:
             kept = json.loads(self.path.read_bytes())
-            if self._boot is None or kept.pop("boot") != self._boot:
+            if self._boot is None or (kept.pop("boot"), kept.pop("clock")) != (self._boot, CLOCK):
                 return None
             estimate = Estimate(**{name: float(value) for name, value in kept.items()})
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -47,7 +49,7 @@ class ClockMemory:
         new = self.path.with_suffix(".new")
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            new.write_text(json.dumps({"boot": self._boot, **asdict(estimate)}))
+            new.write_text(json.dumps({"boot": self._boot, "clock": CLOCK, **asdict(estimate)}))
             new.replace(self.path)
 
 
