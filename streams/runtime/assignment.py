@@ -19,6 +19,7 @@ from streams.kafka.offsets import Place, earliest, read_offsets
 from streams.runtime import metrics
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo
+from streams.runtime.doubted_ends import DoubtedEnds
 from streams.runtime.fused_task import task_of
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import AnyStage
@@ -73,6 +74,7 @@ class Assignment:
         self._set_aside = set_aside
         self._opened: dict[int, dict[str, Backend]] = {}
         self._positions: dict[Place, int] = {}
+        self._doubted = DoubtedEnds()
         self._restore: Restore | None = None
         self._building: list[tuple[PartitionTask, Generator[None]]] = []
         self._remove_at = time.monotonic() + _REMOVE_EVERY_SECONDS
@@ -92,11 +94,13 @@ class Assignment:
         """Begin to restore those of these partitions that have no task yet.
 
         Raises:
-            KafkaException: Kafka did not answer in time: call `keep`, and try again.
+            KafkaException: Kafka did not answer in time, or gave the end of a changelog that is
+                not believed yet: call `keep`, and try again.
             ConfigError: the process may not open enough files.
         """
         new = sorted(set(partitions) - self.tasks.keys())
         if not new:
+            self._doubted = DoubtedEnds()  # forget those of partitions that were taken away
             return
         self._directory.make_room(len(self.tasks) + len(new))
         self._remove_left(new)  # before opening any: a full disk would end each start there
@@ -109,7 +113,9 @@ class Assignment:
                 backends[spec.name] = self._directory.open(spec, partition, changelog)
                 stores.append(Restoring(spec.name, partition, backends[spec.name], changelog))
         now = self._clock.now()
-        self._restore = Restore(stores, self._admin, self._prefix, self._config, now)
+        self._restore = Restore(
+            stores, self._admin, self._prefix, self._config, now, self._doubted
+        )
         log.info("assigned", partitions=new, to_restore=self._restore.left)
 
     def remove_left(self) -> None:

@@ -18,8 +18,9 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streams.kafka.offsets import earliest, latest, offset_in, request_offsets
+from streams.kafka.offsets import Place, earliest, latest, offset_in, request_offsets
 from streams.runtime.backends import fold
+from streams.runtime.doubted_ends import DoubtedEnds
 from streams.runtime.topics import Changelog
 from streams.state.store import Backend, Checkpoint
 
@@ -94,7 +95,7 @@ class Restore:
     """Restores some stores with one consumer; call `advance` until it returns True.
 
     Raises, from the constructor:
-        KafkaException: the changelogs' offsets are not answered in time.
+        KafkaException: the changelogs' offsets are not answered in time, or an end is doubted.
     """
 
     def __init__(
@@ -104,13 +105,17 @@ class Restore:
         prefix: str,
         config: Mapping[str, Any],
         now_ms: int,
+        doubted: DoubtedEnds,
     ) -> None:
         self._started = time.monotonic()
         self._stores = {(prefix + s.changelog.topic, s.partition): s for s in stores}
-        starts = request_offsets(admin, "", self._stores, earliest(), _TIMEOUT)
-        ends = request_offsets(admin, "", self._stores, latest(), _TIMEOUT)
+        asked_starts = request_offsets(admin, "", self._stores, earliest(), _TIMEOUT)
+        asked_ends = request_offsets(admin, "", self._stores, latest(), _TIMEOUT)
+        starts = {place: offset_in(answer) for place, answer in asked_starts.items()}
+        ends = {place: offset_in(answer) for place, answer in asked_ends.items()}
+        doubted.check(_ahead(self._stores, ends))
         for place, store in self._stores.items():
-            _begin(store, offset_in(starts[place]), offset_in(ends[place]), now_ms)
+            _begin(store, starts[place], ends[place], now_ms)
         self._behind = {place: s for place, s in self._stores.items() if s.left}
         self.at_start = self.left
         self._tell_at = self._started + _TELL_SECONDS
@@ -222,6 +227,18 @@ class Restore:
             "store restored", store=store.store, partition=store.partition,
             entries=store.entries, seconds=round(time.monotonic() - self._started, 2),
         )  # fmt: skip
+
+
+def _ahead(
+    stores: Mapping[Place, Restoring], ends: Mapping[Place, int]
+) -> dict[Place, tuple[int, int]]:
+    """The checkpoint and the end of each store that has more than its changelog."""
+    checkpoints = ((place, store.backend.checkpoint()) for place, store in stores.items())
+    return {
+        place: (checkpoint.offset, ends[place])
+        for place, checkpoint in checkpoints
+        if checkpoint is not None and checkpoint.offset > ends[place]
+    }
 
 
 def _begin(store: Restoring, start: int, end: int, now_ms: int) -> None:

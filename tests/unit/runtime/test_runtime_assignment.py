@@ -28,6 +28,7 @@ from streams.runtime import loop as loop_module
 from streams.runtime.assignment import Assignment
 from streams.runtime.backends import backend_for
 from streams.runtime.clock import SystemClock
+from streams.runtime.doubted_ends import DoubtedEnds
 from streams.runtime.loop import StageLoop
 from streams.runtime.processor import Context, Record, Stage, StoreSpec
 from streams.runtime.restore import Restore, Restoring
@@ -88,6 +89,10 @@ def message(offset: int) -> Any:
         topic=lambda: CHANGELOG.topic, partition=lambda: 0, error=lambda: None,
         key=lambda: b"%03d" % offset, value=lambda: b"1", timestamp=lambda: (1, 1_000 + offset),
     )  # fmt: skip
+
+
+def restore_of(store: Restoring, doubted: DoubtedEnds | None = None) -> Restore:
+    return Restore([store], None, "", {}, 0, doubted or DoubtedEnds())  # type: ignore[arg-type]
 
 
 class Source:
@@ -385,7 +390,7 @@ def test_a_restore_tells_what_is_left_in_records_and_seconds(
     monkeypatch.setattr(restore, "_MOST", 25)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
-    restoring = Restore([Restoring("counts", 0, backend, CHANGELOG)], None, "", {}, 0)  # type: ignore[arg-type]
+    restoring = restore_of(Restoring("counts", 0, backend, CHANGELOG))
     assert (restoring.left, restoring.seconds_left) == (100, math.inf)
     now += 6
     with capture_logs() as logs:
@@ -413,7 +418,7 @@ def test_a_part_of_a_restore_ends_also_where_one_key_is_told_again_and_again(
     monkeypatch.setattr(restore, "_READ", 5)
     monkeypatch.setattr(restore, "_MOST", 25)
     backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
-    restoring = Restore([Restoring("counts", 0, backend, CHANGELOG)], None, "", {}, 0)  # type: ignore[arg-type]
+    restoring = restore_of(Restoring("counts", 0, backend, CHANGELOG))
     assert not restoring.advance(0)
     assert restoring.left == 75
     assert backend.get(b"000") == b"1"
@@ -447,7 +452,7 @@ def test_what_could_not_be_read_is_read_again_from_what_is_folded_in(
     monkeypatch.setattr(restore, "_MOST", 10)
     backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
     store = Restoring("counts", 0, backend, CHANGELOG)
-    restoring = Restore([store], None, "", {}, 0)  # type: ignore[arg-type]
+    restoring = restore_of(store)
     assert not restoring.advance(0)
     with capture_logs() as logs:
         for _ in range(2):
@@ -561,3 +566,68 @@ def test_a_store_that_is_damaged_again_and_again_is_rebuilt_with_pauses(
     loop._turn, source.changed = damaged, False
     loop._round()
     assert (source.changed, paused) == (True, [1])
+
+
+@pytest.fixture
+def ahead() -> Restoring:
+    """A store that has one record more than the changelog, whose end is 100."""
+    backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
+    backend.write({b"000": b"1"}, Checkpoint(101, 0))
+    return Restoring("counts", 0, backend, CHANGELOG)
+
+
+def test_an_end_before_what_a_store_has_is_asked_again_for_a_minute(
+    asked: list[str], ahead: Restoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then its broker has lost the rest, and the store begins anew."""
+    now, doubted = 50.0, DoubtedEnds()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with capture_logs() as logs:
+        for _ in range(4):
+            with pytest.raises(KafkaException, match="a changelog's end is in doubt"):
+                restore_of(ahead, doubted)
+            now += 19.9
+    assert ahead.backend.checkpoint() == Checkpoint(101, 0)
+    assert [(e["checkpoint"], e["end"]) for e in logs] == [(101, 100)], "told once"
+    now += 1
+    assert restore_of(ahead, doubted).left == 100
+    assert ahead.backend.get(b"000") is None
+    ahead.backend.write({}, Checkpoint(101, 0))
+    with pytest.raises(KafkaException, match="in doubt"):
+        restore_of(ahead, doubted)  # another time, another minute
+
+
+def test_the_end_that_a_deposed_leader_gave_costs_no_store_and_ends_no_restore_short(
+    asked: list[str], ahead: Restoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubted = DoubtedEnds()
+    with pytest.raises(KafkaException, match="in doubt"):
+        restore_of(ahead, doubted)
+
+    def true_offsets(_admin: Any, _prefix: str, places: Iterable[Place], spec: Any, _: float) -> Any:
+        answer: Future[Any] = Future()
+        answer.set_result(SimpleNamespace(offset=120 if spec == "latest" else 0))
+        return dict.fromkeys(places, answer)
+
+    monkeypatch.setattr(restore, "request_offsets", true_offsets)
+    assert restore_of(ahead, doubted).left == 19
+    assert ahead.backend.get(b"000") == b"1"
+
+
+def test_a_doubt_is_forgotten_with_its_partition(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, now = Source(asked), time.monotonic()
+    loop = loop_with(source, asked, tmp_path)
+    loop._pause = lambda: False
+    store = loop._assignment._directory.open(counting_stage().stores[0], 0, CHANGELOG)
+    store.write({}, Checkpoint(101, SystemClock().now()))
+    store.close()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for source.partitions in (frozenset({0}), frozenset(), frozenset({0})):
+        loop._change()
+        now += 61
+    assert not loop._assignment.restoring
+    loop._change()
+    assert loop._assignment.restoring, "it was asked again for long enough"
+    loop._assignment.close()
