@@ -113,9 +113,7 @@ class Assignment:
                 backends[spec.name] = self._directory.open(spec, partition, changelog)
                 stores.append(Restoring(spec.name, partition, backends[spec.name], changelog))
         now = self._clock.now()
-        self._restore = Restore(
-            stores, self._admin, self._prefix, self._config, now, self._doubted
-        )
+        self._restore = Restore(stores, self._admin, self._prefix, self._config, now, self._doubted)
         log.info("assigned", partitions=new, to_restore=self._restore.left)
 
     def remove_left(self) -> None:

@@ -13,8 +13,8 @@ from math import copysign
 DRIFT = 0.0005
 """The most that the two clocks may run apart for long.
 
-The crystal that the boot clock counts is right to some 100 ppm, and nothing corrects that clock. The
-broker's follows the real time: a correction that is faster than this is a move (`strayed`).
+The crystal that the boot clock counts is right to some 100 ppm, and nothing corrects that clock.
+The broker's follows the real time: a correction that is faster than this is a move (`strayed`).
 """
 
 

@@ -1,9 +1,9 @@
 """Ends of changelogs that lie before what a store already has of them.
 
 A changelog ends there if its broker lost records. But a leader that is cut off from its cluster,
-and not yet from its clients, gives such an end as well, because Kafka gives leaders no lease. By its
-end, a good store would be wiped, and its restore would lack what was written since. So such an end
-is asked for again, for longer than a cluster takes to give the partition another leader.
+and not yet from its clients, gives such an end as well, because Kafka gives leaders no lease. By
+its end, a good store would be wiped, and its restore would lack what was written since. So such an
+end is asked for again, for longer than a cluster takes to give the partition another leader.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DoubtedEnds:
         for (topic, partition), (checkpoint, end) in ahead.items():
             if (topic, partition) not in self._since:
                 log.warning(
-                    "changelog ends before what its store has: asking again, in case that its "
+                    "changelog ends before what its store has: asking again, in case its "
                     "leader is deposed", topic=topic, partition=partition,
                     checkpoint=checkpoint, end=end, for_seconds=DOUBT_SECONDS,
                 )  # fmt: skip

@@ -11,6 +11,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,7 +118,9 @@ class Restore:
         for place, store in self._stores.items():
             _begin(store, starts[place], ends[place], now_ms)
         self._behind = {place: s for place, s in self._stores.items() if s.left}
-        self.at_start = self.left
+        self.at_start = self._told_left = self.left
+        self._admin = admin
+        self._asked_starts: dict[Place, Future[Any]] = {}
         self._tell_at = self._started + _TELL_SECONDS
         self._again_at = self._started
         self._config = dict(config)
@@ -218,9 +221,21 @@ class Restore:
                 self._tell(store)
 
     def _tell_progress(self) -> None:
-        if time.monotonic() >= self._tell_at:
-            self._tell_at = time.monotonic() + _TELL_SECONDS
-            log.info("restoring", records_left=self.left, seconds_left=round(self.seconds_left, 1))
+        if time.monotonic() < self._tell_at:
+            return
+        self._tell_at = time.monotonic() + _TELL_SECONDS
+        log.info("restoring", records_left=self.left, seconds_left=round(self.seconds_left, 1))
+        if self.left == self._told_left:
+            self._pass_deleted()
+        self._told_left = self.left
+
+    def _pass_deleted(self) -> None:
+        # If retention deletes all that is left to read, the consumer's position stays for ever.
+        for place, answer in self._asked_starts.items():
+            if place in self._behind and answer.done() and not answer.exception():
+                store = self._behind[place]
+                store.next = max(store.next, min(answer.result().offset, store.target))
+        self._asked_starts = request_offsets(self._admin, "", self._behind, earliest(), _TIMEOUT)
 
     def _tell(self, store: Restoring) -> None:
         log.info(

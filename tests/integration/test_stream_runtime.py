@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,15 @@ from support.faulty_process import FaultyProcess
 from support.granting import granting_topology
 from support.stage_process import Cluster
 
+from streams.runtime import restore
+from streams.runtime.backends import backend_for
+from streams.runtime.doubted_ends import DoubtedEnds
+from streams.runtime.processor import StoreSpec
+from streams.runtime.restore import Restore, Restoring
+from streams.runtime.topics import Changelog
 from streams.serde.codec import DEAD_LETTER
+from streams.state.memory import MemoryTables
+from streams.state.store import Checkpoint
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
@@ -180,6 +189,27 @@ def test_a_changelog_that_was_made_anew_is_not_that_of_the_store(
     cluster.send("in", [COUNT])
     again = [*counted(3), *counted(1)]
     eventually(lambda: counts(cluster) == again, 30, what="counted from one again")
+
+
+def test_a_restore_ends_also_if_all_that_was_left_is_deleted_meanwhile(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consumer finds the new start of the changelog, and nothing more to read."""
+    monkeypatch.setattr(restore, "_TELL_SECONDS", 0.5)
+    cluster.create()
+    cluster.configure(CHANGELOG, "cleanup.policy", "compact,delete")
+    cluster.send(CHANGELOG, [(b"a", b"1")] * 5)
+    backend = backend_for(StoreSpec("counts", CHANGELOG), MemoryTables())
+    store = Restoring("counts", 0, backend, Changelog(CHANGELOG, "id", 86_400_000))
+    reader = {**cluster.client(group_id="restoring"), "auto.offset.reset": "earliest"}
+    changelog = TopicPartition(cluster.prefix + CHANGELOG, 0, 5)
+    asked = cluster.admin, cluster.prefix, reader, 0, DoubtedEnds()
+    with closing(Restore([store], *asked)) as restoring:
+        restoring.close()  # it reads on with a new consumer
+        for deleted in cluster.admin.delete_records([changelog]).values():
+            deleted.result(10)
+        eventually(lambda: restoring.advance(0), 30, what="the restore has ended")
+    assert backend.checkpoint() == Checkpoint(5, 0)
 
 
 def test_input_that_was_deleted_before_it_was_read_is_told(cluster: Cluster, start: Start) -> None:

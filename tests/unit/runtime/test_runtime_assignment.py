@@ -91,6 +91,17 @@ def message(offset: int) -> Any:
     )  # fmt: skip
 
 
+def offsets_of(start: int, end: int) -> Any:
+    """Stands for `request_offsets` from now on."""
+
+    def request(_admin: Any, _prefix: str, places: Iterable[Place], spec: Any, _: float) -> Any:
+        answer: Future[Any] = Future()
+        answer.set_result(SimpleNamespace(offset=end if spec == "latest" else start))
+        return dict.fromkeys(places, answer)
+
+    return request
+
+
 def restore_of(store: Restoring, doubted: DoubtedEnds | None = None) -> Restore:
     return Restore([store], None, "", {}, 0, doubted or DoubtedEnds())  # type: ignore[arg-type]
 
@@ -529,6 +540,7 @@ def test_stores_that_partitions_left_long_ago_are_deleted_once_an_hour(
     asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, now = Source(asked), time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     loop = loop_with(source, asked, tmp_path)
     source.joining = False
     source.read = lambda patience: []  # type: ignore[attr-defined]
@@ -543,7 +555,6 @@ def test_stores_that_partitions_left_long_ago_are_deleted_once_an_hour(
         loop._round()
         assert moved.exists(), "each round looks at every file"
         now += 3_601
-        monkeypatch.setattr(time, "monotonic", lambda: now)
         for file in own.iterdir():
             os.utime(file, (0, 0))
         loop._round()
@@ -604,12 +615,7 @@ def test_the_end_that_a_deposed_leader_gave_costs_no_store_and_ends_no_restore_s
     with pytest.raises(KafkaException, match="in doubt"):
         restore_of(ahead, doubted)
 
-    def true_offsets(_admin: Any, _prefix: str, places: Iterable[Place], spec: Any, _: float) -> Any:
-        answer: Future[Any] = Future()
-        answer.set_result(SimpleNamespace(offset=120 if spec == "latest" else 0))
-        return dict.fromkeys(places, answer)
-
-    monkeypatch.setattr(restore, "request_offsets", true_offsets)
+    monkeypatch.setattr(restore, "request_offsets", offsets_of(0, 120))
     assert restore_of(ahead, doubted).left == 19
     assert ahead.backend.get(b"000") == b"1"
 
@@ -631,3 +637,26 @@ def test_a_doubt_is_forgotten_with_its_partition(
     loop._change()
     assert loop._assignment.restoring, "it was asked again for long enough"
     loop._assignment.close()
+
+
+def test_a_restore_does_not_wait_for_what_retention_deletes_meanwhile(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its consumer finds the new start, reads nothing there, and so has no position."""
+    now = 50.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(Consumer, "consume", lambda *_: [])
+    monkeypatch.setattr(
+        Consumer, "position", lambda _, places: [TopicPartition(p.topic, 0) for p in places]
+    )
+    backend = backend_for(StoreSpec("counts", CHANGELOG.topic), MemoryTables())
+    restoring = restore_of(Restoring("counts", 0, backend, CHANGELOG))
+    for start, left in ((0, 100), (0, 100), (40, 100), (100, 60), (100, 0)):
+        monkeypatch.setattr(restore, "request_offsets", offsets_of(start, 100))
+        now += 5
+        assert not restoring.advance(0)
+        assert restoring.left == left
+    assert restoring.advance(0)
+    found = backend.checkpoint()
+    assert found is not None
+    assert found.offset == 100

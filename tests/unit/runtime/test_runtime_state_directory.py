@@ -16,6 +16,7 @@ from streams.runtime.processor import StoreSpec
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog
 from streams.settings import Settings
+from streams.state.rocksdb import RocksTables, remove_tables
 from streams.state.store import Checkpoint
 
 
@@ -130,10 +131,12 @@ def test_a_left_store_that_cannot_be_deleted_is_named_and_the_others_are(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck, other = left(directory, 0, 13), left(directory, 1, 13)
-    remove = state_directory.remove_tables
-    monkeypatch.setattr(
-        state_directory, "remove_tables", lambda path: path == stuck or remove(path)
-    )
+
+    def remove(path: Path) -> None:
+        if path != stuck:
+            remove_tables(path)
+
+    monkeypatch.setattr(state_directory, "remove_tables", remove)
     with capture_logs() as logs:
         assert directory.remove_left((), 60)
     assert (stuck.exists(), other.exists()) == (True, False)
@@ -149,7 +152,7 @@ def test_a_damaged_store_that_cannot_be_deleted_is_named_with_the_remedy(
     path = left(directory, 0, 0)
     (path / "CURRENT").write_bytes(b"\x13" * 8)
     with pytest.raises(StoreDamaged):
-        state_directory.RocksTables(path, "the test's", directory._memory)
+        RocksTables(path, "the test's", directory._memory)
     with monkeypatch.context() as denied:
         denied.setattr(state_directory, "remove_tables", lambda path: None)
         with pytest.raises(ConfigError, match=f"{path}.*anew: delete this directory"):
