@@ -181,6 +181,7 @@ class Deliveries:
             steps.turn(endpoint)
             if applied.asks:
                 mark_missed(endpoint, record.timestamp, steps)
+                self._history.forget(self._partition)  # what is being read may end before this
                 self._may_miss = True
                 if endpoint.id == CALLBACKS:
                     commands.recover_callbacks(endpoint, steps)

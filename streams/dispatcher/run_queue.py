@@ -250,7 +250,8 @@ class RunQueue:
 def _taken_up(lease: ActiveLease, *, confirmed: bool) -> None:
     """Bring a lease in line with the store; whether its job is cancelled is read when needed."""
     lease.confirmed = confirmed
-    lease.cancel_known = lease.given_up = lease.dropped = False
+    lease.dropped = lease.dropped and confirmed
+    lease.cancel_known = lease.given_up = False
 
 
 def _whose(lease: ActiveLease) -> tuple[int, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import inf
 
 from streams.errors import KafkaUnavailable
 from streams.serde.records import PayloadRef
@@ -12,7 +13,7 @@ from streams.serde.records import PayloadRef
 READ_AHEAD = 100
 """How many records to read past rather than seek: jobs come in about the order of their events."""
 _MOST_BYTES_AHEAD = 1024 * 1024
-_WAITED_SECONDS = 5.0
+_ROUND_SECONDS = 5.0
 
 
 @dataclass(slots=True, eq=False)
@@ -33,14 +34,16 @@ class Body:
 class Lane:
     """One partition: its bodies, and the offset that comes next; None if a seek is needed.
 
-    `ahead` holds the offsets and values that were read before anybody asked for them: the bodies of
-    one partition are asked for in about the order of the log, and each seek costs milliseconds.
+    `round_at` is when the present round through the log began. `ahead` holds the offsets and values
+    that were read before anybody asked for them: the bodies of one partition are asked for in about
+    the order of the log, and each seek costs milliseconds.
     """
 
     partition: int
     moved_at: float
     bodies: list[Body] = field(default_factory=list)
     current: Body | None = None
+    round_at: float = -inf
     position: int | None = None
     ahead: deque[tuple[int, object]] = field(default_factory=deque)
     ahead_bytes: int = 0
@@ -88,17 +91,23 @@ class Lane:
     def next_body(self, now: float) -> Body | None:
         """The next body in the order of the log from here on: each jump costs milliseconds.
 
-        One that has waited for long comes first: bodies ahead may be asked for without end.
+        What is asked for after some seconds of a round waits for the next one: otherwise a body
+        behind would wait for as long as others ahead are asked for.
         """
         here = self.position or 0
         while self.bodies:
-            body = min(self.bodies, key=lambda b: b.asked_at)
-            if now - body.asked_at < _WAITED_SECONDS:
-                body = min(self.bodies, key=lambda b: (b.next_offset < here, b.next_offset))
+            body = min(self._of_round(now), key=lambda b: (b.next_offset < here, b.next_offset))
             self.bodies.remove(body)
             if body.future.set_running_or_notify_cancel():
                 return body
         return None
+
+    def _of_round(self, now: float) -> list[Body]:
+        until = self.round_at + _ROUND_SECONDS
+        joined = [body for body in self.bodies if body.asked_at < until]
+        if not joined:
+            self.round_at = now
+        return joined or self.bodies
 
 
 def _size(value: object) -> int:

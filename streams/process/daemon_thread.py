@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 
 import structlog
 
-from streams.errors import TransientError
-
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+
+class NoThread(RuntimeError):
+    """No thread could be started, so nothing was called."""
 
 
 class DaemonThread:
@@ -64,7 +66,7 @@ async def in_daemon_thread(
     the event loop, what a function returns after the wait was cancelled.
 
     Raises:
-        TransientError: no thread could be started, so the function was not called.
+        NoThread: no thread could be started, so the function was not called.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -90,5 +92,5 @@ async def in_daemon_thread(
     try:
         DaemonThread(f"call-{function}", body).start()
     except RuntimeError as error:
-        raise TransientError(f"{error}: too many calls hang, give them timeouts") from error
+        raise NoThread(f"{error}: too many calls hang, give them timeouts") from error
     return await future

@@ -94,8 +94,8 @@ class Assignment:
         """Begin to restore those of these partitions that have no task yet.
 
         Raises:
-            KafkaException: Kafka did not answer in time, or gave the end of a changelog that is
-                not believed yet: call `keep`, and try again.
+            KafkaException: Kafka did not answer in time: call `keep`, and try again.
+            EndDoubted: it gave an end of a changelog that is not believed yet: do the same.
             ConfigError: the process may not open enough files.
         """
         new = sorted(set(partitions) - self.tasks.keys())

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException
 
 from streams.kafka.offsets import Place
 
@@ -20,6 +19,10 @@ log = structlog.get_logger(__name__)
 
 DOUBT_SECONDS = 60.0
 """A broker that is cut off is given up by its cluster after 9 s, and by clients after 10 s."""
+
+
+class EndDoubted(Exception):
+    """An end is not believed yet: ask again."""
 
 
 class DoubtedEnds:
@@ -32,7 +35,7 @@ class DoubtedEnds:
         """Note all stores that are ahead now: the offset of each one's checkpoint, and the end.
 
         Raises:
-            KafkaException: an end is not believed yet: ask again.
+            EndDoubted: an end is not believed yet.
         """
         now = time.monotonic()
         for (topic, partition), (checkpoint, end) in ahead.items():
@@ -44,7 +47,5 @@ class DoubtedEnds:
                 )  # fmt: skip
         self._since = {place: self._since.get(place, now) for place in ahead}
         if any(now - since < DOUBT_SECONDS for since in self._since.values()):
-            raise KafkaException(
-                KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION, "a changelog's end is in doubt")
-            )
+            raise EndDoubted
         self._since = {}

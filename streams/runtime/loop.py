@@ -20,6 +20,7 @@ from streams.process.standstill import PATIENCE_SECONDS, Standstill
 from streams.runtime import metrics
 from streams.runtime.assignment import Assignment, positions
 from streams.runtime.broker_clock import broker_clock
+from streams.runtime.doubted_ends import EndDoubted
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.executor import Executor, by_task
 from streams.runtime.lag import Lag
@@ -37,6 +38,7 @@ from streams.topology.model import Topology
 log = structlog.get_logger(__name__)
 
 _IDLE_SECONDS = 0.2
+_DOUBT_SECONDS = 1.0
 _DRAIN_SECONDS = 5.0
 """How long a stage that was told to stop goes on for what it began outside."""
 _OUTAGE_SECONDS = 60.0
@@ -127,9 +129,9 @@ class StageLoop:
     def _refuse_other_layout(self) -> None:
         refuse_other(self._stage.name, self._topology, self._settings, self._admin)
 
-    def _pause(self) -> bool:
+    def _pause(self, seconds: float = _IDLE_SECONDS) -> bool:
         self._standstill.turn()
-        return self._stop.wait(_IDLE_SECONDS)
+        return self._stop.wait(seconds)
 
     def _connect(self, changelogs: dict[str, Changelog]) -> None:
         stage, settings = self._stage, self._settings
@@ -228,6 +230,9 @@ class StageLoop:
                 self._refuse_other_layout()
             self._assignment.begin(self._source.partitions)
             self._ends.assign(self._assignment.inputs)
+        except EndDoubted:  # Kafka did answer: this is no outage
+            self._pause(_DOUBT_SECONDS)
+            return
         except KafkaException as error:
             self._outage.failed(error)
             self._pause()

@@ -96,7 +96,8 @@ class Restore:
     """Restores some stores with one consumer; call `advance` until it returns True.
 
     Raises, from the constructor:
-        KafkaException: the changelogs' offsets are not answered in time, or an end is doubted.
+        KafkaException: the changelogs' offsets are not answered in time.
+        EndDoubted: a changelog's end is not believed yet.
     """
 
     def __init__(

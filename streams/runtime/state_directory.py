@@ -26,7 +26,8 @@ log = structlog.get_logger(__name__)
 _LEFT_SECONDS = 43_200
 """How long a store stays that is not opened: half as long as Kafka, by default, keeps tombstones.
 
-An older key-value store would be begun anew when its partition comes back (`restore.distrust`).
+An older key-value store would be begun anew when its partition comes back (`restore.distrust`). An
+older window store would still save a part of its restore, but its disk may be needed.
 """
 
 

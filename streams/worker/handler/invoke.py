@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from streams.process.daemon_thread import in_daemon_thread
+from streams.errors import TransientError
+from streams.process.daemon_thread import NoThread, in_daemon_thread
 
 
 async def call(function: Callable[[], Any], late: Callable[[Any], object] | None = None) -> Any:
@@ -20,7 +21,10 @@ async def call(function: Callable[[], Any], late: Callable[[Any], object] | None
     """
     if is_async(function):
         return await function()
-    result = await in_daemon_thread(function, late and partial(_unless_awaitable, late))
+    try:
+        result = await in_daemon_thread(function, late and partial(_unless_awaitable, late))
+    except NoThread as error:
+        raise TransientError(str(error)) from error
     return await result if inspect.isawaitable(result) else result
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
+from streams.dispatcher.active_leases import ActiveLease
 from streams.dispatcher.jobs import FIRST, begun, from_submission
-from streams.dispatcher.run_queue import RunQueue
+from streams.dispatcher.run_queue import RunQueue, _taken_up
 from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.serde.records import Command, Handler, Heartbeat, Job, Submit
 from streams.topology.load import load
@@ -108,3 +111,12 @@ def test_the_jobs_of_a_pool_are_counted_without_a_look_at_each_tenant() -> None:
     made._room = lambda tenant_id: asked.append(tenant_id) or 0  # type: ignore[method-assign,func-returns-value]
     assert made.jobs_of("default") == 50, "each tenant may have one running"
     assert asked == []
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_that_a_worker_went_on_without_a_run_is_known_after_an_abort_as_well(
+    confirmed: bool,
+) -> None:
+    lease = ActiveLease("j", 1, "w/b1", "acme", "t", "default", 30.0, dropped=True)
+    _taken_up(lease, confirmed=confirmed)
+    assert lease.dropped == confirmed

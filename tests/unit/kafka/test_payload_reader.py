@@ -285,15 +285,17 @@ def test_any_mixture_of_bodies_is_read_right(world: World) -> None:
         assert future.result(0) == [b"%d:%d" % (partition, at), b"%d:%d" % (partition, at + 3)]
 
 
-def test_a_body_behind_comes_first_once_it_has_waited_for_long() -> None:
+def test_a_body_behind_waits_for_no_more_than_a_round() -> None:
     """Bodies ahead of it may be asked for without end, and each read makes the others wait."""
 
     def asked(offset: int, at: float) -> Body:
         return Body(PayloadRef(0, (offset,), 1, "key"), Future(), at)
 
-    behind, ahead, later = asked(3, 0.0), asked(50, 1.0), asked(60, 4.0)
-    lane = Lane(0, 0.0, [later, behind, ahead], position=40)
-    assert lane.next_body(4.9) is ahead
-    assert lane.next_body(5.0) is behind
-    assert lane.next_body(5.0) is later
-    assert lane.next_body(5.0) is None
+    behind, ahead, joins, late = asked(3, 1.0), asked(50, 1.0), asked(60, 5.9), asked(70, 6.0)
+    lane = Lane(0, 0.0, [behind, ahead], position=40)
+    assert lane.next_body(1.0) is ahead
+    lane.bodies += [late, joins]
+    assert lane.next_body(6.0) is joins
+    assert lane.next_body(6.0) is behind
+    assert lane.next_body(6.0) is late
+    assert lane.next_body(6.0) is None
