@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,8 @@ def ledger_skipped(module: ModuleType) -> None:
     """A worker calls tools without asking the ledger, under a key of its own."""
 
     async def run(self: Any, tool: str, function: Any, key: str, arguments: Any) -> Any:
-        return await module.call(function, idempotency_key=os.urandom(8).hex(), **arguments)
+        made = partial(function, idempotency_key=os.urandom(8).hex(), **arguments)
+        return await module.call(made)
 
     module.Effects.run = run
 
