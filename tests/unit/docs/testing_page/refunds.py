@@ -12,7 +12,7 @@ async def refund_order(ctx: Context) -> dict[str, str]:
     order = await ctx.json() if ctx.event else ctx.input
     text = await ctx.step("text", write_text, order["id"])
     await ctx.progress({"stage": "written"})
-    await ctx.effect("payment:refund", pay_back, key=order["id"], order_id=order["id"])
+    await ctx.effect("payment:refund", pay_back, key="order", order_id=order["id"])
     await ctx.effect("email:send", send_email, key="refunded", to=order["email"], text=text)
     return {"text": text}
 

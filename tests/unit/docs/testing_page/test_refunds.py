@@ -28,10 +28,10 @@ def test_an_order_is_refunded_once_and_its_customer_told(bench: Bench) -> None:
     assert job.steps == {"text": TEXT}
     assert job.progress == [{"stage": "written"}]
     assert job.effects == [
-        Effect("payment:refund", "o-1", {"order_id": "o-1"}, "done", {"refund": "r-1"}),
+        Effect("payment:refund", "order", {"order_id": "o-1"}, "done", {"refund": "r-1"}),
         Effect("email:send", "refunded", {"to": "a@shop.io", "text": TEXT}, "done", {"sent": True}),
     ]  # fmt: skip
-    assert job.calls[0] == Call("payment:refund", "o-1", {"order_id": "o-1"})
+    assert job.calls[0] == Call("payment:refund", "order", {"order_id": "o-1"})
 
 
 def test_what_is_done_is_not_done_again(bench: Bench) -> None:
@@ -50,7 +50,7 @@ def test_what_is_done_is_not_done_again(bench: Bench) -> None:
 def test_an_unknown_outcome_waits_for_a_person(bench: Bench, done: bool) -> None:
     job = bench.submit("refund_order", ORDER).crash_in("payment:refund", done=done).run()
     assert job.status == "needs_review"
-    assert job.effects == [Effect("payment:refund", "o-1", {"order_id": "o-1"}, "review")]
+    assert job.effects == [Effect("payment:refund", "order", {"order_id": "o-1"}, "review")]
     assert len(job.calls) == done
     bench.advance(86_400)
     assert job.status == "needs_review"
@@ -76,7 +76,7 @@ def test_past_its_key_lifetime_a_person_decides(bench: Bench) -> None:
 
 def test_a_person_says_that_it_was_done(bench: Bench) -> None:
     job = bench.submit("refund_order", ORDER).crash_in("payment:refund", done=True).run()
-    job.settle_done("payment:refund/o-1", {"refund": "r-7"}, note="asked the bank").run()
+    job.settle_done("payment:refund/order", {"refund": "r-7"}, note="asked the bank").run()
     assert job.status == "succeeded"
     assert job.effects[0].result == {"refund": "r-7"}
     assert (job.effects[0].settled_by, job.effects[0].note) == ("bench", "asked the bank")
@@ -85,7 +85,7 @@ def test_a_person_says_that_it_was_done(bench: Bench) -> None:
 
 def test_a_person_says_that_it_was_not_done(bench: Bench) -> None:
     job = bench.submit("refund_order", ORDER).crash_in("payment:refund").run()
-    job.settle_not_done("payment:refund/o-1").run()
+    job.settle_not_done("payment:refund/order").run()
     assert job.status == "succeeded"
     assert [call.tool for call in job.calls] == ["payment:refund", "email:send"]
 
@@ -93,7 +93,7 @@ def test_a_person_says_that_it_was_not_done(bench: Bench) -> None:
 def test_what_is_known_is_not_settled(bench: Bench) -> None:
     job = bench.submit("refund_order", ORDER).run()
     with pytest.raises(Refused) as refusal:
-        job.settle_not_done("payment:refund/o-1")
+        job.settle_not_done("payment:refund/order")
     assert refusal.value.reason == "already_settled"
 
 
@@ -135,9 +135,9 @@ def test_a_cancelled_job_begins_nothing_more(bench: Bench) -> None:
     job = bench.submit("refund_order", ORDER).pause_in("payment:refund")
     job.cancel("the customer called").run()
     assert (job.status, job.error) == ("cancelled", "Cancelled: the customer called")
-    assert job.effects == [Effect("payment:refund", "o-1", {"order_id": "o-1"}, "unknown")]
+    assert job.effects == [Effect("payment:refund", "order", {"order_id": "o-1"}, "unknown")]
     with pytest.raises(Refused, match="not_in_review"):
-        job.settle_not_done("payment:refund/o-1")
+        job.settle_not_done("payment:refund/order")
 
 
 def test_a_worker_without_its_lease_begins_nothing_more(bench: Bench) -> None:
@@ -190,6 +190,30 @@ def test_one_key_is_one_call(handler: Callable[[Context], Awaitable[None]]) -> N
         assert job.dead_letter == DeadLetter("permanent_error")
 
 
+def refunds(bench: Bench) -> int:
+    return [call.tool for call in bench.calls].count("payment:refund")
+
+
+def test_two_jobs_about_one_order_refund_it_twice(bench: Bench) -> None:
+    first = bench.submit("refund_order", ORDER).run()
+    second = bench.submit("refund_order", ORDER).run()
+    assert [job.effects[0].action for job in (first, second)] == ["payment:refund/order"] * 2
+    assert refunds(bench) == 2
+
+
+def test_two_submissions_with_one_dedup_key_refund_it_once(bench: Bench) -> None:
+    first = bench.submit("refund_order", ORDER, key="refund o-1").run()
+    assert bench.submit("refund_order", ORDER, key="refund o-1").run() == first
+    assert refunds(bench) == 1
+
+
+def test_two_events_with_one_dedup_key_refund_it_once(bench: Bench) -> None:
+    for note in ("asked by mail", "asked by phone"):
+        body = ORDER | {"note": note}
+        bench.event("order.cancelled", body, job="refund_order", key="order.cancelled o-1").run()
+    assert refunds(bench) == 1
+
+
 def test_a_replay_works_in_the_old_scope(bench: Bench) -> None:
     bench.fake("email:send", raises=PermanentError("no such mailbox"))
     job = bench.submit("refund_order", ORDER).run()
@@ -204,9 +228,9 @@ def test_a_replay_in_a_fresh_scope_begins_everything_again(bench: Bench) -> None
     bench.fake("email:send", raises=PermanentError("no such mailbox"))
     job = bench.submit("refund_order", ORDER).run()
     bench.fake("email:send", returns={"sent": True})
-    with pytest.raises(Refused, match="payment:refund/o-1"):
+    with pytest.raises(Refused, match="payment:refund/order"):
         job.replay(fresh_scope=True)
-    replayed = job.replay(fresh_scope=True, repeat_effects=["payment:refund/o-1"]).run()
+    replayed = job.replay(fresh_scope=True, repeat_effects=["payment:refund/order"]).run()
     assert [call.tool for call in replayed.calls] == ["payment:refund", "email:send"]
     assert replayed.effects[0].idempotency_key != job.effects[0].idempotency_key
 
