@@ -55,9 +55,8 @@ class DirectAdmission:
     def _released(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Event:
         headers = CIMultiDict({**record.headers, "Content-Type": record.content_type})
         verified = Verified(0, record.signed_at, record.message_id)
-        normalized = Normalizer(settings.scheme, settings.mapping).normalize(
-            headers, body, verified
-        )
+        normalizer = Normalizer(settings.scheme, settings.mapping, settings.dedup_by)
+        normalized = normalizer.normalize(headers, body, verified, record.event_id)
         facts = Facts(record.content_type, record.request_id, record.traceparent, wall_ms())
         return routed(
             self._topology, record.tenant_id, record.source, normalized, facts, body,

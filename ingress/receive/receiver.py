@@ -36,6 +36,7 @@ from ingress.receive.unrouted_log import Unrouted
 from ingress.schemes import Answer, SignedRequest, Verified, handshake, verifier
 from ingress.tenants.sources import Closed, Source
 from streams.errors import Erased, KafkaUnavailable, MalformedBody, Misfit, SignatureError
+from streams.serde import ids
 from streams.tenants.settings import DEFAULT_BODY_BYTES
 from streams.topology.model import Topology
 from streams.tracing.spans import exemplar
@@ -249,10 +250,11 @@ class Receiver:
             raise _OverRate(tenant_id, seconds)
 
     def _event(self, source: Source, headers: Headers, verified: Verified, body: bytes) -> Event:
-        normalized = source.normalizer.normalize(headers, body, verified)
+        event_id = ids.new_id("evt")
+        normalized = source.normalizer.normalize(headers, body, verified, event_id)
         return routed(
             self._topology, source.tenant_id, source.name, normalized, heads.facts(headers), body,
-            callback_url=source.settings.callback_url,
+            callback_url=source.settings.callback_url, event_id=event_id,
         )  # fmt: skip
 
     async def _put_aside(

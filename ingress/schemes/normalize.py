@@ -55,13 +55,16 @@ class Normalized:
 class Normalizer:
     """A preset with a source's mapping over it, compiled once; safe in threads.
 
+    `dedup_by` is the source's setting (`SourceSettings`).
+
     Raises:
         ConfigError: names the key of the mapping that is an unknown field or no JMESPath.
     """
 
-    def __init__(self, scheme: str, mapping: Mapping[str, Any]) -> None:
+    def __init__(self, scheme: str, mapping: Mapping[str, Any], dedup_by: str = "key") -> None:
         preset = _overridden(_preset(scheme), mapping)
         self._preset = preset
+        self._dedup_by, _, self._dedup_header = dedup_by.partition(":")
         self._required = {name: mapping[name] for name in _REQUIRED if name in mapping}
         self._event_type = _compile("event_type", preset.event_type)
         self._subject = _compile("subject", preset.subject)
@@ -74,24 +77,32 @@ class Normalizer:
     @property
     def headers(self) -> tuple[str, ...]:
         """Names of the headers that `normalize` reads; none of them is signed."""
-        named = (self._preset.type_header, self._preset.delivery_header)
-        return tuple(name for name in named if name is not None)
+        named = (self._preset.type_header, self._preset.delivery_header, self._dedup_header)
+        return tuple(name for name in named if name)
 
     def normalize(
-        self, headers: Mapping[str, str], body: bytes, verified: Verified | None = None
+        self,
+        headers: Mapping[str, str],
+        body: bytes,
+        verified: Verified | None = None,
+        event_id: str = "",
     ) -> Normalized:
         """The fields of a body whose signature held; `verified` says what else was signed.
+
+        `event_id` is the id that the event has if it is new; with `dedup_by` `request` it always
+        is.
 
         Raises:
             MalformedBody: the body is not JSON (RFC 8259: UTF-8, no NaN), is nested too deep, or
                 is no form although the preset takes one.
-            Misfit: the source's own mapping of `event_type` or `dedup_key` finds nothing usable, or
-                there are more than a million values.
+            Misfit: the source's own mapping of `event_type` or `dedup_key` finds nothing usable,
+                its `dedup_by` names a header that the request lacks, or there are more than a
+                million values.
         """
         document = parse(self._preset, body)
         digest = hashlib.sha256(body)
-        key = _key(self._dedup_key(document)) if self._dedup_key else None
         event_type = self._type(document, headers)
+        key = self._identity(document, headers, event_id)
         self._require(event_type=event_type != UNKNOWN_TYPE, dedup_key=key is not None)
         if key is None and verified is not None:
             key = _signed_key(body, verified)
@@ -120,6 +131,18 @@ class Normalizer:
             named = f"{first}.{named}" if named else first
         named = _NOT_IN_A_NAME.sub("", named.removeprefix(self._preset.type_prefix))
         return named[:_MAX_TYPE] or UNKNOWN_TYPE
+
+    def _identity(self, document: Any, headers: Mapping[str, str], event_id: str) -> str | None:
+        """What the source's setting and the body identify the event by, if there is anything."""
+        if self._dedup_by == "request":
+            return f"request:{event_id}"
+        if self._dedup_by == "header":
+            given = visible(headers.get(self._dedup_header))
+            if given is None:
+                name = self._dedup_header
+                raise Misfit("dedup_key", f"dedup_by: the request has no usable {name} header")
+            return f"header:{given}"
+        return _key(self._dedup_key(document)) if self._dedup_key else None
 
     def _require(self, **found: bool) -> None:
         for name, expression in self._required.items():

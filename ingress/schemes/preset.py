@@ -3,7 +3,8 @@
 The body is signed, but most headers are not. Only two fields are read from unsigned headers: an
 event's name and a delivery's id, because some vendors put them nowhere else. Neither is part of the
 fingerprint. A dedup key is the event's id, or an entity and its revision, but never the entity
-alone. If a body has neither, the hash of its bytes is the key.
+alone. If a body has neither, the hash of its bytes is the key. An `id` is the event's only beside
+other fields that show the body to be an event.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ GENERIC = Preset(
     event_type="type || event_type || event",
     subject="subject || data.id",
     occurred_at="occurred_at || time || timestamp || created_at || created",
-    dedup_key="id || event_id",
+    dedup_key=(
+        "specversion && [source, id] || (type || event_type || event) && data && (id || event_id)"
+    ),
 )
-"""Covers CloudEvents in structured mode and what most vendors' bodies look like."""
+"""Covers CloudEvents in structured mode and what most vendors' bodies look like.
+
+An id is the event's if it is beside the event's type and its data. Otherwise it may be the id of an
+entity, whose next change must not count as the same event.
+"""

@@ -13,7 +13,7 @@ PRESET = Preset(
     event_type="`null`",
     subject="admin_graphql_api_id || id",
     occurred_at="updated_at || created_at",
-    dedup_key="[admin_graphql_api_id || id, updated_at]",
+    dedup_key=None,
     attributes={
         "currency": "currency",
         "financial_status": "financial_status",
@@ -24,7 +24,10 @@ PRESET = Preset(
     type_header="X-Shopify-Topic",
     delivery_header="X-Shopify-Webhook-Id",
 )
-"""https://shopify.dev/docs/api/webhooks: a body is the entity itself, its topic is in a header."""
+"""https://shopify.dev/docs/api/webhooks: a body is the entity itself, its topic is in a header.
+
+The id in it is the entity's, and `updated_at` has whole seconds, so two changes may share both.
+"""
 
 
 SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT))

@@ -91,12 +91,12 @@ PRESET = Preset(
     event_type="type || event_type || event",
     subject="data.id || subject",
     occurred_at="timestamp || created_at || occurred_at || created",
-    dedup_key="(type && data && id) || event_id",
+    dedup_key="type && data && (id || event_id)",
     attributes={"object": "data.object"},
 )
 """https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 
-An `id` beside `type` and `data` is the event's; any other may be the entity's. Without it the key
+An id beside `type` and `data` is the event's; any other may be an entity's. Without it the key
 is `webhook-id`, which is signed and stays the same when a message is sent again.
 """
 

@@ -32,7 +32,10 @@ PRESET = Preset(
     event_type="type",
     subject="detail.id",
     occurred_at="time",
-    dedup_key="id || [type, detail.id, detail.updated_at]",
+    dedup_key=(
+        "starts_with(type, 'zen:event-type:') && detail"
+        " && (id || [type, detail.id, detail.updated_at])"
+    ),
     attributes={
         "account_id": "account_id",
         "priority": "detail.priority",
@@ -45,7 +48,12 @@ PRESET = Preset(
     delivery_header="X-Zendesk-Webhook-Invocation-Id",
     may_be_empty=True,
 )
-"""https://developer.zendesk.com/api-reference/webhooks/event-types/webhook-event-types/"""
+"""https://developer.zendesk.com/api-reference/webhooks/event-types/webhook-event-types/
+
+Only an event that Zendesk itself describes has an id of its own. The body of a trigger or an
+automation is its administrator's, and an `id` in it is usually the ticket's:
+https://developer.zendesk.com/documentation/webhooks/creating-and-monitoring-webhooks/.
+"""
 
 
 SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT), options=ZendeskOptions)

@@ -181,7 +181,7 @@ class SourceTable:
         try:
             settings = source_settings(record)
             verify = verifier(settings.scheme, settings.options)
-            normalizer = Normalizer(settings.scheme, settings.mapping)
+            normalizer = Normalizer(settings.scheme, settings.mapping, settings.dedup_by)
             keys = tuple(self._key(record, settings.scheme, key) for key in keys_of(record))
         except ValidationError as error:  # its message would show the offending value
             raise PoisonRecord("bad_source", _without_values(error)) from None

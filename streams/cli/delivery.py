@@ -78,7 +78,7 @@ def unsigned(
 
 def _require_type(source: Answer, request: SignedRequest) -> None:
     """Refuse an event without a type: no route would match it, and its dedup key would be used."""
-    reader = Normalizer(source["scheme"], source["mapping"])
+    reader = Normalizer(source["scheme"], source["mapping"], source["dedup_by"])
     name = reader.lacks_type_header(CIMultiDict(request.headers))
     if name is not None:
         example = sample(source["scheme"], None, request.now).headers[name]
@@ -132,7 +132,7 @@ def normalized(source: Answer, delivery: SignedRequest) -> Normalized:
     """
     message_id = header(delivery, "webhook-id")
     verified = Verified(0, delivery.now, message_id)
-    reader = Normalizer(source["scheme"], source["mapping"])
+    reader = Normalizer(source["scheme"], source["mapping"], source["dedup_by"])
     return reader.normalize(CIMultiDict(delivery.headers), delivery.body, verified)
 
 

@@ -29,7 +29,7 @@ sources = typer.Typer(no_args_is_help=True, help="List, show, set, rotate and di
 
 _HOW = f"How its vendor signs: {', '.join(SCHEMES)}."
 Name = Annotated[str, typer.Argument(metavar="NAME")]
-_SETTINGS = ("scheme", "mapping", "options", "callback_url", "max_body_bytes")
+_SETTINGS = ("scheme", "mapping", "options", "dedup_by", "callback_url", "max_body_bytes")
 _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 _PAGE = 200
 _SHOWN = (*_SETTINGS, "secrets", "secret_ref")
@@ -81,6 +81,14 @@ def set_source(
             metavar="FIELD=JMESPATH",
         ),
     ] = None,
+    dedup_by: Annotated[
+        str | None,
+        typer.Option(
+            help="What makes two deliveries one event: key, the dedup key in the body (the"
+            " default); header:NAME, a header's value; request, nothing, each is its own event.",
+            metavar="key|header:NAME|request",
+        ),
+    ] = None,
     callback_url: Annotated[
         str | None,
         typer.Option(help="Where ends of its jobs are told; '' for nowhere.", metavar="URL"),
@@ -101,6 +109,7 @@ def set_source(
     """
     path, before = _path(tenant, name), _before(api, tenant, name)
     wanted = _wanted(before, scheme, option or (), mapping or ())
+    wanted |= {} if dedup_by is None else {"dedup_by": dedup_by}
     wanted |= {} if callback_url is None else {"callback_url": callback_url or None}
     wanted |= {} if max_body_bytes is None else {"max_body_bytes": max_body_bytes}
     keeps = before and not before["disabled"] and before["scheme"] == wanted["scheme"]

@@ -54,7 +54,9 @@ class SourceSettings(BaseModel):
     `mapping` overrides the scheme's preset: `event_type`, `subject`, `occurred_at`,
     `dedup_key` are JMESPath expressions over the JSON body, `attributes` maps names to such.
     `options` are the scheme's own (header names, prefix, encoding, tolerance in seconds).
-    `max_body_bytes` is at most 25 MiB.
+    `dedup_by` says what makes two deliveries one event: `key`, the dedup key of the mapping or
+    the preset; `header:NAME`, a header's value; `request`, nothing, so that each is an event of its
+    own. `max_body_bytes` is at most 25 MiB.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,6 +64,7 @@ class SourceSettings(BaseModel):
     scheme: str
     mapping: dict[str, str | dict[str, str]] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict)
+    dedup_by: str = Field(default="key", pattern=r"^(key|request|header:[A-Za-z0-9_-]{1,64})$")
     callback_url: str | None = None
     max_body_bytes: int = Field(default=DEFAULT_BODY_BYTES, ge=1, le=25 * 1024 * 1024)
 

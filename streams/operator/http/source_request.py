@@ -91,6 +91,14 @@ class SourceRequest(SourceSettings, SourceSecret):
                 raise ValueError(str(error)) from None
         return options
 
+    @model_validator(mode="after")
+    def _one_identity(self) -> Self:
+        if self.dedup_by != "key" and "dedup_key" in self.mapping:
+            raise ValueError(
+                f"dedup_by {self.dedup_by!r} takes no dedup key: remove mapping.dedup_key"
+            )
+        return self
+
     def settings(self) -> SourceSettings:
         """Return the settings without the secret, as they are stored."""
         return SourceSettings(**self.model_dump(include=set(SourceSettings.model_fields)))

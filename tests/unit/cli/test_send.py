@@ -22,6 +22,7 @@ from streams.operator.resources.job_view import JobDetails, job_json
 SOURCE, HOOK = "/v1/tenants/acme/sources/shop", "/v1/hooks/acme/shop"
 SHOP: dict[str, Any] = {
     "tenant_id": "acme", "source": "shop", "scheme": "stripe", "mapping": {}, "options": {},
+    "dedup_by": "key",
     "callback_url": None, "max_body_bytes": 1_048_576, "disabled": False, "secrets": 1,
     "secret_ref": None, "old_secrets": [], "updated_at": "2026-11-21T09:00:00.000Z",
 }  # fmt: skip

@@ -17,11 +17,12 @@ PATH = "/v1/tenants/acme/sources/shop"
 SHOP: dict[str, Any] = {
     "tenant_id": "acme", "source": "shop", "scheme": "hmac-sha256",
     "mapping": {"event_type": "kind", "attributes": {"total": "order.total", "id": "id"}},
+    "dedup_by": "key",
     "options": {"header": "X-Seal", "prefix": "v1="}, "callback_url": "https://a.example/ends",
     "max_body_bytes": 2_000_000, "disabled": False, "secrets": 1, "secret_ref": None,
     "old_secrets": [], "updated_at": "2026-11-21T09:00:00.000Z",
 }  # fmt: skip
-SETTINGS = ("scheme", "mapping", "options", "callback_url", "max_body_bytes")
+SETTINGS = ("scheme", "mapping", "options", "dedup_by", "callback_url", "max_body_bytes")
 KEPT = {name: SHOP[name] for name in SETTINGS}
 
 
@@ -49,6 +50,7 @@ def told(result: Result) -> str:
         ([], {}),
         (["--max-body-bytes", "9"], {"max_body_bytes": 9}),
         (["--callback-url", ""], {"callback_url": None}),
+        (["--dedup-by", "header:X-Run"], {"dedup_by": "header:X-Run"}),
         (["--option", "prefix=", "--option", "encoding=base64"],
          {"options": {"header": "X-Seal", "encoding": "base64"}}),
         (["--option", "tolerance_seconds=60", "--option", "prefix=2"],

@@ -97,9 +97,10 @@ async def test_a_released_body_gets_the_job_that_its_delivery_would_get_now() ->
     assert log.body(made) == body
 
 
-async def test_a_release_done_twice_is_one_fingerprint_and_one_job() -> None:
+@pytest.mark.parametrize("dedup_by", ["key", "request"])
+async def test_a_release_done_twice_is_one_fingerprint_and_one_job(dedup_by: str) -> None:
     log, body = MemoryLog(), ticket("e1")
-    settings = SourceSettings(scheme="zendesk")
+    settings = SourceSettings(scheme="zendesk", dedup_by=dedup_by)
     answers = [await door(log).release(kept(body), settings, body) for _ in range(2)]
     assert answers[0] == answers[1]
     assert envelope(log, 0).fingerprint == envelope(log, 1).fingerprint

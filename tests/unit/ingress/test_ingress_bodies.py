@@ -59,7 +59,8 @@ async def test_json_under_an_odd_content_type_is_taken(edge: Edge, headers: dict
 
 
 def padded(size: int) -> bytes:
-    return b'{"id":"big","pad":"' + b"x" * (size - 21) + b'"}'
+    event = b'{"id":"e","type":"t","data":"'
+    return event + b"x" * (size - len(event) - 2) + b'"}'
 
 
 async def test_a_body_at_the_cap_is_stored_in_chunks_that_open_in_order(edge: Edge) -> None:

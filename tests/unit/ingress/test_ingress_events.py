@@ -119,6 +119,25 @@ async def test_a_redelivery_is_answered_with_the_first_ones_ids(edge: Edge) -> N
     assert [len(edge.log.on(t)) for t in ("payloads", "events.received")] == [1, 1]
 
 
+async def test_three_changes_that_a_zendesk_trigger_tells_of_are_three_events(edge: Edge) -> None:
+    changes = [b'{"id": "4711", "status": "%s"}' % s for s in (b"open", b"pending", b"solved")]
+    answers = [await edge.deliver("acme", body) for body in changes]
+    assert [status for status, _ in answers] == [202, 202, 202]
+    assert (await edge.deliver("acme", changes[1]))[0] == 200
+
+
+async def test_a_sender_of_constant_bodies_has_each_request_taken_as_its_own_event(
+    edge: Edge,
+) -> None:
+    edge.sources.table.apply(*source("acme", "cron", "hmac-sha256", dedup_by="request"))
+    body = b'{"id":"nightly","type":"run","data":{}}'
+    answers = [(await edge.post("/v1/hooks/acme/cron", body, signed(body)))[:2] for _ in range(3)]
+    assert [status for status, _ in answers] == [202, 202, 202]
+    envelopes = [ENVELOPE.decode(record.value) for record in edge.log.on("events.received")]
+    assert len({envelope.fingerprint for envelope in envelopes}) == 3
+    assert [e.dedup_key for e in envelopes] == [f"request:{e.event_id}" for e in envelopes]
+
+
 async def test_an_event_that_no_route_matches_is_kept_without_a_job(edge: Edge) -> None:
     status, answer = await edge.deliver("acme", ticket("e1", type="zen:event-type:user.created"))
     assert (status, answer["job_id"]) == (202, None)

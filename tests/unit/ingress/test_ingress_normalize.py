@@ -6,8 +6,10 @@ import hashlib
 
 import orjson
 import pytest
+from multidict import CIMultiDict
 from support.webhooks import ticket
 
+from ingress.schemes import Verified
 from ingress.schemes.normalize import Normalizer, visible
 from streams.errors import ConfigError, MalformedBody, Misfit
 
@@ -83,20 +85,22 @@ def test_a_github_event_name_that_is_none_is_unknown(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "key"),
     [
-        (b'{"id":"a"}', "a"),
-        (b'{"id":7}', "7"),
-        (b'{"id":18446744073709551615}', "18446744073709551615"),
-        (b'{"event_id":"b"}', "b"),
+        (b'{"id":"a","type":"t","data":{"id":"d"}}', "a"),
+        (b'{"id":7,"event":"t","data":[1]}', "7"),
+        (b'{"id":18446744073709551615,"type":"t","data":1}', "18446744073709551615"),
+        (b'{"event_id":"b","event_type":"t","data":{"id":"d"}}', "b"),
+        (b'{"specversion":"1.0","source":"/s","id":"c","type":"t"}', '["/s","c"]'),
     ],
 )
-def test_a_generic_event_is_known_by_its_id(body: bytes, key: str) -> None:
+def test_a_generic_event_is_known_by_its_id_beside_its_type_and_data(body: bytes, key: str) -> None:
     assert GENERIC.normalize({}, body).dedup_key == key
 
 
 @pytest.mark.parametrize(
     "body",
     [b"{}", b'{"id":""}', b'{"id":null}', b'{"id":true}', b'{"id":{"a":1}}', b'{"id":[]}',
-     b'{"id":["a",null]}', b"[1]", b'"text"', b"7"],
+     b'{"id":["a",null]}', b'{"id":4711,"status":"open"}', b'{"event_id":"concert"}',
+     b'{"specversion":"1.0","id":"c"}', b"[1]", b'"text"', b"7"],
 )  # fmt: skip
 def test_without_a_usable_id_an_event_is_known_by_its_bytes(body: bytes) -> None:
     fields = GENERIC.normalize({}, body)
@@ -193,7 +197,8 @@ def test_a_dedup_key_nested_deep_gives_way_to_the_bodys_hash() -> None:
     keyed = Normalizer("hmac-sha256", {})
 
     def nested(levels: int) -> bytes:
-        return b'{"id":' + b"[" * levels + b'"a"' + b"]" * levels + b"}"
+        id_ = b"[" * levels + b'"a"' + b"]" * levels
+        return b'{"type":"t","data":1,"id":' + id_ + b"}"
 
     assert keyed.normalize({}, nested(8)).dedup_key != hash_key(nested(8))
     assert keyed.normalize({}, nested(9)).dedup_key == hash_key(nested(9))
@@ -220,6 +225,22 @@ def test_only_what_the_sources_own_mapping_names_must_be_there(
     Normalizer("hmac-sha256", {"subject": "none", "occurred_at": "none"}).normalize({}, misfits)
 
 
+@pytest.mark.parametrize("scheme", ["github", "standard-webhooks", "hmac-sha256", "zendesk"])
+def test_a_source_may_identify_its_events_by_a_header(scheme: str) -> None:
+    keyed = Normalizer(scheme, {}, "header:X-Run")
+    body, verified = b'{"id":"e","type":"t","data":1}', Verified(0, 1.0, "msg_1")
+    assert "X-Run" in keyed.headers, "the quarantine keeps it for the release"
+    keys = [
+        keyed.normalize(CIMultiDict({"x-run": run}), body, verified).dedup_key
+        for run in ("1", "1", "2")
+    ]
+    assert keys == ["header:1", "header:1", "header:2"]
+    for missing in ({}, {"x-run": "two words"}, {"x-run": ""}):
+        with pytest.raises(Misfit, match="X-Run") as raised:
+            keyed.normalize(CIMultiDict(missing), body, verified)
+        assert raised.value.reason == "dedup_key"
+
+
 def test_a_body_of_too_many_values_is_not_looked_into() -> None:
     dense = b'{"id":"e1","rows":[' + b"1," * 1_000_000 + b"1]}"
     with pytest.raises(Misfit, match="more than 1,000,000 values") as misfit:
@@ -229,7 +250,7 @@ def test_a_body_of_too_many_values_is_not_looked_into() -> None:
 
 @pytest.mark.parametrize("text", [b"x" * 2_000_000, b"1," * 1_000_000, rb"\"[," * 500_000])
 def test_a_long_text_is_one_value_whatever_stands_in_it(text: bytes) -> None:
-    assert GENERIC.normalize({}, b'{"id":"e1","text":"' + text + b'"}').dedup_key == "e1"
+    assert GENERIC.normalize({}, b'{"id":"e","type":"t","data":"' + text + b'"}').dedup_key == "e"
 
 
 @pytest.mark.parametrize(
