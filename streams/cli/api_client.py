@@ -51,11 +51,13 @@ def api_url(settings: Settings, given: str | None, data_dir: Path | None) -> str
     if address := given or _dev_url(settings):
         return address
     if data_dir is not None:
-        raise ConfigError(
-            f"no `tidegate dev` runs in {data_dir}: start one with `{_start(data_dir)}`, or name "
-            "the operator's API with --url"
-        )
+        raise ConfigError(f"{no_dev(data_dir)}, or name the operator's API with --url")
     return DEFAULT_URL
+
+
+def no_dev(data_dir: Path) -> str:
+    """The beginning of an error: nothing runs in the directory that a person named."""
+    return f"no `tidegate dev` runs in {data_dir}: start one with `{_start(data_dir)}`"
 
 
 def remedy(settings: Settings, given: str | None) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaError, KafkaException
 
+from streams.cli.api_client import no_dev
 from streams.cli.operator_command import print_json
 from streams.dev_state import read_state
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError, exit_code
@@ -62,13 +63,18 @@ def found_settings(
     return settings
 
 
-def read_settings(file: Path | None, bootstrap: str | None = None) -> tuple[Settings, Topology]:
+def read_settings(
+    file: Path | None, bootstrap: str | None = None, data_dir: Path | None = None
+) -> tuple[Settings, Topology]:
     """The settings as `found_settings` has them, and the topology.
 
     Raises:
-        ConfigError: a setting or the file is not valid.
+        ConfigError: a setting or the file is not valid, or a directory is given and no `dev` runs
+            in it. Another one may run at the default address.
     """
-    settings = found_settings(file, bootstrap)
+    settings = found_settings(file, bootstrap, data_dir)
+    if data_dir is not None and "bootstrap" not in settings.model_fields_set:
+        raise ConfigError(f"{no_dev(data_dir)}, or name brokers with --bootstrap")
     return settings, load(settings.topology)
 
 
@@ -105,7 +111,7 @@ def addressed(settings: Settings) -> Iterator[None]:
     if "bootstrap" not in settings.model_fields_set:
         remedy = (
             f". No `tidegate dev` runs on {settings.data_dir}: name its directory with "
-            "TIDEGATE_DATA_DIR, or brokers with --bootstrap"
+            "--data-dir, or brokers with --bootstrap"
         )
     try:
         yield

@@ -24,7 +24,7 @@ from streams.cli.event_selection import (
     selected,
 )
 from streams.cli.operator_command import print_json
-from streams.cli.options import AsJson, Tenant
+from streams.cli.options import AsJson, DevDir, Tenant
 from streams.event_reader.counts import Counts, notes
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
@@ -41,6 +41,7 @@ def count_events(
     offsets: Offsets = None,
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
+    data_dir: DevDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Count the events on the topic `events`, by type and by day, as committed.
@@ -54,7 +55,7 @@ def count_events(
     selection = selected(tenant, source, type_, subject, since, until)
     chosen = ranges(offsets)
     with errors_shown():
-        settings, loaded = read_settings(topology, bootstrap)
+        settings, loaded = read_settings(topology, bootstrap, data_dir)
         with addressed(settings), progress("reading events") as told:
             where = located(settings, loaded, selection, chosen)
             found = _counted(Scan(settings, where, selection, told), where, selection)

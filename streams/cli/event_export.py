@@ -26,7 +26,7 @@ from streams.cli.event_selection import (
     selected,
 )
 from streams.cli.operator_command import print_json
-from streams.cli.options import AsJson, Tenant
+from streams.cli.options import AsJson, DevDir, Tenant
 from streams.errors import TidegateError, exit_code
 from streams.event_export import manifest as manifests
 from streams.event_export.export import Export, left, purged
@@ -55,6 +55,7 @@ def export_events(
     offsets: Offsets = None,
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
+    data_dir: DevDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Write events to files, DIR/day=2026-11-24/type=order.paid/..., without their bodies.
@@ -72,7 +73,7 @@ def export_events(
     selection, chosen = selected(tenant, source, type_, subject, since, until), ranges(offsets)
     try:
         encoder(format_)
-        settings, loaded = read_settings(topology, bootstrap)
+        settings, loaded = read_settings(topology, bootstrap, data_dir)
         with addressed(settings), manifests.locked(to), progress("exporting events") as told:
             asked |= {"topic_id": _topic_id(settings)}
             start = manifests.begun(to, asked, selection.since, selection.until)

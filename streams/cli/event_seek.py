@@ -21,7 +21,7 @@ from streams.cli.cluster import (
 from streams.cli.ends import errors_shown
 from streams.cli.event_selection import time_of
 from streams.cli.operator_command import print_json
-from streams.cli.options import AsJson
+from streams.cli.options import AsJson, DevDir
 from streams.event_reader import group as groups
 from streams.event_reader.group import Ends, Move, Target, require_own_group
 from streams.event_reader.span import EVENTS
@@ -48,6 +48,7 @@ def seek(
     create: Annotated[bool, typer.Option("--create", help="The group may be new.")] = False,
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
+    data_dir: DevDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Set where a reader of `events` goes on; without --apply only show it.
@@ -61,7 +62,7 @@ def seek(
     Example: tidegate events seek --group my-analytics --to 0:1500 --to 1:1720 --apply
     """
     with errors_shown():
-        settings, loaded = read_settings(topology, bootstrap)
+        settings, loaded = read_settings(topology, bootstrap, data_dir)
         require_own_group(group.removeprefix(settings.topic_prefix))
         with addressed(settings):
             found = _moved(settings, loaded, group, to, apply=apply, create=create)

@@ -16,7 +16,7 @@ from streams.cli.cells import plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
 from streams.cli.ends import errors_shown
 from streams.cli.event_selection import Since, Source, Subject, Types, located, selected
-from streams.cli.options import JsonLines, Tenant
+from streams.cli.options import DevDir, JsonLines, Tenant
 from streams.event_export.formats import line, rfc3339
 from streams.event_reader.follow import follow
 from streams.event_reader.rows import row
@@ -39,6 +39,7 @@ def tail_events(
     ] = 10,
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
+    data_dir: DevDir = None,
     as_json: JsonLines = False,
 ) -> None:
     """Show events as they come, as committed: time, tenant, source, type, subject, id.
@@ -53,7 +54,7 @@ def tail_events(
     selection = selected(tenant, source, type_, subject, since, None)
     try:
         with errors_shown():
-            settings, loaded = read_settings(topology, bootstrap)
+            settings, loaded = read_settings(topology, bootstrap, data_dir)
             with addressed(settings):
                 where = located(settings, loaded, selection, {})
                 before: Iterable[Found] = Scan(settings, where, selection)

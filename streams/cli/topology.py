@@ -17,7 +17,7 @@ from streams.cli.cluster import (
     read_settings,
 )
 from streams.cli.operator_command import print_json
-from streams.cli.options import AsJson, own_options, with_options
+from streams.cli.options import AsJson, DevDir, own_options, with_options
 from streams.cli.rights import (
     AclFormat,
     AclOptions,
@@ -91,6 +91,7 @@ def _compare(
     execute_it: bool,
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
+    data_dir: DevDir = None,
     allow_unsafe: UnsafeOption = False,
     allow_partition_change: PartitionsOption = False,
     allow_shorter_retention: RetentionOption = False,
@@ -98,7 +99,7 @@ def _compare(
     as_json: AsJson = False,
 ) -> None:
     with errors_told(as_json):
-        settings, loaded = read_settings(topology, bootstrap)
+        settings, loaded = read_settings(topology, bootstrap, data_dir)
         consent = Consent(
             allow_unsafe, allow_partition_change, tuple(delete or ()), allow_shorter_retention
         )
@@ -142,6 +143,7 @@ def layout(
     ],
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
+    data_dir: DevDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Carry the positions of separate stages over to the fused ones, or the other way round.
@@ -155,7 +157,7 @@ def layout(
 
     end_on_sigterm()
     with errors_told(as_json):
-        settings, loaded = read_settings(topology, bootstrap)
+        settings, loaded = read_settings(topology, bootstrap, data_dir)
         wait_for_broker(settings, BROKER_SECONDS)
         patience = PATIENCE_SECONDS + 3 * settings.session_seconds
         with addressed(settings), Standstill(patience).watched():
@@ -170,6 +172,7 @@ def layout(
 @app.command()
 def describe(
     topology: FileOption = None,
+    data_dir: DevDir = None,
     as_json: AsJson = False,
     as_mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Print the flow as a Mermaid graph.")
@@ -193,7 +196,7 @@ def describe(
     Example: tidegate topology describe --acls --format strimzi > users.yaml
     """
     with errors_told(as_json):
-        settings, loaded = read_settings(topology)
+        settings, loaded = read_settings(topology, data_dir=data_dir)
         if acls:
             asked = AclOptions(format, user_prefix, layout, strimzi_cluster)
             print_acls(loaded, settings, asked, json=as_json)

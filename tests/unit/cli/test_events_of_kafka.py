@@ -136,7 +136,7 @@ def test_an_error_names_how_to_find_a_dev_elsewhere_unless_brokers_were_named(
     ):
         with pytest.raises(KafkaUnavailable) as caught, addressed(settings):
             raise KafkaUnavailable("no broker answers")
-        assert ("TIDEGATE_DATA_DIR" in str(caught.value)) == told
+        assert ("--data-dir" in str(caught.value)) == told
 
 
 def test_an_error_of_a_leader_that_moves_asks_for_another_try(tmp_path: Path) -> None:
@@ -147,3 +147,25 @@ def test_an_error_of_a_leader_that_moves_asks_for_another_try(tmp_path: Path) ->
         with pytest.raises(KafkaUnavailable) as caught, addressed(settings):
             raise KafkaException(KafkaError(code))
         assert ("run the command again" in str(caught.value)) == again
+
+
+READERS = (
+    ("count",), ("tail",), ("export", "--to", "out"), ("seek", "--group", "mine", "--to", "end"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", READERS, ids=lambda words: words[0])
+def test_a_reader_of_kafka_finds_the_dev_of_a_directory_or_says_that_none_runs_there(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEGATE_BOOTSTRAP", raising=False)
+    monkeypatch.setattr("streams.cli.event_selection.BROKER_SECONDS", 0.1)
+    monkeypatch.setattr("streams.cli.event_seek._BROKER_SECONDS", 0.1)
+    there, empty = tmp_path / "there", tmp_path / "empty"
+    there.mkdir()
+    (there / "dev.json").write_text('{"bootstrap": "127.0.0.1:9"}')
+    asked = CliRunner().invoke(events, [*command, "--data-dir", str(there)])
+    assert (asked.exit_code, "127.0.0.1:9: " in asked.stderr) == (1, True)
+    refused = CliRunner().invoke(events, [*command, "--data-dir", str(empty)])
+    assert (refused.exit_code, f"no `tidegate dev` runs in {empty}" in refused.stderr) == (2, True)

@@ -51,3 +51,9 @@ def test_a_value_is_named_by_what_it_is(name: str) -> None:
     """Not by its type, such as TEXT: ID, TENANT, TIME."""
     valued = [each for each in ALL[name].params if not getattr(each, "is_flag", False)]
     assert [each.name for each in valued if not each.metavar] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_asks_the_api_or_kafka_can_be_told_where_dev_runs(name: str) -> None:
+    flags = {flag for option in COMMANDS[name].params for flag in option.opts}
+    assert "--data-dir" in flags or not flags & {"--url", "--bootstrap"}
