@@ -42,9 +42,6 @@ def submit(
     timeout: Annotated[
         str | None, typer.Option(help="Longest time of one run, as 5m.", metavar="DURATION")
     ] = None,
-    workflow: Annotated[
-        str | None, typer.Option(help="Id of the workflow it is part of.", metavar="ID")
-    ] = None,
     callback_url: Annotated[
         str | None, typer.Option(help="Where its end is told.", metavar="URL")
     ] = None,
@@ -64,7 +61,7 @@ def submit(
         "run_at": None if at is None else moment(at, "--at", ahead=True),
         "delay_seconds": None if delay is None else duration(delay, "--delay"),
         "timeout_seconds": None if timeout is None else duration(timeout, "--timeout"),
-        "workflow_id": workflow, "callback_url": callback_url,
+        "callback_url": callback_url,
     }  # fmt: skip
     body = {name: value for name, value in asked.items() if value is not None or name == "input"}
     job = api.post(f"/v1/tenants/{part(tenant)}/jobs", body, key)

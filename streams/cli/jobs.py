@@ -38,6 +38,8 @@ jobs = typer.Typer(
     no_args_is_help=True, help="Submit, watch, show, list, move, settle and cancel jobs."
 )
 
+_STATUSES = tuple(status for status in get_args(JobStatus) if status != "waiting")
+"""The states to list by; no job gets the state `waiting` yet."""
 
 jobs.command("submit")(program(submit))
 
@@ -75,9 +77,7 @@ def list_jobs(
     tenant: Tenant = None,
     status: Annotated[
         str | None,
-        typer.Option(
-            help=f"Only in this state: {', '.join(get_args(JobStatus))}.", metavar="STATE"
-        ),
+        typer.Option(help=f"Only in this state: {', '.join(_STATUSES)}.", metavar="STATE"),
     ] = None,
     type_: Type = None,
     replay: Annotated[

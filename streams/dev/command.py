@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from streams.dev.layout import DEFAULT_POOL, Pool
 from streams.settings import load_settings
+
+_POOL = re.compile(r"(?P<name>[^=]+)=(?P<processes>\d{1,4})(?:/(?P<slots>[1-9]\d{0,5}))?", re.ASCII)
 
 
 def dev(
@@ -40,7 +44,7 @@ def dev(
         int | None,
         typer.Option(
             min=1,
-            help="Handlers that a worker of any pool runs at once. (20 by default)",
+            help="Handlers that each worker of the default pool runs at once. (20 by default)",
             metavar="N",
         ),
     ] = None,
@@ -54,7 +58,8 @@ def dev(
     pool: Annotated[
         list[str] | None,
         typer.Option(
-            help="N worker processes of another pool: slow=1. Repeatable.", metavar="NAME=N"
+            help="N worker processes of another pool, SLOTS handlers each: slow=1/2. Repeatable.",
+            metavar="NAME=N[/SLOTS]",
         ),
     ] = None,
     reload: Annotated[
@@ -78,25 +83,27 @@ def dev(
     wanted(os.environ)  # an error here comes once, not from every process
     if analytics:
         require_analytics()
-    settings = load_settings(
-        port=port, data_dir=data_dir, bootstrap=bootstrap, topology=topology, slots=slots
-    )
+    settings = load_settings(port=port, data_dir=data_dir, bootstrap=bootstrap, topology=topology)
     make = Layout.apart if apart else Layout
-    layout = make(worker=workers, analytics=int(analytics), pools=_pools(pool or []))
+    pools = _pools(pool or [])
+    layout = make(worker=workers, slots=slots, analytics=int(analytics), pools=pools)
     run(settings, layout, Wanted(app, allow_unsafe=allow_unsafe, reload=reload, quiet=quiet))
 
 
-def _pools(given: list[str]) -> tuple[tuple[str, int], ...]:
-    found: dict[str, int] = {}
+def _pools(given: list[str]) -> tuple[Pool, ...]:
+    found: dict[str, Pool] = {}
     for text in given:
-        name, _, number = text.partition("=")
-        if not name or not number.isdecimal() or name in found:
+        matched = _POOL.fullmatch(text)
+        if matched is None or matched["name"] in found:
             raise typer.BadParameter(
-                f"{text!r}: write NAME=N, each pool once, as in slow=1", param_hint="--pool"
+                f"{text!r}: write NAME=N or NAME=N/SLOTS, each pool once, as in slow=1/2",
+                param_hint="--pool",
             )
-        if name == "default":
+        name, slots = matched["name"], matched["slots"]
+        if name == DEFAULT_POOL:
             raise typer.BadParameter(
-                "the default pool's processes are given with --workers", param_hint="--pool"
+                "give the default pool's processes with --workers, and their slots with --slots",
+                param_hint="--pool",
             )
-        found[name] = int(number)
-    return tuple(found.items())
+        found[name] = Pool(name, int(matched["processes"]), int(slots) if slots else None)
+    return tuple(found.values())

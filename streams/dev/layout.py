@@ -23,6 +23,15 @@ DEFAULT_POOL = "default"
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """The worker processes of one pool; without `slots`, each has those of the settings."""
+
+    name: str
+    processes: int
+    slots: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """How many processes of each stage run; those of `pipeline` replace three stages."""
 
@@ -35,7 +44,9 @@ class Layout:
     worker: int = 1
     operator: int = 1
     analytics: int = 0
-    pools: tuple[tuple[str, int], ...] = ()
+    slots: int | None = None
+    """Of each worker of the default pool, unless they are those of the settings."""
+    pools: tuple[Pool, ...] = ()
     """Pools with worker processes of their own, beside those of the default pool."""
 
     @classmethod
@@ -59,6 +70,7 @@ class Member:
     instance: str
     port: int
     pool: str = DEFAULT_POOL
+    slots: int | None = None
 
     @property
     def name(self) -> str:
@@ -82,7 +94,7 @@ def members(layout: Layout) -> tuple[Member, ...]:
     placed: list[Member] = []
     for stage, instance, pool in _places(layout):
         port = pick_free(frozenset(member.port for member in placed))
-        placed.append(Member(stage, instance, port, pool))
+        placed.append(Member(stage, instance, port, pool.name, pool.slots))
     return tuple(placed)
 
 
@@ -100,13 +112,14 @@ def held(placed: tuple[Member, ...]) -> Iterator[None]:
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
-def _places(layout: Layout) -> Iterator[tuple[str, str, str]]:
+def _places(layout: Layout) -> Iterator[tuple[str, str, Pool]]:
     for stage in STAGES:
-        for number in range(getattr(layout, stage)):
-            yield stage, str(number), DEFAULT_POOL
-    for pool, processes in layout.pools:
-        for number in range(processes):
-            yield "worker", f"{pool}-{number}", pool
+        own = Pool(DEFAULT_POOL, getattr(layout, stage), layout.slots)
+        for number in range(own.processes):
+            yield stage, str(number), own
+    for pool in layout.pools:
+        for number in range(pool.processes):
+            yield "worker", f"{pool.name}-{number}", pool
 
 
 def waves(
@@ -171,6 +184,7 @@ def process_spec(
         **({"--topology": str(settings.topology)} if settings.topology else {}),
         **({"--app": app} if stage.kind == "worker" else {}),
         **({"--pool": member.pool} if member.pool != DEFAULT_POOL else {}),
+        **({"--slots": str(member.slots)} if stage.kind == "worker" and member.slots else {}),
     }
     others = {name for other in STAGES.values() for name in other.own} - set(stage.own)
     own = {name: value for name, value in env.items() if name not in others}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from contextlib import aclosing
@@ -19,7 +20,8 @@ from streams.dev.console.screen import Screen
 from streams.dev.supervisor import Supervisor
 from streams.errors import ConfigError
 
-_NOT_CODE = {"__pycache__", "node_modules", "venv", "site-packages"}
+_NOT_CODE = {"__pycache__", "node_modules", "venv", "site-packages", "tests", "test"}
+_TESTS = re.compile(r"test_.*|.*_test|conftest")
 _MARKS = ("pyvenv.cfg", "dev.lock")
 """Files in folders without code: a virtual environment's, and a data directory's."""
 _GATHER_MS = 200
@@ -83,7 +85,8 @@ async def changes(
 ) -> AsyncIterator[set[Path]]:
     """Sets of changed files of code below `root`, and `topology` if it is one.
 
-    Folders with a dot or without code are not watched: a broker writes all the time to its own.
+    Tests are no code of the application. Folders with a dot or without code are not watched: a
+    broker writes all the time to its own.
     A notice only says when to look. Each look compares with the one before, so no change is lost
     while the caller works or between two watches. `tell` gets why folders cannot be watched.
     """
@@ -122,9 +125,7 @@ def _watch(folders: list[Path], topology: Path | None) -> AsyncGenerator[set[Fil
 
     def wanted(_: Change, name: str) -> bool:
         path = Path(name)
-        # Editors keep locks and copies under names that begin with a dot.
-        code = path.suffix == ".py" or path.is_dir()
-        return path in watched or (code and not path.name.startswith("."))
+        return path in watched or _is_code(path) or path.is_dir()
 
     beside = {path.parent for path in watched} - set(folders)
     return awatch(
@@ -146,7 +147,15 @@ def _stamps(root: Path, topology: Path | None) -> dict[Path, tuple[int, int, int
 def _code(root: Path) -> Iterator[Path]:
     for folder in code_folders(root):
         with contextlib.suppress(OSError):
-            yield from (p for p in folder.glob("*.py") if not p.name.startswith("."))
+            yield from filter(_is_code, folder.glob("*.py"))
+
+
+def _is_code(path: Path) -> bool:
+    """Whether an application may import the file: it is Python, and no test."""
+    # Editors keep locks and copies under names that begin with a dot.
+    return (
+        path.suffix == ".py" and not path.name.startswith(".") and not _TESTS.fullmatch(path.stem)
+    )
 
 
 def code_folders(root: Path) -> Iterator[Path]:

@@ -70,7 +70,7 @@ def run(settings: Settings, layout: Layout, wanted: Wanted) -> None:
 
 def _warn(settings: Settings, layout: Layout, handled: tuple[str, ...], screen: Screen) -> None:
     topology = load(settings.topology)
-    staffed = {DEFAULT_POOL, *(pool for pool, _ in layout.pools)}
+    staffed = {DEFAULT_POOL, *(pool.name for pool in layout.pools)}
     for text in unstaffed(topology, handled, staffed):
         screen.say(text, "warning")
     for text in remarks(topology, handled, {TENANT}):

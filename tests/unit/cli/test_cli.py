@@ -120,7 +120,14 @@ def test_a_stage_names_the_keys_that_it_needs(shown: Help, stage: str, needed: s
 
 
 def test_the_states_that_jobs_are_listed_by_are_named(shown: Help) -> None:
-    assert ", ".join(get_args(JobStatus)) in shown("jobs", "list")
+    told = shown("jobs", "list")
+    assert all(status in told for status in get_args(JobStatus) if status != "waiting")
+
+
+def test_nothing_is_offered_that_has_no_effect_yet(shown: Help) -> None:
+    """No job gets the state `waiting`, and nothing is listed by its workflow."""
+    assert "waiting" not in shown("jobs", "list")
+    assert "--workflow" not in shown("jobs", "submit")
 
 
 def test_asking_for_one_command_imports_no_other() -> None:

@@ -124,14 +124,13 @@ def test_submit_sends_what_it_is_told_and_shows_the_job(
     operator.on("POST", SUBMIT, job("scheduled"), status=202)
     (tmp_path / "input.json").write_text('{"a": 1}')
     plain = invoke(operator, "submit", "t", "--tenant", "acme", "--json")
-    flags = ["--delay", "20s", "--priority", "bulk", "--timeout", "5m", "--key", "k",
-             "--workflow", "w", "--input"]  # fmt: skip
+    flags = ["--delay", "20s", "--priority", "bulk", "--timeout", "5m", "--key", "k", "--input"]
     for given, typed in ((f"@{tmp_path}/input.json", ""), ("-", '{"a": 1}'), ('{"a": 1}', "")):
         invoke(operator, "submit", "t", "--tenant", "acme", *flags, given, typed=typed)
     at = "2026-11-21T09:00:00Z"
     invoke(operator, "submit", "t", "--tenant", "acme", "--at", at, "--input", "null")
     whole = {"type": "t", "input": {"a": 1}, "delay_seconds": 20, "priority": "bulk",
-             "timeout_seconds": 300, "workflow_id": "w"}  # fmt: skip
+             "timeout_seconds": 300}  # fmt: skip
     assert operator.bodies("POST") == [
         {"type": "t", "input": {}}, whole, whole, whole,
         {"type": "t", "input": None, "run_at": at},

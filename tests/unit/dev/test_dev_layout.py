@@ -13,12 +13,15 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from streams.broker.ports import accepts, is_free
 from streams.delivery.egress.configured import egress_policy
+from streams.dev.command import dev
 from streams.dev.credentials import credentials, signing_secret
 from streams.dev.data_dir_lock import claimed, write_state
-from streams.dev.layout import Layout, environment, held, members, process_spec, waves
+from streams.dev.layout import Layout, Pool, environment, held, members, process_spec, waves
 from streams.dev.pipeline import listen, listen_within
 from streams.dev_state import read_state
 from streams.errors import ConfigError
@@ -183,7 +186,7 @@ def test_state_is_one_json_object(tmp_path: Path) -> None:
 
 def test_every_stage_has_its_number_in_the_layout_and_stops_in_a_wave() -> None:
     """One that were missing would get no process, and nobody would be told."""
-    assert {field.name for field in fields(Layout)} == {*STAGES, "pools"}
+    assert {field.name for field in fields(Layout)} == {*STAGES, "slots", "pools"}
     every = members(_one_of_each())
     stopped = [spec.name for wave in waves(every, load_settings(), "app:app", {}) for spec in wave]
     assert sorted(stopped) == sorted(member.name for member in every)
@@ -194,7 +197,7 @@ def _one_of_each() -> Layout:
 
 
 def test_a_pool_has_workers_with_names_and_a_flag_of_their_own() -> None:
-    placed = members(Layout(pools=(("slow", 2),)))
+    placed = members(Layout(pools=(Pool("slow", 2),)))
     names = [member.name for member in placed if member.stage == "worker"]
     specs = {s.name: s for wave in waves(placed, load_settings({}), "a:b", {}) for s in wave}
     assert names == ["worker-0", "worker-slow-0", "worker-slow-1"]
@@ -204,3 +207,34 @@ def test_a_pool_has_workers_with_names_and_a_flag_of_their_own() -> None:
     assert (
         specs["worker-slow-1"].argv[specs["worker-slow-1"].argv.index("--instance") + 1] == "slow-1"
     )
+
+
+def test_each_pool_has_slots_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--slots` is the default pool's: it must not shrink the others."""
+    started = list[Layout]()
+    monkeypatch.setattr(
+        "streams.dev.run.run", lambda _settings, layout, _wanted: started.append(layout)
+    )
+    app = typer.Typer()
+    app.command()(dev)
+    words = ["--slots", "3", "--pool", "slow=1/2", "--pool", "wide=1"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    settings = load_settings({})
+    slots = {}
+    for member in members(started[0]):
+        argv = process_spec(member, settings, "a:b", {}).argv
+        slots[member.name] = argv[argv.index("--slots") + 1] if "--slots" in argv else None
+    assert {name: n for name, n in slots.items() if name.startswith("worker")} == {
+        "worker-0": "3",
+        "worker-slow-0": "2",
+        "worker-wide-0": None,
+    }
+    assert {n for name, n in slots.items() if not name.startswith("worker")} == {None}
+
+
+@pytest.mark.parametrize("text", ["slow", "slow=", "slow=1/", "slow=1/0", "=1", "default=1"])
+def test_a_pool_that_is_written_otherwise_is_refused(text: str) -> None:
+    app = typer.Typer()
+    app.command()(dev)
+    refused = CliRunner().invoke(app, ["--pool", text])
+    assert (refused.exit_code, "--pool" in refused.stderr) == (2, True)

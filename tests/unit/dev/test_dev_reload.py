@@ -13,7 +13,14 @@ from streams.dev.reload import changes, code_folders
 
 
 def test_folders_without_code_are_not_watched(tmp_path: Path) -> None:
-    for name in ("shop/jobs", "shop/__pycache__", ".git/hooks", "env/lib", "data/logs"):
+    for name in (
+        "shop/jobs",
+        "shop/__pycache__",
+        ".git/hooks",
+        "env/lib",
+        "data/logs",
+        "tests/jobs",
+    ):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "env/pyvenv.cfg").touch()
     (tmp_path / "data/dev.lock").touch()
@@ -39,6 +46,8 @@ async def test_changes_of_code_and_of_the_topology_are_told_also_in_new_folders(
 
     assert await told(tmp_path / "app.py", "# ") == {tmp_path / "app.py"}
     (tmp_path / "notes.txt").write_text("nothing")
+    for name in ("test_app.py", "app_test.py", "conftest.py"):
+        (tmp_path / name).write_text("# a test")
     assert await told(tmp_path / "topology.yaml", "# ") == {tmp_path / "topology.yaml"}
     (tmp_path / "shop").mkdir()
     assert await told(tmp_path / "shop/jobs.py", "# ") == {tmp_path / "shop/jobs.py"}
