@@ -74,6 +74,27 @@ def unambiguous(headers: Headers) -> Headers:
     return CIMultiDictProxy(CIMultiDict(once))
 
 
+def forwarded_scheme(headers: Headers) -> str | None:
+    """The scheme by which the sender reached the outermost proxy; None if no proxy names one.
+
+    Every proxy on the way may add an element, or a header of the same name, after those of the
+    proxies before it. The first one is thus of the proxy that the sender reached. Case does not
+    matter (RFC 7239; RFC 3986, section 3.1).
+    """
+    named = _first(headers, "X-Forwarded-Proto") or _proto(_first(headers, "Forwarded"))
+    return named if named in ("http", "https") else None
+
+
+def _first(headers: Headers, name: str) -> str:
+    """The first element of a header that is a list, in lower case; empty without one."""
+    return next(iter(headers.getall(name, ())), "").partition(",")[0].strip().lower()
+
+
+def _proto(element: str) -> str:
+    pairs = (pair.partition("=") for pair in element.split(";"))
+    return next((value.strip(' "') for name, _, value in pairs if name.strip() == "proto"), "")
+
+
 def media_type(headers: Mapping[str, str]) -> str:
     """Type and subtype in lower case, without parameters; empty if there are none."""
     return headers.get("Content-Type", "").partition(";")[0].strip().lower()

@@ -208,7 +208,7 @@ class Receiver:
         # A source without a secret is refused like an unknown one, and takes as long.
         verify, secrets = (source.verify, held) if source and held else (_NOBODY, _NOBODYS_SECRETS)
         scheme = source.settings.scheme if source else "none"
-        signed = SignedRequest(headers, body, _url(request, headers), request.method, now)
+        signed = SignedRequest(headers, body, _url(request), request.method, now)
         try:
             verified = verify(tuple(secrets.values()), signed)
         except SignatureError as error:
@@ -333,7 +333,7 @@ def _answer(status: str, receipt: Receipt) -> web.Response:
     return response
 
 
-def _url(request: web.BaseRequest, headers: Headers) -> str:
+def _url(request: web.BaseRequest) -> str:
     """The URL as the sender addressed it; a proxy in front may name its scheme."""
-    secure = headers.get("X-Forwarded-Proto") == "https"
-    return f"{'https' if secure else request.scheme}://{request.host}{request.path_qs}"
+    scheme = heads.forwarded_scheme(request.headers) or request.scheme
+    return f"{scheme}://{request.host}{request.path_qs}"

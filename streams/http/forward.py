@@ -9,7 +9,7 @@ connection to the first could be made.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiohttp import (
@@ -22,7 +22,7 @@ from aiohttp import (
     TCPConnector,
     web,
 )
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from streams.http.problem import problem
@@ -119,8 +119,9 @@ async def _pass_on(request: web.BaseRequest, answer: ClientResponse) -> web.Stre
         return response
 
 
-def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    named = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+def _end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    connection = ",".join(headers.getall("Connection", ()))
+    named = {name.strip().lower() for name in connection.split(",")}
     dropped = _HOP_BY_HOP | named
     return CIMultiDict(
         (name, value) for name, value in headers.items() if name.lower() not in dropped

@@ -73,10 +73,34 @@ async def test_twilio_signs_the_public_url_that_a_proxy_tells_of(edge: Edge) -> 
     headers = {"X-Twilio-Signature": signature, "Content-Type": "application/x-www-form-urlencoded"}
     body = b"MessageStatus=sent&MessageSid=SM1"
     assert (await edge.post(path, body, headers))[0] == 401
+    for untrue in ("http", "http, https", "ftp", ",https"):
+        assert (await edge.post(path, body, {**headers, "X-Forwarded-Proto": untrue}))[0] == 401
     status, _, _ = await edge.post(path, body, {**headers, "X-Forwarded-Proto": "https"})
     assert status == 202
     [received] = edge.log.on("events.received")
     assert ENVELOPE.decode(received.value).event_type == "message.sent"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [("X-Forwarded-Proto", "https,http")],
+        [("X-Forwarded-Proto", "HTTPS , http")],
+        [("X-Forwarded-Proto", "https"), ("X-Forwarded-Proto", "http")],
+        [("Forwarded", 'for=192.0.2.1;Proto=HTTPS;by="[::1]", for=10.0.0.1;proto=http')],
+        [("Forwarded", 'proto="https"'), ("Forwarded", "proto=http")],
+        [("X-Forwarded-Proto", ""), ("Forwarded", "proto=https")],
+    ],
+)
+async def test_the_outermost_proxy_names_the_scheme_of_the_signed_url(
+    edge: Edge, told: list[tuple[str, str]]
+) -> None:
+    path, body = "/v1/hooks/acme/twilio", b"MessageStatus=sent&MessageSid=SM1"
+    public = edge.url.replace("http://", "https://") + path
+    mac = hmac.digest(b"twilio", f"{public}MessageSidSM1MessageStatussent".encode(), "sha1")
+    headers = CIMultiDict({"X-Twilio-Signature": base64.b64encode(mac).decode()})
+    headers.extend(told)
+    assert (await edge.post(path, body, headers))[0] == 202
 
 
 async def test_both_secrets_of_a_rotation_hold(edge: Edge) -> None:
