@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +24,7 @@ from streams.operator.read_model.projections import (
     project,
     reports_poison,
 )
+from streams.operator.read_model.storable import OF_A_RECORD, unusable
 from streams.operator.read_model.undecodable import Undecodable
 from streams.operator.resources.table import RowKey
 from streams.process.standstill import Standstill
@@ -113,12 +114,31 @@ class FoldSession:
     def _fold(self, records: list[Record]) -> None:
         self._outage.answered()
         batch = self._project(records)
+        try:
+            self._store(batch, records)
+        except OF_A_RECORD as error:
+            # `project` lets no such record through: this holds if it overlooks one.
+            self._store_apart(records, error)
+            return
+        metrics.RECORDS.labels(STAGE).inc(len(records))
+        self._announce((table, key) for table, c in batch.items() for key in c.rows)
+
+    def _store(self, batch: Mapping[str, Changes], records: Iterable[Record]) -> None:
+        """Write the changes, and the offsets behind their records, together or not at all."""
         ends = {(r.topic, r.partition): r.offset + 1 for r in records}
         with transaction(self._connection):
             _write(self._connection, batch.values())
             positions.store(self._connection, self._spans, ends)
-        metrics.RECORDS.labels(STAGE).inc(len(records))
-        self._announce((table, key) for table, c in batch.items() for key in c.rows)
+
+    def _store_apart(self, records: list[Record], error: Exception) -> None:
+        """Fold the records of a refused batch one by one; the one that SQLite refuses is poison."""
+        if len(records) > 1:
+            for record in records:
+                self._fold([record])
+            return
+        if self._refuse(records[0], unusable(records[0], error)):
+            self._undecodable.flush()
+        self._store({}, records)
 
     def caught_up(self) -> bool:
         """Return whether every record that was on the topics when the session began is folded."""
@@ -166,14 +186,18 @@ class FoldSession:
             try:
                 project(record, batch)
             except PoisonRecord as error:
-                if not reports_poison(record.topic):
-                    continue
-                metrics.POISON.labels(STAGE).inc()
-                self._undecodable.put(record, error)
-                poisoned = True
+                poisoned |= self._refuse(record, error)
         if poisoned:
             self._undecodable.flush()
         return batch
+
+    def _refuse(self, record: Record, error: PoisonRecord) -> bool:
+        """Queue the dead letter of a record; return False if another stage makes it."""
+        if not reports_poison(record.topic):
+            return False
+        metrics.POISON.labels(STAGE).inc()
+        self._undecodable.put(record, error)
+        return True
 
     def _record(self, message: Message) -> Record:
         topic = (message.topic() or "").removeprefix(self._prefix)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from streams.operator.read_model.storable import OF_A_RECORD, require_storable, unusable
 from streams.operator.resources import TABLES
 from streams.operator.resources.table import Row, Table
 from streams.runtime.processor import Record
@@ -36,8 +37,12 @@ def project(record: Record, batch: dict[str, Changes]) -> None:
         DecodeError: the record is not of its topic's type; the batch is unchanged.
     """
     table = _TABLES[record.topic]
-    row = None if record.value is None else table.row(record)
-    key = table.row_key(record) if row is None else row[: table.key_size]
+    try:
+        row = None if record.value is None else table.row(record)
+        key = table.row_key(record) if row is None else row[: table.key_size]
+        require_storable(key if row is None else row)
+    except OF_A_RECORD as error:
+        raise unusable(record, error) from error
     batch.setdefault(table.name, Changes(table, {})).rows[key] = row
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 RowKey = tuple[str, Row]
 """Table and primary key of a row."""
+
+_NUMBER = re.compile("0|[1-9][0-9]{0,17}")
+"""It fits into the 64 bits of an SQLite integer."""
+_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def _names(definitions: str) -> list[str]:
 
 
 def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise DecodeError(f"{text!r} in a key is no number") from error
+    """Return the number that a key has in decimal digits, as our own keys write it."""
+    if _NUMBER.fullmatch(text) is None:
+        raise DecodeError(f"{text[:_SHOWN]!r} in a key is no number of 18 digits at most")
+    return int(text)

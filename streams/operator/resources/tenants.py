@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 
 import orjson
 
+from streams.errors import DecodeError
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.operator.resources.paging import Page, PageQuery
@@ -13,7 +15,8 @@ from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
-from streams.tenants.settings import TenantSettings, source_settings
+from streams.tenants.endpoints import endpoint_settings
+from streams.tenants.settings import TenantSettings, source_settings, tenant_settings
 from streams.tenants.source_keys import holds, keys_of
 
 _SEALED = "kind IN ('source', 'endpoint', 'data_key')"
@@ -28,7 +31,7 @@ def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
         **TenantSettings().model_dump(),
         **orjson.loads(record.body),
         "disabled": record.disabled,
-        "erased_at": None if mark is None else rfc3339(int(orjson.loads(mark.body)["at"])),
+        "erased_at": None if mark is None else rfc3339(_erased_at(mark)),
         "sources": sorted(sources(connection, record.tenant_id)),
         "updated_at": rfc3339(record.updated_at),
     }
@@ -131,7 +134,35 @@ def undestroyed(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
 
 def _row(record: Record) -> Row:
     setting = TENANT.decode(record.value)
+    _require_readable(setting)
     return setting.tenant_id, setting.kind, setting.id, setting.updated_at, record.value
+
+
+def _require_readable(setting: TenantRecord) -> None:
+    """Check that the lists can show a setting: one that cannot be read would fail them all.
+
+    Raises:
+        DecodeError: its body is not of its kind; the message repeats nothing of it.
+    """
+    try:
+        _READERS.get(setting.kind, bool)(setting)
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
+        what = f"tenants: the body of a record of kind {setting.kind!r} cannot be read"
+        raise DecodeError(f"{what} ({type(error).__name__})") from None
+
+
+def _erased_at(mark: TenantRecord) -> int:
+    """Return when a tenant was erased, in milliseconds."""
+    return int(orjson.loads(mark.body)["at"])
+
+
+_READERS: dict[str, Callable[[TenantRecord], object]] = {
+    "tenant": tenant_settings,
+    "source": source_settings,
+    "endpoint": endpoint_settings,
+    "erasure": _erased_at,
+}
+"""What reads the bodies of each kind that the API shows."""
 
 
 TABLE = Table(

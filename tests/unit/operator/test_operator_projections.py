@@ -85,6 +85,21 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
 }
 
 
+ODD_NUMBERS = (
+    b"9" * 30, b"9223372036854775808", b"-1", b"1" * 1_000_000, b"1_0", b" 1", b"1e3",
+    "\u0661".encode(), b"NaN", b"",
+)  # fmt: skip
+ODD_BODIES = [
+    (kind, body)
+    for kind in ("tenant", "source", "endpoint", "erasure")
+    for body in ("", "[" * 100_000, "[]", "null", "NaN", '{"at": null, "scheme": 1, "rate": []}')
+]
+
+
+def setting(kind: str, body: str) -> bytes:
+    return TENANT.encode(TenantRecord("acme", kind, "", False, body))  # type: ignore[arg-type]
+
+
 def record(topic: str, key: bytes | None, value: bytes | None) -> Record:
     return Record(topic, 0, 0, 1, key, value)
 
@@ -143,6 +158,21 @@ def test_in_one_batch_the_last_change_of_a_row_wins(connection: sqlite3.Connecti
         ("dispatcher.checkpoints.changelog", b"job_a", b"1"),
         ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b"{"),
         ("dispatcher.checkpoints.changelog", b"job_a\0one\0s", b"1"),
+        *(
+            ("dispatcher.checkpoints.changelog", b"job_a\0" + number + b"\0s", content)
+            for number in ODD_NUMBERS
+            for content in (b"1", None)
+        ),
+        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b"[" * 100_000),
+        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b'"\\ud800"'),
+        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b"NaN"),
+        ("dispatcher.checkpoints.changelog", None, b"1"),
+        ("jobs.held", b"9" * 30 + b"\0default\0t\0", None),
+        ("jobs", b"job_\xed\xa0\x80", None),
+        *(
+            ("tenants", tenant_key("acme", kind, ""), setting(kind, body))
+            for kind, body in ODD_BODIES
+        ),
         ("tenants", b"acme", None),
         ("events", b"acme", None),
         ("deliveries.attempts", b"dlv_a", None),
