@@ -1,1 +1,1 @@
-"""HTTP requests to customers' endpoints: guarded, bounded, and never repeated unasked."""
+"""HTTP requests to customers' endpoints: guarded, bounded, repeated only on a new connection."""

@@ -1,11 +1,13 @@
 """Reads answers from a connection whose receiver must not keep the event loop busy.
 
 aiohttp waits for the final answer however many interim ones (102, 103) precede it. It parses all
-that was read before any other connection gets its turn, and goes on while nobody waits for it.
+that was read before any other connection gets its turn, and goes on while nobody waits for it. And
+it forgets a head that came in one piece with bytes that it cannot parse, such as the body of a 204.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from aiohttp.client_proto import ResponseHandler
@@ -17,28 +19,47 @@ _MOST_HEADS = 11
 """Ten interim answers and the final one."""
 _PARSED_AT_ONCE = 4_096
 """Bytes; a head may have 18 of them, and one read brings 256,000."""
+_HEAD = re.compile(rb"\r?\n|.*?\n\r?\n", re.DOTALL)
+"""Bytes up to the end of a head. The first alternative is an end that came in several pieces."""
 
 
 class BoundedProtocol(ResponseHandler):
-    """Aborts a connection that brings more than eleven heads after one request."""
+    """Aborts a connection that brings more than eleven heads after one request.
 
+    `answered` says whether any byte came since the request was made. Each head is parsed on its
+    own, so that it counts whatever follows it.
+    """
+
+    answered = False
     _heads = 0
+    _final = False
 
     def set_response_params(self, **params: Any) -> None:
         """Begin to read the answer to a request."""
-        self._heads = 0
+        self.answered, self._heads, self._final = False, 0, False
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data[:_PARSED_AT_ONCE])
-        for start in range(_PARSED_AT_ONCE, len(data), _PARSED_AT_ONCE):
-            if not self.is_connected():  # a parser that failed must get nothing more
-                return
-            super().data_received(data[start : start + _PARSED_AT_ONCE])
+        self.answered = self.answered or bool(data)
+        at = self._parse(data, 0)
+        while at < len(data) and self.is_connected():  # a parser that failed gets nothing more
+            at = self._parse(data, at)
+        broken, body = self.exception(), self._payload
+        if broken is not None and body is not None and not body.is_eof():
+            body.set_exception(broken)  # or whoever reads it waits for ever
+
+    def _parse(self, data: bytes, at: int) -> int:
+        """Parse a piece of the data; returns where the next one begins."""
+        end = min(at + _PARSED_AT_ONCE, len(data))
+        head = None if self._final else _HEAD.match(data, at, end)
+        piece = data[at : head.end() if head else end]
+        super().data_received(piece)
+        return at + len(piece)
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """Take in a head with its body."""
         self._heads += 1
+        self._final = data[0].code >= 200
         if self._heads <= _MOST_HEADS:
             super().feed_data(data, size)
         elif self._heads == _MOST_HEADS + 1:

@@ -43,15 +43,24 @@ class Dial:
 
     `name` is the one that was looked up, `address` the one that was dialled last: the proxy's, if
     it goes through one (`proxied`). `reached` says that this address took a connection, and
-    `connected` that the request may go to its receiver.
+    `connected` that the request may go to its receiver. `anew` demands a connection on which
+    nothing was sent before.
     """
 
+    anew: bool = False
     name: str | None = None
     address: str | None = None
     fresh: bool = False
     proxied: bool = False
     reached: bool = False
     connected: bool = False
+    protocol: BoundedProtocol | None = None
+
+    @property
+    def was_stale(self) -> bool:
+        """Whether a connection from before was used, and brought no byte of an answer."""
+        used = None if self.fresh else self.protocol
+        return used is not None and not used.answered
 
 
 DIAL: ContextVar[Dial] = ContextVar("dial")
@@ -88,12 +97,14 @@ class CheckedConnector(TCPConnector):
         dial = DIAL.get()
         dial.proxied = req.proxy is not None
         connection = await super().connect(req, traces, timeout)
-        while not dial.fresh and _is_readable(connection):
+        while not dial.fresh and (dial.anew or _is_readable(connection)):
             connection.close()
             connection = await super().connect(req, traces, timeout)
         if len(self._open) > _MOST_KEPT and connection.protocol is not None:
             connection.protocol.force_close()
         dial.connected = True
+        if isinstance(connection.protocol, BoundedProtocol):
+            dial.protocol = connection.protocol
         dial.address = _peer(connection) or dial.address
         return connection
 

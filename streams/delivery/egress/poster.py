@@ -1,8 +1,9 @@
 """Sends one request to a customer's endpoint and tells how it ended.
 
-A request is sent at most once. aiohttp repeats none, because POST is not idempotent, and Tidegate
-makes a second connection only as long as nothing was sent on the first. Whatever fails later is
-reported, since the receiver may have acted on the request.
+aiohttp repeats no request, because POST is not idempotent. Tidegate repeats a request once, at once
+and on a new connection, if the one that it reused broke before any byte of an answer. Receivers
+close idle connections whenever they like (RFC 9112, section 9.3.1), and `webhook-id` tells them
+what they have seen. Any other failure is reported.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from io import BytesIO
 from types import TracebackType
 from typing import Self
 
-from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
+from aiohttp import (
+    ClientConnectionError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+)
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -97,7 +104,7 @@ class Poster:
             yield
 
     async def post(self, post: Post, redact: Collection[str] = ()) -> Outcome:
-        """Send one request, once, and never raise for what receiver or network do.
+        """Send one request, and never raise for what receiver or network do.
 
         Wait for its `turn` first. Texts of `redact` (header values and signing secrets that were
         sent) are replaced in the excerpt. A status counts once its head is complete, because the
@@ -143,16 +150,28 @@ class _Exchange:
         return self._answered(self._response, broken is None, duration, redact)
 
     async def _send_and_read(self) -> None:
+        response = self._response = await self._answer()
+        while len(self._body) < MOST_READ and not response.content.at_eof():
+            self._body += await response.content.read(MOST_READ - len(self._body))
+
+    async def _answer(self) -> ClientResponse:
+        try:
+            return await self._send()
+        except ClientConnectionError:
+            if not self._dial.was_stale:
+                raise
+        self._dial = Dial(anew=True)
+        return await self._send()
+
+    async def _send(self) -> ClientResponse:
         DIAL.set(self._dial)
         body = self._post.body
-        response = self._response = await self._session.post(
+        return await self._session.post(
             self._target,
             data=body if len(body) <= _LARGEST_AT_ONCE else BytesIO(body),
             headers=CIMultiDict(self._post.headers),
             allow_redirects=False,
         )
-        while len(self._body) < MOST_READ and not response.content.at_eof():
-            self._body += await response.content.read(MOST_READ - len(self._body))
 
     def _answered(
         self,

@@ -23,10 +23,13 @@ from support.receiver import (
     resetting,
 )
 
+from streams.delivery.egress.bounded_protocol import BoundedProtocol
 from streams.delivery.egress.post import Outcome, Post
 from streams.delivery.egress.poster import Poster
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 MEBIBYTE = b"x" * 1024 * 1024
 INTERIM = b"HTTP/1.1 102 P\r\n\r\n"
 SOON = 0.2
@@ -120,7 +123,6 @@ async def test_nobody_listens_is_refused() -> None:
         HEAD + b"X-Long: " + b"x" * 100_000 + b"\r\n\r\n",
         HEAD + b"X-Many: x\r\n" * 10_000 + b"\r\n",
         HEAD + b"x" * 100_000,
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
     ids=[
         "ssh",
@@ -130,7 +132,6 @@ async def test_nobody_listens_is_refused() -> None:
         "long field",
         "many fields",
         "no end",
-        "bad chunk",
     ],
 )
 async def test_what_is_no_http_answer_or_has_a_flood_of_head_is_a_protocol_error(
@@ -139,6 +140,49 @@ async def test_what_is_no_http_answer_or_has_a_flood_of_head_is_a_protocol_error
     got = await outcome(closing(raw))
     assert (got.status, got.error) == (None, "protocol")
     assert got.detail.startswith("127.0.0.1 sent no HTTP answer that can be read")
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (NO_CONTENT + b"\r\na body", 204),
+        (NO_CONTENT + b"Content-Length: 6\r\n\r\na body", 204),
+        (NO_CONTENT + b"Transfer-Encoding: chunked\r\n\r\n6\r\na body\r\n0\r\n\r\n", 204),
+        (NO_CONTENT.replace(b"\r", b"") + b"\na body", 204),
+        (INTERIM + HEAD + b"Content-Length: 0\r\n\r\na body", 200),
+        (HEAD + b"Content-Length: 2\r\n\r\na body", 200),
+        (HEAD + b"Content-Length: 0\r\n\r\n" + INTERIM * 14_000, 200),
+        (CHUNKED + b"zz\r\n", 200),
+        (CHUNKED + b"f" * 30 + b"\r\n", 200),
+        (CHUNKED + b"0\r\nno field\r\n\r\n", 200),
+        (b"HTTP/1.1 503 X\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 503),
+    ],
+)
+@pytest.mark.parametrize("read_at_once", [1, 2, 3, 256_000])
+async def test_a_head_counts_at_once_whatever_follows_it(
+    raw: bytes, status: int, read_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse = BoundedProtocol.data_received
+
+    def in_pieces(self: BoundedProtocol, data: bytes) -> None:
+        for at in range(0, len(data), read_at_once):
+            if self.is_connected():
+                parse(self, data[at : at + read_at_once])
+
+    monkeypatch.setattr(BoundedProtocol, "data_received", in_pieces)
+    got = await outcome(answering(raw), timeout=20.0)
+    assert (got.status, got.error) == (status, None)
+    assert got.duration_ms < 10_000
+
+
+async def test_a_head_counts_though_its_connection_is_reset_in_the_body() -> None:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + b"Content-Length: 9\r\n\r\nbegun")
+        await writer.drain()
+        await resetting(writer)
+
+    got = await outcome(answer)
+    assert (got.status, got.error, got.excerpt) == (200, None, "begun")
 
 
 async def test_interim_answers_before_the_final_one_are_passed_over_each_time() -> None:
@@ -167,7 +211,7 @@ async def test_what_a_flood_brought_in_one_read_is_not_parsed_to_its_end(
 
     monkeypatch.setattr(ResponseHandler, "data_received", noted)
     got = await outcome(answering(INTERIM * 14_000))
-    assert (got.error, sum(parsed)) == ("protocol", 4_096)
+    assert (got.error, sum(parsed)) == ("protocol", 12 * len(INTERIM))
 
 
 async def test_answers_to_nothing_end_the_connection() -> None:
@@ -321,18 +365,70 @@ async def test_beyond_a_bound_connections_serve_one_request(
     assert receiver.connections == 2
 
 
-async def test_a_request_that_the_receiver_may_have_seen_is_not_repeated() -> None:
-    async def answers_once(writer: asyncio.StreamWriter) -> None:
-        if len(receiver.requests) == 1:
+@pytest.mark.parametrize("fault", [closing(b""), resetting], ids=["closed", "reset"])
+async def test_a_request_that_a_used_connection_lost_is_sent_again_on_a_new_one(
+    fault: Answer,
+) -> None:
+    async def once_each(writer: asyncio.StreamWriter) -> None:
+        await (answering(OK) if len(receiver.requests) % 2 else fault)(writer)
+
+    async with receiving(once_each) as receiver, Poster(loopback()) as poster:
+        got = [await poster.post(to(receiver.url)) for _ in range(3)]
+    assert {(each.status, each.error) for each in got} == {(200, None)}
+    assert (len(receiver.requests), receiver.connections) == (5, 3)
+
+
+async def test_a_request_is_sent_again_once_and_past_all_used_connections() -> None:
+    answered, both = 0, asyncio.Event()
+
+    async def once_each(writer: asyncio.StreamWriter) -> None:
+        nonlocal answered
+        if answered < 2:
+            answered += 1
+            if answered == 2:
+                both.set()
+            await both.wait()
             writer.write(OK)
         else:
             writer.close()
 
-    async with receiving(answers_once) as receiver, Poster(loopback()) as poster:
+    async with receiving(once_each) as receiver, Poster(loopback()) as poster:
+        first = await asyncio.gather(*(poster.post(to(receiver.url)) for _ in range(2)))
+        last = await poster.post(to(receiver.url))
+    assert [each.status for each in first] == [200, 200]
+    assert last.error == "closed"
+    assert (len(receiver.requests), receiver.connections) == (4, 3)
+
+
+async def test_a_large_request_is_sent_again_whole() -> None:
+    async def once_each(writer: asyncio.StreamWriter) -> None:
+        await (answering(OK) if len(receiver.requests) != 2 else closing(b""))(writer)
+
+    body = b"z" * 3_000_000
+    async with receiving(once_each) as receiver, Poster(loopback()) as poster:
+        got = [await poster.post(Post(receiver.url, (), body, 5.0)) for _ in range(2)]
+    assert [each.status for each in got] == [200, 200]
+    assert [len(request.partition(b"\r\n\r\n")[2]) for request in receiver.requests] == [
+        3_000_000
+    ] * 3
+
+
+@pytest.mark.parametrize("begun", [b"H", HEAD, b"HTTP/1.1 103 E\r\n\r\n"])
+async def test_a_request_whose_answer_had_begun_is_not_sent_again(begun: bytes) -> None:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        await (answering(OK) if len(receiver.requests) == 1 else closing(begun))(writer)
+
+    async with receiving(answer) as receiver, Poster(loopback()) as poster:
         first = await poster.post(to(receiver.url))
         second = await poster.post(to(receiver.url))
-    assert (first.status, second.error) == (200, "closed")
+    assert (first.status, second.status, second.error) == (200, None, "closed")
     assert (len(receiver.requests), receiver.connections) == (2, 1)
+
+
+async def test_a_request_that_a_new_connection_lost_is_not_sent_again() -> None:
+    async with receiving(closing(b"")) as receiver, Poster(loopback()) as poster:
+        assert (await poster.post(to(receiver.url))).error == "closed"
+    assert len(receiver.requests) == 1
 
 
 async def test_a_connection_that_the_receiver_closed_is_replaced_before_anything_is_sent() -> None:
