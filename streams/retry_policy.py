@@ -41,8 +41,12 @@ def loss_delay(job: Job) -> float:
 
 def release_delay(job: Job) -> float:
     """Seconds until a job that workers gave back is leased again; its `history` has their runs."""
-    in_a_row = takewhile(lambda run: run.kind == "released", reversed(job.history))
-    return _doubled(sum(1 for _ in in_a_row), job)
+    return _doubled(releases_in_a_row(job), job)
+
+
+def releases_in_a_row(job: Job) -> int:
+    """How many of the job's newest runs their workers gave back, as far as its history goes."""
+    return sum(1 for _ in takewhile(lambda run: run.kind == "released", reversed(job.history)))
 
 
 def effective_policy(handler: Handler, declared: JobType, job: Job) -> Handler:

@@ -9,6 +9,7 @@ it was written.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Iterable
@@ -122,6 +123,8 @@ def serve_probes(
             "choose another port with --probe-port"
         ) from error
     DaemonThread("probes", server.serve_forever).start()
+    # A forked child that outlives this process would keep its successor from the port.
+    os.register_at_fork(after_in_child=server.socket.close)
     return int(server.server_address[1])
 
 

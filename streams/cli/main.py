@@ -20,6 +20,7 @@ import typer
 from streams.cli.ends import tell
 from streams.cli.options import OF_STAGES, with_options
 from streams.errors import TidegateError, exit_code
+from streams.process.forked_children import let_forked_children_end
 from streams.stages import STAGES, StageProcess, load
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def main() -> None:
     """
     with suppress(ValueError, OSError, RuntimeError):  # a standard error that is no file, or closed
         faulthandler.enable()
+    let_forked_children_end()
     try:
         application(sys.argv[1:])()
     except KeyboardInterrupt:

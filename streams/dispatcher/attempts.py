@@ -1,8 +1,9 @@
 """Records failed runs in their job: history, losses, suspicion.
 
 A loss means that the worker ended while it held a lease that it had confirmed; it does not count as
-an attempt. A job is a suspect after two losses, or after three leases that were never confirmed. A
-suspect runs alone, so that if its worker ends, the job is the cause and no other job is lost.
+an attempt. A job is a suspect after two losses, after three leases that were never confirmed, or
+after five releases in a row. A suspect runs alone, so that if its worker ends, the job is the cause
+and no other job is lost.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from streams.retry_policy import releases_in_a_row
 from streams.serde.records import Attempt, Job
 
 KEPT_RUNS = 10
@@ -19,6 +21,9 @@ TRACEBACK_CHARS = 4_100
 LOSSES_OF_A_SUSPECT = 2
 LOSSES_ALONE = 2
 _UNCONFIRMED_OF_A_SUSPECT = 3
+_RELEASES_OF_A_SUSPECT = 5
+"""A handler that shuts its own worker down is released each time. So is a long run that a rolling
+deployment overtakes, but seldom five times in a row: each new worker takes an old one's place."""
 _UNCONFIRMED = 0
 """Stands in place of an attempt's number if the worker never confirmed the lease."""
 _TIMEOUT = "TimeoutError: ran past its "  # how a worker reports its own timeout
@@ -66,7 +71,11 @@ def unconfirmed(job: Job, why: str, now: int) -> Job:
 def is_suspect(job: Job) -> bool:
     """Whether the job runs alone."""
     never_confirmed = sum(run.attempt == _UNCONFIRMED for run in job.history)
-    return job.lost >= LOSSES_OF_A_SUSPECT or never_confirmed >= _UNCONFIRMED_OF_A_SUSPECT
+    return (
+        job.lost >= LOSSES_OF_A_SUSPECT
+        or never_confirmed >= _UNCONFIRMED_OF_A_SUSPECT
+        or releases_in_a_row(job) >= _RELEASES_OF_A_SUSPECT
+    )
 
 
 def is_given_up(job: Job) -> bool:

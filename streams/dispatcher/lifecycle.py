@@ -153,9 +153,8 @@ class Lifecycle:
 
         A suspect waits first, since a worker that cannot run it alone would return it at once.
         """
-        waits = attempts.is_suspect(job)
         job = attempts.noted(job, "released", error, self.now)
-        if waits:
+        if attempts.is_suspect(job):
             job = replace(job, attempts=max(0, job.attempts - 1))
             self._retry(job, release_delay(job), error)
         else:

@@ -42,7 +42,7 @@ from streams.serde.sizes import CHUNK_BYTES
 pytestmark = pytest.mark.broker
 
 APP = """
-import asyncio, hashlib, os, time
+import asyncio, hashlib, multiprocessing, os, time
 from streams import App, Context
 app = App("test")
 
@@ -65,6 +65,16 @@ async def measures(ctx: Context):
 async def waits(ctx: Context):
     await ctx.progress("begun")
     await asyncio.Event().wait()
+
+@app.job("forks")
+async def forks(ctx: Context):
+    with multiprocessing.Pool(2) as pool:
+        squares = pool.map(abs, [-1, -2])
+    child = multiprocessing.Process(target=time.sleep, args=(600,))
+    child.start()
+    child.terminate()
+    child.join()
+    return [squares, child.exitcode]
 
 @app.job("blocks")
 async def blocks(ctx: Context):
@@ -228,6 +238,20 @@ def test_sigterm_releases_what_still_runs_and_ends_well(
     assert worker.ends() == 0
     dispatcher.find(Heartbeat, lambda c: isinstance(c.body, Heartbeat) and c.body.free == 0)
     dispatcher.find(Heartbeat, lambda c: isinstance(c.body, Heartbeat) and c.body.leaving)
+
+
+def test_children_that_a_handler_ends_leave_its_worker_alone(
+    dispatcher: Dispatcher, start: Start
+) -> None:
+    """SIGTERM to a forked child reached the worker, which released all its runs and ended."""
+    worker = start()
+    beside = dispatcher.lease("waits")
+    dispatcher.begun(beside)
+    ended = dispatcher.ended(dispatcher.lease("forks"))
+    assert (ended.status, ended.result) == ("succeeded", f"[[1,2],{-signal.SIGTERM}]")
+    assert worker.process.poll() is None
+    worker.process.send_signal(signal.SIGTERM)
+    assert dispatcher.ended(beside).status == "released"
 
 
 def test_a_restarted_worker_declines_the_leases_of_its_last_boot(

@@ -446,6 +446,24 @@ def test_a_suspect_that_is_given_back_waits_ever_longer(desk: Desk) -> None:
     worker.end(desk.lease(suspect), "succeeded")
 
 
+def test_a_job_that_is_given_back_again_and_again_runs_alone(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    """Its handler may be what shuts its workers down, with all their other runs."""
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    for _ in range(5):
+        assert not desk.lease(job_id).alone, "a deployment may overtake a run several times"
+        worker.end(desk.lease(job_id), "released", error="the worker shut down")
+        worker.heartbeat()
+    assert (desk.job(job_id).status, desk.job(job_id).attempts) == ("scheduled", 0)
+    while desk.job(job_id).status == "scheduled":
+        worker.stay(5)
+    assert desk.lease(job_id).alone
+    worker.end(desk.lease(job_id), "retry", error="KeyError: 'a'", after=0)
+    assert not desk.lease(job_id).alone, "this run's end was its own"
+
+
 def test_a_job_that_is_given_back_goes_to_another_worker(desk: Desk) -> None:
     suspect, worker = suspected(desk)
     other = ScriptedWorker(desk, "w2/b1", slots=1)
