@@ -1,4 +1,4 @@
-"""`docs/sizing.md` has the code's figures, and its examples print what the page shows."""
+"""`docs/sizing.md` has the code's figures; its examples and the how-to's print what is shown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 from streams.cli.topology import app
 from streams.topology.sizing.figures import FIGURES, RUNS, WHAT
 
-PAGE = (Path(__file__).parents[3] / "docs/sizing.md").read_text()
-EXAMPLES = re.findall(r"```console\n\$ tidegate topology (size .*)\n((?:.*\n)*?)```", PAGE)
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "sizing.md").read_text()
+SMALL = (DOCS / "how-to/small-cluster.md").read_text()
+EXAMPLES = re.findall(r"```console\n\$ tidegate topology (size .*)\n((?:.*\n)*?)```", PAGE + SMALL)
 
 
 def rows(first_column: str) -> list[list[str]]:
@@ -35,8 +37,8 @@ def test_the_page_has_every_run_with_its_machine() -> None:
     assert rows("run") == [[name, command, machine] for name, (command, machine) in RUNS.items()]
 
 
-def test_there_are_three_examples() -> None:
-    assert len(EXAMPLES) == 3
+def test_there_are_four_examples() -> None:
+    assert len(EXAMPLES) == 4
 
 
 @pytest.mark.parametrize(("command", "shown"), EXAMPLES)
