@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from streams.delivery.history import Part
+from streams.kafka.record_headers import headers_of
 from streams.runtime.processor import Record
 
 MOST_RECORDS, _MOST_BYTES = 1_000, 4 * 1024 * 1024
@@ -50,6 +51,6 @@ class Reading:
 
 def record_of(topic: str, message: Message) -> Record:
     """A message as the processor sees it."""
-    time, headers = message.timestamp()[1], message.headers() or ()
     place = message.partition() or 0, message.offset() or 0
-    return Record(topic, *place, time, message.key(), message.value(), headers)  # type: ignore[arg-type]
+    parts: Any = message.timestamp()[1], message.key(), message.value(), headers_of(message)
+    return Record(topic, *place, *parts)

@@ -13,6 +13,7 @@ from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS, Span
 from streams.kafka.clients import closing_watched, consumer_config
 from streams.kafka.failures import GONE, damage
+from streams.kafka.record_headers import headers_of
 from streams.serde.codec import ENVELOPE
 from streams.serde.headers import traceparent
 from streams.serde.records import Envelope
@@ -77,7 +78,7 @@ def found_in(message: Message) -> Found:
         message.partition() or 0, message.offset() or 0, message.timestamp()[1],
         ENVELOPE.decode(message.value()),
         message.value() or b"",
-        traceparent(message.headers() or ()),  # type: ignore[arg-type]  # librdkafka: bytes
+        traceparent(headers_of(message)),
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from streams.errors import Fenced, TidegateError
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import Outage, Verdict, classify_read, damage
 from streams.kafka.offsets import Place
+from streams.kafka.record_headers import headers_of
 from streams.runtime.damaged_inputs import DamagedInputs
 from streams.runtime.processor import Record
 from streams.settings import Settings
@@ -247,7 +248,7 @@ class Source:
         self._ahead += [
             new(Record, (
                 names[m.topic()], m.partition(), m.offset(), m.timestamp()[1],  # type: ignore[index]
-                m.key(), m.value(), m.headers() or (),
+                m.key(), m.value(), headers_of(m),
             ))
             for m in messages
         ]  # fmt: skip

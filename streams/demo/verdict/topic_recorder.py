@@ -16,6 +16,7 @@ from confluent_kafka import Message
 from streams.demo.verdict.committed import CommittedReader
 from streams.demo.world.subscribers import Place
 from streams.errors import DecodeError
+from streams.kafka.record_headers import headers_of
 from streams.serde.codec import (
     COMMAND,
     DEAD_LETTER,
@@ -198,4 +199,4 @@ class TopicRecorder:
 
 
 def _is_taken(message: Message) -> bool:
-    return _TAKEN in dict(message.headers() or [])
+    return _TAKEN in dict(headers_of(message))
