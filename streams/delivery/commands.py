@@ -58,6 +58,8 @@ def _retry(command: DeliveryCommand, steps: Transitions) -> None:
     steps.drive_anew(row, command.command_id)
     if endpoint is None or endpoint.closed_because is not None:
         steps.park_rows_of(row.tenant_id, row.endpoint_id)
+    elif row.kind != "test":  # a test does not wait for the circuit
+        steps.probe_now(endpoint, row.delivery_id)
 
 
 def _test(command: DeliveryCommand, steps: Transitions) -> None:
@@ -75,6 +77,6 @@ def _recover(command: DeliveryCommand, steps: Transitions) -> None:
     place = command.tenant_id, command.endpoint_id
     if endpoint and steps.store.asked_before(*place, command.command_id, steps.rules.keep_ms):
         return
-    # Rows have the broker's time, so a recovery without an end ends now by the same clock.
-    command = replace(command, at=steps.now)
+    # Rows have the broker's time, so a recovery without an end takes the rows of now by that clock.
+    command = replace(command, at=steps.now + 1)
     steps.store.queue.put(RECOVERY + recovery_key(command), DELIVERY_COMMAND.encode(command))

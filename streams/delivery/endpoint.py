@@ -33,6 +33,7 @@ class Endpoint:
     twice as many after each success. `cursor` is the key of the queue from which to look for more.
     `failures` counts those of the receiver since the last success, and `opened` how often the
     circuit opened since then. `next_at` is when its rate lets the next row go, in milliseconds.
+    `first` is the id of a row that a person retried while the circuit was open: it is the probe.
     """
 
     record: TenantRecord
@@ -44,6 +45,7 @@ class Endpoint:
     opened: int = 0
     cursor: bytes = b""
     next_at: float = 0.0
+    first: str = ""
 
     @property
     def tenant_id(self) -> str:

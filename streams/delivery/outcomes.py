@@ -54,7 +54,7 @@ def _apply(row: Delivery, ended: Ended, endpoint: Endpoint | None, steps: Transi
             last_error=after.last_error, updated_at=steps.now,
         )  # fmt: skip
     steps.move(row, after)
-    _log(row, ended, after, steps)
+    _log(row, ended, after, _next_at(after, endpoint), steps)
     metrics.ATTEMPTS.labels(ended.error or "delivered").inc()
 
 
@@ -89,7 +89,15 @@ def _without_endpoint(row: Delivery, ended: Ended, now: int) -> Delivery:
     return parked(told, "endpoint_removed", now)
 
 
-def _log(row: Delivery, ended: Ended, after: Delivery, steps: Transitions) -> None:
+def _next_at(row: Delivery, endpoint: Endpoint | None) -> int | None:
+    """When the next attempt comes, if no person brings it forward."""
+    circuit = endpoint.state.open_until if endpoint and row.kind != "test" else None
+    return row.next_attempt_at and max(row.next_attempt_at, circuit or 0)
+
+
+def _log(
+    row: Delivery, ended: Ended, after: Delivery, next_at: int | None, steps: Transitions
+) -> None:
     attempt = DeliveryAttempt(
         delivery_id=row.delivery_id,
         tenant_id=row.tenant_id,
@@ -103,7 +111,7 @@ def _log(row: Delivery, ended: Ended, after: Delivery, steps: Transitions) -> No
         error=ended.error,
         detail=ended.detail,
         excerpt=ended.excerpt,
-        next_attempt_at=after.next_attempt_at,
+        next_attempt_at=next_at,
     )
     value = DELIVERY_ATTEMPT.encode(attempt)
     steps.store.ctx.forward(ATTEMPTS_TOPIC, row.delivery_id.encode(), value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from streams.delivery import queue
 from streams.delivery.attempts import Attempt
@@ -107,16 +107,25 @@ class Selection:
     def _in_turn(self, endpoint: Endpoint, steps: Transitions) -> Iterator[Delivery]:
         """Due rows that the sender does not have, in the order in which they are sent.
 
-        The probe of an open circuit is one of the rows that were attempted least: a message on
-        which the receiver fails each time holds up no other. Of each lane only the first is there.
+        The probe of an open circuit is a row that a person retried, otherwise one of those that
+        were attempted least: a message on which the receiver fails each time holds up no other. Of
+        each lane only the first is there.
         """
         due = self._due(endpoint, steps)
         if not endpoint.probes(steps.now):
             return due
         cursor = endpoint.cursor
-        first = list(islice(due, _PROBES))
+        rows = list(islice(due, _PROBES))
         endpoint.cursor = cursor  # those that are passed over are not behind it
-        return iter(sorted(first, key=lambda row: (row.attempts, steps.rules.chance())))
+        rows.sort(key=lambda row: (row.attempts, steps.rules.chance()))
+        return chain(self._retried(endpoint, steps), rows)
+
+    def _retried(self, endpoint: Endpoint, steps: Transitions) -> Iterator[Delivery]:
+        """The row that a person wants to be the probe, once, if it may be sent now."""
+        first, endpoint.first = endpoint.first, ""
+        row = steps.store.row(first) if first and first not in self.handed else None
+        if row is not None and steps.store.queue.get(queue.entry(row)) is not None:
+            yield row
 
     def _due(self, endpoint: Endpoint, steps: Transitions) -> Iterator[Delivery]:
         """Due rows that the sender does not have, in the queue's order; moves the cursor along."""

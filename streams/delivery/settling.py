@@ -43,7 +43,7 @@ def settled(row: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: Ru
     """The row after an attempt; a pending row has the time of its next one.
 
     Judge the endpoint first. If the probe of an open circuit found that the receiver still fails,
-    its row waits for the next probe, and the attempt does not count.
+    the attempt does not count. Its row stays due, so that it goes as soon as the circuit closes.
     """
     told = replace(
         row,
@@ -67,7 +67,7 @@ def _failed(told: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: R
         doubled = _OURS_MS * 2 ** min(told.attempts - 1, 8)
         return _again(told, now + min(doubled, _LONGEST_OURS_MS), rules)
     if ended.probe and ended.status not in _OF_MESSAGE and told.kind != "test":
-        return _again(told, endpoint.state.open_until or now, rules)
+        return _again(told, now, rules)
     counted = replace(told, round=told.round + 1)
     policy = TEST_RETRY if told.kind == "test" else endpoint.settings.retry
     if counted.round > len(policy):
@@ -77,10 +77,10 @@ def _failed(told: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: R
 
 def judged(endpoint: Endpoint, ended: Ended, now: int) -> EndpointState:
     """The endpoint's state after an attempt; counts the failure or success in `endpoint`."""
+    if ended.error is None:  # also a test proves that the receiver is up
+        return _succeeded(endpoint, now)
     if ended.blame != "receiver" or ended.row.kind == "test":
         return endpoint.state
-    if ended.error is None:
-        return _succeeded(endpoint, now)
     if ended.row.url is not None:  # its URL is its own, and says nothing of other callbacks' URLs
         _narrow(endpoint)
         return endpoint.state

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from streams.delivery import queue
-from streams.delivery.endpoint import Endpoint
+from streams.delivery.endpoint import Endpoint, changed
 from streams.delivery.endpoints import Endpoints
 from streams.delivery.rotation import Rotation
 from streams.delivery.settling import Rules
@@ -108,15 +108,14 @@ class Transitions:
     def drive_anew(self, row: Delivery, command_id: str) -> None:
         """Have a row sent again as if it were new, whatever became of it before.
 
-        In a lane, a parked row has the place that it had, and one that ended comes last.
+        In a lane it gets the place that it had: a recovery drives rows anew in parts, which are not
+        in their order.
         """
-        ended = row.status in ("delivered", "dead")
-        order = self.store.next_order() if row.lane is not None and ended else row.order
         anew = replace(
             row, status="pending", round=0, next_attempt_at=self.now, parked_because=None,
-            order=order, command_id=command_id, updated_at=self.now,
+            command_id=command_id, updated_at=self.now,
         )  # fmt: skip
-        if row.status == "parked":
+        if row.status != "pending":
             self.store.make_way(anew, self._in_flight)
         self.move(row, anew)
 
@@ -137,6 +136,18 @@ class Transitions:
         if endpoint is not None:
             endpoint.cursor = min(endpoint.cursor, queue.entry(row))
             self.turn(endpoint)
+
+    def probe_now(self, endpoint: Endpoint, first: str = "") -> None:
+        """Send the probe of an open circuit at once: what a person drives anew waits no longer.
+
+        The row with the id `first` is the probe if it is not behind others in its lane.
+        """
+        state = endpoint.state
+        if state.circuit == "open":
+            endpoint.first = first
+            endpoint.state = changed(state, self.now, open_until=self.now)
+            self.store.put_state(endpoint.state)
+        self.turn(endpoint)
 
     def turn(self, endpoint: Endpoint) -> None:
         """Give an endpoint its turn, now or when its circuit or rate lets it send."""

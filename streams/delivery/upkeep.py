@@ -117,7 +117,7 @@ def _recover(key: bytes, value: bytes, steps: Transitions) -> None:
     if endpoint is not None:
         endpoint.state = _progress(endpoint.state, command, len(wanted), finished, steps.now)
         store.put_state(endpoint.state)
-        steps.turn(endpoint)
+        steps.probe_now(endpoint) if finished else steps.turn(endpoint)
 
 
 def _progress(

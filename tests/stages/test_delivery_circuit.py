@@ -76,6 +76,88 @@ def test_after_a_rejected_probe_five_failures_open_the_circuit_again(stage: Deli
     assert len(stage.sender.sent) == sent + 5
 
 
+def opened(stage: Deliveries) -> list[Delivery]:
+    """300 rows of an endpoint whose circuit is open for a day, though its receiver is up now."""
+    stage.endpoint(retry=(1,) * 50)
+    stage.sender.answer = status(503, retry_after_seconds=DAY)
+    for number in range(300):
+        stage.event(f"k{number:03}")
+    stage.driver.advance(10)
+    assert stage.state().circuit == "open"
+    stage.sender.sent.clear()
+    stage.sender.answer = ok
+    return stage.rows()
+
+
+def test_a_test_that_succeeds_closes_the_circuit_and_lets_the_rows_go(stage: Deliveries) -> None:
+    opened(stage)
+    stage.command("test", delivery_id="dlv_t1")
+    stage.driver.advance(1)
+    assert (stage.state().circuit, stage.state().failing_since) == ("closed", None)
+    stage.driver.advance(10)
+    failed = [row for row in stage.rows() if row.status != "delivered"]
+    assert [row.attempts for row in failed] == [1] * 5, "they wait as the receiver asked"
+
+
+def test_a_test_that_fails_leaves_the_circuit_as_it_is(stage: Deliveries) -> None:
+    opened(stage)
+    before = stage.state()
+    stage.sender.answer = status(503)
+    stage.command("test", delivery_id="dlv_t1")
+    stage.driver.advance(5)
+    assert stage.state() == before
+
+
+def test_a_delivery_that_is_retried_goes_at_once_and_closes_the_circuit(stage: Deliveries) -> None:
+    *_, last = opened(stage)
+    stage.command("retry", delivery_id=last.delivery_id)
+    stage.driver.advance(0.1)
+    assert stage.sender.sent[0].row.delivery_id == last.delivery_id
+    assert stage.state().circuit == "closed"
+    stage.driver.advance(10)
+    assert len([row for row in stage.rows() if row.status == "delivered"]) >= 295
+
+
+def test_a_retry_that_fails_opens_the_circuit_again(stage: Deliveries) -> None:
+    *_, last = opened(stage)
+    stage.sender.answer = status(503)
+    stage.command("retry", delivery_id=last.delivery_id)
+    stage.driver.advance(1)
+    assert [each.row.delivery_id for each in stage.sender.sent] == [last.delivery_id]
+    state = stage.state()
+    assert (state.circuit, (state.open_until or 0) > stage.driver.now) == ("open", True)
+    (retried,) = [row for row in stage.rows() if row.delivery_id == last.delivery_id]
+    assert (retried.status, retried.round) == ("pending", 0)
+
+
+def test_a_recovery_sends_one_delivery_at_once_though_the_circuit_is_open(
+    stage: Deliveries,
+) -> None:
+    opened(stage)
+    stage.command("recover", since=0)
+    stage.driver.advance(0.1)
+    assert stage.state().circuit == "closed"
+
+
+def test_the_probe_that_failed_goes_with_the_others_once_the_circuit_closes(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint(ordering="fifo", retry=(1,) * 50)
+    stage.sender.answer = status(503)
+    for number in range(4):
+        stage.event(f"k{number}")
+    stage.driver.advance(400)  # the probe has failed several times
+    assert stage.state().circuit == "open"
+    assert (stage.attempts()[-1].next_attempt_at or 0) >= (stage.state().open_until or 0)
+    stage.sender.answer = ok
+    stage.sender.sent.clear()
+    stage.command("test", delivery_id="dlv_t1")
+    stage.driver.advance(1)
+    assert [each.row.message_id for each in stage.sender.sent[1:]] == [
+        f"evt_k{n}" for n in range(4)
+    ]
+
+
 def test_five_days_of_nothing_but_rejections_disable_an_endpoint(stage: Deliveries) -> None:
     stage.endpoint()
     stage.sender.answer = status(422)

@@ -199,6 +199,28 @@ def test_a_recovery_keeps_the_order_of_a_fifo_endpoint(
     assert {row.status for row in stage.rows()} == {"delivered"}
 
 
+@pytest.mark.parametrize("ended", ["dead", "delivered"])
+def test_a_recovery_of_rows_that_ended_keeps_the_order_of_a_fifo_endpoint(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    monkeypatch.setattr(upkeep, "_CHANGED", 10)
+    stage.endpoint(ordering="fifo", retry=())
+    stage.sender.answer = ok if ended == "delivered" else status(422)
+    for number in range(35):
+        stage.event(f"k{number:02}")
+    stage.driver.advance(10)
+    assert [row.status for row in stage.rows()] == [ended] * 35
+    stage.sender.answer = ok
+    stage.sender.sent.clear()
+    stage.command("recover", since=0, statuses=(ended,))
+    stage.event("k99")
+    stage.driver.advance(0.02)
+    stage.driver.restart("delivery")  # in the middle of the recovery
+    stage.driver.advance(10)
+    order = [a.row.message_id for a in stage.sender.sent]
+    assert order == [f"evt_k{number:02}" for number in range(35)] + ["evt_k99"]
+
+
 def test_a_parked_row_that_is_retried_goes_before_those_that_came_later(stage: Deliveries) -> None:
     stage.endpoint(ordering="fifo", enabled=False)
     stage.event("k0")

@@ -19,7 +19,6 @@ from streams.operator.resources import deliveries
 from streams.operator.resources.deliveries import Selection
 from streams.operator.resources.endpoints import endpoint_state, recovery_json
 from streams.operator.resources.json_values import Json, rfc3339
-from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 from streams.serde.delivery_records import DeliveryStatus, Recovery
 
@@ -30,9 +29,10 @@ _RECOVERED: tuple[DeliveryStatus, ...] = ("parked", "dead")
 
 
 class RecoverRequest(Body):
-    """Body of a recovery: deliveries created from `since` until before `until` (now if not given).
+    """Body of a recovery: deliveries created from `since` until before `until`.
 
-    Without `status`, those that are parked or dead are driven anew.
+    Without `until`, those that the delivery stage has when it begins are taken. Without `status`,
+    those that are parked or dead are driven anew.
     """
 
     since: Moment
@@ -46,13 +46,13 @@ class RecoverRequest(Body):
             raise ValueError("until must be after since")
         return self
 
-    def selection(self, tenant_id: str, endpoint_id: str, now: int) -> Selection:
-        """Return the deliveries that are asked for; `now` in milliseconds."""
+    def selection(self, tenant_id: str, endpoint_id: str) -> Selection:
+        """Return the deliveries that are asked for."""
         return Selection(
             tenant_id,
             endpoint_id,
             milliseconds(self.since),
-            now if self.until is None else milliseconds(self.until),
+            None if self.until is None else milliseconds(self.until),
             _RECOVERED if self.status is None else (self.status,),
         )
 
@@ -62,7 +62,7 @@ async def recover(request: web.Request) -> web.Response:
     """Count what a recovery would drive anew, or begin it; the same key begins it once."""
     state, path = request.app[STATE], request.match_info
     wanted, key = await read_body(request, RecoverRequest), idempotency_key(request)
-    selected = wanted.selection(path["tenant_id"], path["endpoint_id"], wall_ms())
+    selected = wanted.selection(path["tenant_id"], path["endpoint_id"])
     endpoint = await present_endpoint(state, selected.tenant_id, selected.endpoint_id)
     matched = await state.query(lambda db: deliveries.count(db, selected))
     if wanted.dry_run:
@@ -70,7 +70,7 @@ async def recover(request: web.Request) -> web.Response:
     await require_enabled(state, endpoint)
     command_id = ids.recovery_command_id(selected.tenant_id, selected.endpoint_id, key)
     begun = await _begun(state, selected, command_id)
-    if begun is not None and _differs(begun, selected, wanted):
+    if begun is not None and _differs(begun, selected):
         raise _key_reused(begun)
     return web.json_response({
         "dry_run": False,
@@ -100,9 +100,9 @@ async def _begun(state: AppState, selected: Selection, command_id: str) -> Recov
     return await run_delivery_command(state, command, row, shown)
 
 
-def _differs(begun: Recovery, selected: Selection, wanted: RecoverRequest) -> bool:
-    """Whether a recovery takes something else than is asked for; `until` is now if not given."""
-    until = begun.until if wanted.until is None else selected.until
+def _differs(begun: Recovery, selected: Selection) -> bool:
+    """Whether a recovery takes something else than is asked for."""
+    until = begun.until if selected.until is None else selected.until
     asked = (selected.since, until, selected.statuses)
     return (begun.since, begun.until, begun.statuses) != asked
 

@@ -9,6 +9,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import get_args
 
+from streams.operator.resources import tenants
 from streams.operator.resources.attempts import attempts_of
 from streams.operator.resources.endpoints import endpoint_state
 from streams.operator.resources.json_values import Json, rfc3339, trace_id
@@ -23,15 +24,20 @@ LISTED_ATTEMPTS = 3
 _MOST_RELATED = 100
 """At most this many deliveries of one event or job are named."""
 
+_EVER = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Deliveries of one endpoint created in [since, until), milliseconds, in these statuses."""
+    """Deliveries of one endpoint created in [since, until), milliseconds, in these statuses.
+
+    Without `until` they are all up to now by the delivery stage's clock, not by the operator's.
+    """
 
     tenant_id: str
     endpoint_id: str
     since: int
-    until: int
+    until: int | None
     statuses: tuple[DeliveryStatus, ...]
 
 
@@ -55,7 +61,7 @@ def count(connection: sqlite3.Connection, selected: Selection) -> int:
         "SELECT count(*) FROM deliveries WHERE tenant_id = ? AND endpoint_id = ?"  # noqa: S608
         f" AND status IN ({marks}) AND created_at >= ? AND created_at < ? AND kind <> 'test'",
         (selected.tenant_id, selected.endpoint_id, *selected.statuses, selected.since,
-         selected.until),
+         _EVER if selected.until is None else selected.until),
     ).fetchone()  # fmt: skip
     return int(found)
 
@@ -97,21 +103,37 @@ def _related(connection: sqlite3.Connection, where: str, tenant_id: str, id_: st
 
 
 def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:
-    """Return why a delivery waits if its endpoint's circuit holds it back, otherwise None.
+    """Return what holds a pending delivery back beyond its own time, otherwise None.
 
-    A test ignores the circuit. A delivery whose next attempt is later waits for that.
+    A test waits for nothing but its time. `until` is null if nobody knows when it ends.
     """
     if row.status != "pending" or row.kind == "test":
         return None
+    holder = tenants.tenant(connection, row.tenant_id)
+    if holder is not None and holder.disabled:
+        enable = f"PUT /v1/tenants/{row.tenant_id} enables it"
+        return _held("tenant_disabled", f"tenant {row.tenant_id!r} is disabled: {enable}")
     state = endpoint_state(connection, row.tenant_id, row.endpoint_id)
+    if row.lane is not None and state.recovery is not None and state.recovery.ended_at is None:
+        return _held(
+            "recovery",
+            f"endpoint {row.endpoint_id!r} keeps an order: nothing is sent to it until its "
+            "recovery has made all its deliveries due",
+        )
     if state.circuit == "closed" or (row.next_attempt_at or 0) > (state.open_until or 0):
         return None
     until = rfc3339(state.open_until)
-    detail = (
+    return _held(
+        "circuit",
         f"endpoint {row.endpoint_id!r} has failed several times in a row: nothing is sent to it "
-        f"until {until}, then one delivery goes first; mend its receiver"
+        f"until {until}, then one delivery goes first; mend its receiver, then test the endpoint "
+        "or retry a delivery",
+        until,
     )
-    return {"reason": "circuit", "until": until, "detail": detail}
+
+
+def _held(reason: str, detail: str, until: str | None = None) -> Json:
+    return {"reason": reason, "until": until, "detail": detail}
 
 
 def delivery_json(row: Delivery, attempts: list[Json], waits: Json | None = None) -> Json:
@@ -140,7 +162,7 @@ def _summary(row: Delivery, waits: Json | None) -> Json:
         "kind": row.kind,
         "status": row.status,
         "attempt_count": row.attempts,
-        "next_attempt_at": rfc3339(row.next_attempt_at),
+        "next_attempt_at": waits["until"] if waits else rfc3339(row.next_attempt_at),
         "parked_because": row.parked_because,
         "waits": waits,
         "last_status": row.last_status,

@@ -215,6 +215,18 @@ async def test_a_recovery_is_begun_and_its_progress_shown(desk: Desk, api: Api) 
     }  # fmt: skip
 
 
+async def test_a_recovery_without_an_end_leaves_its_end_to_the_stage_s_clock(
+    desk: Desk, api: Api
+) -> None:
+    desk.fold(make_delivery("dlv_1", status="dead", created_at=2**52))  # our clock is late
+    body = {"since": SINCE}
+    _, counted = await asked(api, f"{ENDPOINT}/recover", body | {"dry_run": True})
+    assert (counted["matched"], counted["until"]) == (1, None)
+    await asked(api, f"{ENDPOINT}/recover", body)
+    (command,) = desk.sent
+    assert (command.since, command.until) == (AT, None)
+
+
 async def test_one_key_is_one_recovery_however_often_it_is_sent(desk: Desk, api: Api) -> None:
     body = {"since": SINCE}
     first = await asked(api, f"{ENDPOINT}/recover", body, "k1")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.operator_cluster import event_job, make_event
-from support.outgoing_rows import AT, make_attempt, make_delivery, make_state
+from support.outgoing_rows import AT, make_attempt, make_delivery, make_recovery, make_state
 
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, kept_ms, project
@@ -18,16 +18,17 @@ from streams.operator.resources.deliveries import Selection
 from streams.operator.resources.event_story import shown_event
 from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
-from streams.serde.codec import DELIVERY, DELIVERY_ATTEMPT, ENDPOINT_STATE, ENVELOPE, JOB
+from streams.serde.codec import DELIVERY, DELIVERY_ATTEMPT, ENDPOINT_STATE, ENVELOPE, JOB, TENANT
 from streams.serde.delivery_records import Delivery, DeliveryAttempt, EndpointState
-from streams.serde.records import Envelope, Job
+from streams.serde.keys import tenant_key
+from streams.serde.records import Envelope, Job, TenantRecord
 from streams.settings import Settings
 from streams.topology.load import load
 
 CODECS: dict[type, tuple[str, Any]] = {
     Delivery: ("deliveries", DELIVERY), Envelope: ("events", ENVELOPE), Job: ("jobs", JOB),
     DeliveryAttempt: ("deliveries.attempts", DELIVERY_ATTEMPT),
-    EndpointState: ("deliveries.endpoints", ENDPOINT_STATE),
+    EndpointState: ("deliveries.endpoints", ENDPOINT_STATE), TenantRecord: ("tenants", TENANT),
 }  # fmt: skip
 
 
@@ -42,7 +43,8 @@ def fold(connection: sqlite3.Connection, *values: Any) -> None:
     batch: dict[str, Changes] = {}
     for value in values:
         topic, codec = CODECS[type(value)]
-        project(Record(topic, 0, 0, AT, b"", codec.encode(value)), batch)
+        key = tenant_key(value.tenant_id, value.kind, value.id) if topic == "tenants" else b""
+        project(Record(topic, 0, 0, AT, key, codec.encode(value)), batch)
     for changes in batch.values():
         connection.executemany(changes.table.upsert, changes.upserts())
 
@@ -108,8 +110,28 @@ def test_a_pending_delivery_says_that_its_endpoints_circuit_is_open(
     alone = deliveries.shown_delivery(connection, "dlv_due")
     assert alone is not None
     assert alone["waits"]["until"] == "2023-11-14T22:13:50.000Z"
+    assert alone["next_attempt_at"] == "2023-11-14T22:13:50.000Z"
     fold(connection, make_state())
     assert set(waits(connection).values()) == {None}
+
+
+def test_a_delivery_that_waits_for_a_person_or_a_recovery_has_no_next_time(
+    connection: sqlite3.Connection,
+) -> None:
+    fold(
+        connection,
+        TenantRecord("bolt", "tenant", "", True, "{}"),
+        make_state(recovery=make_recovery("cmd_1", since=AT)),
+        make_delivery("dlv_lane", lane="all", next_attempt_at=AT),
+        make_delivery("dlv_free", next_attempt_at=AT),
+        make_delivery("dlv_theirs", "bolt", next_attempt_at=AT),
+        make_delivery("dlv_test", "bolt", kind="test", next_attempt_at=AT),
+    )  # fmt: skip
+    held = {id_: reason for id_, reason in waits(connection).items() if reason}
+    assert held == {"dlv_lane": "recovery", "dlv_theirs": "tenant_disabled"}
+    page = deliveries.LISTING.page(connection, PageQuery(50))
+    times = {each["delivery_id"]: each["next_attempt_at"] for each in page.items}
+    assert {id_ for id_, at in times.items() if at is None} == held.keys()
 
 
 def test_filters_combine_and_the_newest_come_first(connection: sqlite3.Connection) -> None:
