@@ -149,7 +149,7 @@ async def listening(api: Api, settings: Settings) -> AsyncIterator[int]:
     """
     collector = TablesCollector(lambda: api.partitions)
     REGISTRY.register(collector)
-    runner = web.AppRunner(api.application(), access_log=None)
+    runner = web.AppRunner(api.application(), access_log=None, shutdown_timeout=2)
     await runner.setup()
     try:
         await _listen(runner, settings)
@@ -161,7 +161,7 @@ async def listening(api: Api, settings: Settings) -> AsyncIterator[int]:
 
 async def _listen(runner: web.AppRunner, settings: Settings) -> None:
     try:
-        await web.TCPSite(runner, settings.host, settings.port, shutdown_timeout=2).start()
+        await web.TCPSite(runner, settings.host, settings.port).start()
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): "

@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.jars import cache_dir, ensure_jars
-from streams.broker.java import archive_command, class_archive, environment
+from streams.broker.java import archive_command, class_archive, environment, working_dir
 from streams.errors import BrokerError
 
 _SECONDS = 120.0
@@ -40,7 +40,7 @@ def ensure_class_archive() -> Path:
             _use(broker.bootstrap)
         done = subprocess.run(  # noqa: S603 - our own Java
             archive_command(jars, listed, made), stdin=subprocess.DEVNULL, capture_output=True,
-            env=environment(), timeout=_SECONDS, check=False,
+            env=environment(), cwd=working_dir(), timeout=_SECONDS, check=False,
         )  # fmt: skip
         if done.returncode != 0 or not made.exists():
             log = (done.stdout + done.stderr).decode(errors="replace")[-500:]

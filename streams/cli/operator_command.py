@@ -228,7 +228,8 @@ def show(found: Answer, as_json: bool, table: tables.Show) -> int:
 
 
 def print_json(value: Answer) -> None:
-    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    """Print an object in UTF-8, as JSON is, whatever the terminal's encoding is."""
+    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 
 def tell_how_to_follow(api: Api, job: Answer) -> None:

@@ -27,7 +27,7 @@ from streams.dev.welcome import (
     next_text,
     ready_text,
 )
-from streams.dev.wiring_check import remarks, unstaffed
+from streams.dev.wiring_check import remarks, shadows, unstaffed
 from streams.settings import Settings
 from streams.topology.load import load
 
@@ -69,6 +69,8 @@ def run(settings: Settings, layout: Layout, wanted: Wanted) -> None:
 
 
 def _warn(settings: Settings, layout: Layout, handled: tuple[str, ...], screen: Screen) -> None:
+    for text in shadows(Path.cwd()):
+        screen.say(text, "warning")
     topology = load(settings.topology)
     staffed = {DEFAULT_POOL, *(pool.name for pool in layout.pools)}
     for text in unstaffed(topology, handled, staffed):

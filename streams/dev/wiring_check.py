@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 from streams.dev.layout import DEFAULT_POOL
 from streams.errors import ConfigError
 from streams.topology.model import Topology
 
+_PACKAGES, _PLACE = ("streams", "ingress"), Path(__file__).parents[2]
+"""Tidegate's packages, and the folder that they are in."""
 _SUBMIT = "submit a job with tidegate jobs submit TYPE --tenant TENANT"
 
 
@@ -18,6 +21,17 @@ def remarks(topology: Topology, handled: Collection[str], tenants: Collection[st
         *_without_route(topology, handled),
         *_mistaken_limits(topology, handled, tenants),
     ]
+
+
+def shadows(folder: Path) -> Iterator[str]:
+    """A warning for each module in the folder that has the name of a package of Tidegate's."""
+    for name in _PACKAGES:
+        for path in (folder / f"{name}.py", folder / name / "__init__.py"):
+            if path.exists() and not path.resolve().is_relative_to(_PLACE / name):
+                yield (
+                    f"{path.relative_to(folder)} has the name of Tidegate's package {name!r}: the "
+                    "workers import Tidegate's, and tests in this folder import yours, so rename it"
+                )
 
 
 def unstaffed(topology: Topology, handled: Collection[str], staffed: Collection[str]) -> list[str]:

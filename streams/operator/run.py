@@ -156,7 +156,9 @@ async def _state(
 async def _serve(settings: Settings, topology: Topology, admissions: Admissions) -> None:
     end = ProcessEnd()
     app = build(settings, topology, admissions, end.failed)
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
+    runner = web.AppRunner(
+        app, access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS, shutdown_timeout=5
+    )
     await runner.setup()
     try:
         await _listen(runner, settings)
@@ -167,7 +169,7 @@ async def _serve(settings: Settings, topology: Topology, admissions: Admissions)
 
 
 async def _listen(runner: web.AppRunner, settings: Settings) -> None:
-    site = web.TCPSite(runner, settings.host, settings.port, shutdown_timeout=5)
+    site = web.TCPSite(runner, settings.host, settings.port)
     try:
         await site.start()
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from support.dev_process import READY_SECONDS, Dev, curl, get, start, stop
 from support.hook_receiver import HookReceiver, serving
 from support.onward import Onward
 
+from streams.broker.jars import cache_dir
 from streams.broker.ports import pick_free
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
@@ -416,3 +418,20 @@ def test_an_app_that_cannot_be_loaded_ends_dev_before_anything_is_started(
     assert ended.stderr.startswith("error: ")
     assert told in ended.stderr.splitlines()[0]
     assert not (tmp_path / "data").exists()
+
+
+def test_it_runs_in_a_place_whose_name_only_utf8_has_under_a_strict_environment(
+    tmp_path: Path,
+) -> None:
+    """Java would take names of files in its locale's encoding, and splits its path at colons."""
+    here = tmp_path / "café"
+    cache = tmp_path / "a:b"
+    here.mkdir()
+    shutil.copytree(cache_dir(), cache / cache_dir().name, copy_function=os.link)
+    strict = {"LC_ALL": "C", "PYTHONWARNINGS": "error", "TIDEGATE_CACHE": str(cache)}
+    running = start(here / "data", folder=here, environment=strict)
+    try:
+        assert running.pids.keys() == {*(f"{stage}-0" for stage in STAGES), "broker", "dev"}
+        assert not any("ended with exit code" in line for line in running.errors)
+    finally:
+        assert stop(running) == 0

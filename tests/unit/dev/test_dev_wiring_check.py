@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from streams.dev.wiring_check import remarks, unstaffed
+import streams
+from streams.dev.wiring_check import remarks, shadows, unstaffed
 from streams.errors import ConfigError
 from streams.topology.load import load
 from streams.topology.model import JobType, Limit, Route
@@ -65,3 +67,16 @@ def test_a_limit_that_mistakes_a_type_for_a_tenant_or_the_reverse() -> None:
     assert "scope: job_type" in first
     assert "limit 'b'" in second
     assert "scope: tenant" in second
+
+
+def test_a_module_that_has_the_name_of_our_package_is_told(tmp_path: Path) -> None:
+    assert list(shadows(tmp_path)) == []
+    assert list(shadows(Path(streams.__file__).parents[1])) == []
+    (tmp_path / "streams.py").touch()
+    (tmp_path / "ingress").mkdir()
+    (tmp_path / "ingress/__init__.py").touch()
+    told = list(shadows(tmp_path))
+    assert [text.split(" has the name")[0] for text in told] == [
+        "streams.py", "ingress/__init__.py",
+    ]  # fmt: skip
+    assert "rename it" in told[0]
