@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.errors import KafkaUnavailable, PoisonRecord
@@ -33,6 +34,8 @@ from streams.runtime import metrics
 from streams.runtime.processor import Record
 from streams.settings import Settings
 from streams.topology.cluster import admin_client
+
+log = structlog.get_logger(__name__)
 
 _BATCH = 5_000
 _POLL_SECONDS = 0.05
@@ -194,6 +197,8 @@ class FoldSession:
     def _refuse(self, record: Record, error: PoisonRecord) -> bool:
         """Queue the dead letter of a record; return False if another stage makes it."""
         if not reports_poison(record.topic):
+            place = f"{record.topic}-{record.partition}@{record.offset}"
+            log.warning("a record is left out of the read model", at=place, reason=str(error))
             return False
         metrics.POISON.labels(STAGE).inc()
         self._undecodable.put(record, error)
@@ -202,10 +207,8 @@ class FoldSession:
     def _record(self, message: Message) -> Record:
         topic = (message.topic() or "").removeprefix(self._prefix)
         part, offset = message.partition() or 0, message.offset() or 0
-        timestamp = message.timestamp()[1]
-        return Record(
-            topic, part, offset, timestamp, _bytes(message.key()), _bytes(message.value())
-        )
+        timestamp, key, value = message.timestamp()[1], message.key(), message.value()
+        return Record(topic, part, offset, timestamp, _bytes(key), _bytes(value))
 
 
 def _noticed(outage: Outage, error: KafkaError) -> None:

@@ -16,7 +16,7 @@ from streams.runtime.processor import Record
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
 from streams.tenants.endpoints import endpoint_settings
-from streams.tenants.settings import TenantSettings, source_settings, tenant_settings
+from streams.tenants.settings import TenantSettings, source_settings
 from streams.tenants.source_keys import holds, keys_of
 
 _SEALED = "kind IN ('source', 'endpoint', 'data_key')"
@@ -29,7 +29,7 @@ def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
     return {
         "tenant_id": record.tenant_id,
         **TenantSettings().model_dump(),
-        **orjson.loads(record.body),
+        **_tenant_body(record),
         "disabled": record.disabled,
         "erased_at": None if mark is None else rfc3339(_erased_at(mark)),
         "sources": sorted(sources(connection, record.tenant_id)),
@@ -151,13 +151,18 @@ def _require_readable(setting: TenantRecord) -> None:
         raise DecodeError(f"{what} ({type(error).__name__})") from None
 
 
+def _tenant_body(record: TenantRecord) -> Json:
+    """Return a tenant's settings, also those that a later release added."""
+    return {**orjson.loads(record.body)}
+
+
 def _erased_at(mark: TenantRecord) -> int:
     """Return when a tenant was erased, in milliseconds."""
     return int(orjson.loads(mark.body)["at"])
 
 
 _READERS: dict[str, Callable[[TenantRecord], object]] = {
-    "tenant": tenant_settings,
+    "tenant": _tenant_body,
     "source": source_settings,
     "endpoint": endpoint_settings,
     "erasure": _erased_at,
@@ -175,4 +180,7 @@ TABLE = Table(
         "data_keys": "(updated_at) WHERE kind = 'data_key'",
         "erasures": "(tenant_id) WHERE kind = 'erasure'",
     },
+    # The ingress reads this topic, too, and makes the dead letters. Another copy of a sealed secret
+    # would outlive the erasure of its tenant.
+    reports_poison=False,
 )

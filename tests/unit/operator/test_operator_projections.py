@@ -92,7 +92,7 @@ ODD_NUMBERS = (
 ODD_BODIES = [
     (kind, body)
     for kind in ("tenant", "source", "endpoint", "erasure")
-    for body in ("", "[" * 100_000, "[]", "null", "NaN", '{"at": null, "scheme": 1, "rate": []}')
+    for body in ("", "[" * 100_000, "[]", "null", "NaN")
 ]
 
 
