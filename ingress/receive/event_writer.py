@@ -15,7 +15,7 @@ from ingress.receive.event import Event
 from ingress.receive.key_maker import KeyMaker
 from ingress.receive.sender import Sender
 from ingress.receive.tracing import event_headers
-from streams.process.byte_window import Window
+from streams.process.shared_room import SharedRoom
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import partition_for
 from streams.serde.records import Envelope, PayloadRef
@@ -54,9 +54,9 @@ class EventWriter:
         self._sender = sender
         self._keys = keys
         self._partitions = partitions
-        self._window = Window(window_bytes)
+        self._window = SharedRoom(window_bytes)
         lane_bytes = max(CHUNK_BYTES, window_bytes // min(_LANES, partitions))
-        self._lanes: defaultdict[int, Window] = defaultdict(partial(Window, lane_bytes))
+        self._lanes: defaultdict[int, SharedRoom] = defaultdict(partial(SharedRoom, lane_bytes))
 
     async def store(self, event: Event) -> None:
         """Return once every record of the event is acknowledged.
@@ -100,18 +100,13 @@ class EventWriter:
 
     async def _store_chunk(self, place: _Place, index: int, chunk: memoryview) -> int:
         lane, size = self._lanes[place.partition], len(chunk)
-        await lane.enter(size)  # a partition's chunks wait here, ahead of the window of all
-        try:
-            await self._window.enter(size)
-            try:
-                return await self._sender.send(
-                    PAYLOADS, place.key.tenant_id.encode(),
-                    place.key.seal(place.event_id, index, chunk), partition=place.partition,
-                )  # fmt: skip
-            finally:
-                self._window.leave(size)
-        finally:
-            lane.leave(size)
+        tenant_id = place.key.tenant_id
+        # A partition's chunks wait for each other first, ahead of the window of all.
+        async with lane.of(tenant_id, size), self._window.of(tenant_id, size):
+            return await self._sender.send(
+                PAYLOADS, tenant_id.encode(), place.key.seal(place.event_id, index, chunk),
+                partition=place.partition,
+            )  # fmt: skip
 
 
 def _envelope(event: Event, ref: PayloadRef) -> Envelope:

@@ -82,7 +82,9 @@ class Requests:
         parent = current() or row.traceparent or ""
         trace = {"traceparent": parent} if is_traceparent(parent) else {}
         all_ = {**own, "Content-Type": rendered.content_type, **trace, **signed}
-        post = Post(attempt.url, tuple(all_.items()), rendered.body, attempt.timeout_seconds)
+        post = Post(
+            row.tenant_id, attempt.url, tuple(all_.items()), rendered.body, attempt.timeout_seconds
+        )
         return post, [*own.values(), *(key.decode(errors="replace") for key in keys)]
 
     async def _message(self, outgoing: Outgoing) -> Message:

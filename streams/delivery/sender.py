@@ -2,7 +2,7 @@
 
 An attempt reads and renders its message, waits for its host, signs the message and posts it.
 Whatever fails in that becomes the attempt's end, so that no row waits for an attempt that is over.
-A large message is read when its host is free, and few are held at once.
+A large message waits for memory first, and is read when its host is free.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from weakref import WeakValueDictionary
+from collections.abc import Sequence
 
 import structlog
 import uvloop
@@ -25,8 +23,8 @@ from streams.delivery.egress.poster import Poster
 from streams.delivery.message.formats import Rendered
 from streams.delivery.requests import Requests
 from streams.errors import JobError, PermanentError, TidegateError, TransientError
-from streams.process.byte_window import Window
 from streams.process.daemon_thread import DaemonThread
+from streams.process.shared_room import SharedRoom
 from streams.process.wall_clock import wall_ms
 from streams.serde.delivery_records import Outgoing
 
@@ -35,7 +33,11 @@ log = structlog.get_logger(__name__)
 _LARGE = 64 * 1024
 _MOST_LARGE = 64 * 1024 * 1024
 """Bytes of all large bodies in attempts; each may be held twice, as it came and as it is sent."""
-_MOST_OF_TENANT = _MOST_LARGE // 2
+_SHARE_OF_LARGE = 3
+"""A tenant's large bodies have at most so many times the bytes that stay free: if all receivers of
+some tenants hang, there is room for those of the next."""
+_OURS = frozenset({"proxy", "exhausted"})
+"""Failures that say nothing of the receiver."""
 
 
 class _Withdrawn(Exception):
@@ -72,8 +74,7 @@ class HttpSender:
         self._ended: dict[int, list[Ended]] = defaultdict(list)
         self._open: Counter[int] = Counter()  # by partition, attempts whose end was not taken
         self._draining = False
-        self._large = Window(_MOST_LARGE)
-        self._large_of: WeakValueDictionary[str, Window] = WeakValueDictionary()
+        self._large = SharedRoom(_MOST_LARGE, _SHARE_OF_LARGE)
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -191,14 +192,9 @@ class HttpSender:
             rendered = await self._requests.rendered(attempt)
             async with self._poster.turn(attempt.url, tenant_id, endpoint_id):
                 return await self._post(attempt, rendered)
-        tenant = self._large_of.get(tenant_id) or Window(_MOST_OF_TENANT)
-        self._large_of[tenant_id] = tenant  # for as long as an attempt needs it
-        size = min(size, _MOST_OF_TENANT)
-        # A tenant whose receivers hang must not hold all the memory, nor the line for it.
         async with (
-            _held(tenant, size),
+            self._large.of(tenant_id, min(size, _MOST_LARGE)),
             self._poster.turn(attempt.url, tenant_id, endpoint_id),
-            _held(self._large, size),
         ):
             return await self._post(attempt, await self._requests.rendered(attempt))
 
@@ -210,15 +206,6 @@ class HttpSender:
             return _unsent(attempt, began, "withdrawn", "its endpoint has changed", "nobody")
         post, secrets = self._requests.signed(attempt, rendered, began)
         return _answered(attempt, began, await self._poster.post(post, secrets))
-
-
-@asynccontextmanager
-async def _held(window: Window, size: int) -> AsyncIterator[None]:
-    await window.enter(size)
-    try:
-        yield
-    finally:
-        window.leave(size)
 
 
 def _size(message: Outgoing) -> int:
@@ -246,6 +233,6 @@ def _answered(attempt: Attempt, began: int, outcome: Outcome) -> Ended:
         detail=outcome.detail,
         excerpt=outcome.excerpt,
         retry_after_seconds=outcome.retry_after_seconds,
-        blame="us" if outcome.error == "proxy" else "receiver",
+        blame="us" if outcome.error in _OURS else "receiver",
         probe=attempt.probe,
     )

@@ -12,10 +12,16 @@ from streams.delivery.egress.post import Post
 BODY = b'{"id":"m1"}'
 
 
-def to(url: str, *, timeout: float = 5.0, headers: Mapping[str, str] | None = None) -> Post:
+def to(
+    url: str,
+    *,
+    timeout: float = 5.0,
+    headers: Mapping[str, str] | None = None,
+    tenant_id: str = "acme",
+) -> Post:
     """A small JSON body to a URL."""
     named = {"Content-Type": "application/json", **(headers or {})}
-    return Post(url, tuple(named.items()), BODY, timeout)
+    return Post(tenant_id, url, tuple(named.items()), BODY, timeout)
 
 
 def loopback(**settings: Any) -> EgressPolicy:

@@ -13,7 +13,8 @@ import errno
 import select
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +28,8 @@ from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
 from streams.delivery.egress.bounded_protocol import BoundedProtocol
-from streams.delivery.egress.guard import Resolve, check_addresses, local_addresses
+from streams.delivery.egress.guard import check_addresses, local_addresses
+from streams.delivery.egress.lookup import Lookups, Resolve
 from streams.delivery.egress.policy import EgressPolicy
 from streams.errors import EgressDenied
 
@@ -44,9 +46,11 @@ class Dial:
     `name` is the one that was looked up, `address` the one that was dialled last: the proxy's, if
     it goes through one (`proxied`). `reached` says that this address took a connection, and
     `connected` that the request may go to its receiver. `anew` demands a connection on which
-    nothing was sent before.
+    nothing was sent before. `waiting` is entered while the tenant waits for Tidegate itself.
     """
 
+    tenant_id: str = ""
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
     anew: bool = False
     name: str | None = None
     address: str | None = None
@@ -135,7 +139,7 @@ class CheckedResolver(AbstractResolver):
 
     def __init__(self, policy: EgressPolicy, resolve: Resolve) -> None:
         self._policy = policy
-        self._resolve = resolve
+        self._lookups = Lookups(resolve)
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -146,8 +150,11 @@ class CheckedResolver(AbstractResolver):
             OSError: the name has no address.
             EgressDenied: one of its addresses is not allowed.
         """
-        DIAL.get().name = host
-        answers = local_addresses(host, self._policy) or await self._resolve(host)
+        dial = DIAL.get()
+        dial.name = host
+        answers = local_addresses(host, self._policy) or await self._lookups.addresses(
+            host, dial.tenant_id, dial.waiting
+        )
         if not answers:
             raise OSError("the name has no address")
         if self._policy.proxy is None:  # with a proxy, only the proxy's own name is resolved

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import ssl
 
 from aiohttp import (
@@ -15,9 +17,22 @@ from aiohttp import (
 from streams.delivery.egress.connector import Dial
 from streams.delivery.egress.post import ErrorClass
 from streams.errors import EgressDenied
+from streams.process.daemon_thread import NoThread
 
 _REFUSED = 407
 """Proxy Authentication Required (RFC 9110, 15.5.8); some proxies refuse names with it, too."""
+
+_EXHAUSTED = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOBUFS,
+        errno.ENOMEM,
+        errno.EADDRNOTAVAIL,
+        socket.EAI_MEMORY,
+    }
+)
+"""What the system answers if this machine has no descriptor, memory or port for a connection."""
 
 # The first match counts: several of these are subclasses of later ones.
 _KINDS: tuple[tuple[type[Exception], ErrorClass], ...] = (
@@ -31,6 +46,7 @@ _KINDS: tuple[tuple[type[Exception], ErrorClass], ...] = (
     (ConnectionError, "reset"),
 )
 _SENTENCES: dict[ErrorClass, str] = {
+    "exhausted": "this machine has no descriptor, port, thread or memory left to reach {host}",
     "proxy": "the egress proxy gave no connection to {host}",
     "dns": "the name {host} has no address now",
     "tls": "TLS with {host} failed: {reason}",
@@ -48,8 +64,16 @@ def failure(error: Exception, dial: Dial, host: str) -> tuple[ErrorClass, str]:
     """Class and sentence for a request that got no answer; no part of the request is in them."""
     if isinstance(error, EgressDenied):
         return "denied", str(error)
+    if _is_exhausted(error):
+        return "exhausted", _SENTENCES["exhausted"].format(host=host)
     through = _of_proxy(error, dial, host) if dial.proxied and not dial.connected else None
     return through or _of_receiver(error, dial, host)
+
+
+def _is_exhausted(error: Exception) -> bool:
+    found = error.os_error if isinstance(error, ClientConnectorError) else error
+    system = isinstance(found, OSError) and found.errno in _EXHAUSTED
+    return system or isinstance(found, NoThread | MemoryError)
 
 
 def _of_proxy(error: Exception, dial: Dial, host: str) -> tuple[ErrorClass, str] | None:

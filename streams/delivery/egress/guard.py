@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from yarl import URL
 
 from streams.delivery.egress.addresses import Address, is_public
-from streams.delivery.egress.lookup import system_lookup
+from streams.delivery.egress.lookup import Resolve, system_lookup
 from streams.delivery.egress.policy import EgressPolicy
 from streams.errors import EgressDenied
 
@@ -32,9 +32,6 @@ _FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
 _AUTHORITY = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?:\.(?!-)[a-z0-9_-]{1,63})*")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-
-Resolve = Callable[[str], Awaitable[Sequence[str]]]
-"""Answers all addresses of a name; OSError if there are none."""
 
 
 def check_url(url: str, policy: EgressPolicy) -> None:

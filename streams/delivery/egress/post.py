@@ -10,15 +10,17 @@ from streams.errors import EgressDenied
 
 ErrorClass = Literal[
     "timeout", "refused", "unreachable", "reset", "closed", "dns", "tls", "denied", "proxy",
-    "redirect", "protocol",
+    "exhausted", "redirect", "protocol",
 ]  # fmt: skip
 """Why no usable answer came.
 
 `denied`: Tidegate, or this machine's firewall, did not send. `refused`, `unreachable`, `dns`,
 `tls`: there was no connection, so nothing was sent. `reset`, `closed`: the connection broke before
 the answer's head. `protocol`: the answer is not HTTP, its head is too large, or interim answers
-come without end. `proxy`: the operator's proxy failed, and not its way to the receiver.
-`redirect`: the status is 3xx, which is never followed.
+come without end. `redirect`: the status is 3xx, which is never followed.
+
+Two say nothing of the receiver. `proxy`: the operator's proxy failed, and not its way to the
+receiver. `exhausted`: this machine had no descriptor, port, thread or memory left for a connection.
 """
 
 _OURS = frozenset(
@@ -33,8 +35,13 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\ud7ff\ue000-\U0010ffff]*")
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """One POST request; `timeout_seconds` covers look-up, connect, TLS, head and body together."""
+    """One POST request of a tenant.
 
+    `timeout_seconds` covers look-up, connect, TLS, head and body together, without the time in
+    which the tenant waits for its turn to look a name up.
+    """
+
+    tenant_id: str
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes

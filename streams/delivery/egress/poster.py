@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from io import BytesIO
 from types import TracebackType
@@ -30,9 +30,9 @@ from yarl import URL
 from streams.delivery.egress.connector import DIAL, CheckedConnector, Dial
 from streams.delivery.egress.excerpt import charset_of, excerpt
 from streams.delivery.egress.failures import failure
-from streams.delivery.egress.guard import Resolve, parse_target
+from streams.delivery.egress.guard import parse_target
 from streams.delivery.egress.host_slots import HostSlots
-from streams.delivery.egress.lookup import SystemLookup
+from streams.delivery.egress.lookup import Resolve, system_lookup
 from streams.delivery.egress.policy import EgressPolicy
 from streams.delivery.egress.post import ErrorClass, Outcome, Post, check_headers
 from streams.delivery.egress.retry_after import retry_after_seconds
@@ -55,9 +55,9 @@ _HEADERS = {"User-Agent": "Tidegate", "Accept": "*/*", "Accept-Encoding": "ident
 class Poster:
     """Sends requests within a policy; an asynchronous context manager of one event loop."""
 
-    def __init__(self, policy: EgressPolicy, resolve: Resolve | None = None) -> None:
+    def __init__(self, policy: EgressPolicy, resolve: Resolve = system_lookup) -> None:
         self._policy = policy
-        self._resolve = resolve or SystemLookup()
+        self._resolve = resolve
         self._slots = HostSlots(policy.connections_per_host)
         self._target = lru_cache(_KNOWN_URLS)(lambda url: parse_target(url, policy))
 
@@ -127,7 +127,8 @@ class _Exchange:
         self._post = post
         self._target = target
         self._host = target.raw_host or ""
-        self._dial = Dial()
+        self._dial = Dial(post.tenant_id, self._waiting)
+        self._waited = 0.0
         self._response: ClientResponse | None = None
         self._body = bytearray()
 
@@ -136,18 +137,33 @@ class _Exchange:
         began = loop.time()
         broken: tuple[ErrorClass, str] | None = None
         try:
-            async with asyncio.timeout(self._post.timeout_seconds):
+            async with asyncio.timeout(self._post.timeout_seconds) as self._limit:
                 await self._send_and_read()
         except Exception as error:
             broken = failure(error, self._dial, self._host)
         finally:
             if self._response is not None:
                 self._response.close()  # it has no effect if the answer was read to its end
-        duration = round((loop.time() - began) * 1000)
+        duration = round((loop.time() - began - self._waited) * 1000)
         if self._response is None:
             kind, detail = broken or failure(TimeoutError(), self._dial, self._host)
             return Outcome(None, kind, detail, self._dial.address, duration)
         return self._answered(self._response, broken is None, duration, redact)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Let the request's time stand still."""
+        began, until = asyncio.get_running_loop().time(), self._limit.when()
+        if until is None or self._limit.expired():
+            yield
+            return
+        self._limit.reschedule(None)
+        try:
+            yield
+        finally:
+            waited = asyncio.get_running_loop().time() - began
+            self._waited += waited
+            self._limit.reschedule(until + waited)
 
     async def _send_and_read(self) -> None:
         response = self._response = await self._answer()
@@ -160,7 +176,7 @@ class _Exchange:
         except ClientConnectionError:
             if not self._dial.was_stale:
                 raise
-        self._dial = Dial(anew=True)
+        self._dial = Dial(self._post.tenant_id, self._waiting, anew=True)
         return await self._send()
 
     async def _send(self) -> ClientResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -252,10 +253,50 @@ def test_large_bodies_of_a_tenant_whose_receivers_hang_hold_up_no_other_tenant(
     assert (ended.row.tenant_id, ended.error) == ("other", None)
 
 
-def _of_another_tenant(url: str) -> Attempt:
-    key = endpoint_key(VAULT, "other", "crm", new_secret().encode())
-    record = endpoint_record(VAULT, "other", "crm", EndpointSettings(url=url), [key], {}, 1)
-    return replace(attempt(url, tenant_id="other"), endpoint=record)
+def test_large_bodies_of_two_tenants_whose_receivers_hang_hold_up_no_third(
+    bodies: Bodies, receiver: Receiver
+) -> None:
+    receiver.status = 0
+    sender = HttpSender(
+        replace(LOOPBACK, connections_per_host=50), Requests(VAULT, bodies), Fault()
+    )
+    sender.start()
+    ref = PayloadRef(0, (1,), 2 * 1024 * 1024, "key_1")
+
+    def with_large_body(url: str, tenant_id: str) -> Attempt:
+        sent = _of_another_tenant(url, tenant_id)
+        return replace(sent, message=replace(sent.message, payload_ref=ref))
+
+    sender.send(0, [with_large_body(receiver.url, "one")] * 40)
+    eventually(lambda: len(receiver.got) >= 16, what="bodies of the first are under way")
+    sender.send(0, [with_large_body(receiver.url, "two")] * 40)
+    eventually(lambda: len(receiver.got) >= 24 + 6, what="bodies of the second are under way")
+    with Receiver() as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        (ended,) = outcome(sender, with_large_body(other.url, "three"))
+        other.shutdown()
+    assert (ended.row.tenant_id, ended.error) == ("three", None)
+    receiver.let_go.set()
+    sender.stop()
+
+
+def test_a_machine_without_descriptors_is_to_blame_itself(
+    sender: HttpSender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    sent = attempt(receiver.url, new_secret().encode())
+    monkeypatch.setattr("streams.delivery.egress.connector.socket.socket", fails)
+    (ended,) = outcome(sender, sent)
+    monkeypatch.undo()
+    assert (ended.error, ended.blame) == ("exhausted", "us")
+
+
+def _of_another_tenant(url: str, tenant_id: str = "other") -> Attempt:
+    key = endpoint_key(VAULT, tenant_id, "crm", new_secret().encode())
+    record = endpoint_record(VAULT, tenant_id, "crm", EndpointSettings(url=url), [key], {}, 1)
+    return replace(attempt(url, tenant_id=tenant_id), endpoint=record)
 
 
 def test_what_waited_for_its_host_is_signed_when_it_is_sent(

@@ -406,7 +406,7 @@ async def test_a_large_request_is_sent_again_whole() -> None:
 
     body = b"z" * 3_000_000
     async with receiving(once_each) as receiver, Poster(loopback()) as poster:
-        got = [await poster.post(Post(receiver.url, (), body, 5.0)) for _ in range(2)]
+        got = [await poster.post(Post("acme", receiver.url, (), body, 5.0)) for _ in range(2)]
     assert [each.status for each in got] == [200, 200]
     assert [len(request.partition(b"\r\n\r\n")[2]) for request in receiver.requests] == [
         3_000_000
@@ -545,6 +545,6 @@ async def test_a_hanging_host_holds_up_no_other() -> None:
 async def test_a_large_body_arrives_whole() -> None:
     body = b"z" * 3_000_000
     async with receiving(answering(OK)) as receiver, Poster(loopback()) as poster:
-        got = await poster.post(Post(receiver.url, (), body, 5.0))
+        got = await poster.post(Post("acme", receiver.url, (), body, 5.0))
     assert got.status == 200
     assert receiver.requests[0].endswith(b"\r\n\r\n" + body)

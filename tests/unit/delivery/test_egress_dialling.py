@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
-import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,6 +32,7 @@ from streams.delivery.egress.connector import DIAL, CheckedConnector, Dial
 from streams.delivery.egress.policy import EgressPolicy
 from streams.delivery.egress.poster import Poster
 from streams.errors import ConfigError
+from streams.process.daemon_thread import NoThread
 
 NAME = "receiver.example"
 
@@ -328,25 +329,116 @@ async def test_a_file_of_authorities_that_is_none_is_named(tmp_path: Path) -> No
             pass
 
 
-async def test_a_name_whose_servers_hang_holds_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    free, asked = threading.Event(), []
+class HangingServers:
+    """Names of `.example` hang until `free` is set; all others are on this machine."""
 
-    def hangs(name: str) -> list[str]:
-        asked.append(name)
-        free.wait(5)
-        return ["1.1.1.1"]
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.asked: list[str] = []
+        self.hanging = 0
 
-    monkeypatch.setattr(lookup, "_addresses", hangs)
-    system = lookup.SystemLookup()
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await system("a.example")
-    joined = asyncio.create_task(system("a.example"))
-    free.set()
-    assert await joined == ["1.1.1.1"]
-    assert asked == ["a.example"]
-    assert await system("a.example") == ["1.1.1.1"]
-    assert asked == ["a.example"] * 2, "an answer is not kept"
+    async def __call__(self, name: str) -> Sequence[str]:
+        self.asked.append(name)
+        if name.endswith(".example"):
+            self.hanging += 1
+            await self.free.wait()
+            self.hanging -= 1
+        return ["127.0.0.1"]
+
+
+async def hang(poster: Poster, count: int, names: HangingServers, tenant_id: str = "acme") -> None:
+    """Give up `count` requests of a tenant, whose look-ups go on."""
+    posts = [
+        poster.post(to(f"http://{tenant_id}-{n}.example:8181/", timeout=1, tenant_id=tenant_id))
+        for n in range(count)
+    ]
+    got = await asyncio.gather(*posts)
+    assert {each.error for each in got} == {"timeout"}
+    assert names.hanging >= count
+
+
+async def test_a_name_whose_servers_hang_is_looked_up_once() -> None:
+    names = HangingServers()
+    async with receiving(answering(OK)) as receiver, Poster(loopback(), names) as poster:
+        got = await poster.post(to(named(receiver), timeout=0.05))
+        assert (got.error, got.detail) == ("timeout", f"{NAME} was not resolved in time")
+        joined = asyncio.create_task(poster.post(to(named(receiver))))
+        names.free.set()
+        assert (await joined).status == 200
+        assert names.asked == [NAME]
+        await poster.post(to(f"http://{NAME}:{receiver.port + 1}/"))
+    assert names.asked == [NAME] * 2, "an answer is not kept"
+
+
+async def test_hanging_names_of_some_tenants_hold_up_no_look_up_of_another() -> None:
+    names = HangingServers()
+    async with receiving(answering(OK)) as receiver, Poster(loopback(), names) as poster:
+        await hang(poster, 192, names)
+        await hang(poster, 48, names, "bolt")
+        got = await poster.post(to(named(receiver, "good.test"), tenant_id="good"))
+        assert (got.status, names.hanging) == (200, 240)
+        names.free.set()
+
+
+async def test_a_wait_for_the_tenant_s_own_hanging_names_is_not_the_receiver_s_time() -> None:
+    names = HangingServers()
+    async with receiving(answering(OK)) as receiver, Poster(loopback(), names) as poster:
+        await hang(poster, 192, names)
+        waiting = asyncio.create_task(poster.post(to(named(receiver, "good.test"), timeout=0.5)))
+        await hang(poster, 1, names, "bolt")  # for longer than the other's time
+        assert not waiting.done()
+        names.free.set()
+        got = await waiting
+    assert (got.status, got.error) == (200, None)
+    assert got.duration_ms < 1_000
+
+
+async def test_a_request_that_is_cancelled_while_it_waits_for_a_look_up_gives_its_turn_up() -> None:
+    names = HangingServers()
+    async with receiving(answering(OK)) as receiver, Poster(loopback(), names) as poster:
+        await hang(poster, 192, names)
+        url = named(receiver, "good.test")
+        given_up, waiting = (asyncio.create_task(poster.post(to(url))) for _ in range(2))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        names.free.set()
+        assert (await waiting).status == 200
+    assert given_up.cancelled()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.ENOBUFS, "No buffer space available"),
+        socket.gaierror(socket.EAI_MEMORY, "Memory allocation failure"),
+        NoThread("can't start new thread"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_this_machine_lacks_is_not_blamed_on_the_receiver(error: Exception) -> None:
+    async def fails(name: str) -> Sequence[str]:
+        raise error
+
+    async with Poster(loopback(), fails) as poster:
+        got = await poster.post(to("https://a.example/"))
+    assert (got.status, got.error) == (None, "exhausted")
+
+
+async def test_a_machine_without_descriptors_blames_no_receiver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with receiving(answering(OK)) as receiver, Poster(loopback()) as poster:
+        monkeypatch.setattr("streams.delivery.egress.connector.socket.socket", fails)
+        got = await poster.post(to(receiver.url))
+        monkeypatch.undo()
+    assert got.error == "exhausted"
+    assert got.detail == (
+        "this machine has no descriptor, port, thread or memory left to reach 127.0.0.1"
+    )
 
 
 async def test_the_system_knows_addresses_of_this_machine() -> None:

@@ -14,8 +14,8 @@ from ingress.receive.event_writer import EventWriter
 from ingress.receive.key_maker import KeyMaker
 from ingress.schemes.normalize import Normalized
 from streams.errors import Erased, KafkaUnavailable
-from streams.process.byte_window import Window
 from streams.serde.codec import ENVELOPE, TENANT
+from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
 from streams.serde.sizes import CHUNK_BYTES
@@ -242,26 +242,22 @@ async def test_who_gives_up_before_the_window_of_all_leaves_the_room_of_its_part
     stored[1].cancel()
 
 
-async def test_who_leaves_the_queue_for_the_window_blocks_nobody_behind() -> None:
-    window = Window(10)
-    await window.enter(6)
-    large = asyncio.create_task(window.enter(8))
-    small = asyncio.create_task(window.enter(2))
+async def test_a_tenant_that_floods_a_partition_holds_up_no_other_tenant_there() -> None:
+    log = SilentLog(only=0)
+    one, *_ = tenants = [t for n in range(200) if partition_for(t := f"tenant-{n}", 4) == 0][:2]
+    kept = writer(log, window_bytes=8 * CHUNK_BYTES)
+    for tenant_id in tenants:
+        await kept.store(event(b"", "evt_key", tenant_id))
+    flood = [
+        asyncio.create_task(kept.store(event(bytes(CHUNK_BYTES), f"evt_{n}", one)))
+        for n in range(20)
+    ]
     await asyncio.sleep(0)
-    assert not window.try_enter(1)  # nobody overtakes
-    large.cancel()
-    await asyncio.wait_for(small, 10)
-    window.leave(6)
-    window.leave(2)
-    assert window.try_enter(10)
-
-
-async def test_who_is_let_in_and_cancelled_at_once_gives_its_bytes_back() -> None:
-    window = Window(10)
-    await window.enter(10)
-    waiting = asyncio.create_task(window.enter(4))
+    other = asyncio.create_task(kept.store(event(b"small", "evt_other", tenants[1])))
     await asyncio.sleep(0)
-    window.leave(10)
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    assert window.try_enter(10)
+    log.silent = "nothing"
+    flood[0].cancel()
+    async with asyncio.timeout(10):
+        await asyncio.gather(other, *flood[2:])
+    assert bodies(log).index(b"small") < 4
+    flood[1].cancel()
