@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
-import orjson
-
 from ingress.formats.form import form_document
+from streams import user_json
 from streams.errors import MalformedBody, Misfit
 
 MOST_VALUES = 1_000_000
@@ -17,7 +17,7 @@ _SEPARATOR = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([,\[{])', re.DOTALL)
 
 
 def json_document(body: bytes) -> Any:
-    """The document (RFC 8259: UTF-8, no NaN).
+    """The document (RFC 8259: UTF-8, no NaN); its integers are exact.
 
     Raises:
         MalformedBody: the body is not JSON, or is nested too deep.
@@ -26,8 +26,8 @@ def json_document(body: bytes) -> Any:
     if len(body) > MOST_VALUES and _dense(body):
         raise Misfit("too_many_values", f"the body has more than {MOST_VALUES:,} values")
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        return user_json.read(body)
+    except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise MalformedBody(f"the body is not JSON: {error.msg} ({where})") from error
 

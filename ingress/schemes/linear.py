@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import orjson
-
 from ingress.formats.document import json_document
 from ingress.schemes.preset import Preset
 from ingress.schemes.request import SignedRequest, Verified, fresh
 from ingress.schemes.scheme import Scheme
 from ingress.schemes.template import Layout, check
 from ingress.schemes.template import sign as sign_by_layout
+from streams import user_json
 from streams.errors import Misfit, SignatureError
 
 LAYOUT = Layout(header="Linear-Signature")
@@ -38,8 +37,11 @@ def sign(secret: bytes, request: SignedRequest) -> SignedRequest:
         raise SignatureError("bad_format", f"Linear signs JSON alone: {error}") from None
     if not isinstance(document, dict):
         raise SignatureError("bad_format", "Linear signs a JSON object alone")
-    stamped = {**document, "webhookTimestamp": int(request.now * 1000)}
-    return sign_by_layout(LAYOUT, secret, replace(request, body=orjson.dumps(stamped)))
+    try:
+        stamped = user_json.write({**document, "webhookTimestamp": int(request.now * 1000)})
+    except TypeError as error:
+        raise SignatureError("bad_format", f"the body cannot be stamped: {error}") from None
+    return sign_by_layout(LAYOUT, secret, replace(request, body=stamped))
 
 
 def _sent_at(body: bytes) -> str | None:

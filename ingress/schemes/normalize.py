@@ -235,14 +235,14 @@ def _name(value: Any) -> str:
 def _key(value: Any, depth: int = 0) -> str | None:
     """A dedup key; several values make one only if none is missing or nested deeper than 8.
 
-    A fraction makes no key. orjson reads an integer beyond 64 bits as a fraction, so two different
-    ids could become equal, and the second event would be dropped as a duplicate.
+    A fraction makes no key: two different ids could be equal as doubles, and the second event would
+    be dropped as a duplicate.
     """
     if isinstance(value, list):
         parts = [_key(part, depth + 1) for part in value] if depth < _MAX_KEY_DEPTH else []
         return _short(orjson.dumps(parts).decode()) if parts and all(parts) else None
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+        return _short(str(value))
     return _short(value) if isinstance(value, str) and value else None
 
 
@@ -257,7 +257,7 @@ def _text(value: Any) -> str | None:
         return value[:_MAX_TEXT] or None
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else None
+    return str(value)[:_MAX_TEXT] if isinstance(value, int | float) else None
 
 
 def _milliseconds(value: Any) -> int | None:

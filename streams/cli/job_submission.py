@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
 
+from streams import user_json
 from streams.cli import job_sentences
 from streams.cli.operator_command import Answer, Api, part, show, tell_how_to_follow
 from streams.cli.options import AsJson, OfTenant, Watch
@@ -94,8 +95,8 @@ def json_value(text: str, flag: str) -> Any:
         BadParameter: it is no JSON; names the flag.
     """
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return user_json.read(text)
+    except json.JSONDecodeError:
         raise typer.BadParameter(
             f"{text!r} is not JSON: null for none, and a text in quotes, as '\"re_1\"'",
             param_hint=flag,

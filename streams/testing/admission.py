@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-import orjson
 from pydantic import ValidationError
 
 from ingress.receive.admission import DirectAdmission
@@ -20,7 +19,7 @@ from streams.serde.codec import TENANT
 from streams.serde.ids import new_traceparent, submitted_job_id
 from streams.serde.keys import tenant_key
 from streams.testing.pipeline_in_memory import PipelineInMemory
-from streams.testing.refused import Refused
+from streams.testing.refused import Refused, require_json
 from streams.testing.routing import NamedByCaller
 from streams.topology.model import Topology
 from streams.vault.data_key import new_key_record
@@ -39,7 +38,7 @@ def event(
     """
     raw = bytes(payload) if isinstance(payload, bytes | bytearray) else None
     if raw is None:
-        _require_json(payload, "the payload")
+        require_json(payload, "the payload")
     try:
         asked = EventRequest(
             source=source, event_type=event_type, dedup_key=key, subject=subject,
@@ -98,7 +97,7 @@ class Admission:
         Raises:
             Refused: the operator's API would refuse it, too.
         """
-        _require_json(input, "the input")
+        require_json(input, "the input")
         try:
             asked = JobRequest(
                 type=type, input=input, delay_seconds=delay_seconds, dedup_key=key,
@@ -137,16 +136,6 @@ class Admission:
         key, value = tenant_key(tenant_id, "data_key", record.id), TENANT.encode(record)
         self._pipeline.pipe("tenants", key, value)
         self._keyring.apply(key, value)
-
-
-def _require_json(value: object, what: str) -> None:
-    try:
-        orjson.dumps(value)
-    except TypeError as error:
-        raise Refused(
-            "not_json",
-            f"{what} is not JSON ({error}): give plain dicts, lists, strings and numbers",
-        ) from None
 
 
 def _refused(refusal: Refusal) -> Refused:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Self
 
-import orjson
-
 from streams.ledger import UNSETTLED, settleable_at
 from streams.serde import records
 from streams.serde.ids import replay_job_id
@@ -14,6 +12,7 @@ from streams.serde.records import TERMINAL, Cancel, Replay, Settle
 from streams.testing.beside_loop import beside_loop
 from streams.testing.flow import Stuck
 from streams.testing.job_view import JobView
+from streams.testing.refused import require_json
 from streams.testing.stops import Stop
 
 _AUTHOR = "bench"
@@ -103,9 +102,10 @@ class Job(JobView):
         The time passes first for which a settlement would be refused as `too_early`.
 
         Raises:
-            Refused: as docs/effects.md lists the reasons.
+            Refused: as docs/effects.md lists the reasons, or `not_json`.
         """
-        self._settle(Settle(action, "done", orjson.dumps(result).decode(), note, _AUTHOR))
+        text = require_json(result, "the result")
+        self._settle(Settle(action, "done", text, note, _AUTHOR))
         return self
 
     @beside_loop

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
+from streams import user_json
 from streams.serde import records
 from streams.testing.installation import Installation
 from streams.testing.values import Call, DeadLetter, Effect, FailedRun
@@ -106,4 +105,4 @@ def _failed_run(run: records.Attempt, record: records.Job) -> FailedRun:
 
 
 def _value(text: str | bytes | None) -> Any:
-    return None if text is None else orjson.loads(text)
+    return None if text is None else user_json.read(text)

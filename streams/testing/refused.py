@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streams import user_json
 from streams.errors import TidegateError
 
 
@@ -15,6 +16,21 @@ class Refused(TidegateError):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+
+def require_json(value: object, what: str) -> str:
+    """The JSON text of a value that a test gives.
+
+    Raises:
+        Refused: `not_json`; the message names the value by `what`.
+    """
+    try:
+        return user_json.write(value).decode()
+    except TypeError as error:
+        raise Refused(
+            "not_json",
+            f"{what} is not JSON ({error}): give plain dicts, lists, strings and numbers",
+        ) from None
 
 
 class Unprovided(AssertionError):

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
     {"streams.errors", "streams.http", "streams.process", "streams.shipped_files",
-     "streams.dev_state"},
+     "streams.dev_state", "streams.user_json"},
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
     {"ingress.schemes", "streams.broker", "streams.certificates", "streams.dead_letter",
      "streams.ledger", "streams.schemas",

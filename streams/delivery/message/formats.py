@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jmespath
-import orjson
 
 from ingress.formats.paths import expression_fault
+from streams import user_json
 from streams.delivery.message.bounded_mapping import (
     FUNCTIONS,
     MOST_DOCUMENT_BYTES,
@@ -65,11 +65,11 @@ def _mapped(message: Message, mapping: str | None) -> bytes:
         raise MappingFailed("the endpoint has no mapping: set one, or choose another format")
     if len(message.data) > MOST_DOCUMENT_BYTES:
         raise MappingFailed("the body is larger than 1 MiB: choose another format")
-    result = evaluate(mapping, orjson.loads(cloud_event(message)))
+    result = evaluate(mapping, user_json.read(cloud_event(message)))
     try:
-        body = orjson.dumps(result)
-    except TypeError as error:  # a reference to an expression, a lone surrogate, a huge integer
-        raise MappingFailed("its result is no JSON, or nested too deep: select less") from error
+        body = user_json.write(result)
+    except TypeError as error:  # also a reference to an expression
+        raise MappingFailed(f"its result is no JSON ({error}): select other values") from error
     if len(body) > MOST_RESULT_BYTES:
         raise MappingFailed("its result is larger than 1 MiB: select less")
     return body

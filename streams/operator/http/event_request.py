@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import orjson
 from pydantic import Field, field_validator
 
+from streams import user_json
 from streams.event_admission import NewEvent
 from streams.http.moments import milliseconds
 from streams.operator.http.fields import Body, Moment
@@ -43,9 +43,9 @@ class EventRequest(Body):
     @classmethod
     def _fits(cls, payload: Any) -> Any:
         try:
-            size = len(orjson.dumps(payload))
-        except orjson.JSONEncodeError:
-            raise ValueError("is nested too deep") from None
+            size = len(user_json.write(payload))
+        except TypeError as error:
+            raise ValueError(f"cannot be kept as it is: {error}") from None
         if size > MAX_PAYLOAD_BYTES:
             raise ValueError(f"has more than {MAX_PAYLOAD_BYTES} bytes")
         return payload
@@ -60,7 +60,7 @@ class EventRequest(Body):
             subject=self.subject,
             occurred_at=None if self.occurred_at is None else milliseconds(self.occurred_at),
             attributes=self.attributes,
-            payload=orjson.dumps(self.payload, option=orjson.OPT_SORT_KEYS),
+            payload=user_json.write(self.payload, sort_keys=True),
             traceparent=traceparent,
             callback_url=callback_url,
         )

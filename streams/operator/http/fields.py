@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from streams import user_json
 from streams.http.moments import milliseconds
 from streams.operator.http.refusal import Refusal
 
@@ -66,9 +66,9 @@ def _web_link(url: str) -> str:
 
 def _writable(value: Any) -> Any:
     try:
-        orjson.dumps([[value]])
-    except orjson.JSONEncodeError:
-        raise ValueError("is nested too deep") from None
+        user_json.write([[value]])
+    except TypeError as error:
+        raise ValueError(f"cannot be kept as it is: {error}") from None
     return value
 
 
@@ -86,7 +86,7 @@ def stored_json(value: Any, field: str, most: int) -> str:
     Raises:
         Refusal: 413, it has more than `most` bytes.
     """
-    text = orjson.dumps(value)
+    text = user_json.write(value)
     if len(text) > most:
         raise Refusal(413, "body-too-large", f"{field} has {len(text)} bytes as JSON that is kept, "
                       f"at most {most} are taken: store it and send a link")  # fmt: skip

@@ -6,9 +6,9 @@ import hashlib
 from math import ceil
 from typing import Annotated, Self
 
-import orjson
 from pydantic import Field, model_validator
 
+from streams import user_json
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.http.moments import milliseconds
 from streams.operator.http.app_state import SUBMITTED_BY
@@ -52,7 +52,7 @@ class JobRequest(Body):
 
     def request_hash(self) -> bytes:
         """Return the SHA-256 of the request's canonical JSON: keys sorted, defaults filled in."""
-        return hashlib.sha256(orjson.dumps(self.model_dump(), option=orjson.OPT_SORT_KEYS)).digest()
+        return hashlib.sha256(user_json.write(self.model_dump(), sort_keys=True)).digest()
 
     def submission(self, topology: Topology, traceparent: str, now: int) -> Submit:
         """Return the command's body; `now` in milliseconds.

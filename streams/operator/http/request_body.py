@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, TypeVar
 
-import orjson
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from streams import user_json
 from streams.operator.http.refusal import Refusal, invalid, invalid_model
 
 M = TypeVar("M", bound=BaseModel)
@@ -21,8 +22,8 @@ async def read_body(request: web.Request, model: type[M]) -> M:
     """
     raw = await request.read()
     try:
-        return validated(orjson.loads(raw or b"{}"), model)
-    except orjson.JSONDecodeError:
+        return validated(user_json.read(raw or b"{}"), model)
+    except json.JSONDecodeError:
         raise Refusal(400, "malformed-json", "the body is not JSON: send one object") from None
 
 

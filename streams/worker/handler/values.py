@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
+from streams import user_json
 from streams.errors import PermanentError
 from streams.serde.sizes import MAX_VALUE_BYTES
 
@@ -19,7 +18,7 @@ def to_json(value: object, what: str) -> str:
         PermanentError: it is not JSON, or too large; the message names it by `what`.
     """
     try:
-        text = orjson.dumps(value)
+        text = user_json.write(value)
     except TypeError as error:
         raise PermanentError(
             f"{what} is not JSON ({error}): return plain dicts, lists, strings and numbers"
@@ -34,7 +33,7 @@ def to_json(value: object, what: str) -> str:
 
 def from_json(text: str | None) -> Any:
     """The value in JSON text; None for no text."""
-    return orjson.loads(text) if text else None
+    return user_json.read(text) if text else None
 
 
 def digest(arguments: Mapping[str, object], what: str) -> bytes:
@@ -45,10 +44,10 @@ def digest(arguments: Mapping[str, object], what: str) -> bytes:
     """
     for name, value in arguments.items():
         try:
-            orjson.dumps(value)
+            user_json.write(value)
         except TypeError as error:
             raise PermanentError(
                 f"{what}: argument {name!r} is not JSON ({error}): pass plain values, "
                 "so that a second run can be told from another call"
             ) from error
-    return hashlib.sha256(orjson.dumps(dict(arguments), option=orjson.OPT_SORT_KEYS)).digest()
+    return hashlib.sha256(user_json.write(dict(arguments), sort_keys=True)).digest()

@@ -139,6 +139,12 @@ def test_an_input_nested_deeper_than_can_be_written_is_refused() -> None:
     assert job(input=shallow).submission(TOPOLOGY, "", NOW).input.startswith("[[")
 
 
+def test_an_integer_that_would_not_be_kept_exactly_is_refused() -> None:
+    with pytest.raises(ValidationError, match="more than 64 bits: write it as a string"):
+        job(input={"id": 2**64})
+    assert job(input=2**64 - 1).submission(TOPOLOGY, "", NOW).input == str(2**64 - 1)
+
+
 def test_the_hash_is_of_the_meaning_not_of_the_text() -> None:
     assert job(input={"a": 1, "b": 2}).request_hash() == job(input={"b": 2, "a": 1}).request_hash()
     assert job().request_hash() == job(priority=None).request_hash()

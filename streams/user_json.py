@@ -1,0 +1,78 @@
+"""The JSON of users: values keep their meaning between the text and Python, or are refused.
+
+orjson alone reads an integer beyond 64 bits as a fraction, and writes NaN and infinity as `null`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import orjson
+
+_TO_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_INTEGER = b"0" * 19
+"""The shortest integer beyond 64 bits has 19 digits: -9223372036854775809."""
+_SAID = {
+    "Integer exceeds 64-bit range": "an integer has more than 64 bits: write it as a string",
+    "Recursion limit reached": "it is nested too deep",
+    "Dict key must be str": "a key is not a string",
+    "str is not valid UTF-8: surrogates not allowed": "a string has a lone surrogate",
+}
+"""orjson's reasons, and ours."""
+
+
+def read(text: str | bytes) -> Any:
+    """The value of a JSON text (RFC 8259: UTF-8, no NaN); integers of any length stay exact.
+
+    Of several members with one name, the last counts.
+
+    Raises:
+        json.JSONDecodeError: it is not JSON, has a lone surrogate or a number beyond a double, or
+            is nested too deep.
+    """
+    value = orjson.loads(text)
+    raw = text.encode() if isinstance(text, str) else text
+    if _LONG_INTEGER not in raw.translate(_TO_ZERO):
+        return value
+    try:
+        return json.loads(raw.decode())
+    except RecursionError:
+        raise json.JSONDecodeError("it is nested too deep", "", 0) from None
+
+
+def write(value: object, *, sort_keys: bool = False) -> bytes:
+    """The JSON text of a value.
+
+    Raises:
+        TypeError: the value, or one in it, cannot be written without changing it: NaN, infinity,
+            an integer beyond 64 bits, a lone surrogate, a key that is not a string, or no JSON.
+    """
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
+    except TypeError as error:
+        raise TypeError(_SAID.get(str(error), str(error))) from error
+    if b"null" in text and not all(map(math.isfinite, _floats(value))):
+        raise TypeError("it has a number that is NaN or infinite")
+    return text
+
+
+def _floats(value: object) -> Iterator[float]:
+    """Yield every fraction in a value that orjson has written, which therefore has no cycle."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case float() as found:
+                yield found
+            case dict() as members:
+                waiting.extend(members.values())
+            case list() | tuple() as items:
+                waiting.extend(items)
+            case Enum() as member:
+                waiting.append(member.value)
+            case found if is_dataclass(found):
+                waiting.extend(getattr(found, each.name) for each in fields(found))
