@@ -15,7 +15,6 @@ from prometheus_client import Counter
 from ingress.receive.body import ask_for_body
 from ingress.receive.problems import (
     INTERNAL,
-    NOT_ALLOWED_HERE,
     NOT_FOUND,
     READ_ONLY,
     Problem,
@@ -106,9 +105,10 @@ class Router:
 
     async def _hook(self, request: web.BaseRequest, tenant_id: str, source: str) -> web.Response:
         try:
-            if request.method != "POST":
-                raise Refused(NOT_ALLOWED_HERE)
-            response = await self._receiver.receive(request, tenant_id, source)
+            if request.method == "POST":
+                response = await self._receiver.receive(request, tenant_id, source)
+            else:
+                response = self._receiver.challenged(request, tenant_id, source)
         except Refused as refused:
             REQUESTS.labels(refused.problem.name).inc()
             self._rejections.note(tenant_id, source, refused.problem.name, refused.cause)

@@ -29,11 +29,18 @@ from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.receive.event import Event, routed
 from ingress.receive.event_writer import EventWriter
 from ingress.receive.headers import Headers
-from ingress.receive.problems import MALFORMED, RATE_LIMITED, UNAUTHORIZED, UNAVAILABLE, Refused
+from ingress.receive.problems import (
+    MALFORMED,
+    NOT_ALLOWED_HERE,
+    RATE_LIMITED,
+    UNAUTHORIZED,
+    UNAVAILABLE,
+    Refused,
+)
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.request_span import note_answer, note_refusal, request_span
 from ingress.receive.unrouted_log import Unrouted
-from ingress.schemes import Answer, SignedRequest, Verified, handshake, verifier
+from ingress.schemes import Answer, SignedRequest, Verified, challenge, handshake, verifier
 from ingress.tenants.sources import Closed, Source
 from streams.errors import Erased, KafkaUnavailable, MalformedBody, Misfit, SignatureError
 from streams.serde import ids
@@ -71,6 +78,7 @@ OLD_KEYS = Counter(
 )
 
 
+_JUST_STARTED = "this ingress has just started and does not know the sources yet"
 _NOBODY = verifier("hmac-sha256", {})
 _NOBODYS_SECRETS = {0: os.urandom(32)}
 
@@ -148,20 +156,37 @@ class Receiver:
         headers = {"Retry-After": str(max(1, math.ceil(left)))}
         raise Refused(replace(RATE_LIMITED, headers=headers))
 
+    def challenged(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
+        """The answer to a question that the source's vendor asks by another method than POST.
+
+        Raises:
+            Refused: 405 for every other request, also if the source is unknown; 503 before the
+                sources are known.
+        """
+        if not self._sources.ready:
+            raise Refused(UNAVAILABLE, _JUST_STARTED)
+        source = self._sources.lookup(tenant_id, name)
+        if source is not None:
+            heads.check(request.headers, request.raw_headers)
+            headers = heads.unambiguous(request.headers)
+            asked = SignedRequest(headers, b"", _url(request), request.method, time.time())
+            answer = challenge(source.settings.scheme, source.settings.options, asked)
+            if answer is not None:
+                return _greeting(answer)
+        raise Refused(NOT_ALLOWED_HERE)
+
     async def _receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
         started = time.perf_counter()
         if not self._sources.ready:
-            raise Refused(
-                UNAVAILABLE, "this ingress has just started and does not know the sources yet"
-            )
+            raise Refused(UNAVAILABLE, _JUST_STARTED)
         heads.check(request.headers, request.raw_headers)
         headers = heads.unambiguous(request.headers)
         with self._budget.reserve(request.content_length) as reservation:
             known = self._sources.lookup(tenant_id, name)
             cap = known.settings.max_body_bytes if known else DEFAULT_BODY_BYTES
             body = await read_body(request, reservation, cap, self._body_seconds)
-            source, verified = self._authenticate(request, headers, tenant_id, name, body)
-            if (asked := handshake(source.settings.scheme, body)) is not None:
+            source, verified, secret = self._authenticate(request, headers, tenant_id, name, body)
+            if (asked := handshake(source.settings.scheme, body, secret)) is not None:
                 return _greeting(asked)
             self._admit(source.tenant_id)
             return await self._traced(source, headers, verified, body, started)
@@ -201,7 +226,7 @@ class Receiver:
 
     def _authenticate(
         self, request: web.BaseRequest, headers: Headers, tenant_id: str, name: str, body: bytes
-    ) -> tuple[Source, Verified]:
+    ) -> tuple[Source, Verified, bytes]:
         now = time.time()
         source = self._sources.lookup(tenant_id, name)
         held = source.secrets(now) if source else {}
@@ -221,7 +246,7 @@ class Receiver:
             raise Refused(UNAUTHORIZED, cause=cause)
         if tuple(held)[verified.key_index] > 0:
             OLD_KEYS.labels(scheme).inc()
-        return source, verified
+        return source, verified, tuple(held.values())[verified.key_index]
 
     def _cause(self, tenant_id: str, name: str, usable: Source | None, failed: str) -> str:
         """What the operator is told of a 401, whose sender is told nothing.
@@ -313,9 +338,13 @@ class Receiver:
 
 
 def _greeting(asked: Answer) -> web.Response:
-    response = web.Response(
-        status=asked.status, body=asked.body, headers={"Content-Type": "application/json"}
-    )
+    headers = {
+        **asked.headers,
+        "Content-Type": asked.content_type,
+        "X-Content-Type-Options": "nosniff",  # it may repeat what a stranger has sent
+        "Cache-Control": "no-store",
+    }
+    response = web.Response(status=asked.status, body=asked.body, headers=headers)
     response[OUTCOME] = "handshake"
     return response
 

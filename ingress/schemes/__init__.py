@@ -1,6 +1,7 @@
 """Signing schemes of incoming webhooks, checked over the raw bytes of the body.
 
-Each scheme is one module with its `SCHEME`, and one line of the table here.
+Each scheme is one row of a table in `senders/`, or one module with its `SCHEME` and one line of the
+table here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from ingress.schemes import (
     intercom,
     jwt,
     linear,
+    mailgun,
     pagerduty,
+    senders,
     shopify,
     slack,
     standard_webhooks,
@@ -34,7 +37,7 @@ from streams.errors import SignatureError
 
 __all__ = [
     "SCHEMES", "Answer", "SignedRequest", "Verified", "Verifier",
-    "check_secret", "handshake", "sign", "verifier", "verify",
+    "challenge", "check_secret", "handshake", "sign", "verifier", "verify",
 ]  # fmt: skip
 
 SCHEMES: Mapping[str, Scheme] = {
@@ -52,6 +55,9 @@ SCHEMES: Mapping[str, Scheme] = {
     "hmac-sha256": template.HMAC_SHA256,
     "ed25519": template.ED25519,
     "jwt": jwt.SCHEME,
+    "token": template.TOKEN,
+    "mailgun": mailgun.SCHEME,
+    **senders.SENDERS,
 }
 """The schemes by the name that a source's settings carry."""
 
@@ -112,8 +118,16 @@ def check_secret(scheme: str, secret: bytes) -> None:
         SCHEMES[scheme].decode_secret(secret)
 
 
-def handshake(scheme: str, body: bytes) -> Answer | None:
-    """The answer to a signed body that is a handshake of this scheme's vendor, else None."""
+def challenge(scheme: str, options: Mapping[str, Any], request: SignedRequest) -> Answer | None:
+    """The answer to an unsigned GET or OPTIONS that is a question of this scheme's vendor."""
+    chosen = SCHEMES.get(scheme)
+    if chosen is None or chosen.challenge is None:
+        return None
+    return chosen.challenge(parse(chosen.options, options), request)
+
+
+def handshake(scheme: str, body: bytes, secret: bytes) -> Answer | None:
+    """The answer to a body, signed under a secret, that is a handshake of this scheme's vendor."""
     asked = SCHEMES[scheme].handshake if scheme in SCHEMES else None
     if asked is None or len(body) > _LARGEST_HANDSHAKE_BYTES:
         return None
@@ -121,7 +135,7 @@ def handshake(scheme: str, body: bytes) -> Answer | None:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
-    return asked(document) if isinstance(document, dict) else None
+    return asked(document, secret) if isinstance(document, dict) else None
 
 
 def _scheme(name: str) -> Scheme:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 from ingress.schemes.keys import ed25519_key
-from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import Answer, Scheme
-from ingress.schemes.template import (
+from ingress.schemes.layout import (
     Layout,
     by_ed25519,
     by_layout,
     private_signature,
     signed_by_layout,
 )
+from ingress.schemes.preset import Preset
+from ingress.schemes.scheme import Answer, Scheme
 
 LAYOUT = Layout(
     header="X-Signature-Ed25519",
@@ -35,7 +35,7 @@ PRESET = Preset(
     event_type="event.type || ['interaction', type]",
     subject="channel_id || event.data.guild.id || event.data.user.id || guild_id",
     occurred_at="event.timestamp",
-    dedup_key="id",
+    dedup_key="type && application_id && id",
     attributes={
         "application_id": "application_id",
         "command": "data.name || data.custom_id",
@@ -47,7 +47,7 @@ PRESET = Preset(
 id) and https://docs.discord.com/developers/events/webhook-events (an event has none)."""
 
 
-def handshake(document: dict[str, Any]) -> Answer | None:
+def handshake(document: dict[str, Any], _: bytes) -> Answer | None:
     kind = document.get("type")
     if isinstance(kind, bool) or "event" in document:
         return None

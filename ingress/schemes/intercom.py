@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ingress.schemes.layout import Layout, by_layout, signed_by_layout
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Scheme
-from ingress.schemes.template import Layout, by_layout, signed_by_layout
 
 LAYOUT = Layout(header="X-Hub-Signature", prefix="sha1=", digest="sha1")
 """https://developers.intercom.com/docs/webhooks/webhook-notifications"""
@@ -13,7 +13,7 @@ PRESET = Preset(
     event_type="topic",
     subject="data.item.id",
     occurred_at="created_at",
-    dedup_key="id",
+    dedup_key="topic && data && id",
     attributes={"app_id": "app_id", "item_type": "data.item.type", "state": "data.item.state"},
 )
 """https://developers.intercom.com/docs/references/webhooks/webhook-models"""

@@ -22,8 +22,8 @@ from joserfc.jwk import ECKey, RSAKey
 from joserfc.jwt import JWTClaimsRegistry
 from pydantic import Field
 
+from ingress.schemes.challenges import GenericOptions, webhook_validation
 from ingress.schemes.keys import PUBLIC_KEY_ALGORITHMS, AsymmetricKey, key_set, private_key
-from ingress.schemes.options import SchemeOptions
 from ingress.schemes.preset import GENERIC
 from ingress.schemes.request import (
     SignedRequest,
@@ -55,7 +55,7 @@ class _Registry(jws.JWSRegistry):
 _REGISTRY = _Registry(strict_check_header=False)
 
 
-class JwtOptions(SchemeOptions):
+class JwtOptions(GenericOptions):
     """Options of a source with the scheme `jwt`.
 
     `body_claim` names the claim that holds the body's SHA-256. With `issuer` or `audience` the
@@ -160,4 +160,5 @@ SCHEME = Scheme(
     options=JwtOptions,
     decode_secret=key_set,
     public_key=True,
+    challenge=webhook_validation,
 )

@@ -15,10 +15,16 @@ from typing import Any, Literal
 
 import orjson
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+)
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
+    load_der_public_key,
     load_pem_private_key,
     load_pem_public_key,
 )
@@ -109,6 +115,53 @@ def ed25519_private_key(secret: bytes) -> bytes:
     if len(raw) not in (32, 64):  # with 64, the public key follows the private one
         raise _bad(f"has {len(raw)} bytes: a private key of Ed25519 has 32")
     return raw[:32]
+
+
+def hex_key(secret: bytes) -> bytes:
+    """An HMAC key that the vendor shows in hexadecimal.
+
+    Raises:
+        SignatureError: the secret is no hexadecimal, or is empty.
+    """
+    try:
+        return any_secret(binascii.unhexlify(secret.strip()))
+    except binascii.Error:
+        raise _bad("is not hexadecimal: copy it whole") from None
+
+
+@lru_cache(maxsize=1024)
+def ecdsa_key(secret: bytes) -> EllipticCurvePublicKey:
+    """A public key of P-256 in PEM, or in base64 as its DER.
+
+    Raises:
+        SignatureError: the secret is neither.
+    """
+    text = secret.strip()
+    try:
+        if text.startswith(b"-----BEGIN"):
+            key = load_pem_public_key(text)
+        else:
+            key = load_der_public_key(_base64(text, "is neither PEM nor base64"))
+    except (ValueError, UnsupportedAlgorithm):
+        raise _bad("is no public key in PEM or base64") from None
+    if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
+        raise _bad("is a public key, but not of P-256")
+    return key
+
+
+def ecdsa_private_key(secret: bytes) -> EllipticCurvePrivateKey:
+    """A sender's private key of P-256 in PEM (PKCS #8, without a password).
+
+    Raises:
+        SignatureError: the secret is no such key.
+    """
+    try:
+        key = load_pem_private_key(secret.strip(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise _bad("is no private key in PEM without a password") from None
+    if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
+        raise _bad("is a private key, but not of P-256")
+    return key
 
 
 @lru_cache(maxsize=1024)

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ingress.formats.document import json_document
+from ingress.schemes.layout import Layout, check
+from ingress.schemes.layout import sign as sign_by_layout
 from ingress.schemes.preset import Preset
 from ingress.schemes.request import SignedRequest, Verified, fresh
 from ingress.schemes.scheme import Scheme
-from ingress.schemes.template import Layout, check
-from ingress.schemes.template import sign as sign_by_layout
 from streams import user_json
 from streams.errors import Misfit, SignatureError
 

@@ -31,7 +31,7 @@ _MAX_KEY_DEPTH = 8
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """Characters that CloudEvents 1.0 forbids in a String; an event type becomes one."""
 _REQUIRED = ("event_type", "dedup_key")
-_HEADER_TYPE = re.compile(r"[A-Za-z0-9_./-]{1,64}")
+_HEADER_TYPE = re.compile(r"[A-Za-z0-9_./:-]{1,64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,200}")
 
 
@@ -127,14 +127,14 @@ class Normalizer:
         if self._preset.type_header:
             if self.lacks_type_header(headers):
                 return UNKNOWN_TYPE
-            first = headers[self._preset.type_header].replace("/", ".")
+            first = re.sub("[/:]", ".", headers[self._preset.type_header])
             named = f"{first}.{named}" if named else first
         named = _NOT_IN_A_NAME.sub("", named.removeprefix(self._preset.type_prefix))
         return named[:_MAX_TYPE] or UNKNOWN_TYPE
 
     def _identity(self, document: Any, headers: Mapping[str, str], event_id: str) -> str | None:
         """What the source's setting and the body identify the event by, if there is anything."""
-        if self._dedup_by == "request":
+        if self._dedup_by == "request" or (self._preset.own_event and self._dedup_by == "key"):
             return f"request:{event_id}"
         if self._dedup_by == "header":
             given = visible(headers.get(self._dedup_header))
@@ -181,6 +181,8 @@ def _overridden(preset: Preset, mapping: Mapping[str, Any]) -> Preset:
             raise ConfigError(f"mapping.{name}: of the wrong kind")
     if "event_type" in mapping:
         preset = replace(preset, type_header=None, type_prefix="")
+    if "dedup_key" in mapping:
+        preset = replace(preset, own_event=False)
     return replace(preset, **mapping)
 
 

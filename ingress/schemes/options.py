@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streams.errors import SignatureError
 
@@ -14,6 +14,12 @@ class SchemeOptions(BaseModel):
     """Base of every scheme's options; an unknown option is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ToleranceOptions(SchemeOptions):
+    """`tolerance_seconds`: how far the signature's time may be from now, both ways."""
+
+    tolerance_seconds: float | None = Field(default=None, gt=0)
 
 
 Chosen = TypeVar("Chosen", bound=SchemeOptions)

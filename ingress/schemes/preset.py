@@ -23,7 +23,8 @@ class Preset:
     that carries the vendor's delivery id. With `form` the vendor may send a form: its fields are
     the document (`fields`), or its field `payload` is the document in JSON (`payload`), or
     `payload` if it is there and the fields if not (`either`). With `may_be_empty` the vendor may
-    send no body at all.
+    send no body at all. With `own_event` each request is an event of its own, because the vendor's
+    bodies repeat.
     """
 
     event_type: str
@@ -36,6 +37,7 @@ class Preset:
     delivery_header: str | None = None
     form: Literal["fields", "payload", "either"] | None = None
     may_be_empty: bool = False
+    own_event: bool = False
 
 
 GENERIC = Preset(

@@ -10,15 +10,21 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    ECDSA,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+)
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
 )
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from ingress.formats.timestamps import parse_timestamp
 from streams.errors import SignatureError
 
-Digest = Literal["sha256", "sha1"]
+Digest = Literal["sha256", "sha1", "sha512"]
 Encoding = Literal["hex", "base64"]
 
 _NO_SIGNATURE = bytes(64)
@@ -153,6 +159,30 @@ def ed25519_holds(
         except InvalidSignature:
             continue
         held |= len(signature) == 64
+    return held
+
+
+def ecdsa_signature(
+    private_key: EllipticCurvePrivateKey, message: bytes, encoding: Encoding
+) -> str:
+    """The message's ECDSA signature with SHA-256, in the form of RFC 3279."""
+    return encoded(private_key.sign(message, ECDSA(SHA256())), encoding)
+
+
+def ecdsa_holds(
+    public_key: EllipticCurvePublicKey,
+    message: bytes,
+    signatures: Sequence[str],
+    encoding: Encoding,
+) -> bool:
+    """Whether one of the signatures is the message's: ECDSA with SHA-256."""
+    held = False
+    for text in signatures or ("",):
+        try:
+            public_key.verify(_decoded(text, encoding), message, ECDSA(SHA256()))
+        except InvalidSignature:
+            continue
+        held = True
     return held
 
 

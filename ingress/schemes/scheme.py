@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ingress.schemes.keys import any_secret
 from ingress.schemes.options import SchemeOptions
 from ingress.schemes.preset import Preset
-from ingress.schemes.request import Signer, Verifier
+from ingress.schemes.request import SignedRequest, Signer, Verifier
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What to answer, instead of storing an event: a status and a JSON body, or none."""
+    """What to answer, instead of storing an event; the body may be empty."""
 
     status: int
     body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Scheme:
     `verifier` makes a verifier of parsed `options`, and `signer` signs as the sender would.
     `decode_secret` raises `SignatureError` for a secret that the scheme cannot verify with. With
     `public_key` a source's secret is one, and the signer takes the sender's private key.
-    `handshake` is the answer to a signed JSON object, or None where that is an event.
+    `handshake` is the answer to a JSON object that was signed under a secret, or None where that is
+    an event. `challenge` is the answer to a request by GET or OPTIONS, which nothing signs.
     """
 
     preset: Preset
@@ -35,5 +38,6 @@ class Scheme:
     signer: Callable[[Any], Signer]
     options: type[SchemeOptions] = SchemeOptions
     decode_secret: Callable[[bytes], object] = any_secret
-    handshake: Callable[[dict[str, Any]], Answer | None] | None = None
+    handshake: Callable[[dict[str, Any], bytes], Answer | None] | None = None
+    challenge: Callable[[Any, SignedRequest], Answer | None] | None = None
     public_key: bool = False

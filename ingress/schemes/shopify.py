@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ingress.schemes.layout import Layout, by_layout, signed_by_layout
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Scheme
-from ingress.schemes.template import Layout, by_layout, signed_by_layout
 
 LAYOUT = Layout(header="X-Shopify-Hmac-SHA256", encoding="base64")
 """https://shopify.dev/docs/apps/build/webhooks/subscribe/https"""

@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
+from ingress.schemes.layout import Layout, by_layout, signed_by_layout
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Answer, Scheme
-from ingress.schemes.template import Layout, by_layout, signed_by_layout
 
 LAYOUT = Layout(
     header="X-Slack-Signature",
@@ -26,7 +26,7 @@ PRESET = Preset(
     event_type="event.type || type || (command && 'slash_command')",
     subject="event.channel.id || event.channel || channel.id || channel_id",
     occurred_at="event_time || event.event_ts || actions[0].action_ts || action_ts",
-    dedup_key="event_id || trigger_id",
+    dedup_key="event && event_id || trigger_id",
     attributes={
         "api_app_id": "api_app_id",
         "callback_id": "callback_id || view.callback_id",
@@ -39,7 +39,7 @@ PRESET = Preset(
 """https://docs.slack.dev/apis/events-api; forms: slash commands, and interactions as `payload`."""
 
 
-def handshake(document: dict[str, Any]) -> Answer | None:
+def handshake(document: dict[str, Any], _: bytes) -> Answer | None:
     challenge = document.get("challenge")
     if document.get("type") != "url_verification" or not isinstance(challenge, str):
         return None

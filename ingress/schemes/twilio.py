@@ -92,12 +92,14 @@ def sign(secret: bytes, request: SignedRequest) -> SignedRequest:
 
 PRESET = Preset(
     event_type=(
-        "MessageSid && ['message', MessageStatus || SmsStatus] || CallSid && ['call', CallStatus]"
+        "[0] && 'batch'"
+        " || MessageSid && ['message', MessageStatus || SmsStatus]"
+        " || CallSid && ['call', CallStatus]"
     ),
-    subject="MessageSid || CallSid",
-    occurred_at="Timestamp",
+    subject="MessageSid || CallSid || [0].subject",
+    occurred_at="Timestamp || [0].time",
     dedup_key=(
-        "MessageSid && [MessageSid, MessageStatus || SmsStatus]"
+        "[].[source, id] || MessageSid && [MessageSid, MessageStatus || SmsStatus]"
         " || CallSid && [CallSid, CallStatus, SequenceNumber]"
     ),
     attributes={
@@ -111,6 +113,8 @@ PRESET = Preset(
 """https://www.twilio.com/docs/messaging/guides/track-outbound-message-status and
 https://www.twilio.com/docs/voice/api/call-resource#statuscallback: only a call's status events have
 a `SequenceNumber`; the other requests, one for each step of a call, are identified by their
-bytes."""
+bytes. Event Streams sends a list of CloudEvents, which is one event here, of the type `batch`:
+https://www.twilio.com/docs/events/webhook-quickstart.
+"""
 
 SCHEME = Scheme(PRESET, lambda _: check, lambda _: sign)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from ingress.schemes.options import SchemeOptions
+from ingress.schemes.layout import Layout, by_layout, signed_by_layout
+from ingress.schemes.options import ToleranceOptions
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import Scheme
-from ingress.schemes.template import Layout, by_layout, signed_by_layout
-
-
-class ZendeskOptions(SchemeOptions):
-    """`tolerance_seconds`: how far the signature's time may be from now, both ways."""
-
-    tolerance_seconds: float = Field(default=300, gt=0)
-
 
 LAYOUT = Layout(
     header="X-Zendesk-Webhook-Signature",
     encoding="base64",
     signed=("", "timestamp", "", "body", ""),
     timestamp_header="X-Zendesk-Webhook-Signature-Timestamp",
-    iso_timestamp=True,
+    clock="iso",
 )
 """https://developer.zendesk.com/documentation/webhooks/verifying/
 
@@ -56,4 +47,4 @@ https://developer.zendesk.com/documentation/webhooks/creating-and-monitoring-web
 """
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT), options=ZendeskOptions)
+SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT), options=ToleranceOptions)

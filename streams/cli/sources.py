@@ -203,7 +203,7 @@ def _wanted(
 def _typed(scheme: str, options: Answer) -> Answer:
     """Options with numbers where the scheme has numbers; the API refuses what is none."""
     fields = SCHEMES[scheme].options.model_fields if scheme in SCHEMES else {}
-    numbers = {name for name, field in fields.items() if field.annotation is float}
+    numbers = {name for name, field in fields.items() if field.annotation in (float, float | None)}
     return {
         name: float(value) if name in numbers and _NUMBER.fullmatch(str(value)) else value
         for name, value in options.items()

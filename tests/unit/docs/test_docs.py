@@ -15,6 +15,7 @@ from prometheus_client import REGISTRY
 
 from ingress.receive import problems
 from ingress.schemes import SCHEMES
+from ingress.schemes.senders import SENDERS
 from ingress.tenants.sources import Closed
 from streams.analytics.metrics import TablesCollector
 from streams.analytics.partitions import Assignment, Partitions
@@ -86,7 +87,7 @@ def test_every_answer_to_a_sender_is_listed_with_its_status() -> None:
 def test_every_cause_of_a_refused_signature_is_listed_with_its_remedy_and_no_other() -> None:
     rows = (ROOT / "docs/answers.md").read_text().partition("| cause of `unauthorized`")[2]
     listed = re.findall(r"^\| `(\w+)` \| \S", rows.partition("\n\n")[0], re.MULTILINE)
-    code = "".join(path.read_text() for path in (ROOT / "ingress/schemes").glob("*.py"))
+    code = "".join(path.read_text() for path in (ROOT / "ingress/schemes").rglob("*.py"))
     signed = set(re.findall(r'SignatureError\(\s*"(\w+)"', code))
     at_the_source = {"unknown_scheme", "bad_options", "bad_secret"}  # when it is put, not delivered
     assert set(listed) == (signed - at_the_source) | set(get_args(Closed))
@@ -180,7 +181,8 @@ def _anchors(document: Path) -> set[str]:
 
 def test_every_scheme_is_listed_with_its_preset() -> None:
     text = (ROOT / "docs/ingress.md").read_text()
-    assert first_cells("docs/ingress.md", "## Schemes") == list(SCHEMES)
+    listed = [first_cells("docs/ingress.md", f"## {part}") for part in ("Schemes", "More senders")]
+    assert listed == [[name for name in SCHEMES if name not in SENDERS], list(SENDERS)]
     presets = re.findall(r"^\| ((?:`[a-z0-9-]+`(?:, )?)+) \|", text.split("## Presets")[1], re.M)
     assert re.findall(r"`([^`]+)`", " ".join(presets)) == list(SCHEMES)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from ingress.samples import names, sample
@@ -15,7 +17,8 @@ ALL = [(scheme, name) for scheme in SCHEMES for name in names(scheme)]
 
 def normalized(scheme: str, name: str) -> Normalized:
     made = sample(scheme, name, NOW)
-    return Normalizer(scheme, {}).normalize(made.headers, made.body)
+    event_id = uuid.uuid4().hex
+    return Normalizer(scheme, {}).normalize(made.headers, made.body, None, event_id)
 
 
 @pytest.mark.parametrize(("scheme", "name"), ALL)

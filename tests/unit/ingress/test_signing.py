@@ -17,6 +17,7 @@ from nacl.signing import SigningKey
 from standardwebhooks import Webhook
 
 from ingress.schemes import SCHEMES, SignedRequest, sign, verify
+from ingress.schemes.senders import SENDERS
 from streams.errors import SignatureError
 
 NOW = 1_790_000_000.0
@@ -83,7 +84,8 @@ def signed(case: Case) -> SignedRequest:
 
 
 def test_there_is_a_case_of_every_scheme() -> None:
-    assert {case.scheme for case in CASES} == set(SCHEMES)
+    rows = {*SENDERS, "token", "mailgun"}  # test_senders.py has theirs
+    assert {case.scheme for case in CASES} == set(SCHEMES) - rows
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)

@@ -185,7 +185,7 @@ def test_a_delayed_submission_hashes_alike_whenever_it_is_sent() -> None:
         ),
         (
             {"scheme": "hmac-sha256", "options": {"headr": "X"}},
-            "there is none; this scheme takes header, prefix",
+            "there is none; this scheme takes webhook_origin, header",
         ),
         ({"scheme": "hmac-sha256", "options": {"signed": "{url}"}}, "options.signed: without"),
         ({"scheme": "zendesk", "options": {"tolerance_seconds": 0}}, "options.tolerance_seconds"),

@@ -1,0 +1,229 @@
+"""Layouts: where a request carries its signature, and what the signature covers.
+
+Most vendors' schemes are a layout. HMAC: RFC 2104, FIPS 180-4; Ed25519: RFC 8032; ECDSA: FIPS
+186-5, in the form of RFC 3279.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Literal
+
+from ingress.schemes.keys import (
+    ecdsa_key,
+    ecdsa_private_key,
+    ed25519_key,
+    ed25519_private_key,
+)
+from ingress.schemes.options import SchemeOptions
+from ingress.schemes.request import (
+    Digest,
+    Encoding,
+    SignedRequest,
+    Signer,
+    Verified,
+    Verifier,
+    ecdsa_holds,
+    ecdsa_signature,
+    ed25519_holds,
+    ed25519_signature,
+    encoded,
+    fresh,
+    header,
+    hmac_holds,
+    holding_key,
+    raw,
+    require,
+    with_headers,
+)
+from streams.errors import SignatureError
+
+Holds = Callable[["Layout", bytes, bytes, Sequence[str]], bool]
+"""Whether a signature is the message's; the arguments are layout, secret, message, signatures."""
+
+Signs = Callable[["Layout", bytes, bytes], str]
+"""A message's signature as text; the arguments are layout, secret, message."""
+
+_MOST_SIGNATURES = 16
+"""The most signatures of one header that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The place of the signature and the data that it covers.
+
+    `signed` alternates literal text and placeholders (`body`, `timestamp`, `id`, `url`, `method`),
+    beginning with text. `separator` divides the header into elements: signatures, which begin with
+    `prefix` and of which one must hold, and the time, which begins with `timestamp_prefix`. Or the
+    time has a header of its own, `timestamp_header`. `id_header` carries the message's id.
+    `tolerance_seconds` bounds the time's distance from now, both ways; `clock` is the form in which
+    the sender writes it.
+    """
+
+    header: str
+    prefix: str = ""
+    encoding: Encoding = "hex"
+    signed: tuple[str, ...] = ("", "body", "")
+    timestamp_header: str | None = None
+    tolerance_seconds: float = 300
+    digest: Digest = "sha256"
+    separator: str | None = None
+    timestamp_prefix: str | None = None
+    id_header: str | None = None
+    clock: Literal["seconds", "milliseconds", "iso"] = "seconds"
+
+    @property
+    def timed(self) -> str | None:
+        """Where the time is, for an error's text; None if the sender signs none."""
+        if self.timestamp_prefix is None:
+            return self.timestamp_header
+        return f"{self.timestamp_prefix.rstrip('=')} in {self.header}"
+
+
+TIME_DOT_BODY = ("", "timestamp", ".", "body", "")
+TIME_BODY = ("", "timestamp", "", "body", "")
+
+
+def by_hmac(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
+    """The secret is the key as it is given."""
+    return hmac_holds(secret, message, signatures, layout.encoding, layout.digest)
+
+
+def by_ed25519(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
+    """The secret is a public key in text."""
+    return ed25519_holds(ed25519_key(secret), message, signatures, layout.encoding)
+
+
+def by_ecdsa(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
+    """The secret is a public key of P-256 in text."""
+    return ecdsa_holds(ecdsa_key(secret), message, signatures, layout.encoding)
+
+
+def by_token(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
+    """The header repeats the secret; neither the body nor the time is protected."""
+    held = False
+    for text in signatures or ("",):
+        held |= hmac.compare_digest(secret, raw(text))
+    return held
+
+
+def hmac_signature(layout: Layout, secret: bytes, message: bytes) -> str:
+    """The secret is the key as it is given."""
+    return encoded(hmac.digest(secret, message, layout.digest), layout.encoding)
+
+
+def private_signature(layout: Layout, secret: bytes, message: bytes) -> str:
+    """The secret is a private key of Ed25519 in text."""
+    return ed25519_signature(ed25519_private_key(secret), message, layout.encoding)
+
+
+def private_ecdsa_signature(layout: Layout, secret: bytes, message: bytes) -> str:
+    """The secret is a private key of P-256 in PEM."""
+    return ecdsa_signature(ecdsa_private_key(secret), message, layout.encoding)
+
+
+def token(layout: Layout, secret: bytes, message: bytes) -> str:
+    """The secret itself."""
+    return secret.decode("utf-8", "surrogateescape")
+
+
+def sign(
+    layout: Layout, secret: bytes, request: SignedRequest, signs: Signs = hmac_signature
+) -> SignedRequest:
+    """Sign one request as the layout says, at the request's `now`."""
+    at = _written(layout, request.now)
+    message_id = _id(layout, request) or f"msg-{int(request.now * 1000)}"
+    message = _message(layout.signed, request, at, message_id)
+    signature = layout.prefix + signs(layout, secret, message)
+    if layout.timestamp_prefix is not None:
+        signature = f"{layout.timestamp_prefix}{at}{layout.separator}{signature}"
+    stamped = {layout.timestamp_header: at} if layout.timestamp_header else {}
+    stamped |= {layout.id_header: message_id} if layout.id_header else {}
+    return with_headers(request, {layout.header: signature, **stamped})
+
+
+def check(
+    layout: Layout, secrets: Sequence[bytes], request: SignedRequest, holds: Holds = by_hmac
+) -> Verified:
+    """Verify one request against a layout; raises `SignatureError` alone.
+
+    The signature is checked before anything is refused. A request that lacks a header thus takes as
+    long as one with a wrong signature, and the time does not reveal what was missing.
+    """
+    given = header(request, layout.header)
+    elements = _elements(layout, given or "")
+    sent_at = _sent_at(layout, request, elements)
+    message_id = _id(layout, request)
+    message = _message(layout.signed, request, sent_at or "", message_id or "")
+    signatures = _after(layout.prefix, elements)[:_MOST_SIGNATURES]
+    well_formed = bool(signatures) and (layout.timestamp_prefix is None or sent_at is not None)
+    key_index = require(
+        holding_key(secrets, lambda secret: holds(layout, secret, message, signatures)),
+        given, layout.header, well_formed=well_formed,
+    )  # fmt: skip
+    if layout.id_header is not None and not message_id:
+        raise SignatureError("missing_header", f"the request has no {layout.id_header} header")
+    if layout.timed is None:
+        return Verified(key_index, None, message_id)
+    at = fresh(sent_at, request, layout.tolerance_seconds, layout.timed)
+    return Verified(key_index, at, message_id)
+
+
+def _elements(layout: Layout, given: str) -> list[str]:
+    """The header's elements; blanks divide it, too, if anything does."""
+    if layout.separator is None:
+        return [given.strip()]
+    return [part for each in given.split(layout.separator) for part in each.split()]
+
+
+def _after(prefix: str, elements: Sequence[str]) -> list[str]:
+    """What follows the prefix in the elements that begin with it."""
+    return [each[len(prefix) :] for each in elements if each.startswith(prefix)]
+
+
+def _sent_at(layout: Layout, request: SignedRequest, elements: Sequence[str]) -> str | None:
+    if layout.timestamp_prefix is not None:
+        return next(iter(_after(layout.timestamp_prefix, elements)), None)
+    return header(request, layout.timestamp_header) if layout.timestamp_header else None
+
+
+def _id(layout: Layout, request: SignedRequest) -> str | None:
+    """The message's id; a record cannot hold one that is not Unicode."""
+    found = header(request, layout.id_header) if layout.id_header else None
+    return found if found is None or found.isascii() else ""
+
+
+def _message(signed: tuple[str, ...], request: SignedRequest, sent_at: str, id_: str) -> bytes:
+    if signed == ("", "body", ""):
+        return request.body
+    texts = {"timestamp": sent_at, "id": id_, "url": request.url, "method": request.method}
+    parts = (
+        request.body if index % 2 and part == "body" else raw(texts[part] if index % 2 else part)
+        for index, part in enumerate(signed)
+    )
+    return b"".join(parts)
+
+
+def _written(layout: Layout, now: float) -> str:
+    if layout.clock == "iso":
+        return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return str(int(now * 1000 if layout.clock == "milliseconds" else now))
+
+
+def by_layout(layout: Layout, holds: Holds = by_hmac) -> Callable[[SchemeOptions], Verifier]:
+    """The verifier of a vendor with a layout; a source's tolerance overrides the layout's."""
+
+    def verifier(options: SchemeOptions) -> Verifier:
+        chosen = options.model_dump(include={"tolerance_seconds"}, exclude_none=True)
+        return partial(check, replace(layout, **chosen), holds=holds)
+
+    return verifier
+
+
+def signed_by_layout(layout: Layout, signs: Signs = hmac_signature) -> Callable[[object], Signer]:
+    """The signer of a vendor with a layout; no option of a source changes how its sender signs."""
+    return lambda _: partial(sign, layout, signs=signs)
