@@ -15,8 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import orjson
-
 from ingress.formats.document import json_document
 from ingress.schemes.options import ToleranceOptions
 from ingress.schemes.preset import Preset
@@ -30,6 +28,7 @@ from ingress.schemes.request import (
     require,
 )
 from ingress.schemes.scheme import Scheme
+from streams import user_json
 from streams.errors import Misfit, SignatureError
 
 _FIELD = "signature"
@@ -59,7 +58,10 @@ def sign(secret: bytes, request: SignedRequest) -> SignedRequest:
     at, token = str(int(request.now)), uuid.uuid4().hex
     mac = hmac.digest(secret, (at + token).encode(), "sha256").hex()
     signed = {**document, _FIELD: {"timestamp": at, "token": token, _FIELD: mac}}
-    return replace(request, body=orjson.dumps(signed))
+    try:
+        return replace(request, body=user_json.write(signed))
+    except TypeError as error:
+        raise SignatureError("bad_format", f"the body cannot be signed: {error}") from None
 
 
 def _part(body: bytes) -> dict[str, Any]:

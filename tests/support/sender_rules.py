@@ -39,6 +39,10 @@ def iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
+def stripe_like(body: bytes, at: str) -> str:
+    return f"t={at},v1={mac(at.encode() + b'.' + body).hex()}"
+
+
 BODY_RULES: dict[str, Rule] = {
     "bitbucket": lambda b, _: {"X-Hub-Signature": "sha256=" + mac(b).hex()},
     "checkr": lambda b, _: {"X-Checkr-Signature": mac(b).hex()},
@@ -64,7 +68,7 @@ TIME_RULES: dict[str, Rule] = {
         "BOX-SIGNATURE-PRIMARY": b64(mac(b + iso(at).encode())),
     },
     "calendly": lambda b, at: {
-        "Calendly-Webhook-Signature": f"t={seconds(at)},v1={mac(seconds(at).encode() + b'.' + b).hex()}",
+        "Calendly-Webhook-Signature": stripe_like(b, seconds(at)),
     },
     "close": lambda b, at: {
         "close-sig-timestamp": seconds(at),
@@ -81,14 +85,13 @@ TIME_RULES: dict[str, Rule] = {
         "Lob-Signature": mac(millis(at).encode() + b"." + b).hex(),
     },
     "mux": lambda b, at: {
-        "Mux-Signature": f"t={seconds(at)},v1={mac(seconds(at).encode() + b'.' + b).hex()}",
+        "Mux-Signature": stripe_like(b, seconds(at)),
     },
     "paddle": lambda b, at: {
         "Paddle-Signature": f"ts={seconds(at)};h1={mac(seconds(at).encode() + b':' + b).hex()}",
     },
     "persona": lambda b, at: {
-        "Persona-Signature": f"t={seconds(at)},v1={'0' * 64} "
-        f"t={seconds(at)},v1={mac(seconds(at).encode() + b'.' + b).hex()}",
+        "Persona-Signature": f"t={seconds(at)},v1={'0' * 64} {stripe_like(b, seconds(at))}",
     },
     "twitch": lambda b, at: {
         "Twitch-Eventsub-Message-Id": "befa7b53",

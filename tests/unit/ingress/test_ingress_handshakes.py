@@ -92,7 +92,8 @@ def test_an_event_is_no_handshake(scheme: str, body: bytes) -> None:
 
 @given(st.sampled_from([*SCHEMES]), st.binary() | st.sampled_from([b"[" * 9000, b"[1]", b"null"]))
 def test_no_body_breaks_it(scheme: str, body: bytes) -> None:
-    assert asked(scheme, body) is None
+    answer = asked(scheme, body)  # hypothesis may find a vendor's real question
+    assert answer is None or answer.status in {200, 204}
 
 
 @pytest.mark.parametrize(("scheme", "body"), [("zoom", ZOOM), ("twitch", TWITCH),
