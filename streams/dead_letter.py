@@ -7,11 +7,15 @@ from dataclasses import replace
 
 from streams.serde.codec import DEAD_LETTER, JOB
 from streams.serde.headers import traceparent
-from streams.serde.keys import is_of_data_key
+from streams.serde.keys import holds_secret
 from streams.serde.records import DeadLetter, Job
 from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES
 
 TOPIC = "dlq"
+LETTER_HEADER = "tidegate-letter"
+"""The last header of a record that brings a letter, its value, back to the letter's stage."""
+REPLAY_HEADER = "tidegate-replay"
+"""The header of a letter that has the id of the replay that marked it."""
 JOB_REASONS = {"dead": "attempts_exhausted", "failed": "permanent_error"}
 """The reasons of jobs whose end had no other cause."""
 _HEADERS_BYTES = 8 * 1024
@@ -26,11 +30,11 @@ def of_record(
     """The dead letter that a stage leaves in place of a record; `at` is in milliseconds.
 
     Unless the letter is `cut`, the record can be sent again as it was. It is cut to fit a message
-    of 1 MB, and where it would copy a tenant's data key, because a copy outlives the destruction.
+    of 1 MB, and where it would copy a tenant's secrets, because a copy outlives their destruction.
     `id_` is the id for a record whose offset is not known. The tenant stays empty for a record
     that cannot be trusted to say whose it is.
     """
-    withheld = topic == "tenants" and value is not None and is_of_data_key(key or b"")
+    withheld = topic == "tenants" and value is not None and holds_secret(key or b"")
     if withheld:
         value = None
     key, key_mark = _cut(key, MAX_LETTER_KEY_BYTES, "key")
@@ -42,7 +46,7 @@ def of_record(
         kind="record",
         tenant_id=tenant_id,
         reason=reason,
-        detail=_cut_text(detail) + marks,
+        detail=cut_text(detail) + marks,
         stage=stage,
         at=at,
         topic=topic,
@@ -91,6 +95,12 @@ def of_replayed(job: Job, new_id: str, at: int, note: str, by: str | None = None
     return replace(letter, replayed_at=at, replayed_as=new_id, replayed_by=by, note=note)
 
 
+def returning(letter: DeadLetter) -> tuple[bytes, bytes, tuple[tuple[str, bytes], ...]]:
+    """Key, value and headers of the record that brings a letter back to its stage."""
+    trace = (("traceparent", letter.traceparent.encode()),) if letter.traceparent else ()
+    return *encoded(letter), (*trace, (LETTER_HEADER, letter.id.encode()))
+
+
 def encoded(letter: DeadLetter) -> tuple[bytes, bytes]:
     """Key and value of a letter's record."""
     return letter.id.encode(), DEAD_LETTER.encode(letter)
@@ -114,6 +124,6 @@ def _cut_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[dict[str,
     return kept, f" ({lost} headers cut)" if lost else ""
 
 
-def _cut_text(detail: str) -> str:
+def cut_text(detail: str) -> str:
     """As much text as is kept, without what UTF-8 cannot encode: errors may quote any input."""
     return detail.encode(errors="replace")[:_DETAIL_BYTES].decode(errors="ignore")

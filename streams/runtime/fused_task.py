@@ -17,9 +17,10 @@ from itertools import chain
 
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output
+from streams.runtime.dead_keys import NO_OFFSET
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import AnyStage, FusedStage, Record, Stage
-from streams.runtime.task import NO_OFFSET, Task, taken_by
+from streams.runtime.task import Task, taken_by
 from streams.state.overlay import Overlay
 from streams.state.store import Backend, Logged
 

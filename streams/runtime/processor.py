@@ -178,10 +178,22 @@ class StoreSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class LetterInput:
+    """The input on which a stage's replayed dead letters come, which no other stage reads.
+
+    `compacted` names the stage's inputs of which only the newest record of a key counts.
+    """
+
+    topic: str
+    compacted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """A stage as the runtime runs it: inputs are co-partitioned logical topics.
 
-    `writes` are globs of the topics to which it forwards.
+    `writes` are globs of the topics to which it forwards. Without `letters`, its dead letters
+    cannot be replayed.
     """
 
     name: str
@@ -190,6 +202,7 @@ class Stage:
     processor: Callable[[int], Processor]
     punctuate_seconds: float = 0.1
     writes: tuple[str, ...] = ()
+    letters: LetterInput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,4 +256,9 @@ def declared_stage(
         StoreSpec(s.name, s.changelog, s.kind, topology.window_ms if s.kind == "window" else 0)
         for s in declared.stores
     )
-    return Stage(name, declared.reads, stores, processor, punctuate_seconds, declared.writes)
+    compacted = {topic for topic in declared.reads if "compact" in topology.topics[topic].cleanup}
+    own = topology.letter_input(name)
+    letters = None if own is None else LetterInput(own, frozenset(compacted))
+    return Stage(
+        name, declared.reads, stores, processor, punctuate_seconds, declared.writes, letters
+    )

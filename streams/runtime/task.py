@@ -15,12 +15,15 @@ import structlog
 
 from streams import dead_letter
 from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged
+from streams.runtime import returned_letters
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output, TaskContext
+from streams.runtime.dead_keys import DeadKeys
 from streams.runtime.positions import Positions
 from streams.runtime.processor import Header, Record, Stage
 from streams.runtime.processor_calls import ProcessorCalls, refuse_writes
 from streams.runtime.task_stores import QUIET_MS, TaskStores
+from streams.serde.records import DeadLetter
 from streams.state.store import Backend, Logged
 from streams.tracing import steps
 from streams.tracing.conventions import ERROR_TYPE
@@ -29,13 +32,14 @@ log = structlog.get_logger(__name__)
 
 _TIMESTAMP = itemgetter(3)  # of a record; access by name costs double
 _PLACE = itemgetter(0, 1, 2)
-NO_OFFSET = -1
-"""The offset of a record that is handed over before it is in its topic."""
+_TAKEN_HEADER = "tidegate-taken"
+_LOOKED_AT = frozenset((_TAKEN_HEADER, dead_letter.LETTER_HEADER))
+"""Last headers of records that are not simply handled."""
 
 
 def taken_by(stage: str) -> Header:
     """The last header of a record that a stage handled in the transaction that wrote it."""
-    return "tidegate-taken", stage.encode()
+    return _TAKEN_HEADER, stage.encode()
 
 
 class Task:
@@ -43,7 +47,7 @@ class Task:
 
     It is a `PartitionTask`, whose docstrings hold here too. Records of `set_aside` (topic,
     partition, offset) go to `dlq` unprocessed, because an operator asked for it. Records that this
-    stage took when they were written are skipped.
+    stage took when they were written are skipped. A dead letter that comes back is answered.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Task:
         self._stores = TaskStores(stage, backends)
         self.stores = self._stores.by_name
         self.ctx = TaskContext(partition, clock, self.stores, caught_up_to)
+        self._dead_keys = DeadKeys(stage, self.stores)
         self.poisoned = 0
         self.hand_over = True
         self._positions = Positions(positions, clock)
@@ -78,6 +83,7 @@ class Task:
 
     def restoring(self) -> Generator[None]:
         before = self._pending()
+        self._dead_keys.restored()
         yield from self._processor.restoring(self.ctx)
         refuse_writes(self.stage.name, "restored", before, self._pending())
 
@@ -87,12 +93,11 @@ class Task:
 
     def process(self, records: Sequence[Record]) -> None:
         self._worked_at = self._clock.now()
-        own = [record for record in records if not self._has_taken(record)]
-        if len(own) < len(records):
-            self._positions.pass_by(filter(self._has_taken, records))
-        if own and not self._handled_together(own):
-            for record in own:
-                self._handle(record)
+        looked_at = [r for r in records if r[6] and r[6][-1][0] in _LOOKED_AT]
+        if looked_at:
+            self._process_apart(records, looked_at)
+        else:
+            self._handle_all(records)
 
     def accept(self, records: Sequence[Record]) -> bool:
         """Handle records that are not yet in their topics; False if none was: read them there.
@@ -109,15 +114,21 @@ class Task:
         except (PoisonRecord, StageFailed):
             self._take_back()
             return False
+        self._outlive(records)
         self.ctx.stream_time = max(self.ctx.stream_time, *map(_TIMESTAMP, records))
         return True
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
         self._positions.handled([record])
         self.poisoned += 1
-        letter = dead_letter.of_record(
-            self.stage.name, *record, reason=reason, detail=detail, at=self.ctx.now
-        )
+        letter = self._returned(record)
+        if letter is None:
+            self._dead_keys.add(record)
+            letter = dead_letter.of_record(
+                self.stage.name, *record, reason=reason, detail=detail, at=self.ctx.now
+            )
+        else:
+            letter = returned_letters.failed(letter, reason, detail)
         self.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
         steps.mark([record], ERROR_TYPE, reason)
         log.warning(
@@ -196,6 +207,7 @@ class Task:
         self.ctx.outputs.clear()
         self._positions.committed()
         self._stream_time = self.ctx.stream_time
+        self._dead_keys.committed()
         self._processor.committed()
 
     def rollback(self) -> None:
@@ -212,6 +224,53 @@ class Task:
         self.closed()
         self._stores.close(self._current_at, self._stream_time)
 
+    def _process_apart(self, records: Sequence[Record], looked_at: Sequence[Record]) -> None:
+        """Skip what was taken, answer letters that come back, and handle what is between them."""
+        taken = [record for record in looked_at if self._has_taken(record)]
+        if taken:
+            self._positions.pass_by(taken)
+        letters = {id(record): self._returned(record) for record in looked_at}
+        run: list[Record] = []
+        for record in records:
+            letter = letters.get(id(record))
+            if letter is not None:
+                self._handle_all(run)
+                self._take_letter(letter, record)
+                run = []
+            elif not self._has_taken(record):
+                run.append(record)
+        self._handle_all(run)
+        self._outlive(taken)
+
+    def _handle_all(self, records: Sequence[Record]) -> None:
+        if records and not self._handled_together(records):
+            for record in records:
+                self._handle(record)
+
+    def _take_letter(self, letter: DeadLetter, carrier: Record) -> None:
+        """Handle the record of a letter that came back, unless something newer was read."""
+        record = returned_letters.as_read(letter, carrier)
+        if not self._set_aside.isdisjoint(map(_PLACE, (carrier, record))):
+            self.refuse(carrier, "set_aside", "TIDEGATE_SET_ASIDE names it")
+        elif not self._dead_keys.may_take(letter):
+            self._answer(returned_letters.superseded(letter), carrier)
+        elif self._handled(record, carrier):
+            self._dead_keys.taken(letter)
+            self._answer(returned_letters.taken(letter), carrier)
+
+    def _returned(self, record: Record) -> DeadLetter | None:
+        return returned_letters.returned(record, self.stage, self.partition)
+
+    def _answer(self, letter: DeadLetter, carrier: Record) -> None:
+        self._positions.handled([carrier])
+        self.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
+        log.info("dead letter came back", id=letter.id, outcome=letter.replay_outcome)
+
+    def _outlive(self, records: Sequence[Record]) -> None:
+        """Note that records were taken, after which no dead letter of their keys may be."""
+        if self._dead_keys:
+            self._dead_keys.discard(records)
+
     def _handled_together(self, records: Sequence[Record]) -> bool:
         if self._processor.batch is None or self._asked_aside(records):
             return False
@@ -227,6 +286,7 @@ class Task:
             self._take_back()
             return False
         self._positions.handled(records)
+        self._outlive(records)
         self.ctx.stream_time = max(self.ctx.stream_time, *map(_TIMESTAMP, records))
         return True
 
@@ -234,15 +294,20 @@ class Task:
         self.ctx.stream_time = max(self.ctx.stream_time, record.timestamp)
         if self._set_aside and _PLACE(record) in self._set_aside:
             self.refuse(record, "set_aside", "TIDEGATE_SET_ASIDE names it")
-            return
+        elif self._handled(record, record):
+            self._positions.handled([record])
+            self._outlive([record])
+
+    def _handled(self, record: Record, read: Record) -> bool:
+        """Handle a record; if it is poison, refuse the one that was read in its place."""
         self._mark()
         try:
             self._processor.handle(record, self.ctx)
         except PoisonRecord as poison:
             self._take_back()
-            self.refuse(record, poison.reason, poison.detail)
-        else:
-            self._positions.handled([record])
+            self.refuse(read, poison.reason, poison.detail)
+            return False
+        return True
 
     def _has_taken(self, record: Record) -> bool:
         headers = record[6]  # access by name costs double
@@ -259,6 +324,7 @@ class Task:
 
     def _correct(self) -> None:
         """Bring the processor's derived state in line with stores in which something was undone."""
+        self._dead_keys.undone()
         if self._processor.undone is None:
             self.restored()
             return

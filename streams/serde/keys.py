@@ -30,12 +30,14 @@ def tenant_key(tenant_id: str, kind: str, id_: str) -> bytes:
     return join(tenant_id, kind, id_)
 
 
-def is_of_data_key(key: bytes) -> bool:
-    """Whether a key on `tenants`, which may be malformed, is that of a tenant's data key.
+def holds_secret(key: bytes) -> bool:
+    """Whether the value under a key on `tenants`, which may be malformed, may hold a secret.
 
-    Never copy the value under it: a copy would outlive the key's destruction.
+    That is so for data keys, sources and endpoints. Never copy such a value: a copy would outlive
+    the secret's removal and the tenant's erasure.
     """
-    return join("", "data_key", "") in key
+    parts = key.split(SEPARATOR)
+    return len(parts) != 3 or parts[1] not in (b"tenant", b"erasure")
 
 
 def quarantine_key(tenant_id: str, source: str, payload_hash: bytes) -> bytes:

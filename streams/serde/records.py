@@ -397,6 +397,7 @@ class DeadLetter:
     discarded_at: int | None = None
     discarded_by: str | None = None
     discard_note: str | None = None
+    replay_outcome: Literal["taken", "superseded", "failed"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

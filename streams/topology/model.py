@@ -181,6 +181,15 @@ class Topology:
         """The declared overrides of a type, or the defaults for one that is not listed."""
         return self.job_types.get(name, JobType(name))
 
+    def letter_input(self, stage: str) -> str | None:
+        """The input on which a stage's dead letters come back to it.
+
+        It is the first that no other stage reads and that is not compacted; None if there is none.
+        """
+        others = {topic for s in self.stages.values() if s.name != stage for topic in s.reads}
+        own = (self.topics[topic] for topic in self.stages[stage].reads if topic not in others)
+        return next((topic.name for topic in own if topic.cleanup == "delete"), None)
+
     @property
     def default_priority(self) -> str:
         return next(iter(self.priorities))

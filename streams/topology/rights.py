@@ -97,7 +97,9 @@ _OPERATOR = _Use(
         " rejections duplicates deliveries deliveries.attempts deliveries.endpoints tenants"
         " payloads replays"
     ),
-    writes=_names("payloads tenants quarantine dlq replays deliveries.commands"),
+    writes=_names(
+        "payloads events.received jobs.commands tenants quarantine dlq replays deliveries.commands"
+    ),
     joins=_names("replays"),
     asks=_names("operator events-reader"),
     writes_as=_names("operator.replays"),
@@ -163,9 +165,8 @@ def _fused(topology: Topology) -> _Use:
 
 
 def _of_replays(topology: Topology) -> _Use:
-    """A record's dead letter goes back to the stage's input; the replicas of topics are counted."""
-    stages = (stage for stage in topology.stages.values() if stage.name != _COUNTS)
-    inputs = frozenset(topic for stage in stages for topic in stage.reads)
+    """A dead letter goes back to its stage's own input; the replicas of topics are counted."""
+    inputs = frozenset(filter(None, map(topology.letter_input, topology.stages)))
     return _Use(writes=inputs, sees=frozenset(topology.topics))
 
 

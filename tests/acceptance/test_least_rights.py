@@ -161,6 +161,13 @@ def odd_records_are_set_aside_and_sent_again(processes: OwnUsers, calls: Calls) 
     letters = {f"{stage}:{topic}:0:" for topic, stage in ODD.items()}
     eventually(lambda: letters <= letters_of(calls), what="the dead letters")
     assert calls.ask("POST", "/v1/dlq:replay", NOTE | {"kind": "record"})["records"] >= 6
+    eventually(lambda: outcomes(calls) == {"failed"}, what="each stage has answered")
+
+
+def outcomes(calls: Calls) -> set[str | None]:
+    """What became of the records that were sent in again."""
+    found = calls.ask("GET", "/v1/dlq?kind=record&limit=200")["dead_letters"]
+    return {each["replay_outcome"] for each in found if each["replayed_at"]}
 
 
 def letters_of(calls: Calls) -> set[str]:
@@ -190,12 +197,13 @@ def stages_restore_and_share(processes: OwnUsers, calls: Calls) -> None:
     processes.start("pipeline", TIDEGATE_SET_ASIDE=f"duplicates:0:{offset}")
     processes.start("delivery")
     processes.ready("pipeline-0", "delivery-0")
-    eventually(
-        lambda: shown(calls, f"/v1/dlq/dispatcher:duplicates:0:{offset}"), what="it is set aside"
-    )
-    calls.ask("POST", f"/v1/dlq/dispatcher:duplicates:0:{offset}/replay", NOTE)
+    letter = f"/v1/dlq/dispatcher:duplicates:0:{offset}"
+    eventually(lambda: shown(calls, letter), what="it is set aside")
+    calls.ask("POST", f"{letter}/replay", NOTE)
     processes.start("pipeline", "1")
     processes.ready("pipeline-0", "pipeline-1")
+    answered = {"taken", "failed"}  # one that is still told to set it aside does so again
+    eventually(lambda: calls.ask("GET", letter)["replay_outcome"] in answered, what="its answer")
     eventually(lambda: processes.running["pipeline-1"].share, what="it has a share")
     assert calls.result(calls.deliver(10)) == "answer 10"
 

@@ -160,7 +160,7 @@ def test_a_record_that_cannot_be_decoded_is_a_dead_letter_and_the_model_moves_on
         assert operator.get("/v1/jobs/job_1")["status"] == "pending"
         assert operator.get("/v1/jobs/job_2")["status"] == "pending"
         assert operator.get("/v1/dlq", tenant_id="acme")["dead_letters"] == []
-        with pytest.raises(CallFailed, match="reads no input that a record can be sent into"):
+        with pytest.raises(CallFailed, match="read model left the record out"):
             operator.send("POST", f"/v1/dlq/operator:jobs:{home}:1/replay", {"incident_note": "x"})
 
 

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.cimpl import NewTopic
 from support.kafka_under_test import KafkaUnderTest
-from support.operator_cluster import TOKEN, Cluster, RunningOperator, make_cluster, running
+from support.operator_cluster import (
+    TOKEN,
+    Cluster,
+    RunningOperator,
+    make_cluster,
+    make_event,
+    running,
+)
+from support.topics import create_topics
 
+from streams import dispatcher
 from streams.operator.replay import producer as record_producer
 from streams.operator.replay.producer import ReplayTransaction
+from streams.runtime.loop import StageLoop
 from streams.serde.codec import COMMAND, DEAD_LETTER
+from streams.serde.ids import event_job_id
 from streams.serde.records import Command, DeadLetter, Heartbeat, Replay, Submit
+from streams.topology.cluster import admin_client, topic_config
+from streams.topology.model import Route
 
 pytestmark = pytest.mark.broker
 
@@ -74,7 +90,14 @@ def headers(message: Message) -> dict[str, bytes]:
     return dict(found or [])
 
 
-def test_a_record_goes_to_its_own_place_as_it_was_and_its_letter_says_so(
+def returned(cluster: Cluster, topic: str = "jobs.commands") -> list[DeadLetter]:
+    """The letters that were sent to a stage's own input."""
+    found = cluster.read(topic)
+    assert all((m.key() or b"") == headers(m)["tidegate-letter"] for m in found)
+    return [DEAD_LETTER.decode(m.value()) for m in found]
+
+
+def test_a_letter_goes_to_its_own_stage_and_partition_and_says_so(
     cluster: Cluster, operator: RunningOperator
 ) -> None:
     dead = letter()
@@ -83,24 +106,23 @@ def test_a_record_goes_to_its_own_place_as_it_was_and_its_letter_says_so(
     status, _, answer = replay(operator, dead.id)
     assert status == 202
     assert answer["sent"] == {
-        "topic": "events", "partition": 1, "timestamp_of": "record",
+        "topic": "jobs.commands", "partition": 1, "timestamp_of": "record",
         "timestamp": operator.get(f"/v1/dlq/{dead.id}")["timestamp"],
     }  # fmt: skip
-    (sent,) = cluster.read("events")
-    assert (sent.partition(), sent.key(), sent.value()) == (1, b"acme", b"envelope")
-    assert sent.timestamp()[1] == dead.timestamp
-    assert headers(sent) == dead.headers | {"tidegate-replay": dead.id.encode()}
+    (sent,) = cluster.read("jobs.commands")
+    assert (sent.partition(), sent.key()) == (1, dead.id.encode())
     shown = operator.get(f"/v1/dlq/{dead.id}")
     assert (shown["replayed_by"], shown["note"]) == ("operator", NOTE["incident_note"])
-    assert shown["replayed_at"] is not None
+    assert (shown["replayed_at"] is None, shown["replay_outcome"]) == (False, None)
     first, marked = (DEAD_LETTER.decode(m.value()) for m in cluster.read("dlq"))
     unmarked = {name: v for name, v in marked.headers.items() if name != "tidegate-replay"}
-    assert first == dead
+    assert (first, returned(cluster)) == (dead, [marked])
     assert first == replace(marked, replayed_at=None, replayed_by=None, note=None, headers=unmarked)
     status, name, _ = replay(operator, dead.id)
-    assert (status, name, len(cluster.read("events"))) == (409, "already-replayed", 1)
+    assert (status, name, len(returned(cluster))) == (409, "already-replayed", 1)
     assert replay(operator, dead.id, again=True)[0] == 202
-    assert len(cluster.read("events")) == 2
+    assert len(returned(cluster)) == 2
+    assert cluster.read("events") == [], "which analytics, exports and consumers read"
 
 
 def test_a_letter_of_an_earlier_version_gets_the_time_of_its_replay(
@@ -110,9 +132,60 @@ def test_a_letter_of_an_earlier_version_gets_the_time_of_its_replay(
     cluster.write(old)
     operator.shows(f"/v1/dlq/{old.id}", kind="record")
     assert replay(operator, old.id)[2]["sent"]["timestamp_of"] == "replay"
-    (sent,) = cluster.read("events")
-    assert sent.timestamp()[1] >= NOW
+    (sent,) = cluster.read("jobs.commands")
     assert headers(sent)["traceparent"] == b"00-c-d-01"
+
+
+def test_the_dispatcher_takes_an_event_from_its_letter_and_events_has_it_once(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    event = make_event("k1")
+    make_others(cluster)
+    cluster.write(event)
+    (written,) = cluster.read("events")
+    place = ("events", written.partition() or 0, written.offset() or 0)
+    id_ = f"dispatcher:events:{place[1]}:{place[2]}"
+    with dispatching(cluster, place):
+        operator.shows(f"/v1/dlq/{id_}", reason="set_aside")
+    with dispatching(cluster):
+        assert replay(operator, id_)[0] == 202
+        operator.shows(f"/v1/dlq/{id_}", replay_outcome="taken")
+        job_id = event_job_id(event.tenant_id, event.source, event.dedup_key)
+        operator.shows(f"/v1/jobs/{job_id}", status="pending")
+    assert [m.value() for m in cluster.read("events")] == [written.value()]
+    assert replay(operator, id_, again=True)[:2] == (409, "already-replayed")
+
+
+def make_others(cluster: Cluster) -> None:
+    """Create the topics that a dispatcher needs beside those of an operator."""
+    admin, prefix = admin_client(cluster.settings), cluster.settings.topic_prefix
+    known = admin.list_topics(timeout=30).topics
+    wanted = [t for t in cluster.topology.topics.values() if prefix + t.name not in known]
+    create_topics(cluster.settings.bootstrap, admin, [
+        NewTopic(prefix + t.name, t.partitions, 1, config=topic_config(t, replicated=False))
+        for t in wanted
+    ])  # fmt: skip
+
+
+@contextmanager
+def dispatching(cluster: Cluster, *aside: tuple[str, int, int]) -> Iterator[None]:
+    """A dispatcher on a new disk, which sets these records aside."""
+    settings = cluster.settings.model_copy(
+        update={
+            "set_aside": frozenset(aside),
+            "data_dir": Path(mkdtemp(dir=cluster.settings.data_dir)),
+        }
+    )
+    topology = replace(cluster.topology, routes=(Route("*", "*", "draft_reply", "webhook"),))
+    stop = threading.Event()
+    loop = StageLoop(dispatcher.stage(topology, b"k" * 32), topology, settings, stop)
+    with ThreadPoolExecutor(1) as pool:
+        ran = pool.submit(loop.run)
+        try:
+            yield
+        finally:
+            stop.set()
+            ran.result(60)
 
 
 COMMAND_LETTER: dict[str, Any] = {"topic": "jobs.commands", "value": COMMAND.encode(SUBMIT)}
@@ -123,7 +196,7 @@ UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "cut by an earlier version": (
         {"timestamp": None, "value": b"x" * 900 * 1024}, "does not hold the whole record",
     ),
-    "a worker's": ({"stage": "worker", "topic": "jobs.work.default"}, "the worker reads no input"),
+    "a worker's": ({"stage": "worker", "topic": "jobs.work.default"}, "worker has no input of its"),
     "not read": ({"topic": "deliveries"}, "dispatcher does not read deliveries now"),
     "no partition": ({"partition": 4}, "events has no partition 4: it has 4"),
     "of a moment": (COMMAND_LETTER | {"value": COMMAND.encode(BEAT)}, "a worker's Heartbeat"),
@@ -151,8 +224,8 @@ def test_what_cannot_go_in_again_is_told_with_the_reason(
     _, _, bulk = asked(operator, "/v1/dlq:replay", NOTE)
     assert (bulk["matched"], bulk["replayed"]) == (len(UNFIT) + 1, 1)
     assert {each["id"] for each in bulk["left_out"]} == {each.id for each in letters.values()}
-    (sent,) = cluster.read("jobs.commands")
-    assert COMMAND.decode(sent.value()) == SUBMIT
+    (sent,) = returned(cluster)
+    assert COMMAND.decode(sent.value) == SUBMIT
 
 
 def test_many_go_in_page_by_page_in_the_order_of_their_offsets(
@@ -172,13 +245,13 @@ def test_many_go_in_page_by_page_in_the_order_of_their_offsets(
     }  # fmt: skip
     _, _, dry = asked(operator, "/v1/dlq:replay", filters | {"dry_run": True})
     assert (dry["matched"], dry["replayed"], dry["replayable"]) == (6, 0, 3)
-    assert cluster.read("events") == []
+    assert cluster.read("jobs.commands") == []
     body, pages = filters | {"since": _rfc3339(NOW - 400_000)}, list[dict[str, Any]]()
     while not pages or pages[-1]["next_cursor"]:
         cursor = {"cursor": pages[-1]["next_cursor"]} if pages else {}
         pages.append(asked(operator, "/v1/dlq:replay", body | cursor)[2])
     assert [page["replayed"] for page in pages] == [3, 2]
-    assert [m.value() for m in cluster.read("events")] == [b"2", b"9", b"10", b"11", b"100"]
+    assert [each.value for each in returned(cluster)] == [b"2", b"9", b"10", b"11", b"100"]
     assert asked(operator, "/v1/dlq:replay", body)[2]["matched"] == 0
     for wrong in ({"since": "yesterday"}, {"limit": 0}, {"cursor": "x"}, {"stag": "x"}):
         assert asked(operator, "/v1/dlq:replay", NOTE | wrong)[:2] == (422, "invalid-request")
@@ -210,7 +283,7 @@ def test_two_operators_send_a_record_in_once(cluster: Cluster, tmp_path: Path) -
                 answers[n] = replay(both[n % 2], letters[n // 2].id)[:2]
     by_letter = [sorted(answers[2 * n : 2 * n + 2]) for n in range(4)]
     assert by_letter == [[(202, ""), (409, "already-replayed")]] * 4
-    assert len(cluster.read("events")) == 4
+    assert len(returned(cluster)) == 4
 
 
 def test_an_operator_that_another_has_overtaken_commits_nothing(cluster: Cluster) -> None:
@@ -244,7 +317,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up_and_never_repeated(
 
     monkeypatch.setattr(record_producer, "Producer", Lossy)
     assert replay(operator, dead.id)[0] == 202
-    assert len(cluster.read("events")) == 1
+    assert len(returned(cluster)) == 1
     assert len(cluster.read("dlq")) == 2
 
 
@@ -261,4 +334,4 @@ def test_one_that_the_broker_will_not_take_leaves_the_others_their_way(
         (letters[2].id, "not-taken")
     ]
     assert replay(operator, letters[2].id)[:2] == (409, "not-taken")
-    assert len(cluster.read("events")) == 4
+    assert len(returned(cluster)) == 4

@@ -22,7 +22,9 @@ TEXTS = st.sampled_from(ODD + APT)
 """Some that fit what a test has set up, so that a record gets beyond the first look at it."""
 HEADERS = st.lists(
     st.tuples(
-        st.sampled_from(["traceparent", "ce_id", "ce_type", "tidegate-replay", ""]),
+        st.sampled_from(
+            ["traceparent", "ce_id", "ce_type", "tidegate-replay", "tidegate-letter", ""]
+        ),
         st.sampled_from([None, b"", b"\xff\xfe", b"00-ab-cd-01"]),
     ),
     max_size=4,

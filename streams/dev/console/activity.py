@@ -142,7 +142,8 @@ def _held(held: Held) -> Line:
 
 
 def _dead_letter(letter: DeadLetter) -> Line | None:
-    if letter.replayed_at is not None or letter.discarded_at is not None:
+    replayed = letter.replayed_at is not None and letter.replay_outcome != "failed"
+    if replayed or letter.discarded_at is not None:
         return None
     if _is_answered(letter):
         return Line("command", f"refused    {letter.reason}{_because(letter.detail)}")

@@ -104,11 +104,10 @@ async def _record_replayed(state: AppState, id_: str, wanted: ReplayRequest) -> 
 
 
 def _sent(state: AppState, letter: DeadLetter) -> Json:
-    """Return where the record went, and whose time it has there."""
-    appended = state.topology.topics[letter.topic or ""].timestamp == "append"
-    kept = letter.timestamp is not None and not appended
+    """Return where the letter went, and whose time its record has for the stage."""
+    kept = bool(letter.timestamp)
     return {
-        "topic": letter.topic,
+        "topic": state.topology.letter_input(letter.stage),
         "partition": letter.partition,
         "timestamp": rfc3339(letter.timestamp if kept else letter.replayed_at),
         "timestamp_of": "record" if kept else "replay",

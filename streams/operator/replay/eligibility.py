@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streams.errors import DecodeError
+from streams.operator import STAGE
 from streams.serde.codec import COMMAND
-from streams.serde.keys import is_of_data_key
+from streams.serde.keys import holds_secret
 from streams.serde.records import (
     Claim,
     DeadLetter,
@@ -36,19 +37,33 @@ class Unfit:
 
 def unfit(letter: DeadLetter, topology: Topology, again: bool) -> Unfit | None:
     """Return the reason against a replay."""
-    if letter.replayed_at is not None and not again:
-        hint = "to send it once more, replay it alone with `again` (`--again`)"
-        return Unfit("already-replayed", f"{letter.id} was sent in again before: {hint}")
+    done = _done(letter, again)
+    if done is not None:
+        return Unfit("already-replayed", f"{letter.id} {done}")
     reason = _unplaced(letter, topology) or _incomplete(letter) or _pointless(letter)
     return None if reason is None else Unfit("not-replayable", f"{letter.id}: {reason}")
 
 
+def _done(letter: DeadLetter, again: bool) -> str | None:
+    if letter.replayed_at is None or letter.replay_outcome == "failed":
+        return None
+    if letter.replay_outcome is not None:
+        return f"was sent in again before and is {letter.replay_outcome}: nothing is left to do"
+    hint = "to send it once more, replay it alone with `again` (`--again`)"
+    return None if again else f"was sent in again before: {hint}"
+
+
 def _unplaced(letter: DeadLetter, topology: Topology) -> str | None:
     stage, topic = topology.stages.get(letter.stage), letter.topic or ""
-    if stage is None:
+    if letter.stage == STAGE:
         return (
-            f"the {letter.stage} reads no input that a record can be sent into again: its author "
-            "must write the record again"
+            "the operator's read model left the record out: stop the operator, remove `operator` "
+            "from its data directory and start it, and it reads every topic again"
+        )
+    if stage is None or topology.letter_input(letter.stage) is None:
+        return (
+            f"{letter.stage} has no input of its own that a record can be sent into again: its "
+            "author must write the record again"
         )
     if topic not in stage.reads:
         return f"{letter.stage} does not read {topic} now: see `tidegate topology describe`"
@@ -64,10 +79,11 @@ def _incomplete(letter: DeadLetter) -> str | None:
     old = letter.timestamp is None and (
         sizes[0] >= MAX_LETTER_VALUE_BYTES or sizes[1] >= MAX_LETTER_KEY_BYTES
     )
+    kept = letter.value is not None or letter.cut
+    if kept and letter.topic == "tenants" and holds_secret(letter.key or b""):
+        return "a letter holds no secret, nor sends one: write the source or endpoint again (PUT)"
     if letter.cut or old:
         return "its letter does not hold the whole record: its author must write it again"
-    if letter.topic == "tenants" and letter.value is None and is_of_data_key(letter.key or b""):
-        return "to send it would destroy a data key: erase the tenant with its own call"
     return None
 
 

@@ -1,7 +1,7 @@
-"""Sends dead records in again, each to its own partition, once unless `again` is given.
+"""Sends dead records in again, each to its own stage and partition, once unless `again` is given.
 
-One transaction writes the record and its letter, which is marked with when, by whom and why it was
-sent in.
+One transaction writes the letter to `dlq`, marked with when, by whom and why it was sent in, and to
+the input that its stage alone reads. The stage answers in the letter (`replay_outcome`).
 """
 
 from __future__ import annotations
@@ -9,28 +9,27 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from streams import dead_letter
+from streams.dead_letter import REPLAY_HEADER
+from streams.errors import NotInRelease
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.replay import letters
 from streams.operator.replay.eligibility import Unfit, unfit
 from streams.operator.replay.producer import NotTaken, Outgoing
 from streams.process.wall_clock import wall_ms
+from streams.serde import schemas
+from streams.serde.codec import DEAD_LETTER
 from streams.serde.ids import new_id
 from streams.serde.records import DeadLetter
 from streams.topology.model import Topology
-
-REPLAY_HEADER = "tidegate-replay"
-"""The header that names the dead letter from which a record was made.
-
-A letter itself has under it the id of the replay that marked it. Time and note do not tell two
-operators apart that are asked at once; the one that was overtaken would take the mark for its own.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """When (milliseconds) and why records are sent in; `again` includes those sent in before.
 
-    `id` is another one for each call.
+    `id` is another one for each call: time and note do not tell two operators apart that are asked
+    at once, and the one that was overtaken would take the mark for its own.
     """
 
     at: int
@@ -56,7 +55,10 @@ async def replay_records(
         Refusal: 503, it is unknown whether they were sent, or the read model is late: call again.
         KafkaUnavailable: no transaction can be opened.
         NotTaken: the broker will never take one of them; none was sent.
+        NotInRelease: stages of the earlier release cannot read a letter that comes back.
     """
+    if schemas.written(DEAD_LETTER.name) is not DEAD_LETTER.schema:
+        raise NotInRelease("the replay of a record")
     mark = Mark(wall_ms(), note, again)
     found = await letters.settled(state, lambda retried: _attempt(state, ids, mark, retried))
     await letters.shown(state, {letter.partition or 0 for letter in found.sent})
@@ -76,7 +78,7 @@ async def _attempt(state: AppState, ids: Collection[str], mark: Mark, retried: b
             marked = _marked(kept.letter, mark)
             sent.append(marked)
             outgoing += [
-                _record(kept.letter, state.topology),
+                _returning(marked, state.topology),
                 letters.rewritten(marked, kept.partition),
             ]
     if outgoing:
@@ -91,28 +93,15 @@ def _is_marked(letter: DeadLetter, mark: Mark) -> bool:
 def _marked(letter: DeadLetter, mark: Mark) -> DeadLetter:
     headers = {**letter.headers, REPLAY_HEADER: mark.id}
     return replace(
-        letter, replayed_at=mark.at, replayed_by=SUBMITTED_BY, note=mark.note, headers=headers
-    )
+        letter, replayed_at=mark.at, replayed_by=SUBMITTED_BY, note=mark.note, headers=headers,
+        replay_outcome=None,
+    )  # fmt: skip
 
 
-def _record(letter: DeadLetter, topology: Topology) -> Outgoing:
-    """Return the record as it was, with a header that names its letter.
-
-    A letter of an earlier version has no time, so its record gets the time of the replay.
-    """
-    topic = letter.topic or ""
-    headers = {name: value for name, value in letter.headers.items() if name != REPLAY_HEADER}
-    if letter.traceparent and not headers:
-        headers["traceparent"] = letter.traceparent.encode()
-    timed = topology.topics[topic].timestamp == "create" and (letter.timestamp or 0) > 0
-    return Outgoing(
-        topic,
-        letter.partition or 0,
-        letter.key,
-        letter.value,
-        (*headers.items(), (REPLAY_HEADER, letter.id.encode())),
-        letter.timestamp if timed else None,
-    )
+def _returning(letter: DeadLetter, topology: Topology) -> Outgoing:
+    key, value, headers = dead_letter.returning(letter)
+    topic = topology.letter_input(letter.stage) or ""
+    return Outgoing(topic, letter.partition or 0, key, value, headers)
 
 
 async def replay_most(state: AppState, ids: Sequence[str], note: str) -> Replayed:

@@ -57,6 +57,7 @@ def dead_letter_json(
         "replayed_as": letter.replayed_as,
         "replayed_status": status,
         "replayed_by": letter.replayed_by,
+        "replay_outcome": letter.replay_outcome,
         "note": letter.note,
         "discarded_at": rfc3339(letter.discarded_at),
         "discarded_by": letter.discarded_by,
@@ -83,8 +84,13 @@ def _base64(raw: bytes | None) -> str | None:
 def _row(record: Record) -> Row:
     letter = DEAD_LETTER.decode(record.value)
     return (letter.id, letter.tenant_id, letter.kind, letter.stage, letter.reason, letter.topic,
-            letter.type, letter.replayed_at is not None, letter.discarded_at is not None,
+            letter.type, _is_replayed(letter), letter.discarded_at is not None,
             _place(letter), record.partition, letter.at, record.value)  # fmt: skip
+
+
+def _is_replayed(letter: DeadLetter) -> bool:
+    """Whether a letter waits for nobody: its job or record was sent in again and is not dead."""
+    return letter.replayed_at is not None and letter.replay_outcome != "failed"
 
 
 def _place(letter: DeadLetter) -> str:
@@ -116,7 +122,8 @@ UNREPLAYED = (
     "replayed = 0 AND NOT EXISTS (SELECT 1 FROM jobs j"
     " WHERE j.replay_of = dead_letters.id AND j.tenant_id = dead_letters.tenant_id)"
 )
-"""SQL that holds for a letter of which no job was made and whose record was not sent in again."""
+"""SQL that holds for a letter of which no job was made, and whose record was not sent in again or
+is dead again."""
 LISTING = Listing(
     TABLE.name,
     ("/v1/dlq",),

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from streams.errors import KafkaUnavailable
+from streams.errors import KafkaUnavailable, NotInRelease
 from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model.database import Database
@@ -25,7 +25,9 @@ from streams.operator.replay.records import replay_most, replay_records
 from streams.operator.resources import letters_to_replay
 from streams.operator.resources.letters_to_replay import LetterFilter
 from streams.runtime.processor import Record
+from streams.serde import schemas
 from streams.serde.codec import DEAD_LETTER
+from streams.serde.keys import tenant_key
 from streams.serde.records import DeadLetter
 from streams.settings import Settings
 from streams.topology.load import load
@@ -79,7 +81,7 @@ class Bench:
 
     async def commit(self, outgoing: Sequence[Outgoing]) -> None:
         fate = self.fates.pop(0) if self.fates else None
-        if isinstance(fate, NotTaken) and not any(o.value == b"huge" for o in outgoing):
+        if isinstance(fate, NotTaken) and not any(_is_huge(o) for o in outgoing):
             self.fates.insert(0, fate)
             fate = None
         if fate is None or self.committed_before_failing:
@@ -94,9 +96,13 @@ class Bench:
 
     def sent(self) -> list[int]:
         return [
-            int((dict(o.headers)["tidegate-replay"]).rsplit(b":", 1)[1])
+            int((dict(o.headers)["tidegate-letter"]).rsplit(b":", 1)[1])
             for o in self.log if o.topic != "dlq"
         ]  # fmt: skip
+
+
+def _is_huge(outgoing: Outgoing) -> bool:
+    return DEAD_LETTER.decode(outgoing.value).value == b"huge"
 
 
 async def replay(bench: Bench, *offsets: int, again: bool = False) -> Any:
@@ -122,9 +128,69 @@ async def test_a_mark_lies_behind_its_letter_in_the_same_partition(
     fold(rows, letter(1))
     bench = Bench(rows)
     await replay(bench, 1)
-    record, mark = bench.log
-    assert (record.topic, record.partition, record.timestamp) == ("events", 1, 5)
+    returned, mark = bench.log
+    assert (returned.topic, returned.partition) == ("jobs.commands", 1), "dispatcher's own input"
     assert (mark.topic, mark.partition) == ("dlq", 3), "where it was read from"
+    assert returned.value == mark.value, "the stage can write it again with its answer"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "again", "name"),
+    [
+        (None, False, "already-replayed"), (None, True, None),
+        ("failed", False, None), ("failed", True, None),
+        ("taken", True, "already-replayed"), ("superseded", True, "already-replayed"),
+    ],
+)  # fmt: skip
+async def test_a_record_is_sent_once_more_where_the_stage_did_not_take_it(
+    rows: sqlite3.Connection, outcome: Any, again: bool, name: str | None
+) -> None:
+    fold(rows, letter(1, replayed_at=3, note="before", replay_outcome=outcome))
+    bench = Bench(rows)
+    done = await replay(bench, 1, again=again)
+    assert [why.name for _, why in done.left_out] == ([name] if name else [])
+    assert [each.replay_outcome for each in done.sent] == ([] if name else [None])
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"value": None, "cut": True}, "holds no secret"),
+        ({"value": b"sealed by an earlier version"}, "holds no secret"),
+        ({"value": None}, None),
+        ({"key": tenant_key("acme", "tenant", "")}, None),
+        ({"stage": "operator"}, "reads every topic again"),
+        ({"stage": "analytics", "topic": "events"}, "no input of its own"),
+    ],
+)  # fmt: skip
+async def test_a_letter_that_would_spread_a_secret_or_has_no_stage_is_left_out(
+    rows: sqlite3.Connection, fields: dict[str, Any], why: str | None
+) -> None:
+    given = {"stage": "delivery", "topic": "tenants", "key": tenant_key("acme", "endpoint", "crm")}
+    fold(rows, letter(1, **(given | fields)))
+    bench = Bench(rows)
+    done = await replay(bench, 1)
+    assert [o.topic for o in bench.log] == ([] if why else ["deliveries.commands", "dlq"])
+    assert all(why in unfit.detail for _, unfit in done.left_out) if why else not done.left_out
+
+
+def test_a_letter_waits_again_once_its_record_is_dead_again(rows: sqlite3.Connection) -> None:
+    outcomes = (None, "taken", "superseded", "failed")
+    fold(rows, *(letter(n, replayed_at=3, replay_outcome=o) for n, o in enumerate(outcomes)))
+    found = letters_to_replay.selected(rows, LetterFilter(), 10, None)
+    assert (found.batches, found.matched) == (((letter(3).id,),), 1)
+
+
+async def test_a_record_is_not_replayed_while_its_stage_may_be_of_an_earlier_release(
+    rows: sqlite3.Connection, request: pytest.FixtureRequest
+) -> None:
+    fold(rows, letter(1))
+    request.addfinalizer(lambda: schemas.write_as(None))
+    schemas.write_as("0.1.0a1")
+    bench = Bench(rows)
+    with pytest.raises(NotInRelease, match="finish the upgrade"):
+        await replay(bench, 1)
+    assert bench.log == []
 
 
 @pytest.mark.parametrize("committed", [False, True])
@@ -220,7 +286,7 @@ def test_a_page_is_bounded_in_bytes_and_goes_on_behind_its_last(
 ) -> None:
     monkeypatch.setattr(letters_to_replay, "_PAGE_BYTES", 3_000)
     monkeypatch.setattr(letters_to_replay, "_BATCH_BYTES", 2_000)
-    fold(rows, *(letter(n, value=b"x" * 900) for n in range(5)), letter(9, value=b"x" * 9_000))
+    fold(rows, *(letter(n, value=b"x" * 890) for n in range(5)), letter(9, value=b"x" * 9_000))
     first = letters_to_replay.selected(rows, LetterFilter(), 100, None)
     assert first.batches == ((letter(0).id, letter(1).id), (letter(2).id,))
     assert first.matched == 6

@@ -59,14 +59,17 @@ def poison(offset: int, value: bytes = b"sealed") -> Record:
 WRONG = DecodeError("of a later version")
 
 
-@pytest.mark.parametrize(("kind", "kept"), [("data_key", None), ("source", b"sealed")])
-def test_no_copy_of_a_data_key_outlives_its_destruction(
+@pytest.mark.parametrize(
+    ("kind", "kept"),
+    [("data_key", None), ("source", None), ("endpoint", None), ("tenant", b"settings")],
+)
+def test_no_copy_of_a_secret_outlives_its_destruction(
     undecodable_by: Callable[[Producer], Undecodable], kind: str, kept: bytes | None
 ) -> None:
     producer = Producer()
     letters = undecodable_by(producer)
     key = tenant_key("acme", kind, "k")
-    letters.put(Record("tenants", 1, 7, 5, key, b"sealed"), WRONG)
+    letters.put(Record("tenants", 1, 7, 5, key, b"settings"), WRONG)
     (letter,) = producer.taken
     assert (letter.id, letter.key, letter.value) == ("operator:tenants:1:7", key, kept)
 

@@ -1,0 +1,67 @@
+"""Dead letters that come back to their stage, and what the stage answers in them.
+
+An operator's replay writes the whole letter to the input that the letter's stage alone reads
+(`Topology.letter_input`). The runtime hands the processor the letter's record as it was, and writes
+the letter to `dlq` again, in the same transaction, with what became of it. So no other reader of
+the record's own topic sees it twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streams import dead_letter
+from streams.errors import PoisonRecord
+from streams.runtime.dead_keys import NO_OFFSET
+from streams.runtime.processor import Record, Stage
+from streams.serde.codec import DEAD_LETTER
+from streams.serde.records import DeadLetter
+
+
+def returned(record: Record, stage: Stage, partition: int) -> DeadLetter | None:
+    """The letter that a record brings back to its stage; None for any other record."""
+    if stage.letters is None or record.topic != stage.letters.topic:
+        return None
+    if not record.headers or record.headers[-1][0] != dead_letter.LETTER_HEADER:
+        return None
+    try:
+        letter = DEAD_LETTER.decode(record.value)
+    except PoisonRecord:
+        return None
+    own = letter.stage == stage.name and letter.topic in stage.inputs
+    return letter if own and letter.partition == partition else None
+
+
+def as_read(letter: DeadLetter, carrier: Record) -> Record:
+    """The letter's record as the stage first read it.
+
+    A letter of an earlier version has no time: its record gets the time of the replay.
+    """
+    offset = NO_OFFSET if letter.offset is None else letter.offset
+    headers = {n: v for n, v in letter.headers.items() if n != dead_letter.REPLAY_HEADER}
+    if letter.traceparent and not headers:
+        headers["traceparent"] = letter.traceparent.encode()
+    return Record(
+        letter.topic or "", carrier.partition, offset, letter.timestamp or carrier.timestamp,
+        letter.key, letter.value, list(headers.items()),
+    )  # fmt: skip
+
+
+def taken(letter: DeadLetter) -> DeadLetter:
+    return replace(letter, replay_outcome="taken")
+
+
+def failed(letter: DeadLetter, reason: str, detail: str) -> DeadLetter:
+    """The letter of a record that is dead again, under the new reason."""
+    detail = dead_letter.cut_text(detail)
+    return replace(letter, replay_outcome="failed", reason=reason, detail=detail)
+
+
+def superseded(letter: DeadLetter) -> DeadLetter:
+    """The letter of a record that would overwrite what the stage may have read since."""
+    why = (
+        f"not applied, because {letter.stage} may have read a newer record of this key of "
+        f"{letter.topic}: if a setting is missing, write it again with its own call"
+    )
+    detail = dead_letter.cut_text(f"{why} ({letter.detail})")
+    return replace(letter, replay_outcome="superseded", detail=detail)
