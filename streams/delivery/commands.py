@@ -1,30 +1,80 @@
-"""What operators ask of the stage, read from `deliveries.commands`."""
+"""What operators ask of the stage, read from `deliveries.commands`.
+
+The inputs have no common order: a command can be read before the setting of an endpoint that the
+API had acknowledged before it. So a command is kept in the store, and carried out once `tenants` is
+read to the end that it had after the command was read.
+"""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
+from itertools import islice
 
 import structlog
 
 from streams.delivery import messages
 from streams.delivery.endpoint import Endpoint
 from streams.delivery.history import SLACK_MS
-from streams.delivery.store import EARLY_CALLBACK, RECOVERY
+from streams.delivery.store import COMMAND, EARLY_CALLBACK, RECOVERY, DeliveryStore
 from streams.delivery.transitions import Transitions
 from streams.delivery.upkeep import recovery_key
 from streams.serde.codec import DELIVERY_COMMAND
 from streams.serde.delivery_records import DeliveryCommand
+from streams.serde.keys import after
 
 log = structlog.get_logger(__name__)
 
+_NUMBER = struct.Struct(">Q")
+_AT_ONCE = 200
+"""How many commands one part carries out."""
 
-def obey(command: DeliveryCommand, steps: Transitions) -> None:
-    """Do what a command asks; one that is read again, or comes too late, changes nothing.
 
-    Raises:
-        PoisonRecord: its ids cannot be used.
-    """
-    messages.check_ids(command.tenant_id, command.endpoint_id, command.command_id)
+class Commands:
+    """The commands of one partition, in their order."""
+
+    def __init__(self) -> None:
+        self._newest = b""
+        self._last = b""  # the last command that was read before the moment
+        self._moment: float | None = None  # `tenants` is read to its end as of this time
+
+    def restored(self, store: DeliveryStore) -> None:
+        """Look for commands that wait, after a start or a rollback."""
+        self._newest = max((key for key, _ in store.marked(COMMAND)), default=b"")
+        self._moment = None
+
+    def take(self, value: bytes | None, steps: Transitions) -> None:
+        """Keep a command until the settings that preceded it are read.
+
+        Raises:
+            PoisonRecord: it cannot be decoded, or its ids cannot be used.
+        """
+        command = DELIVERY_COMMAND.decode(value)
+        messages.check_ids(command.tenant_id, command.endpoint_id, command.command_id)
+        self._newest = _NUMBER.pack(steps.store.next_order())
+        steps.store.queue.put(COMMAND + self._newest, DELIVERY_COMMAND.encode(command))
+
+    def go_on(self, steps: Transitions) -> bool:
+        """Carry out the next commands whose settings are read; returns whether there were any."""
+        if not self._newest:
+            return False
+        if self._moment is None:
+            self._moment, self._last = steps.store.ctx.monotonic, self._newest
+        if not steps.store.ctx.caught_up_to("tenants", self._moment):
+            return False
+        waiting = steps.store.queue.range(COMMAND, after(COMMAND + self._last))
+        part = list(islice(waiting, _AT_ONCE))
+        for key, value in part:
+            steps.store.queue.delete(key)
+            _obey(DELIVERY_COMMAND.decode(value), steps)
+        if len(part) < _AT_ONCE:  # those that were read since then need another moment
+            self._newest = self._newest if self._newest > self._last else b""
+            self._moment = None
+        return bool(part)
+
+
+def _obey(command: DeliveryCommand, steps: Transitions) -> None:
+    """Do what a command asks; one that is read again, or comes too late, changes nothing."""
     if command.kind == "retry":
         _retry(command, steps)
     elif command.kind == "test":
@@ -75,7 +125,10 @@ def _test(command: DeliveryCommand, steps: Transitions) -> None:
 def _recover(command: DeliveryCommand, steps: Transitions) -> None:
     endpoint = steps.endpoints.get(command.tenant_id, command.endpoint_id)
     place = command.tenant_id, command.endpoint_id
-    if endpoint and steps.store.asked_before(*place, command.command_id, steps.rules.keep_ms):
+    if endpoint is None or endpoint.closed_because is not None:
+        log.info("no endpoint to recover", endpoint_id=command.endpoint_id)
+        return
+    if steps.store.asked_before(*place, command.command_id, steps.rules.keep_ms):
         return
     # Rows have the broker's time, so a recovery without an end takes the rows of now by that clock.
     command = replace(command, at=steps.now + 1)

@@ -28,9 +28,13 @@ _DISABLED, _ERASED = b"d", b"e"
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The endpoints that a record concerns; `asks` says that one asks for more than before."""
+    """The endpoints that a record concerns; one that is `opened` took no deliveries before.
+
+    One that `asks` wants more than before.
+    """
 
     endpoints: tuple[Endpoint, ...] = ()
+    opened: bool = False
     asks: bool = False
 
 
@@ -151,7 +155,9 @@ class Endpoints:
             store.queue.put(PARKING + place, b"")
         self._put(endpoint)
         self._wanting.cache_clear()
-        return Applied((endpoint,), before is None or endpoint.filters != before.filters)
+        opened = (before is None or before.closed_because) and not endpoint.closed_because
+        asks = before is None or endpoint.filters != before.filters
+        return Applied((endpoint,), bool(opened), bool(opened) or asks)
 
     def _remove(self, tenant_id: str, id_: str, store: DeliveryStore) -> None:
         if self._by_tenant.get(tenant_id, {}).pop(id_, None) is None:

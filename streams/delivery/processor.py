@@ -15,13 +15,13 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from streams.delivery import commands, messages, outcomes, queue
+from streams.delivery import commands, inputs, messages, outcomes, queue
 from streams.delivery.attempts import Attempt, Ended, Sender
 from streams.delivery.endpoint import Endpoint
 from streams.delivery.endpoints import Endpoints
 from streams.delivery.fan_out import FanOut
 from streams.delivery.handed import Handed
-from streams.delivery.history import History, mark_missed, take_missed
+from streams.delivery.history import History, Missed
 from streams.delivery.rotation import Rotation
 from streams.delivery.selection import Selection
 from streams.delivery.settling import Rules
@@ -31,11 +31,8 @@ from streams.delivery.transitions import Transitions, due_of_test
 from streams.delivery.upkeep import Upkeep
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Context, Record, Stage, declared_stage
-from streams.serde.codec import DELIVERY_COMMAND, ENVELOPE, JOB
-from streams.serde.delivery_records import Outgoing
-from streams.serde.headers import traceparent
 from streams.serde.keys import after, split
-from streams.serde.records import TERMINAL, Job
+from streams.serde.records import TERMINAL
 from streams.tenants.endpoints import CALLBACKS
 from streams.topology.model import Topology
 
@@ -58,12 +55,13 @@ class Deliveries:
         self, sender: Sender, history: History, slots: Slots, rules: Rules, partition: int
     ) -> None:
         self._sender = sender
-        self._history = history
         self._rules = rules
         self._partition = partition
         self._handed = Handed(slots)
         self._endpoints = Endpoints()
         self._fan_out = FanOut()
+        self._commands = commands.Commands()
+        self._missed = Missed(history, partition)
         self._upkeep = Upkeep()
         self._known = Known()
         self._tests: dict[str, int] = {}
@@ -71,19 +69,20 @@ class Deliveries:
         self._unsaved: list[Ended] = []  # taken from the sender, and not committed
         self._applied = 0  # how many of them are in the current transaction
         self._wrote = self._handling = False
-        self._may_miss = True  # an endpoint may be marked to have missed something
         self._rotate()
 
     def restored(self, ctx: Context) -> Iterator[None]:
         """Build the derived state, in bounded parts."""
         self._rotate()
         self._recall()
-        self._applied, self._may_miss = 0, True
+        self._applied = 0
         # A poison record takes back its own writes alone: those before it are not committed yet.
         self._wrote, self._handling = self._handling, False
         store = DeliveryStore(ctx, self._known)
         self._endpoints.restored(store, aborted=not self._wrote)
         self._fan_out.restored(store)
+        self._commands.restored(store)
+        self._missed.restored()
         self._upkeep.restored()
         self._tests = {split(key)[2]: due_of_test(value) for key, value in store.marked(TEST)}
         began = time.monotonic()
@@ -108,7 +107,7 @@ class Deliveries:
         """Give up what is under way: the partition is another process's, or the process ends."""
         self._recall()
         self._sender.forget(self._partition)
-        self._history.forget(self._partition)
+        self._missed.closed()
         self._handed.clear()
 
     def process(self, record: Record, ctx: Context) -> None:
@@ -126,17 +125,19 @@ class Deliveries:
         elif record.topic == "tenants":
             self._setting(record, steps)
         else:
-            commands.obey(DELIVERY_COMMAND.decode(record.value), steps)
-            self._upkeep.begin()
+            self._commands.take(record.value, steps)
         self._handling = False
 
     def punctuate(self, now: int, ctx: Context) -> None:
         """Take in the ends of attempts, go on with long work, and choose what to send now."""
         steps = self._steps(ctx)
         self._take_ended(steps)
-        self._take_missed(steps)
+        missed = self._missed.go_on(steps, partial(self._admit, steps))
+        obeyed = self._commands.go_on(steps)
+        if obeyed:
+            self._upkeep.begin()
         worked = self._fan_out.go_on(steps), self._upkeep.go_on(steps)
-        self._wrote = self._wrote or any(worked)
+        self._wrote = self._wrote or missed or obeyed or any(worked)
         self._outbox += self._selection.choose(steps)
         if self._tests:
             self._outbox += self._selection.tests(self._tests, steps)
@@ -145,34 +146,31 @@ class Deliveries:
 
     def _event(self, record: Record, steps: Transitions) -> None:
         steps.store.raise_watermark(record.timestamp)
-        self._fan_out.take(_of_event(record, steps), record.timestamp, steps)
+        self._fan_out.take(inputs.event_message(record, steps), record.timestamp, steps)
 
     def _job(self, record: Record, steps: Transitions) -> None:
-        job = _told(record)
+        job = inputs.job_told(record, steps)
         if job is None:
             return
         steps.store.raise_watermark(record.timestamp)
         message = messages.of_job(job, steps.now)
-        self._fan_out.take(message, record.timestamp, steps)
+        self._fan_out.take(message, inputs.ended_at(job, record), steps)
         kept = job.tenant_id not in self._endpoints.erased
         if job.callback_url and job.status in TERMINAL and kept:
             steps.enter_callback(message, job.callback_url)
 
-    def _take_missed(self, steps: Transitions) -> None:
-        if self._may_miss:
-            admit = partial(self._missed, steps)
-            took = take_missed(self._history, self._partition, steps, admit)
-            self._may_miss = took is not None
-            self._wrote = self._wrote or bool(took)
-
-    def _missed(self, steps: Transitions, record: Record, endpoint: Endpoint) -> None:
+    def _admit(self, steps: Transitions, record: Record, endpoint: Endpoint, opened: bool) -> None:
         """Give one endpoint what it should have got when a record was first read."""
         try:
-            message = _message(record, steps)
+            message, happened = inputs.happening(record, steps)
         except PoisonRecord:
             return  # its dead letter was written when it was first read
-        if message is not None and endpoint in self._endpoints.wanting(message):
+        if message is None:
+            return
+        if endpoint in self._endpoints.wanting(message) and endpoint.since <= happened:
             steps.enter(message, [endpoint])
+        if opened:
+            steps.unpark(message, endpoint)
 
     def _setting(self, record: Record, steps: Transitions) -> None:
         applied = self._endpoints.apply(record, steps.store)
@@ -180,9 +178,8 @@ class Deliveries:
         for endpoint in applied.endpoints:
             steps.turn(endpoint)
             if applied.asks:
-                mark_missed(endpoint, record.timestamp, steps)
-                self._history.forget(self._partition)  # what is being read may end before this
-                self._may_miss = True
+                opened = record.timestamp if applied.opened else 0
+                self._missed.mark(endpoint, record.timestamp, opened, steps)
                 if endpoint.id == CALLBACKS:
                     commands.recover_callbacks(endpoint, steps)
 
@@ -221,26 +218,3 @@ class Deliveries:
             self._rules,
             self._upkeep.begin,
         )
-
-
-def _message(record: Record, steps: Transitions) -> Outgoing | None:
-    if record.topic == "events":
-        return _of_event(record, steps)
-    job = _told(record)
-    return None if job is None else messages.of_job(job, steps.now)
-
-
-def _of_event(record: Record, steps: Transitions) -> Outgoing:
-    envelope = ENVELOPE.decode(record.value)
-    messages.check_ids(envelope.tenant_id, envelope.event_id)
-    trace = traceparent(record.headers)
-    return messages.of_event(envelope, record.timestamp, trace, steps.now)
-
-
-def _told(record: Record) -> Job | None:
-    """The job in a record, if endpoints are told of its state; most records are not decoded."""
-    if record.value is None or not messages.is_told(JOB.read(record.value)["status"]):
-        return None
-    job = JOB.decode(record.value)
-    messages.check_ids(job.tenant_id, job.job_id)
-    return job

@@ -15,7 +15,8 @@ store `queue` holds everything else:
 - `t` tenant, endpoint, id: a test that is not finished; the value is the time of its next attempt
 - `F` tenant, number: a message that has not all its rows yet (`fan_out.py`)
 - `C` tenant: a callback came when its endpoint was not known
-- `B` tenant, endpoint: it may have missed something (`history.py`)
+- `M` tenant, endpoint: it may have missed something (`history.py`)
+- `W` number: a command that waits for the settings that preceded it (`commands.py`)
 - `o`: the last number given to a row for the order in its lane
 - `w`: the highest time of an event or job's end that was processed
 - and the keys of `queue.py`
@@ -34,8 +35,8 @@ from streams.serde.delivery_records import Delivery, EndpointState, Outgoing
 from streams.serde.keys import after, join
 
 ENDPOINT, STATE, TENANT, MESSAGE = b"E", b"S", b"T", b"m"
-PARKING, RECOVERY, CURSOR, ERASING, TEST, MISSED = b"P", b"R", b"c", b"X", b"t", b"B"
-FAN_OUT, EARLY_CALLBACK, ASKED = b"F", b"C", b"D"
+PARKING, RECOVERY, CURSOR, ERASING, TEST, MISSED = b"P", b"R", b"c", b"X", b"t", b"M"
+FAN_OUT, EARLY_CALLBACK, ASKED, COMMAND = b"F", b"C", b"D", b"W"
 _ORDER, _WATERMARK = b"o", b"w"
 _NUMBER = struct.Struct(">Q")
 _MOST_KNOWN = 2_000

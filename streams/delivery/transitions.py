@@ -105,7 +105,13 @@ class Transitions:
         else:
             self.store.put_row(after)
 
-    def drive_anew(self, row: Delivery, command_id: str) -> None:
+    def unpark(self, message: Outgoing, endpoint: Endpoint) -> None:
+        """Send the row of a message that was parked before its endpoint was known to take it."""
+        row = self.store.row(delivery_id(message.tenant_id, endpoint.id, message.message_id))
+        if row is not None and row.status == "parked" and endpoint.closed_because is None:
+            self.drive_anew(row, row.command_id)
+
+    def drive_anew(self, row: Delivery, command_id: str | None) -> None:
         """Have a row sent again as if it were new, whatever became of it before.
 
         In a lane it gets the place that it had: a recovery drives rows anew in parts, which are not

@@ -1,0 +1,242 @@
+"""The delivery stage's inputs have no common order: a setting that came first counts first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.delivering import Deliveries, hang, ok, status
+
+from streams.delivery import commands
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def stage() -> Deliveries:
+    return Deliveries()
+
+
+def unread(stage: Deliveries) -> None:
+    """Have records on `tenants` that the stage has not read yet."""
+    stage.driver.unread.add("tenants")
+
+
+def read(stage: Deliveries) -> None:
+    stage.driver.unread.discard("tenants")
+    stage.driver.advance(1)
+
+
+def test_a_recovery_that_is_read_before_the_enabling_that_preceded_it_is_carried_out(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint(enabled=False)
+    stage.event()
+    unread(stage)
+    command = stage.command("recover", since=0)
+    stage.driver.advance(1)
+    stage.endpoint()
+    read(stage)
+    assert stage.row().status == "delivered"
+    stage.repeat(command)
+    stage.driver.advance(1)
+    assert len(stage.sender.sent) == 1
+
+
+def test_a_recovery_that_came_before_the_enabling_does_not_use_up_its_id(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint(enabled=False)
+    stage.event()
+    command = stage.command("recover", since=0)
+    stage.driver.advance(1)
+    stage.endpoint()
+    stage.repeat(command)
+    stage.driver.advance(1)
+    assert stage.row().status == "delivered"
+
+
+def test_a_retry_that_is_read_before_the_enabling_that_preceded_it_is_carried_out(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint(enabled=False)
+    stage.event()
+    unread(stage)
+    stage.command("retry", delivery_id=stage.row().delivery_id)
+    stage.driver.advance(1)
+    stage.endpoint()
+    read(stage)
+    assert stage.row().status == "delivered"
+
+
+def test_a_test_that_is_read_before_its_new_endpoint_is_sent(stage: Deliveries) -> None:
+    unread(stage)
+    stage.command("test", delivery_id="dlv_t1")
+    stage.driver.advance(1)
+    stage.endpoint()
+    read(stage)
+    assert stage.row().status == "delivered"
+
+
+def test_commands_that_wait_hold_up_no_delivery_and_outlive_a_restart_and_a_rollback(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "_AT_ONCE", 7)
+    stage.endpoint("off", enabled=False)
+    for number in range(20):
+        stage.event(f"k{number:02}")
+    stage.endpoint("on")
+    unread(stage)
+    for row in stage.rows():
+        stage.command("retry", delivery_id=row.delivery_id)
+    stage.driver.restart("delivery")
+    stage.event("other")
+    stage.driver.advance(1)
+    assert [a.row.endpoint_id for a in stage.sender.sent] == ["on"]
+    stage.endpoint("off")
+    stage.driver.unread.discard("tenants")
+    stage.driver.task("delivery").punctuate()
+    stage.driver.task("delivery").rollback()
+    read(stage)
+    sent = sorted(a.row.message_id for a in stage.sender.sent if a.row.endpoint_id == "off")
+    assert sent == [f"evt_k{number:02}" for number in range(20)]
+    left = stage.driver.store("delivery", "queue").range(b"W", b"X")
+    assert list(left) == []
+
+
+def test_a_command_that_nobody_can_use_is_a_dead_letter_and_holds_up_no_other(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint()
+    stage.driver.pipe("deliveries.commands", b"acme", b"no command")
+    stage.command("test", "cr\0m", delivery_id="dlv_t1")
+    stage.command("test", delivery_id="dlv_t2")
+    stage.driver.advance(1)
+    assert len(stage.driver.output("dlq")) == 2
+    assert (stage.row().delivery_id, stage.row().status) == ("dlv_t2", "delivered")
+
+
+@pytest.mark.parametrize("because", ["set", "gone"])
+@pytest.mark.parametrize("ordering", ["parallel", "fifo"])
+def test_an_event_that_was_read_before_the_enabling_that_preceded_it_is_sent(
+    stage: Deliveries, because: str, ordering: str
+) -> None:
+    stage.endpoint(ordering=ordering, enabled=because != "set")
+    stage.sender.answer = status(410)
+    for number in range(3):
+        stage.event(f"before{number}")
+    stage.driver.advance(5)
+    stage.sender.answer = ok
+    stage.sender.sent.clear()
+    enabled = stage.driver.now
+    stage.driver.advance(1)
+    for number in range(3):
+        stage.event(f"k{number}")
+    assert {row.status for row in stage.rows()} == {"parked"}
+    stage.driver.advance(5)
+    stage.endpoint(ordering=ordering, created=enabled)
+    stage.event("later")
+    stage.driver.advance(1)
+    found = {row.message_id: row.status for row in stage.rows()}
+    assert found == {f"evt_before{n}": "parked" for n in range(3)} | {
+        f"evt_{key}": "delivered" for key in ("k0", "k1", "k2", "later")
+    }
+
+
+def test_an_enabling_does_not_send_what_an_earlier_creation_missed_while_it_was_disabled(
+    stage: Deliveries,
+) -> None:
+    created = stage.driver.now
+    stage.driver.advance(1)
+    stage.event("missed")
+    stage.driver.advance(5)
+    stage.history.away = True
+    stage.endpoint(created=created)
+    stage.endpoint(enabled=False)
+    stage.event("disabled")
+    stage.driver.advance(5)
+    enabled = stage.driver.now
+    stage.driver.advance(1)
+    stage.event("enabled")
+    stage.driver.advance(5)
+    stage.endpoint(created=enabled)
+    stage.history.away = False
+    stage.driver.advance(1)
+    found = {row.message_id: row.status for row in stage.rows()}
+    assert found == {
+        "evt_missed": "delivered", "evt_disabled": "parked", "evt_enabled": "delivered",
+    }  # fmt: skip
+
+
+def test_a_callback_that_was_read_before_the_enabling_that_preceded_it_is_sent(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint("callbacks", url=None, enabled=False)
+    stage.driver.advance(5)
+    enabled = stage.driver.now
+    stage.driver.advance(1)
+    stage.job(status="succeeded", callback_url="https://acme.example/done")
+    stage.driver.advance(5)
+    assert stage.row().status == "parked"
+    stage.endpoint("callbacks", url=None, created=enabled)
+    stage.driver.advance(1)
+    assert stage.row().status == "delivered"
+
+
+@pytest.mark.parametrize("others", ["endpoints", "tenants", "itself and others"])
+def test_frequent_settings_put_off_nothing_that_an_endpoint_missed(
+    stage: Deliveries, others: str
+) -> None:
+    created = stage.driver.now
+    stage.driver.advance(1)
+    stage.event("missed")
+    stage.event("missed", "other")
+    stage.driver.advance(5)
+    stage.history.patience = 8
+    stage.endpoint("m", created=created)
+    for number in range(100):
+        theirs: dict[str, Any] = {"tenant": "other"} if others == "tenants" else {}
+        stage.endpoint("abz"[number % 3], created=created, events=(f"e{number}",), **theirs)
+        stage.driver.advance(0.02)
+        if others == "itself and others":
+            stage.endpoint("b", created=created, events=("*", f"e{number}"))
+    sent = [a.row.message_id for a in stage.sender.sent if a.row.endpoint_id == "m"]
+    assert sent == ["evt_missed"]
+
+
+def test_a_job_s_end_is_not_told_again_if_the_job_is_replayed_long_after(stage: Deliveries) -> None:
+    stage.endpoint()
+    stage.endpoint("callbacks", url=None)
+    ended: dict[str, Any] = {
+        "status": "dead", "callback_url": "https://acme.example/done",
+        "updated_at": stage.driver.now,
+    }  # fmt: skip
+    stage.job(**ended)
+    stage.driver.advance(1)
+    assert len(stage.sender.sent) == 2
+    stage.driver.advance(29 * DAY)
+    assert stage.rows() == []
+    stage.job(**ended, replayed_as="job_2")
+    stage.driver.advance(1)
+    assert (stage.rows(), len(stage.sender.sent)) == ([], 2)
+
+
+def test_an_endpoint_is_not_told_of_a_job_s_end_before_it_because_the_job_is_replayed(
+    stage: Deliveries,
+) -> None:
+    ended: dict[str, Any] = {"status": "dead", "updated_at": stage.driver.now}
+    stage.job(**ended)
+    stage.driver.advance(5)
+    stage.endpoint()
+    stage.job(**ended, replayed_as="job_2")
+    stage.driver.advance(1)
+    assert stage.rows() == []
+
+
+def test_a_job_that_a_replay_ends_is_told_once(stage: Deliveries) -> None:
+    stage.endpoint()
+    stage.driver.advance(5)
+    stage.sender.answer = hang
+    stage.job(status="cancelled", replayed_as="job_2", updated_at=stage.driver.now)
+    stage.driver.advance(1)
+    assert [a.message.type for a in stage.sender.sent] == ["job.cancelled"]
