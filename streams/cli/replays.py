@@ -88,9 +88,7 @@ def replay_events(
     if note is None and not dry_run:
         raise typer.BadParameter("say why with --note, or count first with --dry-run")
     if (job is None) != route and not dry_run:
-        raise typer.BadParameter(
-            "say what each event gets, once: --job TYPE, or --route for what the routes of now say"
-        )
+        raise typer.BadParameter("give one of --job TYPE or --route (the present routes)")
     if key is not None and (_is_ago(since, "--since") or _is_ago(until, "--until")):
         raise typer.BadParameter(
             "with --key give times, such as 2026-11-21T09:00:00Z: how long ago means other events "

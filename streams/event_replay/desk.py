@@ -185,9 +185,9 @@ class Desk:
         return self._learn(number, known, progress)
 
     def _begin(self, known: Known) -> bool:
-        """Begin to work, unless the broker, which is told of it first, says that it is too late.
+        """Write that the replay runs, and work on it unless the broker says that it expired.
 
-        Whether it need not begin now, because others have their turn, and move.
+        True if other replays should go first.
         """
         if len(self._works) == _AT_ONCE:
             self._close(known.replay_id)
@@ -200,7 +200,7 @@ class Desk:
         return False
 
     def _rest(self, known: Known) -> ReplayStatus | None:
-        """What a replay is to become that is not to run, or None."""
+        """The state a stopped replay changes to, or None if it keeps running."""
         if known.stopped is not None or known.clash:
             return "stopped"
         if self._broker_ms() - known.asked_at > self._kept_ms:
@@ -208,7 +208,7 @@ class Desk:
         return "paused" if known.paused else None
 
     def _settle(self, number: int, known: Known, status: ReplayStatus) -> None:
-        """Let it be at rest, which is written once."""
+        """Stop working on the replay, and write its state unless that stands there already."""
         work, error = self._works.get(known.replay_id), _CLASH if known.clash else None
         if work is not None:
             self._learn(number, known, work.save(status, error))

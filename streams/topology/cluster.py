@@ -134,7 +134,7 @@ def _topic(found: TopicMetadata, config: Mapping[str, str]) -> ClusterTopic:
 
 
 def _refuse_hidden(admin: AdminClient, names: list[str]) -> None:
-    """Check that the user sees what it does not see: a hidden topic looks like a missing one."""
+    """Check the user's rights: Kafka reports a topic without Describe as missing."""
     if not names:
         return
     asked = TopicCollection(names)

@@ -285,6 +285,6 @@ class Worker:
         try:
             await said
         except LeaseLost as error:
-            log.warning("the end of a run could not be said", reason=str(error))
+            log.warning("could not report the end of a run", reason=str(error))
         finally:
             self.heartbeater.said(home, now)

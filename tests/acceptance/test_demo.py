@@ -16,7 +16,7 @@ KEYS = [
     "effects_executed", "duplicate_effects", "same_key_repeats", "lost_events",
     "cross_tenant_reads", "outgoing", "outgoing_delivered", "outgoing_parked", "outgoing_attempts",
     "outgoing_repeats", "kills", "ack_p50_ms", "ack_p99_ms", "start_p50_ms", "start_p99_ms",
-    "seconds", "before", "guarantees", "ok",
+    "queue_p50_ms", "pipeline_p50_ms", "seconds", "before", "guarantees", "ok",
 ]  # fmt: skip
 
 

@@ -20,11 +20,15 @@ def figures(
 
     `accepted` and `duplicates` are answers of 202 and 200. `ack` is from sending a request to
     its answer; `start` from an event's first answer to its handler's first line.
+    `queue` is the part of `start` for which the job was ready and waited for a free slot or its
+    cap; `pipeline` is the rest.
     """
     jobs = evidence.records.newest.values()
     rows = {s.value.delivery_id: s.value for s in evidence.records.deliveries}.values()
     acks = [1000 * (answer.answered_at - answer.sent_at) for answer in evidence.answers]
     starts = _start_latencies(evidence)
+    queued = _queue_latencies(evidence)
+    waits = {job_id: min(queued.get(job_id, 0.0), start) for job_id, start in starts.items()}
     return {
         "events": len(evidence.scenario.tickets),
         "deliveries": evidence.scenario.deliveries,
@@ -45,8 +49,10 @@ def figures(
         "kills": len(evidence.kills),
         "ack_p50_ms": percentile(acks, 50),
         "ack_p99_ms": percentile(acks, 99),
-        "start_p50_ms": percentile(starts, 50),
-        "start_p99_ms": percentile(starts, 99),
+        "start_p50_ms": percentile([*starts.values()], 50),
+        "start_p99_ms": percentile([*starts.values()], 99),
+        "queue_p50_ms": percentile([*waits.values()], 50),
+        "pipeline_p50_ms": percentile([start - waits[job] for job, start in starts.items()], 50),
         "seconds": round(seconds, 1),
         "before": before,
         "guarantees": {
@@ -75,7 +81,8 @@ def percentile(values: Sequence[float], percent: int) -> float | None:
     return round(statistics.quantiles(values, n=100, method="inclusive")[percent - 1], 1)
 
 
-def _start_latencies(evidence: Evidence) -> list[float]:
+def _start_latencies(evidence: Evidence) -> dict[str, float]:
+    """Milliseconds from the first answer that names a job to its handler's first line, by job."""
     answered: dict[str, float] = {}
     for answer in evidence.answers:
         if answer.job_id is not None:
@@ -85,8 +92,26 @@ def _start_latencies(evidence: Evidence) -> list[float]:
     for start in evidence.starts:
         job_id = start.caller.job_id
         started[job_id] = min(started.get(job_id, start.at), start.at)
-    return [
-        max(0.0, 1000 * (started[job_id] - at))
+    return {
+        job_id: max(0.0, 1000 * (started[job_id] - at))
         for job_id, at in answered.items()
         if job_id in started
-    ]
+    }
+
+
+def _queue_latencies(evidence: Evidence) -> dict[str, float]:
+    """Milliseconds from a job's first record as pending to its first as running, by job.
+
+    A job that finds a free slot at once has no record as pending: its transaction leases it.
+    """
+    ready: dict[str, int] = {}
+    leased: dict[str, int] = {}
+    for seen in evidence.records.jobs:
+        first = {"pending": ready, "running": leased}.get(seen.value.status)
+        if first is not None:
+            first.setdefault(seen.value.job_id, seen.value.updated_at)
+    return {
+        job_id: float(max(0, leased[job_id] - at))
+        for job_id, at in ready.items()
+        if job_id in leased
+    }

@@ -98,6 +98,8 @@ def _counts(figures: dict[str, Any]) -> Table:
         ("answer p99, ms", "ack_p99_ms"),
         ("answer to handler p50, ms", "start_p50_ms"),
         ("answer to handler p99, ms", "start_p99_ms"),
+        ("... waiting for a slot, p50", "queue_p50_ms"),
+        ("... in the pipeline, p50", "pipeline_p50_ms"),
         ("seconds in all", "seconds"),
     ]
     for title, key in rows:

@@ -114,7 +114,7 @@ def test_a_replay_says_once_what_each_event_gets() -> None:
     for also in ([], ["--route", "--job", "x"]):
         result = CliRunner().invoke(events, ["replay", "--tenant", "acme", "--note", "n", *also])
         assert result.exit_code == 2
-        assert "--job TYPE, or --route" in result.output
+        assert "--job TYPE or --route" in result.output
 
 
 def test_a_tenant_of_whom_no_event_was_read_is_named() -> None:
