@@ -14,20 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
 from jmespath.exceptions import JMESPathError
 
 from ingress.formats.document import begins_as_json, json_document
 from ingress.formats.form import form_document
 from ingress.formats.paths import Path, compile_path
-from ingress.formats.timestamps import parse_timestamp
 from ingress.schemes import SCHEMES, Verified
 from ingress.schemes.preset import GENERIC, Preset
+from ingress.schemes.values import key_of, milliseconds_of, name_of, text_of
 from streams.errors import ConfigError, MalformedBody, Misfit
 
 UNKNOWN_TYPE = "unknown"
-_MAX_TYPE, _MAX_TEXT, _MAX_KEY = 200, 512, 512
-_MAX_KEY_DEPTH = 8
+_MAX_TYPE = 200
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """Characters that CloudEvents 1.0 forbids in a String; an event type becomes one."""
 _REQUIRED = ("event_type", "dedup_key")
@@ -108,8 +106,8 @@ class Normalizer:
             key = _signed_key(body, verified)
         return Normalized(
             event_type=event_type,
-            subject=_text(self._subject(document)),
-            occurred_at=_milliseconds(self._occurred_at(document)),
+            subject=text_of(self._subject(document)),
+            occurred_at=milliseconds_of(self._occurred_at(document)),
             dedup_key=key or f"sha256:{_hash_of_document(self._preset, body, digest)}",
             payload_hash=digest.digest(),
             delivery_id=visible(headers.get(self._preset.delivery_header or "")),
@@ -123,7 +121,7 @@ class Normalizer:
         return None if usable else name
 
     def _type(self, document: Any, headers: Mapping[str, str]) -> str:
-        named = _name(self._event_type(document))
+        named = name_of(self._event_type(document))
         if self._preset.type_header:
             if self.lacks_type_header(headers):
                 return UNKNOWN_TYPE
@@ -142,7 +140,7 @@ class Normalizer:
                 name = self._dedup_header
                 raise Misfit("dedup_key", f"dedup_by: the request has no usable {name} header")
             return f"header:{given}"
-        return _key(self._dedup_key(document)) if self._dedup_key else None
+        return key_of(self._dedup_key(document)) if self._dedup_key else None
 
     def _require(self, **found: bool) -> None:
         for name, expression in self._required.items():
@@ -150,7 +148,7 @@ class Normalizer:
                 raise Misfit(name, f"mapping.{name} ({expression!r}) finds nothing usable in it")
 
     def _attribute_values(self, document: Any) -> dict[str, str]:
-        found = ((name, _text(path(document))) for name, path in self._attributes.items())
+        found = ((name, text_of(path(document))) for name, path in self._attributes.items())
         return {name: text for name, text in found if text is not None}
 
 
@@ -222,48 +220,7 @@ def _signed_key(body: bytes, verified: Verified) -> str | None:
     All deliveries without a body have the same hash, so without this key they would be one event.
     """
     if verified.message_id is not None:
-        return _key(verified.message_id)
+        return key_of(verified.message_id)
     if not body and verified.timestamp is not None:
         return f"sent:{round(verified.timestamp * 1000)}"
     return None
-
-
-def _name(value: Any) -> str:
-    parts = value if isinstance(value, list) else [value]
-    known = [part for part in parts if isinstance(part, str | int) and not isinstance(part, bool)]
-    return ".".join(map(str, known)) if isinstance(value, str | list) else ""
-
-
-def _key(value: Any, depth: int = 0) -> str | None:
-    """A dedup key; several values make one only if none is missing or nested deeper than 8.
-
-    A fraction makes no key: two different ids could be equal as doubles, and the second event would
-    be dropped as a duplicate.
-    """
-    if isinstance(value, list):
-        parts = [_key(part, depth + 1) for part in value] if depth < _MAX_KEY_DEPTH else []
-        return _short(orjson.dumps(parts).decode()) if parts and all(parts) else None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return _short(str(value))
-    return _short(value) if isinstance(value, str) and value else None
-
-
-def _short(key: str) -> str:
-    if len(key) <= _MAX_KEY:
-        return key
-    return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value[:_MAX_TEXT] or None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)[:_MAX_TEXT] if isinstance(value, int | float) else None
-
-
-def _milliseconds(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    seconds = parse_timestamp(str(value))
-    return None if seconds is None else round(seconds * 1000)

@@ -163,6 +163,8 @@ def test_mailguns_signature_is_in_the_body_and_may_be_of_the_parent_account() ->
     unfits: list[dict[str, Any]] = [
         {"token": 1}, {"token": None}, {"timestamp": {}}, {"timestamp": "soon"}
     ]  # fmt: skip
+    large = orjson.dumps({"signature": mailgun(NOW), "pad": "x" * 262_144})
+    assert reason("mailgun", {}, large) == "missing_header", "it is not parsed for a stranger"
     for unfit in unfits:
         body = orjson.dumps({"signature": mailgun(NOW) | unfit})
         assert reason("mailgun", {}, body) in {"bad_format", "mismatch"}
