@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -34,6 +34,11 @@ _SILENT = frozenset({
     KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN,
 })  # fmt: skip
 
+_OF_DEV: dict[str, Callable[[str], object]] = {
+    "bootstrap": str, "topology": Path, "topic_prefix": str,
+}  # fmt: skip
+"""What a command takes from the state of a running `tidegate dev`."""
+
 FileOption = Annotated[
     Path | None,
     typer.Option("--topology", help="Your own file, laid over the built-in one.", metavar="FILE"),
@@ -51,16 +56,25 @@ BootstrapOption = Annotated[
 def found_settings(
     file: Path | None, bootstrap: str | None = None, data_dir: Path | None = None
 ) -> Settings:
-    """The settings, with the address of a running `tidegate dev` if none is set.
+    """The settings; those that are not set are as the `tidegate dev` on the directory runs.
+
+    These are the address of its Kafka, its topology and its topic prefix. A command that names
+    another Kafka takes none of them.
 
     Raises:
         ConfigError: a setting is not valid.
     """
     settings = load_settings(topology=file, bootstrap=bootstrap, data_dir=data_dir)
-    running = read_state(settings.data_dir).get("bootstrap")
-    if "bootstrap" not in settings.model_fields_set and isinstance(running, str):
-        return settings.model_copy(update={"bootstrap": running})
-    return settings
+    running, given = read_state(settings.data_dir), settings.model_fields_set
+    if "bootstrap" in given and settings.bootstrap != running.get("bootstrap"):
+        return settings
+    return settings.model_copy(
+        update={
+            name: kind(running[name])
+            for name, kind in _OF_DEV.items()
+            if name not in given and isinstance(running.get(name), str)
+        }
+    )
 
 
 def read_settings(

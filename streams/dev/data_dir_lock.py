@@ -1,10 +1,11 @@
 """A data directory serves one pipeline at a time; its `dev.json` describes that pipeline.
 
-    {"pid", "url", "bootstrap", "broker_pid",
+    {"pid", "url", "command", "directory", "bootstrap", "topology", "topic_prefix", "broker_pid",
      "processes": [{"name", "stage", "instance", "pid", "port"}]}
 
-A `pid` is null while its process is down. The pipeline deletes the file when it stops; a file that
-is left over shows that the pipeline was killed.
+`command` has the arguments after `tidegate`, which contain no secret, and `directory` is where it
+was started. A `pid` is null while its process is down. The pipeline deletes the file when it stops;
+a file that is left over shows that the pipeline was killed.
 """
 
 from __future__ import annotations

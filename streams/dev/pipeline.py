@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import MappingProxyType
@@ -64,6 +64,7 @@ class Pipeline:
         allow_unsafe: bool = False,
         progress: Callable[[str], None] = lambda _text: None,
         ingress_env: Mapping[str, str] = MappingProxyType({}),
+        command: Sequence[str] = (),
     ) -> None:
         self.settings = settings
         self.members: tuple[Member, ...] = members(layout)
@@ -71,6 +72,7 @@ class Pipeline:
         self.broker: SupervisedBroker | None = None
         self.supervisor: Supervisor | None = None
         self._app = app
+        self._command = command
         self._allow_unsafe = allow_unsafe
         self._progress = progress
         self._env = dict(env)
@@ -184,7 +186,11 @@ class Pipeline:
         return {
             "pid": os.getpid(),
             "url": self.url,
+            "command": list(self._command),
+            "directory": os.getcwd(),
             "bootstrap": self.settings.bootstrap,
+            "topology": self.settings.topology and str(self.settings.topology.absolute()),
+            "topic_prefix": self.settings.topic_prefix,
             "broker_pid": self.broker.pid if self.broker else None,
             "processes": [
                 {

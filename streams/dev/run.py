@@ -99,6 +99,7 @@ async def _run(settings: Settings, layout: Layout, wanted: Wanted, screen: Scree
         allow_unsafe=wanted.allow_unsafe,
         progress=screen.say,
         ingress_env={"TIDEGATE_LOG_LEVEL": "debug"},
+        command=sys.argv[1:],
     )
     serving = asyncio.create_task(_serve(pipeline, wanted, screen, lines))
     _on_signals(serving.cancel, pipeline.kill, screen)

@@ -31,7 +31,10 @@ _DAY = 86_400
 _SOON_DAYS = 14
 _RENEW = "put a valid one in its place, and restart the processes that read it"
 _SHORTEST_TOKEN = 16
-_MAKE_TOKEN = "export TIDEGATE_ADMIN_TOKEN=$(openssl rand -hex 32)"  # noqa: S105
+_NEW_TOKEN = (
+    "set TIDEGATE_ADMIN_TOKEN to what `openssl rand -hex 32` prints, for the operator and for "  # noqa: S105
+    "whoever calls it, and restart the operator"
+)
 _OWN = (
     "group.id", "group.instance.id", "transactional.id", "enable.auto.commit",
     "enable.auto.offset.store", "auto.offset.reset", "session.timeout.ms",
@@ -77,8 +80,7 @@ def _key(check: Check, read: Callable[[], object], paths: tuple[Path, ...]) -> F
     try:
         read()
     except ConfigError as error:
-        what, _, remedy = str(error).partition(": name a file")
-        yield check.fail(what, f"name a file{remedy}" if remedy else _MAKE_KEY)
+        yield check.fail(str(error).partition(": name a file")[0], _MOUNT_KEY)
         return
     open_to_all = [path for path in paths if path.stat().st_mode & stat.S_IROTH]
     for path in open_to_all:
@@ -89,9 +91,9 @@ def _key(check: Check, read: Callable[[], object], paths: tuple[Path, ...]) -> F
         yield check.ok(f"{counted(max(1, len(paths)), 'key')} of 32 bytes")
 
 
-_MAKE_KEY = (
-    "name a file of 32 random bytes that this user may read (`head -c 32 /dev/urandom > FILE`), or "
-    "mount the right one"
+_MOUNT_KEY = (
+    "mount the key that the other processes have, so that this user can read it: another key opens "
+    "nothing of theirs. Only for a new installation make one: `head -c 32 /dev/urandom > FILE`"
 )
 
 
@@ -126,11 +128,11 @@ _ADD_KEY = (
 def _token(settings: Settings) -> Found:
     given = settings.admin_token.get_secret_value().strip() if settings.admin_token else ""
     if not given:
-        yield TOKEN.fail("no admin token is set, which the operator's API needs", _MAKE_TOKEN)
+        yield TOKEN.fail("no admin token is set, which the operator's API needs", _NEW_TOKEN)
     elif len(given) < _SHORTEST_TOKEN:
         yield TOKEN.warn(
             f"the admin token has fewer than {_SHORTEST_TOKEN} characters, so it can be guessed",
-            _MAKE_TOKEN,
+            _NEW_TOKEN,
         )
     else:
         yield TOKEN.ok(f"it has {_SHORTEST_TOKEN} characters or more")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from streams.doctor.commands import Commands
 from streams.doctor.finding import Check, Finding, Unseen, counted, named
 from streams.doctor.group_view import APART_SECONDS, Ends, GroupSeen, GroupsSeen
 from streams.kafka.offsets import Place
@@ -19,12 +20,14 @@ _MARKERS = 10
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A group, the topics that it reads, and what starts its process; the flow waits for `needed`
-    ones, and the others may be left out."""
+    """A group, the topics that it reads, and the words of the command that starts its process.
+
+    The flow waits for `needed` ones, and the others may be left out.
+    """
 
     name: str
     reads: tuple[str, ...]
-    start: str
+    start: tuple[str, ...]
     needed: bool
 
 
@@ -33,15 +36,14 @@ def expected(topology: Topology, layout: str) -> Iterator[Expected]:
     fused = topology.fused if layout == "fused" else ()
     if fused:
         reads = tuple(dict.fromkeys(t for name in fused for t in topology.stages[name].reads))
-        yield Expected(FUSED, reads, f"tidegate {FUSED}", True)
+        yield Expected(FUSED, reads, (FUSED,), True)
     for stage in topology.stages.values():
         if stage.name not in fused:
             needed = stage.name in topology.fused
-            yield Expected(stage.name, stage.reads, f"tidegate {stage.name}", needed)
+            yield Expected(stage.name, stage.reads, (stage.name,), needed)
     for pool in topology.pools:
-        start = "tidegate worker --app MODULE:ATTR"
-        more = "" if pool == "default" else f" --pool {pool}"
-        yield Expected(f"worker-{pool}", (), start + more, True)
+        more = () if pool == "default" else ("--pool", pool)
+        yield Expected(f"worker-{pool}", (), ("worker", "--app", "MODULE:ATTR", *more), True)
 
 
 def names(topology: Topology) -> list[str]:
@@ -50,19 +52,21 @@ def names(topology: Topology) -> list[str]:
     return list(dict.fromkeys(both))
 
 
-def stages(topology: Topology, seen: GroupsSeen, prefix: str) -> Iterator[Finding]:
+def stages(
+    topology: Topology, seen: GroupsSeen, prefix: str, commands: Commands
+) -> Iterator[Finding]:
     """The layout that runs, then each of its groups."""
     layout = "apart"
     if topology.fused:
         layout = _layout(topology, seen)
-        yield from _both(topology, seen)
+        yield from _both(topology, seen, commands)
     for each in expected(topology, layout):
         check = Check("stages", each.name)
         if each.name in seen.hidden:
             right = f"Describe on the group {prefix}{each.name}"
             yield check.skipped(Unseen(f"the user on Kafka lacks the right {right}", "grant it"))
         else:
-            yield _group(check, each, seen)
+            yield _group(check, each, seen, commands)
 
 
 def _layout(topology: Topology, seen: GroupsSeen) -> str:
@@ -79,7 +83,8 @@ def _of(seen: GroupsSeen, groups: Iterable[str]) -> list[GroupSeen]:
     return [seen.groups[name] for name in groups if name in seen.groups]
 
 
-def _both(topology: Topology, seen: GroupsSeen) -> Iterator[Finding]:
+def _both(topology: Topology, seen: GroupsSeen, commands: Commands) -> Iterator[Finding]:
+    move = {to: commands.on_kafka("topology", "layout", to) for to in ("fused", "apart")}
     fused, apart = _of(seen, [FUSED]), _of(seen, topology.fused)
     run, ran = (
         [[e.name for e in side if getattr(e, have)] for side in (fused, apart)]
@@ -88,14 +93,14 @@ def _both(topology: Topology, seen: GroupsSeen) -> Iterator[Finding]:
     if all(run):
         yield LAYOUT.fail(
             f"{FUSED} runs, and so do {named(run[1])}, which do the same work in the other layout",
-            f"stop one of them, then run `tidegate topology layout fused` to go on with {FUSED}, "
-            "or `apart` with the others",
+            f"stop one of them, then run `{move['fused']}` to go on with {FUSED}, or "
+            f"`{move['apart']}` with the others",
         )
     elif all(ran):
-        kept = "fused" if run[0] else "apart" if run[1] else "fused` or `apart"
+        kept = [move["fused"]] * (not run[1]) + [move["apart"]] * (not run[0])
         yield LAYOUT.fail(
             f"{FUSED} and {named(ran[1])} both have positions, so neither layout can start",
-            f"stop the stages, then run `tidegate topology layout {kept}`",
+            f"stop the stages, then run {' or '.join(f'`{each}`' for each in kept)}",
         )
     elif hidden := seen.hidden & {FUSED, *topology.fused}:
         yield LAYOUT.skipped(Unseen(f"this user may not describe {named(hidden)}"))
@@ -103,15 +108,15 @@ def _both(topology: Topology, seen: GroupsSeen) -> Iterator[Finding]:
         yield LAYOUT.ok("no two layouts run or have positions at once")
 
 
-def _group(check: Check, each: Expected, seen: GroupsSeen) -> Finding:
+def _group(check: Check, each: Expected, seen: GroupsSeen, commands: Commands) -> Finding:
     group = seen.groups.get(each.name, GroupSeen(each.name))
     waiting = _behind(each, group.positions, seen.after)
     if group.members:
         return _alive(check, each, group, seen, waiting)
     if not group.positions and not each.needed:
-        return check.skipped(Unseen("it has never run here", each.start))
+        return check.skipped(Unseen("it has never run here", commands.process(*each.start)))
     behind = f", and {counted(waiting, 'record')} at most wait for it" if waiting else ""
-    return check.warn(f"no process of {each.name} runs{behind}", each.start)
+    return check.warn(f"no process of {each.name} runs{behind}", commands.process(*each.start))
 
 
 def _alive(

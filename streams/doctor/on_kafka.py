@@ -9,7 +9,6 @@ from functools import partial
 
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from streams.dev_state import read_state
 from streams.doctor import brokers, clocks, configuration, groups, rights, topics
 from streams.doctor.clock_view import ClocksSeen, kept_memories, read_clocks
 from streams.doctor.cluster_view import (
@@ -21,6 +20,7 @@ from streams.doctor.cluster_view import (
     read_broker_settings,
     read_topics,
 )
+from streams.doctor.commands import Commands
 from streams.doctor.finding import Check, Finding, Unseen, counted
 from streams.doctor.group_view import GroupsSeen, read_groups
 from streams.doctor.looking import Look, judged
@@ -36,7 +36,6 @@ _STAGES = Check("stages", "groups")
 _TOPICS = Check("topics", "topics")
 _CLOCKS = Check("clocks", "clocks")
 _ALL = (_TOPICS, rights.TOPICS, _STAGES, _CLOCKS)
-_NEED_TOPOLOGY = Unseen("the topology is not valid", "tidegate topology validate")
 
 
 def _checks(subject: Subject) -> tuple[Check, ...]:
@@ -47,16 +46,23 @@ def _checks(subject: Subject) -> tuple[Check, ...]:
 
 def unreached(subject: Subject, why: Unseen) -> Iterator[Finding]:
     """No broker answers: nothing on Kafka can be looked at."""
-    data_dir = subject.settings.data_dir
-    dev = shlex.join(["tidegate", "dev", "--data-dir", str(data_dir)])
-    start = f"`{dev}`" if read_state(data_dir) else "`tidegate broker start`"
     yield brokers.REACH.fail(
         f"no broker answers at {subject.settings.bootstrap} ({why.why})",
-        f"start one with {start}, or name another with --bootstrap (TIDEGATE_BOOTSTRAP); check "
+        f"{_start(subject)}, or name another with --bootstrap (TIDEGATE_BOOTSTRAP); check "
         "TIDEGATE_KAFKA_SECURITY_PROTOCOL and its settings",
     )
     for check in _checks(subject):
         yield check.skipped(Unseen("no broker answers"))
+
+
+def _start(subject: Subject) -> str:
+    """What starts the brokers that are meant; an embedded one is no substitute for others."""
+    if subject.commands.dev:
+        return f"start dev again as `{subject.commands.start_dev()}`"
+    if "bootstrap" in subject.settings.model_fields_set and subject.embedded is None:
+        return f"start the brokers at {subject.settings.bootstrap}"
+    data_dir = str(subject.settings.data_dir)
+    return f"start one with `{shlex.join(['tidegate', 'broker', 'start', '--data-dir', data_dir])}`"
 
 
 def on_kafka(subject: Subject, metadata: ClusterMetadata) -> Iterator[Finding]:
@@ -68,7 +74,9 @@ def on_kafka(subject: Subject, metadata: ClusterMetadata) -> Iterator[Finding]:
         "DescribeConfigs on the cluster",
     )  # fmt: skip
     if isinstance(subject.topology, ConfigError):
-        rest = [check.skipped(_NEED_TOPOLOGY) for check in _checks(subject)]
+        validate = subject.commands.on_topology("topology", "validate")
+        invalid = Unseen("the topology is not valid", validate)
+        rest = [check.skipped(invalid) for check in _checks(subject)]
         topology = None
     else:
         topology = subject.topology.topology
@@ -157,7 +165,8 @@ def _with_topology(
     apply = _apply(subject, len(metadata.brokers))
     yield from judged(_TOPICS, partial(_of_topics, topology, prefix, apply), seen.topics)
     yield from _of_rights(subject, topology, seen)
-    yield from judged(_STAGES, partial(_of_groups, topology, address, prefix), seen.groups)
+    of_groups = partial(_of_groups, topology, address, prefix, subject.commands)
+    yield from judged(_STAGES, of_groups, seen.groups)
     yield from judged(_CLOCKS, partial(_of_clocks, seen.leaders), seen.clocks)
     if seen.secrets is not None:
         yield from judged(configuration.SEALED, configuration.sealed, seen.secrets)
@@ -166,21 +175,19 @@ def _with_topology(
 def _of_rights(subject: Subject, topology: Topology, seen: _Seen) -> Iterator[Finding]:
     prefix, stage = subject.settings.topic_prefix, subject.stage
     wanted = rights.needed(topology, prefix, stage, subject.pool) if stage else ()
+    acls = subject.commands.on_topology("topology", "describe", "--acls")
     if not wanted:
-        yield rights.unknown(f"a worker of {subject.pool}" if stage == "worker" else stage)
+        yield rights.unknown(f"a worker of {subject.pool}" if stage == "worker" else stage, acls)
         return
-    yield from judged(rights.TOPICS, partial(rights.of_topics, wanted), seen.topics)
-    yield from judged(rights.GROUPS, partial(rights.of_groups, wanted, prefix), seen.groups)
-    yield from rights.of_transactions(wanted)
+    yield from judged(rights.TOPICS, partial(rights.of_topics, wanted, acls), seen.topics)
+    yield from judged(rights.GROUPS, partial(rights.of_groups, wanted, prefix, acls), seen.groups)
+    yield from rights.of_transactions(wanted, acls)
 
 
 def _apply(subject: Subject, count: int) -> str:
     """The command that makes the topics of this very cluster as declared, to be pasted."""
-    settings = subject.settings
-    file = ("--topology", str(settings.topology)) if settings.topology else ()
     alone = ("--allow-unsafe",) if subject.embedded and count < REPLICATION else ()
-    address = ("--bootstrap", settings.bootstrap)
-    return shlex.join(["tidegate", "topology", "apply", *address, *file, *alone])
+    return subject.commands.on_kafka("topology", "apply", *alone)
 
 
 def _of_topics(topology: Topology, prefix: str, apply: str, seen: TopicsSeen) -> Iterator[Finding]:
@@ -191,9 +198,9 @@ def _of_topics(topology: Topology, prefix: str, apply: str, seen: TopicsSeen) ->
 
 
 def _of_groups(
-    topology: Topology, address: str, prefix: str, seen: GroupsSeen
+    topology: Topology, address: str, prefix: str, commands: Commands, seen: GroupsSeen
 ) -> Iterator[Finding]:
-    yield from groups.stages(topology, seen, prefix)
+    yield from groups.stages(topology, seen, prefix, commands)
     yield from groups.transactions(seen, address, prefix)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from streams.doctor.commands import Commands
 from streams.doctor.finding import Check, Finding, Unseen, counted, named
 from streams.doctor.operator_view import OperatorSeen
 
@@ -15,21 +16,32 @@ PROCESSES = Check("operator", "processes")
 WAITING = Check("operator", "for people")
 
 _PEOPLE: tuple[tuple[str, dict[str, str], str, str], ...] = (
-    ("tidegate_dead_letters", {}, "dead letter", "tidegate dlq list --not-replayed"),
-    ("tidegate_jobs", {"status": "needs_review"}, "job in review", "tidegate jobs review"),
+    ("tidegate_dead_letters", {}, "dead letter", "dlq list --not-replayed"),
+    ("tidegate_jobs", {"status": "needs_review"}, "job in review", "jobs review"),
+    ("tidegate_unknown_effects", {}, "effect of unknown outcome", "jobs review"),
     (
         "tidegate_quarantined_bodies", {}, "body in the quarantine",
-        "tidegate quarantine list --status waiting",
+        "quarantine list --status waiting",
     ),
-    ("tidegate_operator_replays_stuck", {}, "stuck replay", "tidegate replays list"),
+    (
+        "tidegate_deliveries", {"status": "parked"}, "parked delivery",
+        "deliveries list --status parked",
+    ),
+    ("tidegate_operator_replays_stuck", {}, "stuck replay", "replays list"),
 )  # fmt: skip
+"""Metrics with the list that shows what each counts."""
 _NAME_IT = "name the operator with --url"
-_SEVERAL = {"job in review": "jobs in review", "body in the quarantine": "bodies in the quarantine"}
+_SEVERAL = {
+    "job in review": "jobs in review",
+    "effect of unknown outcome": "effects of unknown outcome",
+    "body in the quarantine": "bodies in the quarantine",
+    "parked delivery": "parked deliveries",
+}
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
-def operator(seen: OperatorSeen) -> Iterator[Finding]:
+def operator(commands: Commands, seen: OperatorSeen) -> Iterator[Finding]:
     """Whether it is ready, and what its metrics tell that people have to decide."""
     told = _samples_of(seen.metrics)
     if told and _is_another(told):
@@ -43,7 +55,7 @@ def operator(seen: OperatorSeen) -> Iterator[Finding]:
         )
     else:
         yield READY.ok("the operator is ready")
-    yield from _metrics(told)
+    yield from _metrics(told, commands)
 
 
 def _is_another(samples: Samples) -> bool:
@@ -52,23 +64,25 @@ def _is_another(samples: Samples) -> bool:
     return bool(stages) and "operator" not in stages and not samples["tidegate_up"]
 
 
-def _metrics(samples: Samples) -> Iterator[Finding]:
+def _metrics(samples: Samples, commands: Commands) -> Iterator[Finding]:
     if not samples:
         yield WAITING.skipped(Unseen("what answers there has no metrics of Tidegate", _NAME_IT))
         return
     if down := [of["stage"] for of, up in samples["tidegate_up"] if up == 0 and "stage" in of]:
         yield PROCESSES.warn(
             f"{counted(len(down), 'process', 'processes')} of `dev` did not answer: {named(down)}",
-            "look at its log in the directory `logs` of the data directory",
+            f"look at its log in {commands.settings.data_dir / 'logs'}",
         )
     told = 0
-    for name, labels, one, remedy in _PEOPLE:
+    for name, labels, one, listed in _PEOPLE:
         count = sum(v for of, v in samples[name] if labels.items() <= of.items())
         if count > 0:
             told += 1
-            yield WAITING.warn(counted(int(count), one, _SEVERAL.get(one)), remedy)
+            yield WAITING.warn(
+                counted(int(count), one, _SEVERAL.get(one)), commands.on_operator(*listed.split())
+            )
     if not told:
-        yield WAITING.ok("no dead letter, review, quarantined body or stuck replay")
+        yield WAITING.ok("nothing waits for a person")
 
 
 def _samples_of(text: str) -> Samples:

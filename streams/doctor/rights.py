@@ -21,7 +21,6 @@ GROUPS = Check("rights", "groups")
 TRANSACTIONS = Check("rights", "transactional ids")
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_SHOW = "grant what `tidegate topology describe --acls` prints for this process"
 _ASK = Unseen(
     "whose rights are to be looked at is not told",
     "run the doctor as the user of a process, with --stage and the process's name",
@@ -33,38 +32,44 @@ def needed(topology: Topology, prefix: str, stage: str, pool: str) -> tuple[Righ
     return rights_of(f"worker-{pool}" if stage == "worker" else stage, topology, prefix)
 
 
-def of_topics(rights: Iterable[Right], seen: TopicsSeen) -> Iterator[Finding]:
-    """The topics that exist; one that is hidden from the user exists or not, and lacks all."""
+def of_topics(rights: Iterable[Right], acls: str, seen: TopicsSeen) -> Iterator[Finding]:
+    """The topics that exist; one that is hidden from the user exists or not, and lacks all.
+
+    `acls` is the command that prints what to grant.
+    """
     wanted = [right for right in rights if right.resource == "topic"]
-    yield from _judged(TOPICS, wanted, seen.operations, _blind(seen))
+    yield from _judged(TOPICS, wanted, acls, seen.operations, _blind(seen))
 
 
 def _blind(seen: TopicsSeen) -> list[str]:
     return [name for name, right in seen.hidden.items() if right == "Describe"]
 
 
-def of_groups(rights: Iterable[Right], prefix: str, seen: GroupsSeen) -> Iterator[Finding]:
+def of_groups(
+    rights: Iterable[Right], prefix: str, acls: str, seen: GroupsSeen
+) -> Iterator[Finding]:
     """The groups of stages and workers; others are not looked at."""
     wanted = [right for right in rights if right.resource == "group"]
     told = {prefix + name: group.operations for name, group in seen.groups.items()}
-    yield from _judged(GROUPS, wanted, told, [prefix + name for name in seen.hidden])
+    yield from _judged(GROUPS, wanted, acls, told, [prefix + name for name in seen.hidden])
 
 
-def of_transactions(rights: Iterable[Right]) -> Iterator[Finding]:
+def of_transactions(rights: Iterable[Right], acls: str) -> Iterator[Finding]:
     """Kafka tells nobody these rights."""
     ids = {f"{r.name}{'...' * r.prefixed}" for r in rights if r.resource == "transactional_id"}
     if ids:
         yield TRANSACTIONS.skipped(
-            Unseen(f"Kafka tells nobody the rights on transactional ids ({named(ids)})", _COMPARE)
+            Unseen(
+                f"Kafka tells nobody the rights on transactional ids ({named(ids)})",
+                f"compare with `{acls}`",
+            )
         )
-
-
-_COMPARE = "compare with `tidegate topology describe --acls`"
 
 
 def _judged(
     check: Check,
     wanted: Iterable[Right],
+    acls: str,
     told: Mapping[str, frozenset[str]],
     hidden: Iterable[str],
 ) -> Iterator[Finding]:
@@ -82,16 +87,17 @@ def _judged(
     for operation, names in sorted(lacking.items()):
         yield check.fail(
             f"the user on Kafka lacks {operation} on {check.name.removesuffix('s')} {named(names)}",
-            _SHOW,
+            f"grant what `{acls}` prints for this process",
         )
     if untold:
-        yield check.skipped(Unseen("these brokers do not tell which rights a user has", _COMPARE))
+        untold_why = "these brokers do not tell which rights a user has"
+        yield check.skipped(Unseen(untold_why, f"compare with `{acls}`"))
     elif count and not lacking:
         yield check.ok(f"the user on Kafka has the {count} rights that are needed")
 
 
-def unknown(stage: str | None) -> Finding:
+def unknown(stage: str | None, acls: str) -> Finding:
     """Without a stage, or for one that the topology does not know, nothing can be compared."""
     if stage is None:
         return TOPICS.skipped(_ASK)
-    return TOPICS.skipped(Unseen(f"what {stage} needs is not known", _SHOW))
+    return TOPICS.skipped(Unseen(f"what {stage} needs is not known", f"see `{acls}`"))

@@ -39,7 +39,11 @@ def examine(subject: Subject) -> Report:
         *versions.extras(subject.stage, os.environ),
         *(unreached(subject, metadata) if isinstance(metadata, Unseen)
           else on_kafka(subject, metadata)),
-        *judged(operator_state.READY, operator_state.operator, _seen(operator)),
+        *judged(
+            operator_state.READY,
+            partial(operator_state.operator, subject.commands),
+            _seen(operator),
+        ),
     ]  # fmt: skip
     return report(found, subject.secrets, reached=reached)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import SecretStr
 
 from streams.broker.cluster_status import read_cluster_status
 from streams.dev_state import read_state
+from streams.doctor.commands import Commands
 from streams.errors import BrokerError, ConfigError
 from streams.settings import Settings
 from streams.topology.load import Checked, checked
@@ -23,8 +24,8 @@ class Subject:
     """What is looked at.
 
     `embedded` is the version of the brokers if `tidegate` started them. `url` is the operator's
-    address, if one is known. `stage` narrows the look to what this process needs, and `pool` to
-    that of its workers.
+    address, if one is known, and `commands` writes the remedies. `stage` narrows the look to what
+    this process needs, and `pool` to that of its workers.
     """
 
     settings: Settings
@@ -33,6 +34,7 @@ class Subject:
     pool: str = "default"
     url: str | None = None
     embedded: str | None = None
+    commands: Commands = field(default_factory=lambda: Commands(Settings(), None, {}))
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -46,6 +48,7 @@ def subject(
     """The subject of these settings, as a `dev` on their data directory completes them."""
     running = read_state(settings.data_dir)
     address = url or running.get("url")
+    of_dev = running if running.get("bootstrap") == settings.bootstrap else {}
     return Subject(
         _as_dev_has(settings) if running else settings,
         _topology(settings.topology),
@@ -53,6 +56,7 @@ def subject(
         pool,
         address if isinstance(address, str) else None,
         _embedded(settings),
+        Commands(settings, url, of_dev),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -79,7 +80,7 @@ def packages(seen: VersionsSeen) -> Iterator[Finding]:
         there = f"{each.installed} is installed" if each.installed else "it is not installed"
         yield PACKAGES.fail(
             f"{each.name} has to be {each.bounds or 'there'}, and {there}",
-            f"pip install '{each.name}{each.bounds}'",
+            f"{sys.executable} -m pip install '{each.name}{each.bounds}'",
         )
     if not unfit:
         yield PACKAGES.ok(f"{counted(len(needed), 'package')} in the declared versions")

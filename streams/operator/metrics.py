@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
-from streams.operator.resources import jobs
+from streams.operator.resources.counts import Counts, counts
 from streams.serde.delivery_records import DeliveryStatus
 from streams.serde.records import JobStatus
 
@@ -33,7 +33,7 @@ class ReadModelCollector(Collector):
         self._database = database
         self._follower = follower
         self._clock = clock
-        self._counted: tuple[float, jobs.Counts] | None = None
+        self._counted: tuple[float, Counts] | None = None
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Return nothing, so that registering does not query the read model."""
@@ -51,14 +51,14 @@ class ReadModelCollector(Collector):
             return
         yield from _of_counts(found)
 
-    def _counts(self) -> jobs.Counts:
+    def _counts(self) -> Counts:
         if self._counted is None or self._clock() - self._counted[0] >= _COUNTED_EVERY_SECONDS:
-            found = self._database.read(jobs.counts)
+            found = self._database.read(counts)
             self._counted = (self._clock(), found)
         return self._counted[1]
 
 
-def _of_counts(found: jobs.Counts) -> Iterable[GaugeMetricFamily]:
+def _of_counts(found: Counts) -> Iterable[GaugeMetricFamily]:
     jobs = GaugeMetricFamily("tidegate_jobs", "Jobs by state", labels=["status"])
     for status in get_args(JobStatus):
         jobs.add_metric([status], found.jobs.get(status, 0))
@@ -70,7 +70,14 @@ def _of_counts(found: jobs.Counts) -> Iterable[GaugeMetricFamily]:
         "tidegate_oldest_ready_job_age_seconds", "How long the oldest of them has waited",
         _age_seconds(found.oldest_ready_at),
     )  # fmt: skip
-    yield _gauge("tidegate_dead_letters", "Dead letters within their retention", found.dead_letters)
+    yield _gauge(
+        "tidegate_dead_letters", "Dead letters that were neither replayed nor discarded",
+        found.dead_letters,
+    )  # fmt: skip
+    yield _gauge(
+        "tidegate_unknown_effects", "Effects of unknown outcome whose jobs have ended",
+        found.unknown_effects,
+    )  # fmt: skip
     yield _gauge(
         "tidegate_quarantined_bodies", "Signed bodies that wait in the quarantine",
         found.quarantined,

@@ -435,3 +435,15 @@ def test_it_runs_in_a_place_whose_name_only_utf8_has_under_a_strict_environment(
         assert not any("ended with exit code" in line for line in running.errors)
     finally:
         assert stop(running) == 0
+
+
+def test_the_doctor_looks_at_the_topology_that_dev_runs_with(dev: Dev) -> None:
+    """It looked at the built-in one, and advised to delete the topics of a pool in use."""
+    there = dev.data_dir
+    command = [sys.executable, "-m", "streams.cli", "doctor", "--json", "--data-dir", str(there)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    findings = json.loads(told.stdout)["findings"]
+    (topology,) = (each for each in findings if each["check"] == "topology")
+    assert topology["text"].endswith("1 route"), "that of the sample"
+    assert [each for each in findings if each["area"] == "topics" and each["status"] != "ok"] == []
+    assert dev.state["command"][:2] == ["dev", "--port"]

@@ -137,3 +137,5 @@ LISTING = Listing(
     },
     defaults={"discarded": "false"},
 )  # fmt: skip
+FOR_A_PERSON = {"not_replayed": "true"}
+"""The filters of the list of letters that a person has to act on."""

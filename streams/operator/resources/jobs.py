@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import get_args
 
 from streams.ledger import UNSETTLED, settleable_at
-from streams.operator.resources import deliveries, duplicates, held, paging, quarantine, tenants
+from streams.operator.resources import deliveries, duplicates, held, paging, tenants
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.effects import effects_of
 from streams.operator.resources.job_view import JobDetails, job_json
@@ -36,23 +36,6 @@ class MadeJob:
 
     job_id: str
     status: str
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The whole cluster in numbers; `oldest_ready_at` in milliseconds, None with no job ready.
-
-    `dead_letters` leaves out those that were discarded. `oldest_due_at` is when the first pending
-    delivery was or will be due, None with no delivery pending. `quarantined` bodies wait for a
-    person.
-    """
-
-    jobs: dict[str, int]
-    dead_letters: int
-    oldest_ready_at: int | None
-    deliveries: dict[str, int] = field(default_factory=dict)
-    oldest_due_at: int | None = None
-    quarantined: int = 0
 
 
 def job(connection: sqlite3.Connection, job_id: str) -> Job | None:
@@ -144,20 +127,6 @@ def sharing(connection: sqlite3.Connection, found: Job) -> MadeJob | None:
         (found.tenant_id, found.scope, found.job_id),
     ).fetchone()
     return None if row is None else MadeJob(*row)
-
-
-def counts(connection: sqlite3.Connection) -> Counts:
-    """Count jobs, dead letters and deliveries, and find the oldest job and delivery that wait."""
-    by_status = connection.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall()
-    (dead,) = connection.execute("SELECT count(*) FROM dead_letters WHERE discarded = 0").fetchone()
-    (oldest,) = connection.execute(
-        "SELECT min(ready_at) FROM jobs WHERE status = 'pending'"
-    ).fetchone()
-    return Counts(
-        dict(by_status), dead, oldest,
-        deliveries.by_status(connection), deliveries.oldest_due(connection),
-        quarantine.waiting(connection),
-    )  # fmt: skip
 
 
 def _row(record: Record) -> Row:

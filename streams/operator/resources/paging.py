@@ -16,6 +16,9 @@ PAGE_BYTES = 8 * 1024 * 1024
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
+FilterValues = Mapping[str, str | int | None]
+"""Filters of a list by name; one that is None does not restrict."""
+
 Filters = Mapping[str, Collection[str]]
 """Columns by which a list can be filtered, and the values that each allows (none: any)."""
 
@@ -34,7 +37,7 @@ class PageQuery:
 
     limit: int
     cursor: Cursor | None = None
-    filters: Mapping[str, str | int | None] = field(default_factory=dict)
+    filters: FilterValues = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,22 @@ class Listing:
 
     def page(self, connection: sqlite3.Connection, query: PageQuery) -> Page:
         """Return the items behind the query's cursor."""
-        given = {name: value for name, value in query.filters.items() if value is not None}
-        query = replace(query, filters={**self.defaults, **given})
+        query = replace(query, filters=self._filters(query.filters))
         rows, after = newest(connection, self.name, self.order, query, self.conditions, self.where)
         return Page(tuple(self.item(connection, row) for row in rows), after)
+
+    def count(self, connection: sqlite3.Connection, filters: FilterValues = _NONE) -> int:
+        """Return how many items the list has with these filters, on all pages together."""
+        query = PageQuery(0, filters=self._filters(filters))
+        where, values = _conditions(self.order, query, self.conditions)
+        (found,) = connection.execute(
+            f"SELECT count(*) FROM {self.name} WHERE {' AND '.join((self.where, *where))}",  # noqa: S608  names are constants
+            values,
+        ).fetchone()
+        return int(found)
+
+    def _filters(self, asked: FilterValues) -> FilterValues:
+        return {**self.defaults, **{k: value for k, value in asked.items() if value is not None}}
 
 
 def newest(

@@ -20,14 +20,6 @@ def quarantined(connection: sqlite3.Connection, id_: str) -> Quarantined | None:
     return find(connection, QUARANTINED, "quarantine", id=id_)
 
 
-def waiting(connection: sqlite3.Connection) -> int:
-    """Count the bodies that nobody has released."""
-    (number,) = connection.execute(
-        f"SELECT count(*) FROM quarantine WHERE status = '{_WAITING}'"  # noqa: S608  a constant
-    ).fetchone()
-    return int(number)
-
-
 def quarantined_json(kept: Quarantined) -> Json:
     """Return the facts about a quarantined body, but not the body itself."""
     return {
@@ -82,3 +74,5 @@ LISTING = Listing(
     lambda _, entry: quarantined_json(QUARANTINED.decode(entry.record)),
     {"tenant_id": (), "status": (_WAITING, _RELEASED)},
 )
+FOR_A_PERSON = {"status": _WAITING}
+"""The filters of the list of bodies that nobody has released."""

@@ -24,7 +24,7 @@ from streams.operator import metrics as operator_metrics
 from streams.operator.broker_view import BrokerView, ReplicaHealth
 from streams.operator.key_age import KeyAgeCollector
 from streams.operator.read_model.database import Database
-from streams.operator.resources.jobs import Counts
+from streams.operator.resources.counts import Counts
 from streams.serde.records import JobStatus
 from streams.settings import Settings
 from streams.topology.load import load

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -176,7 +177,7 @@ def test_a_package_that_is_missing_or_too_old_is_told_with_the_command() -> None
     seen = VersionsSeen("1", "3.11", "2.16", (Package("rocksdict", "<0.4,>=0.3.29", None),))
     (_, found) = versions.packages(seen)
     assert found.status == "fail"
-    assert found.remedy == "pip install 'rocksdict<0.4,>=0.3.29'"
+    assert found.remedy == f"{sys.executable} -m pip install 'rocksdict<0.4,>=0.3.29'"
 
 
 def test_what_the_container_image_leaves_out_is_not_missing() -> None:

@@ -12,12 +12,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from streams.doctor import groups
+from streams.doctor.commands import Commands
 from streams.doctor.finding import Finding
 from streams.doctor.group_view import Ends, GroupSeen, GroupsSeen, read_groups
 from streams.errors import TidegateError
+from streams.settings import Settings
 from streams.topology.load import load
 
 TOPOLOGY = load()
+COMMANDS = Commands(Settings(bootstrap="k:1", topic_prefix="t."), None, {})
 READ = {t for stage in TOPOLOGY.stages.values() for t in stage.reads}
 PLACES = [(topic, p) for topic in sorted(READ) for p in range(TOPOLOGY.partitions)]
 EVENTS = ("events.received", 0)
@@ -47,7 +50,7 @@ def seen(*found: GroupSeen, hidden: frozenset[str] = frozenset()) -> GroupsSeen:
 
 
 def told(found: GroupsSeen) -> dict[str, Finding]:
-    return {each.check: each for each in groups.stages(TOPOLOGY, found, "t.")}
+    return {each.check: each for each in groups.stages(TOPOLOGY, found, "t.", COMMANDS)}
 
 
 def test_a_fused_pipeline_and_a_worker_are_ok_and_the_others_never_ran() -> None:
@@ -63,15 +66,17 @@ def test_stages_apart_are_told_by_their_own_names() -> None:
     found = told(seen(group("dedup", "dedup-0"), group("scheduler", "s-0"), WORKER))
     assert found["dedup"].status == "ok"
     assert found["dispatcher"].status == "warn"
-    assert found["dispatcher"].remedy == "tidegate dispatcher"
+    assert (
+        found["dispatcher"].remedy == "TIDEGATE_TOPIC_PREFIX=t. tidegate dispatcher --bootstrap k:1"
+    )
     assert "pipeline" not in found
 
 
 def test_on_a_new_cluster_nothing_runs_and_the_remedy_starts_it() -> None:
     found = told(seen())
     assert found["pipeline"].status == "warn"
-    assert found["pipeline"].remedy == "tidegate pipeline"
-    assert found["worker-default"].remedy == "tidegate worker --app MODULE:ATTR"
+    assert found["pipeline"].remedy == "TIDEGATE_TOPIC_PREFIX=t. tidegate pipeline --bootstrap k:1"
+    assert "worker --app MODULE:ATTR --bootstrap" in (found["worker-default"].remedy or "")
 
 
 def test_both_layouts_at_once_fail() -> None:

@@ -8,15 +8,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from streams.doctor.commands import Commands
 from streams.doctor.operator_state import operator
 from streams.doctor.operator_view import OperatorSeen, read_operator
 from streams.errors import TidegateError
+from streams.settings import Settings
 
+HERE = Commands(Settings(), None, {})
 CALM = 'tidegate_dead_letters 0.0\ntidegate_jobs{status="needs_review"} 0.0\n'
 
 
 def judged(status: int = 200, ready: str = "ready", metrics: str = CALM) -> list[tuple[str, str]]:
-    return [(f.status, f.text) for f in operator(OperatorSeen(status, ready, metrics))]
+    return [(f.status, f.text) for f in operator(HERE, OperatorSeen(status, ready, metrics))]
 
 
 def test_an_operator_that_is_ready_and_has_nothing_for_people_is_ok() -> None:
@@ -35,6 +38,8 @@ def test_one_that_is_not_ready_says_why() -> None:
         ("tidegate_dead_letters 3.0", "3 dead letters"),
         ('tidegate_jobs{status="needs_review"} 1.0', "1 job in review"),
         ("tidegate_quarantined_bodies 2.0", "2 bodies in the quarantine"),
+        ("tidegate_unknown_effects 2.0", "2 effects of unknown outcome"),
+        ('tidegate_deliveries{status="parked"} 3.0', "3 parked deliveries"),
         ('tidegate_up{stage="worker"} 0.0\ntidegate_dead_letters 0.0', "1 process of `dev` did"),
     ],
 )
@@ -72,4 +77,4 @@ async def test_metrics_that_arrive_in_pieces_are_read_to_their_end() -> None:
     app.router.add_get("/{path}", answer)
     async with TestServer(app) as server:
         seen = await asyncio.to_thread(read_operator, str(server.make_url("/")))
-    assert any(finding.text == "3 dead letters" for finding in operator(seen))
+    assert any(finding.text == "3 dead letters" for finding in operator(HERE, seen))

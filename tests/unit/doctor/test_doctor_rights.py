@@ -16,6 +16,7 @@ from streams.topology.load import load
 
 TOPOLOGY = load()
 PREFIX = "t-"
+ACLS = "tidegate topology describe --acls"
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"})
 NEEDED = rights.needed(TOPOLOGY, PREFIX, "dedup", "default")
 NOTHING = Ends({}, {}, {})
@@ -27,13 +28,13 @@ def of_topics(
     granted = {PREFIX + name: ALL for name in TOPOLOGY.topics}
     granted |= {PREFIX + name: given for name, given in operations.items()}
     seen = {name: g for name, g in granted.items() if name not in (hidden or {})}
-    return list(rights.of_topics(NEEDED, TopicsSeen(Cluster(3, {}), {}, seen, hidden or {})))
+    return list(rights.of_topics(NEEDED, ACLS, TopicsSeen(Cluster(3, {}), {}, seen, hidden or {})))
 
 
 def of_groups(group: GroupSeen | None, hidden: frozenset[str] = frozenset()) -> list[Finding]:
     found = {} if group is None else {group.name: group}
     seen = GroupsSeen(found, hidden, NOTHING, NOTHING, frozenset())
-    return list(rights.of_groups(NEEDED, PREFIX, seen))
+    return list(rights.of_groups(NEEDED, PREFIX, ACLS, seen))
 
 
 def test_a_user_with_every_right_is_ok() -> None:
@@ -81,15 +82,15 @@ def test_of_every_stage_it_is_known_what_it_needs(stage: str) -> None:
 
 
 def test_rights_on_transactional_ids_are_skipped_because_nobody_is_told_them() -> None:
-    (found,) = rights.of_transactions(NEEDED)
+    (found,) = rights.of_transactions(NEEDED, ACLS)
     assert found.status == "skipped"
     assert "t-dedup-..." in found.text
-    assert list(rights.of_transactions([])) == []
+    assert list(rights.of_transactions([], ACLS)) == []
 
 
 @pytest.mark.parametrize("stage", [None, "nobody"])
 def test_where_nothing_is_known_to_compare_with_the_check_is_skipped(stage: str | None) -> None:
-    assert rights.unknown(stage).status == "skipped"
+    assert rights.unknown(stage, ACLS).status == "skipped"
     assert not stage or not rights.needed(TOPOLOGY, PREFIX, stage, "default")
 
 

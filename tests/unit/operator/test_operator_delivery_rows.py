@@ -14,6 +14,7 @@ from support.outgoing_rows import AT, make_attempt, make_delivery, make_recovery
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, kept_ms, project
 from streams.operator.resources import attempts, deliveries, jobs
+from streams.operator.resources.counts import counts
 from streams.operator.resources.deliveries import Selection
 from streams.operator.resources.event_story import shown_event
 from streams.operator.resources.paging import PageQuery
@@ -238,7 +239,7 @@ def test_the_whole_cluster_is_counted_and_what_is_due_is_found_by_its_index(
         make_delivery("dlv_1", next_attempt_at=AT + 5), make_delivery("dlv_2", "bolt"),
         make_delivery("dlv_3", status="dead"),
     )  # fmt: skip
-    found = jobs.counts(connection)
+    found = counts(connection)
     assert (found.deliveries, found.oldest_due_at) == ({"pending": 2, "dead": 1}, AT)
     statements = list[str]()
     connection.set_trace_callback(statements.append)

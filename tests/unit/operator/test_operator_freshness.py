@@ -24,7 +24,7 @@ from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.follower import Follower, seconds_behind
 from streams.operator.read_model.freshness import Freshness
 from streams.operator.read_model.positions import MAX_AGE_MS, Span, Untrusted
-from streams.operator.resources.jobs import Counts
+from streams.operator.resources.counts import Counts
 from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
 from streams.topology.load import load

@@ -24,6 +24,7 @@ from streams.operator.resources import (
     paging,
     tenants,
 )
+from streams.operator.resources.counts import counts
 from streams.operator.resources.cursor import Cursor, parse_cursor
 from streams.operator.resources.effects import begun_effects
 from streams.operator.resources.paging import PageQuery
@@ -122,11 +123,11 @@ def test_the_sources_of_all_tenants_come_by_tenant_and_name(connection: sqlite3.
 def test_bodies_in_the_quarantine_are_counted_until_they_are_released(
     connection: sqlite3.Connection,
 ) -> None:
-    assert jobs.counts(connection).quarantined == 0
+    assert counts(connection).quarantined == 0
     for n, status in enumerate(("waiting", "released", "waiting")):
         row = ("acme", "shop", f"hash-{n}", f"evt_{n}", status, 1, b"")
         connection.execute("INSERT INTO quarantine VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    assert jobs.counts(connection).quarantined == 2
+    assert counts(connection).quarantined == 2
 
 
 @pytest.mark.parametrize("large", ["record", "effects"])
@@ -429,7 +430,7 @@ def test_a_list_leaves_out_discarded_letters_unless_they_are_asked_for(
     )
     assert listed_letters(connection) == ["job_open"]
     assert listed_letters(connection, discarded="true") == ["job_gone"]
-    assert jobs.counts(connection).dead_letters == 1
+    assert counts(connection).dead_letters == 1
 
 
 def test_letters_that_were_not_replayed_have_neither_a_mark_nor_a_job_made_of_them(

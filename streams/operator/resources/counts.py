@@ -1,0 +1,43 @@
+"""The whole cluster in numbers; each that a person acts on is that of the list with its items."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+
+from streams.operator.resources import dead_letters, deliveries, quarantine, unknown_effects
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Jobs and deliveries by status, and what waits.
+
+    `oldest_ready_at` is in milliseconds, None with no job ready. `oldest_due_at` is when the first
+    pending delivery was or will be due, None with no delivery pending. `dead_letters`,
+    `quarantined` and `unknown_effects` wait for a person.
+    """
+
+    jobs: dict[str, int]
+    dead_letters: int
+    oldest_ready_at: int | None
+    deliveries: dict[str, int] = field(default_factory=dict)
+    oldest_due_at: int | None = None
+    quarantined: int = 0
+    unknown_effects: int = 0
+
+
+def counts(connection: sqlite3.Connection) -> Counts:
+    """Count what the lists show, and find the oldest job and delivery that wait."""
+    by_status = connection.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall()
+    (oldest,) = connection.execute(
+        "SELECT min(ready_at) FROM jobs WHERE status = 'pending'"
+    ).fetchone()
+    return Counts(
+        dict(by_status),
+        dead_letters.LISTING.count(connection, dead_letters.FOR_A_PERSON),
+        oldest,
+        deliveries.by_status(connection),
+        deliveries.oldest_due(connection),
+        quarantine.LISTING.count(connection, quarantine.FOR_A_PERSON),
+        unknown_effects.LISTING.count(connection),
+    )
