@@ -33,7 +33,8 @@ log = structlog.get_logger(__name__)
 _TIMESTAMP = itemgetter(3)  # of a record; access by name costs double
 _PLACE = itemgetter(0, 1, 2)
 _TAKEN_HEADER = "tidegate-taken"
-_LOOKED_AT = frozenset((_TAKEN_HEADER, dead_letter.LETTER_HEADER))
+_LETTER = dead_letter.LETTER_HEADER
+_LOOKED_AT = frozenset((_TAKEN_HEADER, _LETTER))
 """Last headers of records that are not simply handled."""
 
 
@@ -229,17 +230,19 @@ class Task:
         taken = [record for record in looked_at if self._has_taken(record)]
         if taken:
             self._positions.pass_by(taken)
-        letters = {id(record): self._returned(record) for record in looked_at}
-        run: list[Record] = []
-        for record in records:
+            whole = len(taken) == len(records)
+            records = [] if whole else [r for r in records if not self._has_taken(r)]
+        others = looked_at if len(taken) < len(looked_at) else ()
+        letters = {id(r): self._returned(r) for r in others if r[6][-1][0] == _LETTER}
+        begin = 0
+        for place, record in enumerate(records) if letters else ():
             letter = letters.get(id(record))
             if letter is not None:
-                self._handle_all(run)
+                self._handle_all(records[begin:place])
+                self._outlive(taken)
                 self._take_letter(letter, record)
-                run = []
-            elif not self._has_taken(record):
-                run.append(record)
-        self._handle_all(run)
+                begin = place + 1
+        self._handle_all(records[begin:])
         self._outlive(taken)
 
     def _handle_all(self, records: Sequence[Record]) -> None:

@@ -14,6 +14,7 @@ from streams.errors import PoisonRecord, StageFailed
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.runtime.task import taken_by
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
@@ -150,6 +151,18 @@ def test_what_came_with_it_in_one_batch_counts_by_its_place(driver: TopologyTest
     assert again(driver, SETTING) == "superseded"
     assert again(driver, "keeper:settings:0:3") == "taken"
     assert shelf(driver) == {b"settings/a": b"old", b"settings/b": b"newer"}
+
+
+def test_what_was_handed_over_in_memory_counts_when_its_record_is_read(
+    driver: TopologyTestDriver,
+) -> None:
+    driver.pipe("settings", b"a", b"new")
+    mend()
+    with driver.together():
+        driver.pipe("settings", b"a", b"old", headers=[taken_by("keeper")])
+        give_back(driver, TOPOLOGY, SETTING)
+    assert (outcome(driver, SETTING), told(driver)) == ("superseded", [])
+    assert again(driver, SETTING) == "superseded"
 
 
 def test_of_two_dead_records_of_a_key_the_newest_alone_is_taken(

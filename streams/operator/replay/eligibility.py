@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streams.errors import DecodeError
+from streams.errors import DecodeError, NotInRelease
 from streams.operator import STAGE
-from streams.serde.codec import COMMAND
+from streams.serde import schemas
+from streams.serde.codec import COMMAND, DEAD_LETTER
 from streams.serde.keys import holds_secret
 from streams.serde.records import (
     Claim,
@@ -37,6 +38,9 @@ class Unfit:
 
 def unfit(letter: DeadLetter, topology: Topology, again: bool) -> Unfit | None:
     """Return the reason against a replay."""
+    if schemas.written(DEAD_LETTER.name) is not DEAD_LETTER.schema:
+        # A stage of the earlier release cannot read a letter that comes back.
+        return Unfit("upgrade-unfinished", str(NotInRelease(f"the replay of {letter.id}")))
     done = _done(letter, again)
     if done is not None:
         return Unfit("already-replayed", f"{letter.id} {done}")

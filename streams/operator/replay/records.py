@@ -11,14 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from streams import dead_letter
 from streams.dead_letter import REPLAY_HEADER
-from streams.errors import NotInRelease
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.replay import letters
 from streams.operator.replay.eligibility import Unfit, unfit
 from streams.operator.replay.producer import NotTaken, Outgoing
 from streams.process.wall_clock import wall_ms
-from streams.serde import schemas
-from streams.serde.codec import DEAD_LETTER
 from streams.serde.ids import new_id
 from streams.serde.records import DeadLetter
 from streams.topology.model import Topology
@@ -55,10 +52,7 @@ async def replay_records(
         Refusal: 503, it is unknown whether they were sent, or the read model is late: call again.
         KafkaUnavailable: no transaction can be opened.
         NotTaken: the broker will never take one of them; none was sent.
-        NotInRelease: stages of the earlier release cannot read a letter that comes back.
     """
-    if schemas.written(DEAD_LETTER.name) is not DEAD_LETTER.schema:
-        raise NotInRelease("the replay of a record")
     mark = Mark(wall_ms(), note, again)
     found = await letters.settled(state, lambda retried: _attempt(state, ids, mark, retried))
     await letters.shown(state, {letter.partition or 0 for letter in found.sent})
