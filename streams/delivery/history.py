@@ -108,6 +108,7 @@ class Missed:
         after_part = self._part(before, steps.endpoints.get(*split(place)), admit)
         self._reading = after_part is not None
         if after_part is None:
+            self._history.forget(self._partition)
             queue.delete(key)
         elif after_part != before:
             queue.put(key, after_part)

@@ -130,6 +130,19 @@ def test_a_retry_that_fails_opens_the_circuit_again(stage: Deliveries) -> None:
     assert (retried.status, retried.round) == ("pending", 0)
 
 
+def test_a_retry_whose_transaction_is_aborted_still_sends_one_delivery_at_once(
+    stage: Deliveries,
+) -> None:
+    *_, last = opened(stage)
+    with stage.driver.together():
+        stage.command("retry", delivery_id=last.delivery_id)
+        stage.driver.crash("delivery", "before_commit")
+    stage.driver.advance(0.01)
+    stage.driver.restart("delivery")
+    stage.driver.advance(1)
+    assert stage.state().circuit == "closed"
+
+
 def test_a_recovery_sends_one_delivery_at_once_though_the_circuit_is_open(
     stage: Deliveries,
 ) -> None:

@@ -240,3 +240,26 @@ def test_a_job_that_a_replay_ends_is_told_once(stage: Deliveries) -> None:
     stage.job(status="cancelled", replayed_as="job_2", updated_at=stage.driver.now)
     stage.driver.advance(1)
     assert [a.message.type for a in stage.sender.sent] == ["job.cancelled"]
+
+
+def test_what_an_enabled_endpoint_missed_is_sent_through_rollbacks_and_a_restart(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint(enabled=False)
+    stage.driver.advance(5)
+    enabled = stage.driver.now
+    stage.driver.advance(1)
+    for number in range(20):
+        stage.event(f"k{number:02}")
+    stage.driver.advance(5)
+    stage.history.most = 3
+    stage.endpoint(created=enabled)
+    task = stage.driver.task("delivery")
+    task.punctuate()
+    task.rollback()
+    stage.driver.advance(0.02)
+    sent = len(stage.sender.sent)
+    stage.driver.restart("delivery")
+    stage.driver.advance(2)
+    assert sent < 20
+    assert [(row.status, row.attempts) for row in stage.rows()] == [("delivered", 1)] * 20
