@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from io import BytesIO
 from typing import Self
 
@@ -12,48 +13,70 @@ from ingress.receive.problems import BAD_REQUEST, BUSY, SLOW_BODY, TOO_LARGE, Re
 
 BODY_SECONDS = 10.0
 SMALL_BYTES = 64 * 1024
+REQUEST_BYTES = 16 * 1024
+"""What a request costs beside its body: its head, its objects and its task take 10 to 15 kB."""
 _FOR_SMALL = 8
 """One part in this many of the budget is kept for bodies with a declared length of at most
 `SMALL_BYTES`, like most webhooks, so that senders of large bodies do not shut them out."""
+_SHARE = 3
+"""All that requests to one tenant hold is at most so many times what stays free."""
 
 
 class MemoryBudget:
-    """Bounds the bytes of bodies in flight, so that unverified senders cannot fill the memory."""
+    """Bounds what requests in flight hold, so that unverified senders cannot fill the memory.
+
+    Each tenant of a path, whether it exists or not, leaves room to others.
+    """
 
     def __init__(self, total_bytes: int) -> None:
         self._free = total_bytes
         self._kept = total_bytes // _FOR_SMALL
+        self._held: Counter[str] = Counter()
 
-    def reserve(self, declared: int | None) -> Reservation:
+    def reserve(self, tenant_id: str, declared: int | None) -> Reservation:
         """One request's part of the budget; as a context manager it returns its bytes at exit."""
-        return Reservation(self, small=declared is not None and declared <= SMALL_BYTES)
+        small = declared is not None and declared <= SMALL_BYTES
+        return Reservation(self, tenant_id, small=small)
 
-    def take(self, count: int, *, small: bool) -> None:
-        """Take bytes; raises `Refused` (429) if they are not free."""
-        if count > self._free - (0 if small else self._kept):
+    def take(self, tenant_id: str, count: int, own: int, *, small: bool) -> None:
+        """Take bytes for a request that has `own`; raises `Refused` (429) if they are not free."""
+        left = self._free - count - (0 if small else self._kept)
+        held = self._held[tenant_id]
+        if left < 0 or (held > own and held + count > _SHARE * left):
             raise Refused(BUSY)
         self._free -= count
+        self._held[tenant_id] += count
 
-    def give_back(self, count: int) -> None:
+    def give_back(self, tenant_id: str, count: int) -> None:
         self._free += count
+        self._held[tenant_id] -= count
+        if not self._held[tenant_id]:
+            del self._held[tenant_id]
 
 
 class Reservation:
-    """The bytes of the budget that one request holds."""
+    """The bytes of the budget that one request holds, `REQUEST_BYTES` and its body."""
 
-    def __init__(self, budget: MemoryBudget, *, small: bool) -> None:
+    def __init__(self, budget: MemoryBudget, tenant_id: str, *, small: bool) -> None:
         self._budget = budget
+        self._tenant_id = tenant_id
         self._small = small
         self._held = 0
 
     def __enter__(self) -> Self:
+        """Hold what a request costs without a body.
+
+        Raises:
+            Refused: 429, the budget is spent.
+        """
+        self._hold(REQUEST_BYTES)
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._budget.give_back(self._held)
+        self._budget.give_back(self._tenant_id, self._held)
 
     def grow(self, size: int) -> None:
-        """Hold `size` bytes in all.
+        """Hold `size` bytes of body in all.
 
         Bytes are taken as they arrive, not by the declared length: a sender can use up the budget
         only with bytes that it really sends.
@@ -61,7 +84,10 @@ class Reservation:
         Raises:
             Refused: 429, the budget is spent.
         """
-        self._budget.take(size - self._held, small=self._small)
+        self._hold(REQUEST_BYTES + size)
+
+    def _hold(self, size: int) -> None:
+        self._budget.take(self._tenant_id, size - self._held, self._held, small=self._small)
         self._held = size
 
 

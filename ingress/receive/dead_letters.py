@@ -21,7 +21,8 @@ log = structlog.get_logger(__name__)
 
 INTERVAL_SECONDS = 5.0
 _AT_ONCE = 100
-_OVERHEAD_BYTES = 1_000
+_OVERHEAD_BYTES = 5_000
+"""Its fields beside key and value, of which the detail alone may have 2 KiB, and their objects."""
 _MOST_BYTES = 64 * 1024 * 1024
 _TENANT_CHARS = 256
 

@@ -181,7 +181,7 @@ class Receiver:
             raise Refused(UNAVAILABLE, _JUST_STARTED)
         heads.check(request.headers, request.raw_headers)
         headers = heads.unambiguous(request.headers)
-        with self._budget.reserve(request.content_length) as reservation:
+        with self._budget.reserve(tenant_id, request.content_length) as reservation:
             known = self._sources.lookup(tenant_id, name)
             cap = known.settings.max_body_bytes if known else DEFAULT_BODY_BYTES
             body = await read_body(request, reservation, cap, self._body_seconds)

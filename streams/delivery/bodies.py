@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
+from streams.process.bounded_cache import BoundedCache
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
 from streams.vault.keyring import DataKeyring
@@ -32,8 +32,7 @@ class KafkaBodies:
         self._keyring = keyring
         self._reader = PayloadReader(settings, "delivery")
         self._thread = payload_thread(self._reader, failed)
-        self._opened: OrderedDict[Key, bytes] = OrderedDict()
-        self._bytes = 0
+        self._opened = BoundedCache[Key, bytes](_MOST_BYTES)
         self._opening: dict[Key, asyncio.Task[bytes]] = {}
 
     def start(self) -> None:
@@ -47,9 +46,8 @@ class KafkaBodies:
         key = tenant_id, event_id
         if key in self._opened:
             await find_key(self._keyring, tenant_id, ref.key_id)  # the tenant may be erased by now
-        if key in self._opened:
-            self._opened.move_to_end(key)
-            return self._opened[key]
+        if (body := self._opened.get(key)) is not None:
+            return body
         if key not in self._opening:
             task = asyncio.create_task(self._open(key, ref))
             self._opening[key] = task
@@ -64,8 +62,5 @@ class KafkaBodies:
         del self._opening[key]
         if task.cancelled() or task.exception() is not None:
             return
-        self._opened[key] = task.result()
-        self._bytes += len(task.result())
-        while self._bytes > _MOST_BYTES:
-            _, oldest = self._opened.popitem(last=False)
-            self._bytes -= len(oldest)
+        body = task.result()
+        self._opened.put(key, body, len(body) + sum(map(len, key)))

@@ -14,6 +14,7 @@ from streams.delivery.attempts import Attempt
 from streams.delivery.endpoint import Course, Endpoint, enabled_anew, made, matcher
 from streams.delivery.store import ENDPOINT, ERASING, PARKING, STATE, TENANT, DeliveryStore
 from streams.errors import PoisonRecord
+from streams.process.bounded_cache import BoundedCache
 from streams.runtime.processor import Record
 from streams.serde import codec
 from streams.serde.delivery_records import EndpointState, Outgoing
@@ -24,6 +25,8 @@ log = structlog.get_logger(__name__)
 
 _TIME = struct.Struct(">Q")
 _DISABLED, _ERASED = b"d", b"e"
+_MOST_WANTING, _PLACE_BYTES = 4 * 1024 * 1024, 8
+"""Senders invent types of events, and a thousand endpoints may want each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Endpoints:
         self.erased: set[str] = set()
         self._by_tenant: dict[str, dict[str, Endpoint]] = {}
         self._courses: dict[bytes, Course] = {}  # as of the last commit, of those that changed
-        self._wanting = lru_cache(maxsize=10_000)(self._find_wanting)
+        self._wanting = BoundedCache[tuple[str, str, str], tuple[Endpoint, ...]](_MOST_WANTING)
 
     def restored(self, store: DeliveryStore, aborted: bool) -> None:
         """Load all of them; `aborted` says that nothing since the last commit counts.
@@ -59,7 +62,7 @@ class Endpoints:
         """
         before, self._by_tenant = self._by_tenant, {}
         courses = self._courses if aborted else {}
-        self._wanting.cache_clear()
+        self._wanting.clear()
         tenants = {key.decode(): marks for key, marks in store.marked(TENANT)}
         self.paused = set(tenants)
         self.erased = {tenant_id for tenant_id, marks in tenants.items() if _ERASED in marks}
@@ -111,7 +114,12 @@ class Endpoints:
         """The endpoints that get a message, whether or not they are enabled."""
         if message.tenant_id not in self._by_tenant:
             return ()
-        return self._wanting(message.tenant_id, message.source, message.type)
+        key = message.tenant_id, message.source, message.type
+        found = self._wanting.get(key)
+        if found is None:
+            found = self._find_wanting(*key)
+            self._wanting.put(key, found, sum(map(len, key)) + _PLACE_BYTES * len(found))
+        return found
 
     def apply(self, record: Record, store: DeliveryStore) -> Applied:
         """Fold in a record of `tenants`.
@@ -154,7 +162,7 @@ class Endpoints:
         if endpoint.closed_because is not None:
             store.queue.put(PARKING + place, b"")
         self._put(endpoint)
-        self._wanting.cache_clear()
+        self._wanting.clear()
         opened = (before is None or before.closed_because) and not endpoint.closed_because
         asks = before is None or endpoint.filters != before.filters
         return Applied((endpoint,), bool(opened), bool(opened) or asks)
@@ -162,7 +170,7 @@ class Endpoints:
     def _remove(self, tenant_id: str, id_: str, store: DeliveryStore) -> None:
         if self._by_tenant.get(tenant_id, {}).pop(id_, None) is None:
             return
-        self._wanting.cache_clear()
+        self._wanting.clear()
         place = join(tenant_id, id_)
         store.queue.delete(ENDPOINT + place)
         store.queue.put(PARKING + place, b"")

@@ -30,7 +30,8 @@ from streams.serde.delivery_records import Outgoing
 
 log = structlog.get_logger(__name__)
 
-_LARGE = 64 * 1024
+_LARGE = 16 * 1024
+"""Smaller bodies are not counted: those of all attempts together take 64 MiB at most, twice."""
 _MOST_LARGE = 64 * 1024 * 1024
 """Bytes of all large bodies in attempts; each may be held twice, as it came and as it is sent."""
 _SHARE_OF_LARGE = 3

@@ -47,7 +47,7 @@ def _head(tenant_id: bytes) -> bytes:
     )
 
 
-@lru_cache(65_536)
+@lru_cache(8_192)  # of senders' texts, which may be long
 def _text(text: bytes | None) -> bytes:
     """An optional text; null for bytes that are none."""
     if text is None or not _is_text(text):

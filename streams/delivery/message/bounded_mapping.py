@@ -29,7 +29,8 @@ _MAKES = frozenset({
 
 FUNCTIONS = frozenset(Functions.FUNCTION_TABLE)
 
-_compiled = lru_cache(maxsize=1024)(jmespath.compile)
+_compiled = lru_cache(maxsize=256)(jmespath.compile)
+"""One of 1,000 characters, the longest, may take 200 kB."""
 
 
 def evaluate(expression: str, document: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from concurrent.futures import Future
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from streams.delivery import bodies as module
 from streams.delivery.bodies import KafkaBodies
 from streams.errors import PermanentError, TransientError
+from streams.process.bounded_cache import ENTRY_BYTES
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import PayloadRef, TenantRecord
@@ -24,7 +26,8 @@ VAULT = local_vault(b"k" * 32)
 class Payloads:
     """Bodies of 10 bytes by offset; the reads that hang wait for `answer`."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most_bytes: int = 1_000_000) -> None:
+        monkeypatch.setattr(module, "_MOST_BYTES", most_bytes)
         self.keys = DataKeyring(VAULT)
         record = new_key_record(VAULT, "acme")
         self.key = DataKey(VAULT, record)
@@ -89,15 +92,31 @@ async def test_an_attempt_that_is_given_up_takes_no_body_from_another(payloads: 
 
 
 async def test_the_bodies_that_were_used_last_are_kept_within_the_bound(
-    payloads: Payloads, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_BYTES", 30)
+    payloads = Payloads(monkeypatch, most_bytes=3 * (ENTRY_BYTES + 20))
     for number in (1, 2, 3, 1, 4):  # 2 is the one that was not used for longest
         await payloads.open(number)
     assert payloads.read == [1, 2, 3, 4]
     for number in (1, 3, 4, 2):
         await payloads.open(number)
     assert payloads.read == [1, 2, 3, 4, 2]
+
+
+async def test_small_bodies_count_with_all_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    payloads, many = Payloads(monkeypatch), 4_000
+    tracemalloc.start()
+    try:
+        for number in range(many):
+            await payloads.open(number)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1_500_000
+    await payloads.open(many - 1)
+    assert len(payloads.read) == many
+    await payloads.open(0)
+    assert len(payloads.read) == many + 1
 
 
 @pytest.mark.parametrize("error", [TransientError("not now"), PermanentError("gone")])

@@ -149,13 +149,13 @@ class SlowLog(MemoryLog):
 
 
 async def test_bodies_beyond_what_a_process_holds_are_turned_away_whoever_sends_them() -> None:
-    log, body = SlowLog(), padded(600)
+    log, body = SlowLog(), padded(40_000)
 
     async def streamed() -> AsyncIterator[bytes]:
-        yield body[:300]
-        yield body[300:]
+        yield body[:20_000]
+        yield body[20_000:]
 
-    async with running(sender=log, in_flight_bytes=1_000) as edge:
+    async with running(sender=log, in_flight_bytes=100_000) as edge:
         first = asyncio.create_task(edge.post("/v1/hooks/acme/shop", body, signed(body)))
         await log.asked.wait()
         answers = []
