@@ -181,7 +181,7 @@ def _tell_of_download() -> None:
 
 
 def _table(found: ClusterStatus) -> Table:
-    table = Table("broker", "bootstrap", "pid", "Kafka")
+    table = Table("broker", "bootstrap", "pid", "Kafka", box=None, pad_edge=False)
     for id_, node in found.nodes.items():
         state = "running" if node.running else "silent" if node.pid else "stopped"
         told = f"node {id_} {state}" if found.several else state

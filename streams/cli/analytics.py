@@ -12,11 +12,10 @@ from typing import Annotated
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from streams.cli.api_client import NoAnswer
-from streams.cli.cells import cell, console_of_any_width, plain
+from streams.cli.cells import cell, columns, console_of_any_width, plain
 from streams.cli.operator_command import Answer, Api, print_json, program
 from streams.cli.options import AsJson, Tenant
 from streams.cli.quantities import moment
@@ -76,7 +75,7 @@ def _watch(look: Callable[[], Answer]) -> None:
 
 def view(found: Answer) -> RenderableType:
     """The rows of an answer as a table."""
-    table = Table(box=None, pad_edge=False)
+    table = columns()
     table.add_column("tenant")
     table.add_column("source")
     table.add_column("type")

@@ -27,9 +27,14 @@ def print_fields(console: Console, item: Json, title: str | None = None) -> None
     console.print(fields(item, title))
 
 
+def columns(*titles: str) -> Table:
+    """A table without rows yet."""
+    return Table(*titles, box=None, pad_edge=False, header_style="bold")
+
+
 def fields(item: Json, title: str | None = None) -> Table:
     """An object's fields below each other, without those that are empty."""
-    table = Table(show_header=False, title=title, title_justify="left")
+    table = Table(box=None, pad_edge=False, show_header=False, title=title, title_justify="left")
     table.add_column(style="bold", overflow="fold")
     # People copy these values: fold them, never cut them short.
     table.add_column(overflow="fold")

@@ -10,11 +10,11 @@ from streams.cli.cells import Json, console_of_any_width, print_fields, tell
 from streams.cli.lists import listed
 
 _DELIVERIES = (
-    "delivery_id", "tenant_id", "endpoint_id", "type", "status", "attempt_count",
-    "next_attempt_at", "created_at", "last_error",
+    "status", "endpoint_id", "type", "tenant_id", "attempt_count", "next_attempt_at",
+    "created_at", "delivery_id", "last_error",
 )  # fmt: skip
 _RELATED = (
-    "delivery_id", "endpoint_id", "type", "status", "attempt_count", "next_attempt_at",
+    "status", "endpoint_id", "type", "attempt_count", "next_attempt_at", "delivery_id",
     "last_error",
 )  # fmt: skip
 _ATTEMPTS = ("attempt", "at", "status", "duration_ms", "error", "address", "detail")

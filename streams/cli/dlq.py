@@ -18,7 +18,7 @@ from streams.cli.operator_command import (
     tell_how_to_follow,
     with_payload_command,
 )
-from streams.cli.options import AsJson, Cursor, DryRun, Id, Limit, Note, Tenant
+from streams.cli.options import AsJson, Cursor, DryRun, Id, Limit, Note, Tenant, Type
 from streams.cli.quantities import moment
 from streams.cli.watch import follow
 
@@ -27,6 +27,13 @@ dlq = typer.Typer(no_args_is_help=True, help="List, show, replay and discard dea
 Kind = Annotated[str | None, typer.Option(help="Only of this kind: job or record.", metavar="KIND")]
 Stage = Annotated[str | None, typer.Option(help="Only of this stage.", metavar="STAGE")]
 Reason = Annotated[str | None, typer.Option(help="Only for this reason.", metavar="REASON")]
+Error = Annotated[
+    str | None, typer.Option(help="Only if its error contains this text.", metavar="TEXT")
+]
+NotReplayed = Annotated[
+    bool, typer.Option("--not-replayed", help="Only those that were not replayed yet.")
+]
+Discarded = Annotated[bool, typer.Option("--discarded", help="Only those that were discarded.")]
 Topic = Annotated[str | None, typer.Option(help="Only records of this topic.", metavar="TOPIC")]
 
 
@@ -35,18 +42,13 @@ def list_dead_letters(
     api: Api,
     tenant: Tenant = None,
     kind: Kind = None,
-    type_: Annotated[
-        str | None, typer.Option("--type", help="Only jobs of this type.", metavar="TYPE")
-    ] = None,
+    type_: Type = None,
     stage: Stage = None,
     reason: Reason = None,
     topic: Topic = None,
-    not_replayed: Annotated[
-        bool, typer.Option("--not-replayed", help="Only those that were not replayed yet.")
-    ] = False,
-    discarded: Annotated[
-        bool, typer.Option("--discarded", help="Only those that were discarded.")
-    ] = False,
+    error: Error = None,
+    not_replayed: NotReplayed = False,
+    discarded: Discarded = False,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Answer:
@@ -56,8 +58,33 @@ def list_dead_letters(
     """
     return api.get(
         "/v1/dlq", tenant_id=tenant, kind=kind, type=type_, stage=stage, reason=reason,
-        topic=topic, not_replayed="true" if not_replayed else None,
+        topic=topic, error=error, not_replayed="true" if not_replayed else None,
         discarded="true" if discarded else None, limit=limit, cursor=cursor,
+    )  # fmt: skip
+
+
+@command(dlq, "count", tables.dead_letter_counts)
+def count_dead_letters(
+    api: Api,
+    tenant: Tenant = None,
+    kind: Kind = None,
+    type_: Type = None,
+    stage: Stage = None,
+    reason: Reason = None,
+    topic: Topic = None,
+    error: Error = None,
+    not_replayed: NotReplayed = False,
+    discarded: Discarded = False,
+    limit: Limit = 50,
+) -> Answer:
+    """Count dead letters by error, reason and type, most first.
+
+    Example: tidegate dlq count --tenant acme --not-replayed
+    """
+    return api.get(
+        "/v1/dlq:count", tenant_id=tenant, kind=kind, type=type_, stage=stage, reason=reason,
+        topic=topic, error=error, not_replayed="true" if not_replayed else None,
+        discarded="true" if discarded else None, limit=limit,
     )  # fmt: skip
 
 
@@ -109,6 +136,7 @@ def replay(
     stage: Stage = None,
     reason: Reason = None,
     topic: Topic = None,
+    error: Error = None,
     since: Annotated[
         str | None, typer.Option(help="Dead since then: RFC 3339, or 2h ago.", metavar="TIME")
     ] = None,
@@ -148,7 +176,7 @@ def replay(
     """
     filters = {
         "kind": kind, "tenant": tenant, "stage": stage, "reason": reason, "topic": topic,
-        "since": since, "until": until, "dry_run": dry_run,
+        "error": error, "since": since, "until": until, "dry_run": dry_run,
     }  # fmt: skip
     alone = {"fresh_scope": fresh_scope, "again": again, "repeat_effects": repeat_effect or []}
     _check(id_, all_, filters, {**alone, "key": key, "watch": watch})

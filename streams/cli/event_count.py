@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import typer
-from rich.table import Table
 
-from streams.cli.cells import cell, console_of_any_width, plain
+from streams.cli.cells import cell, columns, console_of_any_width, plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
 from streams.cli.ends import errors_shown
 from streams.cli.event_selection import (
@@ -76,7 +75,7 @@ def _counted(scan: Scan, where: Mapping[int, Span], selection: Selection) -> dic
 def _show(found: dict[str, Any]) -> None:
     console = console_of_any_width()
     for title in ("by_type", "by_day"):
-        table = Table(title.removeprefix("by_"), "events")
+        table = columns(title.removeprefix("by_"), "events")
         table.columns[1].justify = "right"
         for name, count in found[title].items():
             table.add_row(cell(name), f"{count:,}")

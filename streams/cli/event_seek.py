@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
-from rich.table import Table
 
-from streams.cli.cells import console_of_any_width
+from streams.cli.cells import columns, console_of_any_width
 from streams.cli.cluster import (
     BootstrapOption,
     FileOption,
@@ -124,7 +123,7 @@ def _json(group: str, found: list[Move], *, applied: bool) -> dict[str, Any]:
 
 
 def _show(group: str, found: list[Move], applied: bool) -> None:
-    table = Table("partition", "from", "to", "records")
+    table = columns("partition", "from", "to", "records")
     for each in found:
         apart = "-" if each.now is None else f"{each.to - each.now:+,}"
         table.add_row(str(each.partition), _offset(each.now), _offset(each.to), apart)

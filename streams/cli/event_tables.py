@@ -12,10 +12,10 @@ from streams.cli.cells import Json, cell, console_of_any_width, print_fields
 from streams.cli.lists import listed
 
 _EVENTS = (
-    "event_id", "tenant_id", "source", "event_type", "received_at", "job_id", "size", "subject",
+    "received_at", "event_type", "source", "tenant_id", "subject", "size", "event_id", "job_id",
     "dedup_key",
 )  # fmt: skip
-_EFFECTS = ("job_id", "tool", "key", "status", "began_at", "job_status", "error")
+_EFFECTS = ("status", "tool", "key", "began_at", "job_status", "job_id", "error")
 _ANSWERS = ("if_done", "if_not_done")
 _IF_DONE = (
     "if the tool has done it; RESULT_AS_JSON is what the handler gets as the call's result, "

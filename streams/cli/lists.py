@@ -1,7 +1,8 @@
 """Lists on a terminal: a line for each item, and a second one for what has no room beside it.
 
 Ids, states, reasons and times are never cut, because people copy and compare them. If the terminal
-is narrow, texts are cut first, then counts are left out, then whole columns go to the second line.
+is narrow, columns without any value go first, then texts are cut to 30 characters, then counts are
+left out, then whole columns go to the second line.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from streams.cli.cells import Json, console_of_any_width, plain
 
 _TIMES = (
     "at", "began_at", "created_at", "received_at", "updated_at", "first_at", "last_at",
-    "replayed_at", "since", "next_attempt_at",
+    "replayed_at", "since", "next_attempt_at", "asked_at",
 )  # fmt: skip
 _WHOLE = {
     "event_id", "id", "fingerprint", "job_id", "last_event_id", "delivery_id", "endpoint_id",
-    "tenant_id", "source", "status", "reason", "jobs", "attempt", "count", *_TIMES,
+    "tenant_id", "source", "status", "reason", "jobs", "attempt", "count", "replay_id",
+    "replay_outcome", "worker_id", *_TIMES,
 }  # fmt: skip
 """Columns whose values are never cut."""
 _DISPENSABLE = (
@@ -28,13 +30,17 @@ _DISPENSABLE = (
 )  # fmt: skip
 """Columns that are left out if there is no room, in this order; `--json` shows them."""
 _BELOW = (
-    "subject", "dedup_key", "address", "replayed_at", "last_event_id", "first_at", "job_id",
-    "began_at", "created_at", "at", "received_at", "updated_at", "next_attempt_at", "since",
-    "tenant_id", "source",
+    "subject", "dedup_key", "address", "fingerprint", "replayed_at", "last_event_id", "first_at",
+    "job_id", "id", "delivery_id", "event_id", "replay_id", "began_at", "created_at", "at",
+    "received_at", "updated_at", "next_attempt_at", "asked_at", "last_at", "since", "tenant_id",
+    "source",
 )  # fmt: skip
 """Columns that then go to the second line, in this order, unless they are an item's first."""
-_TITLES = {"tenant_id": "tenant", "last_error": "error"}
-_LEAST = 8
+_TITLES = {
+    "tenant_id": "tenant", "last_error": "error", "worker_id": "worker",
+    "replay_outcome": "replay",
+}  # fmt: skip
+_LEAST = 30
 """How many characters a cut column keeps."""
 _GAP = 2
 _INDENT = 4
@@ -72,6 +78,10 @@ def _layout(rows: Sequence[Mapping[str, Text]], columns: Sequence[str], room: in
         column: max(len(_title(column)), *(row[column].cell_len for row in rows))
         for column in columns
     }
+    empty = {column for column in columns[1:] if all(row[column].plain == "-" for row in rows)}
+    if sum(widths.values()) + _GAP * (len(widths) - 1) > room:
+        columns = [column for column in columns if column not in empty]
+        widths = {column: widths[column] for column in columns}
     gone = list[str]()
     movable = [column for column in (*_DISPENSABLE, *_BELOW) if column in columns[1:]]
     while movable and _least(widths, gone) > room:
@@ -92,10 +102,9 @@ def _least_of(column: str, width: int) -> int:
 
 
 def _cut(widths: dict[str, int], room: int) -> dict[str, int]:
-    """The widths of a line that fits: the last column is cut first, then the widest."""
-    *others, last = widths
-    excess = sum(widths.values()) + _GAP * len(others) - room
-    for column in (last, *sorted(others, key=widths.__getitem__, reverse=True)):
+    """The widths of a line that fits: the widest column is cut first."""
+    excess = sum(widths.values()) + _GAP * (len(widths) - 1) - room
+    for column in sorted(widths, key=widths.__getitem__, reverse=True):
         cut = min(max(excess, 0), widths[column] - _least_of(column, widths[column]))
         widths[column] -= cut
         excess -= cut
@@ -140,7 +149,9 @@ def _title(column: str) -> str:
 
 
 def _text(column: str, value: Any) -> Text:
-    """A value on one line; times to the second."""
+    """A value on one line; times to the second, and of a worker's id the process's name."""
+    if value and column == "worker_id":
+        value = str(value).partition("/")[0]
     if value and column in _TIMES:
         return Text(str(value)[:19].replace("T", " ") + "Z")
     return Text(plain(value))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
-from streams.cli.cells import Json, cell, console_of_any_width, print_fields
+from streams.cli.cells import Json, cell, columns, console_of_any_width, print_fields
 from streams.cli.lists import listed
 
-_REPLAYS = ("replay_id", "status", "events", "jobs", "seconds_left", "asked_at", "note")
-_SAMPLES = ("event_id", "tenant_id", "event_type", "subject", "at", "job", "skipped")
+_REPLAYS = ("status", "events", "jobs", "seconds_left", "asked_at", "replay_id", "note")
+_SAMPLES = ("event_type", "subject", "tenant_id", "at", "job", "skipped", "event_id")
 _COUNTS = ("by_type", "by_day", "jobs_by_type", "skipped")
 _APART = (*_COUNTS, "selection", "skipped_samples", "samples", "notes", "warning", "dry_run")
 
@@ -22,7 +20,7 @@ def replay(found: Json) -> None:
     """One replay, what it selects, what it has made, and what got no job."""
     _show(found)
     if found["skipped_samples"]:
-        listed(found["skipped_samples"], ("event_id", "reason"), None)
+        listed(found["skipped_samples"], ("reason", "event_id"), None)
 
 
 def preview(found: Json) -> None:
@@ -39,7 +37,7 @@ def _show(found: Json) -> None:
     print_fields(console, chosen, "selection")
     for name in _COUNTS:
         if counts := found.get(name):
-            table = Table(name.replace("_", " "), "jobs" if name == "jobs_by_type" else "events")
+            table = columns(name.replace("_", " "), "jobs" if name == "jobs_by_type" else "events")
             table.columns[1].justify = "right"
             for each, count in counts.items():
                 table.add_row(cell(each), f"{count:,}")

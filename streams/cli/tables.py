@@ -7,32 +7,34 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 
 from streams.cli import delivery_tables
-from streams.cli.cells import Json, console_of_any_width, print_block, print_fields
+from streams.cli.cells import Json, console_of_any_width, print_block, print_fields, tell
 from streams.cli.lists import listed
 
 Show = Callable[[Json], None]
 
+_ERRORS = ("count", "error", "reason", "type", "last_at", "first_at")
 _HELD = ("reason", "jobs", "since", "partition", "pool", "type", "tenant_id", "detail")
 _CAPS = ("limit", "scope", "value", "in_use", "concurrency")
 _HISTORY = ("attempt", "kind", "at", "worker_id", "error")
-_LEFT_OUT = ("id", "reason", "detail")
-_JOBS = ("job_id", "tenant_id", "type", "status", "attempts", "created_at", "last_error")
+_LEFT_OUT = ("reason", "id", "detail")
+_JOBS = ("status", "type", "tenant_id", "created_at", "attempts", "job_id", "last_error")
 _DEAD_LETTERS = (
-    "id", "tenant_id", "kind", "type", "reason", "attempts", "at", "replayed_at", "detail",
+    "reason", "type", "tenant_id", "at", "kind", "attempts", "replay_outcome", "replayed_at", "id",
+    "detail",
 )  # fmt: skip
-_QUARANTINED = ("id", "tenant_id", "source", "status", "reason", "received_at", "job_id")
+_QUARANTINED = ("status", "reason", "source", "tenant_id", "received_at", "id", "job_id")
 _TENANTS = ("tenant_id", "disabled", "rate", "sources", "updated_at", "display_name")
 _SOURCES = ("tenant_id", "source", "disabled", "scheme", "secrets", "updated_at", "mapping")
-_REJECTIONS = ("last_at", "tenant_id", "source", "reason", "cause", "count", "first_at")
+_REJECTIONS = ("count", "reason", "cause", "source", "tenant_id", "last_at", "first_at")
 _DUPLICATES = (
-    "fingerprint", "tenant_id", "source", "event_type", "count", "last_at", "first_at",
-    "last_event_id",
+    "count", "event_type", "source", "tenant_id", "last_at", "first_at", "last_event_id",
+    "fingerprint",
 )  # fmt: skip
 
 _APART = (
     "effects", "steps", "history", "held", "waits", "answered", "warning", "deliveries", "input",
 )  # fmt: skip
-_REPLAYS = ("job_id", "status", "created_at", "submitted_by", "note")
+_REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 
 
 def jobs(found: Json) -> None:
@@ -52,6 +54,13 @@ def _job_row(job: Json) -> Json:
 def dead_letters(found: Json) -> None:
     """A page of dead letters."""
     listed(found["dead_letters"], _DEAD_LETTERS, found["next_cursor"])
+
+
+def dead_letter_counts(found: Json) -> None:
+    """Dead letters by error, most first."""
+    listed(found["errors"], _ERRORS, None)
+    if found["more"]:
+        tell("there are more: raise --limit, or filter, for example with --reason")
 
 
 def quarantined(found: Json) -> None:

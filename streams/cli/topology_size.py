@@ -181,7 +181,7 @@ def _brokers(sized: Size) -> Table:
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(box=None, pad_edge=False, title=f"\n{title}", title_justify="left")
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number and column != "unit" else "left")
     return table

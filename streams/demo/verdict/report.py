@@ -70,7 +70,9 @@ class Report:
 
 
 def _counts(figures: dict[str, Any]) -> Table:
-    table = Table(title="The incident, acted out again", title_justify="left")
+    table = Table(
+        box=None, pad_edge=False, title="The incident, acted out again", title_justify="left"
+    )
     table.add_column("")
     before = figures["before"]
     if before:
@@ -109,7 +111,15 @@ def _counts(figures: dict[str, Any]) -> Table:
 
 
 def _kills(evidence: Evidence) -> Table:
-    table = Table("SIGKILL", "in flight", "moved on after", title="Killed", title_justify="left")
+    table = Table(
+        "SIGKILL",
+        "in flight",
+        "moved on after",
+        box=None,
+        pad_edge=False,
+        title="\nKilled",
+        title_justify="left",
+    )
     for kill in evidence.kills:
         after = kill.recovered_after
         shown = "never" if after is None else f"{after:.1f} s"
@@ -118,7 +128,12 @@ def _kills(evidence: Evidence) -> Table:
 
 
 def _guarantees(verdict: Verdict) -> Table:
-    table = Table(title="Guarantees, checked from the outside", title_justify="left")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        title="\nGuarantees, checked from the outside",
+        title_justify="left",
+    )
     table.add_column("")
     table.add_column("")
     for name in ("checked", "violations"):

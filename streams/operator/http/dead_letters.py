@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.operator.http.app_state import STATE, AppState
-from streams.operator.http.listing import cursor_in
+from streams.operator.http.listing import cursor_in, page_query
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.replay_request import (
     BulkReplayRequest,
@@ -38,6 +38,14 @@ async def get_dead_letter(request: web.Request) -> web.Response:
         return web.json_response(shown | dead_record_json(letter))
     job = await state.query(lambda db: jobs.shown_job(db, id_, state.topology))
     return web.json_response(shown | {"job": job})
+
+
+@routes.get("/v1/dlq:count")
+async def count(request: web.Request) -> web.Response:
+    """Count dead letters by error, under the filters of their list."""
+    query = page_query(request, dead_letters.LISTING.filters)
+    found, more = await request.app[STATE].query(lambda db: dead_letters.errors(db, query))
+    return web.json_response({"errors": found, "more": more})
 
 
 @routes.post("/v1/dlq/{id}/replay")

@@ -67,6 +67,7 @@ class BulkReplayRequest(Body):
     stage: str | None = None
     reason: str | None = None
     topic: str | None = None
+    error: str | None = None
     since: Moment | None = None
     until: Moment | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = 500
@@ -77,7 +78,15 @@ class BulkReplayRequest(Body):
         """Return which letters are meant."""
         since, until = (None if t is None else milliseconds(t) for t in (self.since, self.until))
         return LetterFilter(
-            self.kind, self.tenant_id, self.type, self.stage, self.reason, self.topic, since, until
+            self.kind,
+            self.tenant_id,
+            self.type,
+            self.stage,
+            self.reason,
+            self.topic,
+            since,
+            until,
+            self.error,
         )
 
 

@@ -7,12 +7,14 @@ import sqlite3
 from collections.abc import Sequence
 
 from streams.operator.resources.json_values import Json, rfc3339, trace_id
-from streams.operator.resources.paging import Listing
+from streams.operator.resources.paging import Listing, PageQuery
 from streams.operator.resources.replays import replays
 from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
+
+_ERROR_CHARS = 100
 
 
 def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
@@ -66,6 +68,25 @@ def dead_letter_json(
     }
 
 
+def errors(connection: sqlite3.Connection, query: PageQuery) -> tuple[list[Json], bool]:
+    """Count the letters that a list's filters select by error, reason and type, most first.
+
+    Also returns whether there are more groups than the query's limit.
+    """
+    where, values = LISTING.condition(query.filters)
+    rows = connection.execute(
+        "SELECT count(*), error, reason, type, max(at), min(at) FROM dead_letters"  # noqa: S608
+        f" WHERE {where} GROUP BY error, reason, type ORDER BY 1 DESC, 5 DESC LIMIT ?",
+        (*values, query.limit + 1),
+    ).fetchall()
+    found = [
+        {"count": count, "error": error, "reason": reason, "type": type_,
+         "last_at": rfc3339(last), "first_at": rfc3339(first)}
+        for count, error, reason, type_, last, first in rows[: query.limit]
+    ]  # fmt: skip
+    return found, len(rows) > query.limit
+
+
 def dead_record_json(letter: DeadLetter) -> Json:
     """Return a dead record's time, and its bytes in base64 (RFC 4648 section 4)."""
     return {
@@ -85,7 +106,13 @@ def _row(record: Record) -> Row:
     letter = DEAD_LETTER.decode(record.value)
     return (letter.id, letter.tenant_id, letter.kind, letter.stage, letter.reason, letter.topic,
             letter.type, _is_replayed(letter), letter.discarded_at is not None,
-            _place(letter), record.partition, letter.at, record.value)  # fmt: skip
+            _place(letter), letter.detail, _error(letter.detail), record.partition, letter.at,
+            record.value)  # fmt: skip
+
+
+def _error(detail: str) -> str:
+    """Return what the details of one kind of failure begin with, such as an exception's name."""
+    return detail.partition(":")[0].partition("\n")[0][:_ERROR_CHARS]
 
 
 def _is_replayed(letter: DeadLetter) -> bool:
@@ -107,7 +134,8 @@ TABLE = Table(
     key="id TEXT",
     columns="tenant_id TEXT NOT NULL, kind TEXT NOT NULL, stage TEXT NOT NULL, "
     "reason TEXT NOT NULL, topic TEXT, type TEXT, replayed INTEGER NOT NULL, "
-    "discarded INTEGER NOT NULL, place TEXT NOT NULL, part INTEGER NOT NULL, "
+    "discarded INTEGER NOT NULL, place TEXT NOT NULL, detail TEXT NOT NULL, "
+    "error TEXT NOT NULL, part INTEGER NOT NULL, "
     "at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     indexes={
@@ -124,16 +152,19 @@ UNREPLAYED = (
 )
 """SQL that holds for a letter of which no job was made, and whose record was not sent in again or
 is dead again."""
+HAS_ERROR = "instr(lower(detail), lower(?)) > 0"
+"""SQL that holds for a letter whose detail contains a text, in any case."""
 LISTING = Listing(
     TABLE.name,
     ("/v1/dlq",),
     lambda db, entry: shown_letter(db, DEAD_LETTER.decode(entry.record)),
     {
         "tenant_id": (), "kind": ("job", "record"), "stage": (), "reason": (), "topic": (),
-        "type": (), "not_replayed": ("true",), "discarded": ("true", "false"),
+        "type": (), "error": (), "not_replayed": ("true",), "discarded": ("true", "false"),
     },
     conditions={
         "not_replayed": f"? = 'true' AND {UNREPLAYED}", "discarded": "discarded = (? = 'true')",
+        "error": HAS_ERROR,
     },
     defaults={"discarded": "false"},
 )  # fmt: skip

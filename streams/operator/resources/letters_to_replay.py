@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from streams.operator.resources.cursor import Cursor
-from streams.operator.resources.dead_letters import UNREPLAYED
+from streams.operator.resources.dead_letters import HAS_ERROR, UNREPLAYED
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 
@@ -42,6 +42,7 @@ class LetterFilter:
     topic: str | None = None
     since: int | None = None
     until: int | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ def _conditions(wanted: LetterFilter, cursor: Cursor | None) -> tuple[str, list[
     given: dict[str, str | int | None] = {
         "kind = ?": wanted.kind, "tenant_id = ?": wanted.tenant_id, "type = ?": wanted.type,
         "stage = ?": wanted.stage, "reason = ?": wanted.reason, "topic = ?": wanted.topic,
+        HAS_ERROR: wanted.error,
         "at >= ?": wanted.since, "at < ?": wanted.until,
         "place > ?": cursor.id if cursor else None,
     }  # fmt: skip

@@ -75,13 +75,18 @@ class Listing:
 
     def count(self, connection: sqlite3.Connection, filters: FilterValues = _NONE) -> int:
         """Return how many items the list has with these filters, on all pages together."""
-        query = PageQuery(0, filters=self._filters(filters))
-        where, values = _conditions(self.order, query, self.conditions)
+        where, values = self.condition(filters)
         (found,) = connection.execute(
-            f"SELECT count(*) FROM {self.name} WHERE {' AND '.join((self.where, *where))}",  # noqa: S608  names are constants
+            f"SELECT count(*) FROM {self.name} WHERE {where}",  # noqa: S608  names are constants
             values,
         ).fetchone()
         return int(found)
+
+    def condition(self, filters: FilterValues) -> tuple[str, list[Any]]:
+        """Return the SQL that these filters make, and the values of its marks."""
+        query = PageQuery(0, filters=self._filters(filters))
+        where, values = _conditions(self.order, query, self.conditions)
+        return " AND ".join((self.where, *where)), values
 
     def _filters(self, asked: FilterValues) -> FilterValues:
         return {**self.defaults, **{k: value for k, value in asked.items() if value is not None}}

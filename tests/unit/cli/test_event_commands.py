@@ -161,7 +161,7 @@ def test_review_gives_each_unknown_effect_with_both_answers_to_paste(operator: O
         [*settle, "--done", "RESULT_AS_JSON", "--note", "the tool shows it", "--url", operator.url],
         [*settle, "--not-done", "--note", "the tool does not show it", "--url", operator.url],
     ]
-    assert re.search(r"settle_after *│ \S+Z \(in \d+ s\)", text)
+    assert re.search(r"settle_after +\S+Z \(in \d+ s\)", text)
     assert "RESULT_AS_JSON is what the handler gets as the call's result, null if nothing" in text
     assert "run run_1 ended without telling its outcome" in text
     assert "cannot be settled" in text

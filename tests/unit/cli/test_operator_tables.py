@@ -101,8 +101,8 @@ def test_what_has_no_room_beside_an_item_stands_below_it_after_its_title(
     show, row = LISTS["quarantine"]
     show({"quarantine": [row, {**row, "job_id": None}], "next_cursor": None})
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
-    assert lines[2] == f"    received at 2026-11-21 14:00:22Z  job id {ID}"
-    assert lines[4] == "    received at 2026-11-21 14:00:22Z"
+    assert lines[2:4] == [f"    id {EVENT_ID}", f"    job id {ID}"]
+    assert lines[5:] == [f"    id {EVENT_ID}"]
 
 
 def test_the_status_of_a_job_that_cannot_run_says_why(
@@ -115,15 +115,39 @@ def test_the_status_of_a_job_that_cannot_run_says_why(
     assert "pending:" not in shown(capsys, job(status="pending", waits=waits))[1]
 
 
-def test_the_error_is_cut_before_anything_else(
+def test_an_error_is_cut_to_30_characters_before_an_id_gets_a_line_of_its_own(
     terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    terminal.setenv("COLUMNS", "130")
+    terminal.setenv("COLUMNS", "150")
     type_ = "answer_a_ticket_within_two_days"
-    line = shown(capsys, job(type=type_, last_error="TimeoutError: no answer"))[1]
+    line = shown(capsys, job(type=type_, last_error="TimeoutError: no answer" * 3))[1]
     for whole in (ID, "acme", type_, "needs_review", "2026-11-21 14:00:22Z"):
         assert whole in line
     assert line.endswith("…")
+
+
+def test_what_a_person_wants_first_is_whole_at_110_characters(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cause of a dead letter, beside columns without a value, and a worker's name."""
+    terminal.setenv("COLUMNS", "110")
+    cause = "PermanentError: no address of grace"
+    letter = {**LISTS["dead_letters"][1], "detail": cause, "replayed_at": None}
+    tables.dead_letters({"dead_letters": [letter, letter], "next_cursor": None})
+    head, first, *_ = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert head.split()[:2] == ["reason", "type"]
+    assert "replay" not in head
+    assert cause in first
+    tables.dead_letters({
+        "dead_letters": [{**letter, "replay_outcome": "superseded"}], "next_cursor": None,
+    })  # fmt: skip
+    assert "superseded" in capsys.readouterr().out
+    run = {"attempt": 1, "kind": "error", "at": AT, "error": cause * 2,
+           "worker_id": "default-0/01a22153-9b26-7707-98ec-86dce9eb522d"}  # fmt: skip
+    tables.listed([run], tables._HISTORY, None)
+    assert "default-0  PermanentError: no address of grace" in re.sub(
+        r"\x1b\[[0-9;]*m", "", capsys.readouterr().out
+    )
 
 
 def test_a_pipe_gets_every_column_whole_in_one_line_a_job(
@@ -133,7 +157,7 @@ def test_a_pipe_gets_every_column_whole_in_one_line_a_job(
     error = "TimeoutError: no answer within 20 seconds " * 20
     _, line = shown(capsys, job(last_error=error))
     assert line.split()[:7] == [
-        ID, "acme", "answer_ticket", "needs_review", "3", "2026-11-21", "14:00:22Z",
+        "needs_review", "answer_ticket", "acme", "2026-11-21", "14:00:22Z", "3", ID,
     ]  # fmt: skip
     assert error.strip() in line
 

@@ -20,6 +20,7 @@ from streams.operator.resources import (
     dead_letters,
     duplicates,
     jobs,
+    letters_to_replay,
     movable_jobs,
     paging,
     tenants,
@@ -27,6 +28,7 @@ from streams.operator.resources import (
 from streams.operator.resources.counts import counts
 from streams.operator.resources.cursor import Cursor, parse_cursor
 from streams.operator.resources.effects import begun_effects
+from streams.operator.resources.letters_to_replay import LetterFilter
 from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY, TENANT
@@ -446,3 +448,29 @@ def test_letters_that_were_not_replayed_have_neither_a_mark_nor_a_job_made_of_th
     )
     assert listed_letters(connection, not_replayed="true") == ["job_new"]
     assert listed_letters(connection) == ["job_made", "job_marked", "job_new"]
+
+
+def test_letters_are_selected_by_a_part_of_their_error_and_counted_by_what_it_begins_with(
+    connection: sqlite3.Connection,
+) -> None:
+    gone = "PermanentError: no address of"
+    fold(
+        connection,
+        make_letter(make_job("job_a"), at=1, detail=f"{gone} ada", reason="permanent_error"),
+        make_letter(make_job("job_b"), at=2, detail="TimeoutError: 100% slow"),
+        make_letter(make_job("job_c"), at=3, detail=f"{gone} grace", reason="permanent_error"),
+        make_letter(make_job("job_d"), at=4, detail=f"{gone} bob", discarded_at=5),
+    )
+    assert listed_letters(connection, error="NO ADDRESS") == ["job_c", "job_a"]
+    assert listed_letters(connection, error="0%") == ["job_b"]
+    found, more = dead_letters.errors(connection, PageQuery(1))
+    assert [(each["count"], each["error"], each["reason"]) for each in found] == [
+        (2, "PermanentError", "permanent_error")
+    ]
+    assert more
+    found, more = dead_letters.errors(connection, PageQuery(9, None, {"error": "slow"}))
+    assert ([(each["count"], each["error"]) for each in found], more) == (
+        [(1, "TimeoutError")], False,
+    )  # fmt: skip
+    chosen = letters_to_replay.selected(connection, LetterFilter(error="grace"), 10, None)
+    assert [job.id for job in chosen.jobs] == ["job_c"]
