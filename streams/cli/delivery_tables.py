@@ -58,11 +58,17 @@ def related(console: Console, found: Sequence[Json]) -> None:
 
 def recovery(found: Json) -> None:
     """What a recovery would make due, or how far it is."""
-    console = console_of_any_width()
-    print_fields(console, {k: v for k, v in found.items() if k not in ("recovery", "answered")})
-    if found.get("recovery"):
-        progress = ("recovered", "ended_at")
-        print_fields(console, {k: found["recovery"][k] for k in progress}, "recovery")
+    matched = f"{found['matched']} {'delivery' if found['matched'] == 1 else 'deliveries'}"
+    if found.get("dry_run"):
+        tell(f"{matched} would be due")
+        return
+    so_far = found["recovery"]
+    if so_far is None:
+        tell(f"{matched} will be due: the recovery has not begun")
+    elif so_far["ended_at"] is None:
+        tell(f"{so_far['recovered']} of {matched} are due so far")
+    else:
+        tell(f"{so_far['recovered']} of {matched} are due: the recovery has ended")
 
 
 def _row(found: Json) -> Json:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from streams.cli.cells import Json, console_of_any_width, print_fields
+from streams.cli.cells import Json, console_of_any_width, print_fields, tell
 from streams.cli.lists import listed
 
 _ENDPOINTS = ("endpoint_id", "enabled", "state", "failing_since", "url", "events")
 _KEYS = ("kind", "secret_ref", "until", "public_key")
-_ATTEMPTS = ("attempt", "at", "duration_ms", "status", "error", "address", "detail")
 _APART = ("keys", "state", "secret")
 
 
@@ -33,12 +32,20 @@ def removed(found: Json) -> None:
 
 
 def tested(found: Json) -> None:
-    """A test's delivery, its attempts, and the beginning of the last answer."""
-    console = console_of_any_width()
-    print_fields(console, {"delivery_id": found["delivery_id"]})
-    listed(found["attempts"], _ATTEMPTS, None)
-    if found["attempts"] and (excerpt := found["attempts"][-1]["excerpt"]):
-        print_fields(console, {"answer": excerpt})
+    """What a test's last attempt met, and how many there were."""
+    attempts = found["attempts"]
+    done = "is delivered" if found["delivered"] else "is not delivered"
+    made = f"{len(attempts)} attempt{'s' if len(attempts) != 1 else ''}"
+    tell(f"test {found['delivery_id']} {done} after {made}{_met(attempts[-1]) if attempts else ''}")
+
+
+def _met(attempt: Json) -> str:
+    """What the last attempt got: an answered status with the answer's beginning, or an error."""
+    answered = attempt["status"] is not None
+    got = f"answered {attempt['status']}" if answered else attempt["error"]
+    why = attempt["excerpt"] if answered else attempt["detail"]
+    took = f"; the last one: {got} in {attempt['duration_ms']} ms"
+    return f"{took}: {why}" if why else took
 
 
 def _row(endpoint: Json) -> Json:

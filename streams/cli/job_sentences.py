@@ -37,7 +37,7 @@ def routed(found: Json) -> None:
 def moved(found: Json) -> None:
     """A job in its new pool, or the result of moving all."""
     if "matched" in found:
-        tables.bulk(found)
+        tables.bulk(found, "moved", "movable", "jobs")
     elif found["status"] == "running":
         _say(found, f"still runs in pool {found['pool']}; next it waits in {found['asked_pool']}")
     else:
@@ -47,7 +47,7 @@ def moved(found: Json) -> None:
 def replayed(found: Json) -> None:
     """A replay: the new job, the record sent in again, or the result of a bulk replay."""
     if "matched" in found:
-        tables.bulk(found)
+        tables.bulk(found, "replayed", "replayable", "dead letters")
     elif "sent" in found:
         to = found["sent"]
         tell(f"{found['id']} is sent in again, to {to['topic']}, partition {to['partition']}")

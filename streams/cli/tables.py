@@ -161,9 +161,13 @@ def held(found: Json) -> None:
     listed(found["held"], _HELD, found["next_cursor"])
 
 
-def bulk(found: Json) -> None:
-    """The result of a bulk call: what it did, then what it left out and why."""
-    apart = ("left_out", "next_cursor")
-    print_fields(console_of_any_width(), {k: v for k, v in found.items() if k not in apart})
-    if found.get("left_out"):
-        listed(found["left_out"], _LEFT_OUT, None)
+def bulk(found: Json, done: str, able: str, what: str) -> None:
+    """The result of a bulk call: what it did or would do, then what it left out and why."""
+    left_out = found.get("left_out") or ()
+    if found["dry_run"]:
+        tell(f"{found[able]} of {found['matched']} {what} that match would be {done}")
+    else:
+        tell(f"{found[done]} of {found['matched']} {what} that match are {done}")
+    if left_out:
+        tell(f"{len(left_out)} left out:")
+        listed(left_out, _LEFT_OUT, None)

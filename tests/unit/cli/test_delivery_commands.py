@@ -138,6 +138,20 @@ def test_a_recovery_is_watched_until_it_has_ended(operator: OperatorApi) -> None
     assert operator.asked[0].headers["Idempotency-Key"] == "k1"
 
 
+def test_a_recovery_is_told_in_one_sentence(operator: OperatorApi) -> None:
+    asked = ("recover", "crm", "--tenant", "acme", "--since", "2h")
+    ended = recovery(40, ended_at="2026-11-21T11:00:09.000Z")
+    operator.on(
+        "POST", f"{ENDPOINT}/recover", (202, {"dry_run": True, "matched": 1}),
+        (202, begun(recovery=recovery(7))), (202, begun(recovery=ended)),
+    )  # fmt: skip
+    assert [invoke(operator, *asked).stdout for _ in range(3)] == [
+        "1 delivery would be due\n",
+        "7 of 40 deliveries are due so far\n",
+        "40 of 40 deliveries are due: the recovery has ended\n",
+    ]
+
+
 def test_a_recovery_has_ended_once_a_later_one_runs(operator: OperatorApi) -> None:
     operator.on("POST", f"{ENDPOINT}/recover", (202, begun(recovery=recovery(10))))
     operator.on("GET", ENDPOINT, {"state": {"recovery": recovery(1, "cmd_2")}})

@@ -561,3 +561,19 @@ def test_a_text_that_is_no_time_is_refused_with_both_forms(operator: OperatorApi
     told = " ".join(re.sub(r"[^!-~]", " ", done.stderr).split())
     assert "RFC 3339" in told
     assert "20m, 2h or 7d" in told
+
+
+def test_a_replay_of_all_is_told_in_a_sentence_and_lists_only_what_it_left_out(
+    operator: OperatorApi,
+) -> None:
+    whole = {**SENT, "replayed": 9, "replayable": 9, "left_out": []}
+    done = {**SENT, "dry_run": False}
+    answers = ({**done, "replayed": 8}, {**whole, "dry_run": False}, SENT)
+    operator.on("POST", "/v1/dlq:replay", *answers)
+    told = [invoke(operator, dlq, "replay", "--all", "--note", "n").stdout for _ in range(3)]
+    assert told[0].splitlines()[:2] == [
+        "8 of 9 dead letters that match are replayed", "1 left out:",
+    ]  # fmt: skip
+    assert "not-replayable" in told[0]
+    assert told[1] == "9 of 9 dead letters that match are replayed\n"
+    assert told[2].startswith("8 of 9 dead letters that match would be replayed\n")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streams.cli import event_tables, tables
+from streams.cli.lists import listed
 
 ID = "job_d8utnr6f0dbu0aulueh5k9hsqk"
 
@@ -144,7 +145,7 @@ def test_what_a_person_wants_first_is_whole_at_110_characters(
     assert "superseded" in capsys.readouterr().out
     run = {"attempt": 1, "kind": "error", "at": AT, "error": cause * 2,
            "worker_id": "default-0/01a22153-9b26-7707-98ec-86dce9eb522d"}  # fmt: skip
-    tables.listed([run], tables._HISTORY, None)
+    listed([run], tables._HISTORY, None)
     assert "default-0  PermanentError: no address of grace" in re.sub(
         r"\x1b\[[0-9;]*m", "", capsys.readouterr().out
     )
