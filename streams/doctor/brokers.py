@@ -81,7 +81,7 @@ def version(settings: BrokerSettings | Unseen, started: str | None) -> Iterator[
             "Kafka is 4.3 or newer, and 4.3.0 to 4.4.0 may leave a transaction open for ever if a "
             "partition loses all its replicas for a moment (KAFKA-20734)",
             'look for "Kafka version" in a broker\'s log; from 4.4.1 on this is no concern, until '
-            "then see docs/operating.md, An input is blocked",
+            "then see docs/troubleshooting.md, An input is blocked",
         )
     elif any(_BEFORE_4_0 in each or "process.roles" in each for each in settings.values()):
         yield VERSION.ok("Kafka is older than 4.3, and KAFKA-20734 is not in it")

@@ -16,7 +16,7 @@ AMONG = Check("clocks", "brokers")
 _FRESH_MS = 30_000
 """A running stage asks for the time every 10 s."""
 _SYNC = "mend the time service of this machine (chronyc tracking, timedatectl)"
-_SYNC_BROKERS = "mend the time service of that broker; see docs/operating.md, Clocks"
+_SYNC_BROKERS = "mend the time service of that broker; see docs/processes.md, Clocks"
 
 
 def this_machine(seen: ClocksSeen) -> Iterator[Finding]:
@@ -109,7 +109,7 @@ def _moved(name: str, seconds: float, age_ms: float) -> Finding:
     return BROKER.fail(
         f"the broker's clock is or was ahead by {seconds:.1f} s or more of the time that {name} "
         "read; while it is, that stage does not start",
-        "see docs/operating.md, The broker's clock moved",
+        "see docs/troubleshooting.md, The broker's clock moved",
     )
 
 

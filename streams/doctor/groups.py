@@ -178,7 +178,7 @@ def transactions(seen: GroupsSeen, bootstrap: str, prefix: str) -> Iterator[Find
             f"open for {lasted}",
             f"if it stays: kafka-transactions.sh --bootstrap-server {bootstrap} find-hanging "
             f"--max-transaction-timeout 0 --topic {prefix}{topic}; "
-            "see docs/operating.md, An input is blocked",
+            "see docs/troubleshooting.md, An input is blocked",
         )
     if not held:
         yield BLOCKED.ok(f"no open transaction holds up {len(seen.after.last)} inputs")

@@ -307,7 +307,7 @@ def hanging(bootstrap: str, node: int) -> list[tuple[str, str, str]]:
 
 
 def documented(command: str, bootstrap: str, values: dict[str, str]) -> str:
-    """The command of docs/operating.md, with these values in the places of its names."""
-    page = (Path(__file__).parents[2] / "docs/operating.md").read_text()
+    """The command of docs/troubleshooting.md, with these values in the places of its names."""
+    page = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text()
     (line,) = re.findall(rf"kafka-transactions\.sh [^`\n]* {command} [^`\n]*", page)
     return " ".join({"...": bootstrap, **values}.get(word, word) for word in line.split())

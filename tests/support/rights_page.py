@@ -1,4 +1,4 @@
-"""The table of rights in docs/operating.md, as the code has it."""
+"""The table of rights in docs/rights.md, as the code has it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 """They need no token and no read model; schemas need no read model, and a token if it is set so."""
 
 _HTTP_ERRORS = {
-    404: ("route-unknown", "no call has this path: docs/operating.md lists the calls under HTTP"),
+    404: ("route-unknown", "no call has this path: docs/http-api.md lists the calls"),
     405: ("method-not-allowed", "this path does not take that method: use one that `Allow` names"),
 }
 

@@ -95,7 +95,7 @@ def test_every_cause_of_a_refused_signature_is_listed_with_its_remedy_and_no_oth
 
 
 def test_every_setting_is_listed() -> None:
-    listed = first_cells("docs/operating.md", "## Settings")
+    listed = first_cells("docs/settings.md", "# Settings")
     assert {name.strip("[]") for name in listed} == set(Settings.model_fields)
 
 
@@ -118,7 +118,7 @@ def test_every_metric_is_listed_and_no_other() -> None:
     counted = cast(Partitions, SimpleNamespace(assigned=True, assignment=none))
     declared |= {family.name for family in TablesCollector(lambda: counted).collect()}
     declared |= {"tidegate_operator_ready", "tidegate_up"}
-    assert set(first_cells("docs/operating.md", "## Metrics")) == declared
+    assert set(first_cells("docs/metrics.md", "# Metrics")) == declared
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

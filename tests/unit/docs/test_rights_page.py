@@ -1,4 +1,4 @@
-"""The table of rights in docs/operating.md is the one that the code makes."""
+"""The table of rights in docs/rights.md is the one that the code makes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from support.rights_page import HEADING, rows
 
 from streams.topology.load import load
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/operating.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/rights.md"
 
 
 def test_the_table_has_every_user_with_the_rights_that_the_command_prints() -> None:
