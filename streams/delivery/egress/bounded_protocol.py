@@ -24,7 +24,7 @@ _HEAD = re.compile(rb"\r?\n|.*?\n\r?\n", re.DOTALL)
 
 
 class BoundedProtocol(ResponseHandler):
-    """Aborts a connection that brings more than eleven heads after one request.
+    """Ends a connection that brings more than eleven heads after one request, or more than answers.
 
     `answered` says whether any byte came since the request was made. Each head is parsed on its
     own, so that it counts whatever follows it.
@@ -40,6 +40,9 @@ class BoundedProtocol(ResponseHandler):
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
+        if data and self._final and self._payload is not None and self._payload.is_eof():
+            self.close()  # or it would be taken for the answer to the next request
+            return
         self.answered = self.answered or bool(data)
         at = self._parse(data, 0)
         while at < len(data) and self.is_connected():  # a parser that failed gets nothing more

@@ -236,6 +236,37 @@ async def test_answers_to_nothing_end_the_connection() -> None:
     assert len(written) < 100, "what the kernel buffers, not what was sent"
 
 
+@pytest.mark.parametrize("stray", [OK, INTERIM, HEAD, b"H"])
+async def test_what_comes_on_an_idle_connection_is_not_the_answer_to_the_next_request(
+    stray: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, noted = BoundedProtocol.data_received, asyncio.Queue[bytes]()
+
+    def note(self: BoundedProtocol, data: bytes) -> None:
+        read(self, data)
+        if data:
+            noted.put_nowait(data)
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        if len(receiver.requests) > 1:
+            writer.write(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n")
+            return
+        writer.write(OK)
+        await idle.wait()
+        writer.write(stray)
+
+    monkeypatch.setattr(BoundedProtocol, "data_received", note)
+    idle = asyncio.Event()
+    async with receiving(answer) as receiver, Poster(loopback()) as poster:
+        assert (await poster.post(to(receiver.url))).status == 200
+        await noted.get()
+        idle.set()
+        async with asyncio.timeout(5):
+            assert await noted.get() == stray
+        assert (await poster.post(to(receiver.url))).status == 500
+    assert (len(receiver.requests), receiver.connections) == (2, 2)
+
+
 async def test_a_hundred_megabytes_of_answer_are_not_read() -> None:
     written: list[int] = []
 
