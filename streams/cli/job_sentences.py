@@ -50,7 +50,9 @@ def replayed(found: Json) -> None:
         tables.bulk(found, "replayed", "replayable", "dead letters")
     elif "sent" in found:
         to = found["sent"]
-        tell(f"{found['id']} is sent in again, to {to['topic']}, partition {to['partition']}")
+        tell(
+            f"{found['id']} is sent back to its stage by {to['topic']}, partition {to['partition']}"
+        )
     else:
         tell(f"{found['replay_of']} runs again as {found['job_id']} ({found['type']})")
 

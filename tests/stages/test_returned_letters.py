@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 from typing import get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.returning import give_back, letters, outcome
 
 from streams import dead_letter
@@ -303,3 +306,71 @@ def test_an_output_that_is_refused_is_answered_in_the_same_letter(
     monkeypatch.setitem(TOPICS, "told", Topic("told", 1))
     assert again(driver, SETTING) == "taken"
     assert shelf(driver) == {b"settings/a": b"new"}
+
+
+Step = tuple[str, bytes, bytes | None]
+STEPS = st.one_of(
+    st.tuples(st.just("write"), st.sampled_from([b"a", b"b"]), st.sampled_from(
+        [b"old", b"other", b"new", b"newer", None]
+    )),
+    st.tuples(st.sampled_from(["replay", "restart", "rebuild", "mend"]), st.just(b""), st.none()),
+    st.tuples(st.just("crash"), st.sampled_from([p.encode() for p in POINTS]), st.none()),
+)  # fmt: skip
+
+
+class Expected:
+    """What the shelf has for each setting, and which letter is of the newest record of its key."""
+
+    def __init__(self) -> None:
+        self.shelf: dict[bytes, bytes] = {}
+        self.newest: dict[bytes, str] = {}
+        self.dead: list[tuple[str, bytes, bytes]] = []
+
+    def write(self, offset: int, key: bytes, value: bytes | None) -> None:
+        self.newest.pop(key, None)
+        if value is not None and value in Keeper.unread:
+            id_ = f"keeper:settings:0:{offset}"
+            self.newest[key] = id_
+            self.dead.append((id_, key, value))
+        else:
+            self._set(key, value)
+
+    def replay(self, id_: str, key: bytes, value: bytes) -> str:
+        if self.newest.get(key) != id_:
+            return "superseded"
+        if value in Keeper.unread:
+            return "failed"
+        del self.newest[key]
+        self._set(key, value)
+        return "taken"
+
+    def _set(self, key: bytes, value: bytes | None) -> None:
+        self.shelf.pop(b"settings/" + key, None)
+        if value is not None:
+            self.shelf[b"settings/" + key] = value
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(STEPS, max_size=25), st.randoms(use_true_random=False), st.booleans())
+def test_the_newest_that_could_be_read_stands_whatever_happens(
+    steps: list[Step], chance: Random, batches: bool
+) -> None:
+    Keeper.unread = frozenset({b"new", b"newer"})
+    driver = TopologyTestDriver([stage(BatchKeeper if batches else Keeper)], TOPOLOGY)
+    expected = Expected()
+    for what, key, value in steps:
+        if what == "write":
+            expected.write(len(driver.output("settings")), key, value)
+            driver.pipe("settings", key, value)
+        elif what == "replay" and expected.dead:
+            dead = chance.choice(expected.dead)
+            answer = expected.replay(*dead)
+            assert again(driver, dead[0]) == answer
+        elif what == "crash":
+            driver.crash("keeper", key.decode())  # type: ignore[arg-type]
+        elif what in ("restart", "rebuild"):
+            driver.restart("keeper", keep_state=what == "restart")
+        elif what == "mend":
+            Keeper.unread = frozenset({b"new"}) if b"newer" in Keeper.unread else frozenset()
+    assert shelf(driver) == expected.shelf
+    Keeper.unread = frozenset()

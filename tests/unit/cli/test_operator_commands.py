@@ -492,7 +492,7 @@ def test_a_routed_events_job_is_named_with_the_command_that_follows_it(
         (("replay", "job_a"), "job_a/replay", JOB | {"job_id": "job_b", "replay_of": "job_a"},
          "job_a runs again as job_b (draft_reply)\n"),
         (("replay", RECORD["id"]), f"{RECORD['id']}/replay", RECORD,
-         "dispatcher:events:1:7 is sent in again, to events, partition 1\n"),
+         "dispatcher:events:1:7 is sent back to its stage by events, partition 1\n"),
         (("discard", "job_a"), "job_a/discard", LETTER | {"discard_note": "no\nmore"},
          "job_a is discarded: no more\n"),
     ],
