@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.serde.codec import LEDGER_ENTRY
@@ -37,6 +38,9 @@ from streams.state.store import KeyValueStore
 _KEY_MARGIN_MS = 60_000
 """A repeat that is granted now reaches its tool a little later: the key must still hold then."""
 
+
+_LATEST_MS = 253_402_300_799_000
+"""The last second of the year 9999: an application may declare any lifetime."""
 
 UNSETTLED = ("claimed", "unknown", "review")
 """Statuses in which the outcome of the call is not known, or not yet."""
@@ -125,6 +129,29 @@ def review_unknown(store: KeyValueStore, job: Job, now: int) -> str | None:
     return told
 
 
+def repeatable_unknown(store: KeyValueStore, job: Job, now: int) -> str | None:
+    """What a job that ends without its unknown effects known says about one of them.
+
+    A replay may repeat such an effect under its key. None: there is none.
+    """
+    for entry in entries(store, job):
+        if entry.status in UNSETTLED and _repeatable(entry, entry.key_lifetime_ms, now):
+            until = datetime.fromtimestamp(min(repeatable_until(entry), _LATEST_MS) / 1000, UTC)
+            return (
+                f"{_unknown(entry)}: a replay before {until.isoformat(timespec='seconds')} calls "
+                "the tool under the same key; or settle the effect, then replay"
+            )
+    return None
+
+
+def repeatable_until(entry: LedgerEntry) -> int:
+    """When a repeat under the effect's key is granted no more, in milliseconds.
+
+    For a tool without keys, that is before the effect was begun.
+    """
+    return entry.first_claimed_at + entry.key_lifetime_ms - _KEY_MARGIN_MS
+
+
 def settleable_at(entry: LedgerEntry, job: Job, term_seconds: float) -> int:
     """When no call of the effect can be under way any more, in milliseconds.
 
@@ -163,6 +190,10 @@ def _review(store: KeyValueStore, entry: LedgerEntry, now: int) -> str:
     """Put the effect in review; returns what the job's error says until it is settled."""
     if entry.status != "review":
         put(store, replace(entry, status="review", updated_at=now))
+    return _unknown(entry)
+
+
+def _unknown(entry: LedgerEntry) -> str:
     return f"the outcome of effect {entry.action} is unknown"
 
 

@@ -15,7 +15,13 @@ _EVENTS = (
     "received_at", "event_type", "source", "tenant_id", "subject", "size", "event_id", "job_id",
     "dedup_key",
 )  # fmt: skip
-_EFFECTS = ("status", "tool", "key", "began_at", "job_status", "job_id", "error")
+_EFFECTS = (
+    "status", "tool", "key", "began_at", "repeatable_until", "job_status", "job_id", "error",
+)  # fmt: skip
+_OF_ENDED = (
+    "of jobs that have ended: until repeatable_until, a replay calls the tool under the same key; "
+    "or look at the tool and settle the effect, then replay the job"
+)
 _ANSWERS = ("if_done", "if_not_done")
 _IF_DONE = (
     "if the tool has done it; RESULT_AS_JSON is what the handler gets as the call's result, "
@@ -71,24 +77,31 @@ def _without_job(console: Console, found: Json) -> None:
 
 
 def review(found: Json) -> None:
-    """Effects that wait for a person's answer, then those that cannot be settled."""
+    """Effects that wait for a person's answer, then those whose jobs have ended."""
     console = console_of_any_width()
     if not found["review"]:
         _say(console, "no effect waits for an answer; after a kill, look again in some seconds")
     for effect in found["review"]:
         shown = {k: v for k, v in effect.items() if k not in _ANSWERS}
         print_fields(console, shown | {"settle_after": _with_wait(effect["settle_after"])})
-        _say(console, _IF_DONE)
-        _say(console, f"  {effect['if_done']}")
-        _say(console, "if the tool has not done it:")
-        _say(console, f"  {effect['if_not_done']}\n")
+        _say_answers(console, effect)
     if found["next_cursor"]:
         _say(console, f"more: --cursor {found['next_cursor']}")
     if found["lost"]:
-        _say(console, "cannot be settled, because the job has ended; look at the tool")
+        _say(console, _OF_ENDED)
         listed(found["lost"], _EFFECTS, None)
+        for effect in found["lost"]:
+            _say(console, f"\njob {effect['job_id']}, {effect['action']}:")
+            _say_answers(console, effect)
     if found["more_lost"]:
         _say(console, "more of these: raise --limit, or give --tenant")
+
+
+def _say_answers(console: Console, effect: Json) -> None:
+    _say(console, _IF_DONE)
+    _say(console, f"  {effect['if_done']}")
+    _say(console, "if the tool has not done it:")
+    _say(console, f"  {effect['if_not_done']}\n")
 
 
 def _with_wait(time: str) -> str:

@@ -13,7 +13,7 @@ _TOLD = (
 
 
 def reviewed(api: Api, tenant: str | None, limit: int, cursor: str | None) -> Answer:
-    """The effects of jobs in review, each with both answers, and those that cannot be settled."""
+    """The effects of jobs in review, and those of jobs that have ended, each with both answers."""
     waiting = api.get(
         "/v1/jobs", tenant_id=tenant, status="needs_review", limit=limit, cursor=cursor
     )
@@ -21,7 +21,10 @@ def reviewed(api: Api, tenant: str | None, limit: int, cursor: str | None) -> An
     return {
         "review": [each for job in waiting["jobs"] for each in _in_review(api, job)],
         "next_cursor": waiting["next_cursor"],
-        "lost": lost["effects"],
+        "lost": [
+            {**effect, **_answers(api, effect["job_id"], effect["action"])}
+            for effect in lost["effects"]
+        ],
         "more_lost": lost["next_cursor"] is not None,
     }
 

@@ -26,7 +26,8 @@ def settled(found: Json) -> None:
     """A job of which an effect was settled."""
     waiting = [each["action"] for each in found["effects"] if each["settle_after"] is not None]
     more = f"; settle these, too: {', '.join(waiting)}" if waiting else ""
-    _say(found, f"has the answer, and is {found['status']}{more}")
+    then = "; replay it to go on" if found["status"] in ("failed", "dead") else ""
+    _say(found, f"has the answer, and is {found['status']}{more}{then}")
 
 
 def routed(found: Json) -> None:

@@ -141,12 +141,15 @@ class Lifecycle:
         if delay is not None:
             self._retry(failed, delay, error)
             return
-        asks = ledger.review_unknown(self.ctx.store("ledger"), job, self.now)
+        store = self.ctx.store("ledger")
+        asks = ledger.review_unknown(store, job, self.now)
+        advice = asks or ledger.repeatable_unknown(store, job, self.now)
+        told = "; ".join(filter(None, (error, advice))) or None
         if asks is not None:
             failed = replace(failed, end_reason=dead_letter.JOB_REASONS["dead"])
-            self.end(failed, "needs_review", error=f"{error}; {asks}" if error else asks)
+            self.end(failed, "needs_review", error=told)
         else:
-            self.dead_letter(failed, "dead", error)
+            self.dead_letter(failed, "dead", told)
 
     def given_back(self, job: Job, error: str | None) -> None:
         """Make a job that its worker gave back ready again, at its old place.

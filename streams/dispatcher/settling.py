@@ -1,10 +1,12 @@
 """Lets a job in review go on once the outcomes of its effects are known.
 
-An outcome comes from a person (`Settle`), or late from the run that made the call.
+An outcome comes from a person (`Settle`), or late from the run that made the call. If the job of an
+effect has ended, the outcome is recorded for a replay.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
@@ -13,6 +15,7 @@ import orjson
 
 from streams import ledger
 from streams.dispatcher import metrics
+from streams.dispatcher.jobs import is_live
 from streams.dispatcher.lifecycle import Lifecycle
 from streams.errors import PoisonRecord
 from streams.serde.records import Command, Job, LedgerEntry, Settle
@@ -41,7 +44,7 @@ def settle(life: Lifecycle, command: Command, body: Settle, policy: LeasePolicy,
     if replace(settled, updated_at=entry.updated_at) == entry:
         metrics.TWINS.inc()
         return
-    _check(entry, job, policy, at)
+    _check(entry, job, life.store.in_scope(job.scope), policy, at)
     ledger.put(store, settled)
     go_on(life, job, decided=True)
 
@@ -89,20 +92,24 @@ def _settled(entry: LedgerEntry, body: Settle, now: int) -> LedgerEntry:
     )
 
 
-def _check(entry: LedgerEntry, job: Job, policy: LeasePolicy, at: int) -> None:
+def _check(
+    entry: LedgerEntry, job: Job, in_scope: Sequence[Job], policy: LeasePolicy, at: int
+) -> None:
     """Refuse a settlement that is impossible at `at`, the time of the command's record.
 
-    A command that is read again must not settle a later claim.
+    A command that is read again must not settle a later claim. `in_scope` are all jobs of the
+    effect's scope.
     """
     name = f"effect {entry.action} of job {job.job_id}"
     if entry.status not in ledger.UNSETTLED:
         raise PoisonRecord("already_settled", f"{name} is {entry.status}: nothing is left to say")
-    if job.status != "needs_review":
+    live = None if job.status == "needs_review" else next(filter(is_live, in_scope), None)
+    if live is not None:
         raise PoisonRecord(
-            "not_in_review", f"{name} is {entry.status} and its job {job.status}: only the effects "
-            "of a job in needs_review are settled",
+            "not_in_review", f"{name} is {entry.status} and job {live.job_id} of its scope is "
+            f"{live.status}: settle it for that job, once that is in needs_review or has ended",
         )  # fmt: skip
-    possible_at = ledger.settleable_at(entry, job, policy.term_seconds)
+    possible_at = max(ledger.settleable_at(entry, each, policy.term_seconds) for each in in_scope)
     if at < possible_at:
         when = datetime.fromtimestamp(possible_at / 1000, UTC).isoformat(timespec="seconds")
         raise PoisonRecord(

@@ -148,7 +148,8 @@ class Job(JobView):
         """How long an operator would be told to wait; 0 for what is refused for another reason."""
         pipeline, record = self._behind.pipeline, self.record
         found = [entry for entry in pipeline.entries(record) if entry.action == action]
-        if record.status != "needs_review" or not found or found[0].status not in UNSETTLED:
+        ended = record.status == "needs_review" or record.status in TERMINAL
+        if not ended or not found or found[0].status not in UNSETTLED:
             return 0
         due = settleable_at(found[0], record, self._behind.leases.term_seconds)
         return max(0, due - pipeline.now) / 1000

@@ -68,7 +68,7 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
             "tool": "email:send", "key": "reply", "began_at": "2023-11-14T22:13:21.000Z",
             "run_id": "run_1", "arguments_sha256": "01" * 32,
             "claims": 1, "result": {"sent": True}, "error": None,
-            "settle_after": None, "settled_by": None, "note": None,
+            "settle_after": None, "repeatable_until": None, "settled_by": None, "note": None,
             "updated_at": "2023-11-14T22:13:22.000Z",
         }],
         "steps": [{"name": "draft", "value": {"text": "Hi"}}], "progress": {"pct": 50},

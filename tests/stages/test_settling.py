@@ -289,7 +289,57 @@ def test_what_a_replay_may_repeat_under_its_key_needs_no_decision(desk: Desk) ->
     run = desk.lease(desk.event("t1"))
     worker.outcome(run, worker.claim(run, lifetime_ms=86_400_000), "unknown")
     worker.end(run, "retry", error="TimeoutError: no answer")
-    assert (desk.job(run.job_id).status, entry(desk).status) == ("dead", "unknown")
+    dead = desk.job(run.job_id)
+    assert (dead.status, entry(desk).status) == ("dead", "unknown")
+    assert (dead.last_error or "").startswith(
+        f"TimeoutError: no answer; the outcome of effect {EFFECT} is unknown: a replay before "
+    )
+    assert "calls the tool under the same key; or settle the effect" in (dead.last_error or "")
+    desk.replay("job_new", run.job_id)
+    reply = worker.claim(desk.lease("job_new"), lifetime_ms=86_400_000)
+    assert (reply.kind, reply.repeat) == ("granted", True)
+    assert reply.idempotency_key == entry(desk).idempotency_key
+
+
+@pytest.mark.parametrize("lifetime_ms", [86_400_000, 2**62])
+@pytest.mark.parametrize(
+    ("status", "claimed"), [("done", ("done", False)), ("failed", ("granted", False))]
+)
+def test_an_effect_of_a_job_that_has_ended_is_settled_for_its_replay(
+    desk: Desk, status: str, claimed: tuple[str, bool], lifetime_ms: int
+) -> None:
+    """The tool had acted on a call that timed out each time; nobody could say so."""
+    worker = ScriptedWorker(desk, attempts=1)
+    worker.heartbeat()
+    run = desk.lease(desk.event("t1"))
+    worker.outcome(run, worker.claim(run, lifetime_ms=lifetime_ms), "unknown")
+    worker.end(run, "retry", error="TimeoutError: no answer")
+    settle(desk, run.job_id, status)
+    assert [letter.reason for letter in refusals(desk)] == ["too_early"]
+    later(desk, worker)
+    settle(desk, run.job_id, status)
+    known = entry(desk)
+    assert (known.status, known.settled_by, known.note) == (status, "ops", "asked the vendor")
+    assert desk.job(run.job_id).status == "dead", "its replay is a decision of its own"
+    desk.replay("job_new", run.job_id)
+    reply = worker.claim(desk.lease("job_new"), lifetime_ms=lifetime_ms)
+    assert (reply.kind, reply.repeat) == claimed
+
+
+def test_an_effect_is_not_settled_while_a_replay_of_its_ended_job_lives(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, attempts=1)
+    worker.heartbeat()
+    run = desk.lease(desk.event("t1"))
+    worker.outcome(run, worker.claim(run, lifetime_ms=86_400_000), "unknown")
+    worker.end(run, "retry", error="TimeoutError: no answer")
+    desk.replay("job_new", run.job_id)
+    worker.heartbeat(desk.lease("job_new"))
+    settle(desk, run.job_id, "failed", at=desk.driver.now + PATIENCE * 1000)
+    (letter,) = refusals(desk)
+    assert (letter.reason, "job_new of its scope is running" in letter.detail) == (
+        "not_in_review", True,
+    )  # fmt: skip
+    assert entry(desk).status == "unknown"
 
 
 @pytest.mark.parametrize("status", ["failed", "done"])

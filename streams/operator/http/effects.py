@@ -16,7 +16,7 @@ from streams.operator.http.jobs import commanded, known_job, shown_job
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import read_body
 from streams.operator.resources.effects import effect
-from streams.serde.records import Job, LedgerEntry, Settle
+from streams.serde.records import TERMINAL, Job, LedgerEntry, Settle
 
 routes = web.RouteTableDef()
 
@@ -40,7 +40,8 @@ class SettleRequest(Body):
 
 @routes.post("/v1/jobs/{job_id}/effects/{action:(?s:.+)}/settle")
 async def settle(request: web.Request) -> web.Response:
-    """Settle one effect of a job in review; the job continues once all are settled."""
+    """Settle one effect of a job in review, which continues once all are settled, or of one that
+    has ended, for its replay."""
     state, job_id = request.app[STATE], request.match_info["job_id"]
     wanted, action = await read_body(request, SettleRequest), request.match_info["action"]
     result = stored_json(wanted.result, "result", MAX_RESULT_BYTES)
@@ -88,6 +89,6 @@ def _require_unsettled(entry: LedgerEntry, job: Job) -> None:
     if entry.status not in UNSETTLED:
         settled = f"effect {action} is {entry.status}: its outcome is already known"
         raise Refusal(409, "already-settled", settled)
-    if job.status != "needs_review":
+    if job.status != "needs_review" and job.status not in TERMINAL:
         raise Refusal(409, "not-in-review", f"effect {action} is {entry.status} and its job "
-                      f"{job.status}: settle an effect while its job is in review")  # fmt: skip
+                      f"{job.status}: settle it when that is in review or has ended")  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from streams.ledger import repeatable_until
 from streams.operator.resources.json_values import Json, parsed, rfc3339
 from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
@@ -65,6 +66,7 @@ def effect_json(entry: LedgerEntry, settle_after: int | None = None) -> Json:
     """Return one side effect; `claims` is how often it was granted.
 
     `settle_after`, in milliseconds, is when a person can settle it; None: it cannot be settled.
+    Until `repeatable_until`, a run repeats an unknown call under its key; None: it never does.
     """
     tool, _, key = entry.action.partition("/")
     return {
@@ -80,10 +82,15 @@ def effect_json(entry: LedgerEntry, settle_after: int | None = None) -> Json:
         "result": parsed(entry.result),
         "error": entry.error,
         "settle_after": rfc3339(settle_after),
+        "repeatable_until": rfc3339(_repeatable_until(entry)),
         "settled_by": entry.settled_by,
         "note": entry.note,
         "updated_at": rfc3339(entry.updated_at),
     }
+
+
+def _repeatable_until(entry: LedgerEntry) -> int | None:
+    return repeatable_until(entry) if entry.key_lifetime_ms > 0 else None
 
 
 def _row(record: Record) -> Row:

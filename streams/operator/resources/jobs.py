@@ -85,19 +85,27 @@ def details_of(connection: sqlite3.Connection, found: Job, topology: Topology) -
         progress_of(connection, found),
         duplicates.of_job(connection, found),
         held.of_job(connection, found),
-        _settle_after(found, effects, topology),
+        _settle_after(connection, found, effects, topology),
     )
 
 
-def _settle_after(found: Job, effects: Sequence[LedgerEntry], topology: Topology) -> dict[str, int]:
-    if found.status != "needs_review":
+def _settle_after(
+    connection: sqlite3.Connection, found: Job, effects: Sequence[LedgerEntry], topology: Topology
+) -> dict[str, int]:
+    unsettled = [entry for entry in effects if entry.status in UNSETTLED]
+    if not unsettled or (found.status != "needs_review" and _lives(connection, found)):
         return {}
     term = topology.leases.term_seconds
-    return {
-        entry.action: settleable_at(entry, found, term)
-        for entry in effects
-        if entry.status in UNSETTLED
-    }
+    return {entry.action: settleable_at(entry, found, term) for entry in unsettled}
+
+
+def _lives(connection: sqlite3.Connection, found: Job) -> bool:
+    """Whether a job of this job's scope has not ended."""
+    rows = connection.execute(
+        f"SELECT 1 FROM jobs WHERE tenant_id = ? AND scope = ? AND status IN ({LIVE}) LIMIT 1",  # noqa: S608  constants
+        (found.tenant_id, found.scope),
+    )
+    return rows.fetchone() is not None
 
 
 def jobs_page(connection: sqlite3.Connection, query: PageQuery, topology: Topology) -> Page:

@@ -1,4 +1,4 @@
-"""Effects whose outcome nobody knows and nobody will be asked for, because their jobs have ended.
+"""Effects whose outcome nobody knows, and whose jobs have ended: a person may settle them.
 
 An effect of a job in review is settled there; one of a job that still runs or waits is asked for
 again. A replay in the same scope is such a job, too.
@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import sqlite3
 
+from streams.ledger import settleable_at
 from streams.operator.resources.effects import UNSETTLED, effect_json
 from streams.operator.resources.jobs import LIVE, job
 from streams.operator.resources.json_values import Json
 from streams.operator.resources.paging import Entry, Listing
 from streams.serde.codec import LEDGER_ENTRY
+from streams.topology.model import LeasePolicy
+
+_TERM_SECONDS = LeasePolicy().term_seconds
+"""The term of a lease, unless the topology has another: the dispatcher tells the exact time."""
 
 _LIVING = (
     "SELECT 1 FROM jobs j WHERE j.tenant_id = effects.tenant_id"  # noqa: S608  constants
@@ -29,7 +34,7 @@ def _item(connection: sqlite3.Connection, entry: Entry) -> Json:
         "job_id": found.job_id,
         "type": None if owner is None else owner.type,
         "job_status": None if owner is None else owner.status,
-        **effect_json(found),
+        **effect_json(found, None if owner is None else settleable_at(found, owner, _TERM_SECONDS)),
     }
 
 

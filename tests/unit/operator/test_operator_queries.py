@@ -24,6 +24,7 @@ from streams.operator.resources import (
     movable_jobs,
     paging,
     tenants,
+    unknown_effects,
 )
 from streams.operator.resources.counts import counts
 from streams.operator.resources.cursor import Cursor, parse_cursor
@@ -195,6 +196,28 @@ def test_an_effect_of_a_job_in_review_shows_from_when_it_can_be_settled(
     again = jobs.shown_job(connection, "job_a", load())
     assert again is not None
     assert [effect["settle_after"] for effect in again["effects"]] == [None, None]
+
+
+def test_an_effect_that_a_job_left_unknown_shows_how_a_person_goes_on(
+    connection: sqlite3.Connection,
+) -> None:
+    job = make_job("job_a", status="dead", timeout_seconds=40)
+    left = make_entry(
+        job, "email/x", status="unknown", updated_at=1_700_000_000_000,
+        first_claimed_at=1_700_000_000_000, key_lifetime_ms=3_600_000,
+    )  # fmt: skip
+    fold(connection, job, left)
+    times = {"settle_after": "2023-11-14T22:14:00.000Z",
+             "repeatable_until": "2023-11-14T23:12:20.000Z"}  # fmt: skip
+    shown = jobs.shown_job(connection, "job_a", load())
+    (listed,) = unknown_effects.LISTING.page(connection, PageQuery(10)).items
+    assert shown is not None
+    for each in (*shown["effects"], listed):
+        assert times.items() <= each.items()
+    fold(connection, make_job("job_new", status="running", scope=job.scope, replay_of="job_a"))
+    again = jobs.shown_job(connection, "job_a", load())
+    assert again is not None
+    assert again["effects"][0]["settle_after"] is None, "the replay asks the ledger"
 
 
 def test_a_job_shows_its_input_and_where_it_failed(connection: sqlite3.Connection) -> None:
