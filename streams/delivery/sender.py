@@ -37,7 +37,7 @@ _MOST_LARGE = 64 * 1024 * 1024
 _SHARE_OF_LARGE = 3
 """A tenant's large bodies have at most so many times the bytes that stay free: if all receivers of
 some tenants hang, there is room for those of the next."""
-_OURS = frozenset({"proxy", "exhausted"})
+_OURS = frozenset({"proxy", "exhausted", "stalled"})
 """Failures that say nothing of the receiver."""
 
 

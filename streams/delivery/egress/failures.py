@@ -34,6 +34,9 @@ _EXHAUSTED = frozenset(
 )
 """What the system answers if this machine has no descriptor, memory or port for a connection."""
 
+_LATE_SECONDS = 0.5
+"""An answer that came while the event loop stood still for so long may be there, unread."""
+
 # The first match counts: several of these are subclasses of later ones.
 _KINDS: tuple[tuple[type[Exception], ErrorClass], ...] = (
     (ClientConnectorDNSError, "dns"),
@@ -46,6 +49,7 @@ _KINDS: tuple[tuple[type[Exception], ErrorClass], ...] = (
     (ConnectionError, "reset"),
 )
 _SENTENCES: dict[ErrorClass, str] = {
+    "stalled": "this process stood still while it waited for {host}",
     "exhausted": "this machine has no descriptor, port, thread or memory left to reach {host}",
     "proxy": "the egress proxy gave no connection to {host}",
     "dns": "the name {host} has no address now",
@@ -60,10 +64,17 @@ _SENTENCES: dict[ErrorClass, str] = {
 }
 
 
-def failure(error: Exception, dial: Dial, host: str) -> tuple[ErrorClass, str]:
-    """Class and sentence for a request that got no answer; no part of the request is in them."""
+def failure(
+    error: Exception, dial: Dial, host: str, late_seconds: float = 0.0
+) -> tuple[ErrorClass, str]:
+    """Class and sentence for a request that got no answer; no part of the request is in them.
+
+    `late_seconds` is how long after its end the request's time was found to be over.
+    """
     if isinstance(error, EgressDenied):
         return "denied", str(error)
+    if isinstance(error, TimeoutError) and late_seconds > _LATE_SECONDS:
+        return "stalled", _SENTENCES["stalled"].format(host=host)
     if _is_exhausted(error):
         return "exhausted", _SENTENCES["exhausted"].format(host=host)
     through = _of_proxy(error, dial, host) if dial.proxied and not dial.connected else None

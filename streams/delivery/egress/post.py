@@ -10,7 +10,7 @@ from streams.errors import EgressDenied
 
 ErrorClass = Literal[
     "timeout", "refused", "unreachable", "reset", "closed", "dns", "tls", "denied", "proxy",
-    "exhausted", "redirect", "protocol",
+    "exhausted", "stalled", "redirect", "protocol",
 ]  # fmt: skip
 """Why no usable answer came.
 
@@ -19,8 +19,9 @@ ErrorClass = Literal[
 the answer's head. `protocol`: the answer is not HTTP, its head is too large, or interim answers
 come without end. `redirect`: the status is 3xx, which is never followed.
 
-Two say nothing of the receiver. `proxy`: the operator's proxy failed, and not its way to the
+Three say nothing of the receiver. `proxy`: the operator's proxy failed, and not its way to the
 receiver. `exhausted`: this machine had no descriptor, port, thread or memory left for a connection.
+`stalled`: this process stood still beyond the end of the request's time.
 """
 
 _OURS = frozenset(

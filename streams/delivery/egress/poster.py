@@ -140,7 +140,8 @@ class _Exchange:
             async with asyncio.timeout(self._post.timeout_seconds) as self._limit:
                 await self._send_and_read()
         except Exception as error:
-            broken = failure(error, self._dial, self._host)
+            late = loop.time() - (self._limit.when() or loop.time())
+            broken = failure(error, self._dial, self._host, late)
         finally:
             if self._response is not None:
                 self._response.close()  # it has no effect if the answer was read to its end

@@ -74,6 +74,19 @@ async def test_a_receiver_that_hangs_before_the_head_ends_is_cut(sent: bytes) ->
     assert got.duration_ms >= SOON * 1000 - 10
 
 
+async def test_a_process_that_stood_still_blames_no_receiver() -> None:
+    """Its answer may be there, but the event loop finds the time to be over first."""
+    until = asyncio.get_running_loop().time() + SOON + 1
+
+    async def stand_still(writer: asyncio.StreamWriter) -> None:
+        while asyncio.get_running_loop().time() < until:
+            pass
+        await asyncio.Event().wait()
+
+    got = await outcome(stand_still, timeout=SOON)
+    assert (got.status, got.error) == (None, "stalled")
+
+
 async def test_a_head_of_one_byte_at_a_time_is_cut() -> None:
     got = await outcome(dripping(HEAD + b"X-A: ", 0.01), timeout=SOON)
     assert (got.status, got.error) == (None, "timeout")
