@@ -1,9 +1,10 @@
-"""Tracebacks of handlers as their authors read them: their own frames, without the worker's."""
+"""Tracebacks of handlers as their authors read them: without frames of the worker and libraries."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +14,26 @@ from typing import Any
 _OURS = Path(__file__).parents[2]
 _BETWEEN = (_OURS, Path(asyncio.__file__).parent, Path(concurrent.futures.__file__).parent)
 """Folders of frames that lead from the worker to a handler, or from `ctx` to its functions."""
+_STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+_INSTALLED = {"site-packages", "dist-packages"}
 _APPLICATIONS = (_OURS / "dev" / "sample.py", _OURS / "demo" / "world")
 """Applications that ship with the worker."""
 
 
 def own_traceback(error: BaseException) -> str:
-    """The traceback without the frames of asyncio and of the worker.
+    """The traceback without the frames of the worker, asyncio and other libraries.
 
-    An error that has no other frames keeps them all.
+    An error without other frames keeps its innermost one. If no error of the chain has others, the
+    application itself is installed among the libraries: then those frames stay.
     """
     shown = traceback.TracebackException.from_exception(error)
-    _cut(shown, set())
+    chain = list(_chain(shown, set()))
+    authored = any(map(_is_own, (frame for each in chain for frame in each.stack)))
+    for each in chain:
+        outside = [frame for frame in each.stack if not _is_between(frame)]
+        own = [frame for frame in outside if _is_own(frame)] if authored else outside
+        if own or outside:
+            each.stack = traceback.StackSummary.from_list(own or outside[-1:])
     return "".join(shown.format()).rstrip()
 
 
@@ -31,24 +41,25 @@ def own_stack(task: asyncio.Task[Any]) -> str:
     """Where a waiting task stands, from the handler to what it awaits; empty if it has ended."""
     frames = list(_awaiting(task.get_coro()))
     summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)
-    own = [frame for frame in summary if not _is_between(frame)]
+    outside = [frame for frame in summary if not _is_between(frame)]
+    own = list(filter(_is_own, outside)) or outside
     if not own:
         return ""
     return "It stood at (innermost last):\n" + "".join(traceback.format_list(own)).rstrip()
 
 
-def _cut(shown: traceback.TracebackException, done: set[int]) -> None:
-    """Cut an error, those that it came from, and those of its group."""
+def _chain(
+    shown: traceback.TracebackException, done: set[int]
+) -> Iterator[traceback.TracebackException]:
+    """Yield an error, those that it came from, and those of its group, each once."""
     if id(shown) in done:
         return
     done.add(id(shown))
-    own = [frame for frame in shown.stack if not _is_between(frame)]
-    if own:
-        shown.stack = traceback.StackSummary.from_list(own)
+    yield shown
     inner = getattr(shown, "exceptions", None) or ()
     for other in (shown.__cause__, shown.__context__, *inner):
         if other is not None:
-            _cut(other, done)
+            yield from _chain(other, done)
 
 
 def _awaiting(awaited: Any) -> Iterator[FrameType]:
@@ -58,6 +69,13 @@ def _awaiting(awaited: Any) -> Iterator[FrameType]:
         if frame is not None:
             yield frame
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+
+
+def _is_own(frame: traceback.FrameSummary) -> bool:
+    """Whether a frame is of the application, as far as its place tells."""
+    path = Path(frame.filename)
+    library = path.is_relative_to(_STANDARD_LIBRARY) or not _INSTALLED.isdisjoint(path.parts)
+    return not (library or frame.filename.startswith("<frozen ") or _is_between(frame))
 
 
 def _is_between(frame: traceback.FrameSummary) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
+import jmespath
 import pytest
 
 from streams.errors import PermanentError
@@ -40,6 +42,25 @@ async def test_errors_of_a_group_are_cut_too() -> None:
     told = own_traceback(ExceptionGroup("both", [raised.value]))
     assert "in fails" in told
     assert "daemon_thread.py" not in told
+
+
+def test_frames_of_libraries_are_cut() -> None:
+    def reads() -> None:
+        try:
+            json.loads("{")
+        except ValueError as error:
+            raise jmespath.exceptions.LexerError(0, "{", str(error)) from error
+
+    with pytest.raises(jmespath.exceptions.LexerError) as raised:
+        reads()
+    told = own_traceback(raised.value)
+    assert told.count("in reads") == 2
+    assert "decoder.py" not in told
+    with pytest.raises(jmespath.exceptions.JMESPathError) as refused:
+        jmespath.compile("a.[b")
+    told = own_traceback(refused.value)
+    assert told.count("File ") == told.count("in test_frames_of_libraries") == 1
+    assert "\njmespath.exceptions." in told, "its message stays"
 
 
 def test_an_error_without_lines_of_the_author_keeps_them_all() -> None:
