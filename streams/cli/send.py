@@ -173,7 +173,7 @@ def _changed_lately(source: Answer) -> bool:
 
 def _show(number: int, reply: Reply, as_json: bool) -> None:
     if as_json:
-        line = {"delivery": number, "status": reply.status, "answer": reply.document}
+        line = {**reply.document, "delivery": number, "http_status": reply.status}
         typer.echo(orjson.dumps(line))
         return
     ids = (reply.document.get(name) for name in ("event_id", "job_id"))

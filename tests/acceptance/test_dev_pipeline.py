@@ -182,8 +182,8 @@ def _sends_once_and_twice_again(desk: AtTheTerminal) -> str:
     sent = desk.run("send --tenant acme --source zendesk --sample ticket.created --times 3 --json")
     assert sent.code == 0, sent
     answers, end = sent.lines[:3], sent.lines[-1]
-    assert [each["status"] for each in answers] == [202, 200, 200]
-    assert {each["answer"]["job_id"] for each in answers} == {end["job_id"]}
+    assert [each["http_status"] for each in answers] == [202, 200, 200]
+    assert {each["job_id"] for each in answers} == {end["job_id"]}
     assert (end["status"], [each["status"] for each in end["effects"]]) == ("succeeded", ["done"])
     return str(end["job_id"])
 

@@ -1,0 +1,66 @@
+"""`docs/json-output.md` has each command with `--json`, and the keys that the code prints."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from streams.cli import doctor, event_seek, topology
+from streams.cli.main import application
+from streams.doctor.finding import Report
+from streams.event_reader.counts import Counts
+from streams.operator.resources import LISTINGS
+from streams.topology.plan import Plan
+
+PAGE = (Path(__file__).parents[3] / "docs/json-output.md").read_text()
+ROWS = {
+    command: keys
+    for commands, keys in re.findall(r"^\| (`[^|]+`) \| (.+) \|$", PAGE, re.MULTILINE)
+    for command in re.findall(r"`([^`]+)`", commands)
+}
+
+
+def with_json(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from with_json(command, (*path, name))
+        elif any("--json" in option.opts for option in command.params):
+            yield " ".join((*path, name))
+
+
+def test_the_page_has_every_command_with_json_and_no_other() -> None:
+    commands = list(with_json(typer.main.get_command(application([]))))
+    assert sorted(ROWS) == sorted(commands)
+
+
+@pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: listing.name)
+def test_a_list_is_named_as_the_api_names_it(listing: Any) -> None:
+    named = [keys for keys in ROWS.values() if keys == f"`{listing.name}`, `next_cursor`"]
+    assert len(named) == (listing.name != "effects")  # `jobs review` has these as `lost`
+
+
+def printed(*words: str) -> list[str]:
+    return list(json.loads(CliRunner().invoke(topology.app, [*words, "--json"]).stdout))
+
+
+@pytest.mark.parametrize(
+    ("command", "keys"),
+    [
+        ("topology validate", lambda: printed("validate")),
+        ("topology describe", lambda: printed("describe")),
+        ("topology size", lambda: printed("size", "--events", "1", "--jobs", "1")),
+        ("topology plan", lambda: list(topology._plan_json(Plan((), ()), False))),
+        ("events seek", lambda: list(event_seek._json("g", [], applied=False))),
+        ("events count", lambda: [*Counts().json(), "unreadable", "notes"]),
+        ("doctor", lambda: list(doctor._json(Report((), reached=True)))),
+    ],
+)
+def test_a_command_prints_the_keys_of_the_page(command: str, keys: Any) -> None:
+    assert re.findall(r"`(\w+)`", ROWS[command]) == keys()
