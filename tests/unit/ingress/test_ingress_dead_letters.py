@@ -15,6 +15,9 @@ from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.topology.model import MAX_MESSAGE_BYTES, PRODUCER_BATCH_BYTES
 
+OF_A_TENANT = tenant_key("acme", "tenant", "acme")
+"""A key whose value is no secret, so that letters keep it."""
+
 
 class Message:
     """A record of `tenants`."""
@@ -44,7 +47,7 @@ def refused(log: MemoryLog, *records: tuple[bytes | None, bytes]) -> DeadLetters
 
 
 async def test_a_dead_letter_that_is_not_acknowledged_is_sent_again() -> None:
-    log, key = MemoryLog(down=True), tenant_key("acme", "source", "shop")
+    log, key = MemoryLog(down=True), OF_A_TENANT
     letters = refused(log, (key, b"one"), (None, b"two"))
     await letters.flush()
     assert log.records == []
@@ -73,7 +76,7 @@ class Narrow(MemoryLog):
 
 
 async def test_a_letter_that_is_too_large_for_the_broker_goes_without_its_record() -> None:
-    log, key = Narrow(), tenant_key("acme", "source", "shop")
+    log, key = Narrow(), OF_A_TENANT
     letters = refused(log, (key, b"v" * 5_000), (key, b"small"))
     for _ in range(3):
         await letters.flush()
@@ -87,7 +90,7 @@ async def test_a_letter_that_is_too_large_for_the_broker_goes_without_its_record
 
 
 async def test_a_letter_that_the_broker_never_takes_is_given_up_in_the_log() -> None:
-    log, key = Narrow(), tenant_key("acme", "source", "shop")
+    log, key = Narrow(), OF_A_TENANT
     log.most = 10
     letters = refused(log, (key, b"v" * 5_000))
     with capture_logs() as lines:
@@ -116,7 +119,7 @@ async def test_a_batch_that_is_too_large_costs_no_small_letter_its_record() -> N
             return await super().send(*record, **how)
 
     log = Batches()
-    await refused(log, *[(b"k", b"v")] * 3).flush()
+    await refused(log, *[(OF_A_TENANT, b"v")] * 3).flush()
     assert {DEAD_LETTER.decode(record.value).cut for record in log.records} == {False}
 
 
@@ -138,7 +141,7 @@ async def test_letters_are_sent_many_at_once() -> None:
 
 async def test_letters_that_memory_has_no_room_for_are_left_to_the_next_process() -> None:
     log, value = MemoryLog(), b"v" * 512 * 1024
-    await refused(log, *[(None, value)] * 200).flush()
+    await refused(log, *[(OF_A_TENANT, value)] * 200).flush()
     assert len(log.records) == 127
 
 
