@@ -40,6 +40,8 @@ _LEAST_DEMAND = 0.01
 has a small share to begin with."""
 _MEMORY_DELIVERIES = 5
 """Demand is averaged over the time this many deliveries take at the rate, at least a second."""
+_MOST_DEMAND = 1e9
+"""In deliveries a second; a report that names more was not made by an ingress."""
 _MOST_REPORTED = 10_000
 """The most demands in one report. If all tenants have the longest ids, of 64 bytes, the record is
 three quarters of what a producer sends in one batch."""
@@ -155,7 +157,7 @@ class Rates:
         if report.leaving:
             self._heard.pop(report.process, None)
         else:
-            self._heard[report.process] = (now, report.demand)
+            self._heard[report.process] = (now, _believable(report.demand))
         for process in [p for p, (at, _) in self._heard.items() if now - at >= SILENT_SECONDS]:
             del self._heard[process]
 
@@ -172,6 +174,13 @@ class Rates:
             return None
         spare = max(0.0, rate.per_second - whole)
         return (own + spare / len(demands)) / (whole + spare)
+
+
+def _believable(demand: Mapping[str, float]) -> Mapping[str, float]:
+    """A report's demands without impossible ones, by which no share could be computed."""
+    if all(0 <= each <= _MOST_DEMAND for each in demand.values()):
+        return demand
+    return {tenant: each for tenant, each in demand.items() if 0 <= each <= _MOST_DEMAND}
 
 
 def _largest(demand: dict[str, float]) -> dict[str, float]:

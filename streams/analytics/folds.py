@@ -24,6 +24,9 @@ Returns when the record was made by the broker's clock, 0 if it does not tell: t
 on `jobs` is its writer's, whose clock may be wrong. Raises DecodeError for a record that cannot be
 read, before it changes anything."""
 
+_MOST_DUPLICATES = 2**32 - 1
+"""Dedup counts no further; a sum of larger numbers would not fit into the 64 bits of a row."""
+
 DIRECT = "-"
 """The source of a job that was submitted without an event; its type is the job's."""
 
@@ -44,7 +47,8 @@ def duplicate(tables: CountedPartition, key: bytes, value: bytes | None, at: int
     if value is None:
         return 0
     read = DUPLICATE.read(value)
-    first_at, last_at, count = read["first_at"], read["last_at"], int(read["count"])
+    first_at, last_at = read["first_at"], read["last_at"]
+    count = min(int(read["count"]), _MOST_DUPLICATES)
     mark = (key, b"%d" % first_at)
     more = count - int(tables.mark(first_at, *mark) or b"0")
     if more <= 0 or not tables.keeps(first_at):
@@ -66,7 +70,8 @@ def job(tables: CountedPartition, key: bytes, value: bytes | None, at: int) -> i
     kind = (about["source"], about["event_type"]) if about else (DIRECT, read["type"])
     who = (read["tenant_id"], *kind)
     tables.wait(key, (*who, read["ready_at"]) if status == "pending" else None)
-    ended = [status, read["updated_at"] - event_time] if status in TERMINAL else None
+    took = max(0, read["updated_at"] - event_time)
+    ended = [status, took] if status in TERMINAL else None
     mark = (key, b"%d" % read["incarnation"])
     before = orjson.loads(tables.mark(event_time, *mark) or b"null")
     if ended != before:

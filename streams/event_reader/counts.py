@@ -61,5 +61,9 @@ def notes(seen: Progress, where: Mapping[int, Span], selection: Selection) -> It
 
 
 def utc(milliseconds: int) -> datetime:
-    """A time of a record, which is in milliseconds since 1970."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    """A time of a record, which is in milliseconds since 1970; the nearest in years that a
+    `datetime` has, because a broker may let a writer choose the time."""
+    return datetime.fromtimestamp(min(max(milliseconds, 0), _LATEST_MS) / 1000, UTC)
+
+
+_LATEST_MS = 253_402_300_799_999

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from streams.errors import VaultError
 from streams.serde.delivery_records import MessageFormat
 from streams.serde.records import SigningKey, TenantRecord
 from streams.tenants.settings import Rate, settings_body
@@ -93,8 +94,10 @@ def endpoint_headers(vault: Vault, record: TenantRecord) -> dict[str, str]:
     """The headers that every request to the endpoint carries.
 
     Raises:
-        VaultError: they were sealed under another vault key.
+        VaultError: they were sealed under another vault key, or the record has none.
     """
+    if len(record.secrets) != 1:
+        raise VaultError(f"endpoint {record.id} has no sealed headers: set it again")
     (sealed,) = record.secrets
     opened = vault.open(record.tenant_id, headers_purpose(record.id), sealed)
     headers: dict[str, str] = orjson.loads(opened)

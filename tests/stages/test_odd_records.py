@@ -12,10 +12,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.delivering import Deliveries
 from support.dispatching import CLUSTER_KEY, envelope, topology
-from support.odd_records import BYTES, HEADERS, KEYS, KNOWN_JOB, broken, framed
+from support.odd_records import (
+    BYTES,
+    HEADERS,
+    KEYS,
+    KNOWN_JOB,
+    SETTING_KEYS,
+    broken,
+    framed,
+)
 
 from streams import dedup, dispatcher, scheduler
+from streams.delivery import processor
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.processor import Stage
 from streams.serde.codec import DEAD_LETTER, ENVELOPE
@@ -26,7 +36,8 @@ TIMES = st.sampled_from([START_MS, START_MS - 30 * 86_400_000, START_MS + 3_600_
 
 def odd(topic: str, name: str, **apt: str) -> st.SearchStrategy[tuple[Any, ...]]:
     values = framed(name, **apt) | framed(name, **apt) | framed(name) | broken(name) | BYTES
-    return st.tuples(st.just(topic), KEYS, values, HEADERS, TIMES)
+    keys = KEYS | SETTING_KEYS if topic == "tenants" else KEYS
+    return st.tuples(st.just(topic), keys, values, HEADERS, TIMES)
 
 
 def goes_on(stage: Stage, records: list[tuple[Any, ...]], together: bool) -> None:
@@ -71,10 +82,29 @@ def test_scheduler(records: list[tuple[Any, ...]], together: bool) -> None:
 @given(
     st.lists(
         odd("events", "envelope", tenant_id="acme", source="zendesk", event_type="ticket.refund")
-        | odd("jobs.commands", "command", tenant_id="acme", job_id=KNOWN_JOB),
+        | odd("jobs.commands", "command", tenant_id="acme", job_id=KNOWN_JOB)
+        | odd("duplicates", "duplicate", tenant_id="acme")
+        | odd("tenants", "tenant", tenant_id="acme"),
         max_size=6,
     ),
     st.booleans(),
 )
 def test_dispatcher(records: list[tuple[Any, ...]], together: bool) -> None:
     goes_on(dispatcher.stage(TOPOLOGY, CLUSTER_KEY), records, together)
+
+
+@pytest.mark.long
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        odd("events", "envelope", tenant_id="acme")
+        | odd("jobs", "job", tenant_id="acme")
+        | odd("deliveries.commands", "delivery_command", tenant_id="acme", endpoint_id="crm")
+        | odd("tenants", "tenant", tenant_id="acme", id="crm"),
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_delivery(records: list[tuple[Any, ...]], together: bool) -> None:
+    scripted = Deliveries()
+    goes_on(processor.stage(TOPOLOGY, scripted.sender, scripted.history), records, together)

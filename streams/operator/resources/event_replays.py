@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from streams.event_replay.known import TOPIC, Known
+from streams.errors import DecodeError
+from streams.event_replay.known import KINDS, TOPIC, Known
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.operator.resources.paging import Entry, Listing
 from streams.operator.resources.table import Row, Table
@@ -81,6 +82,8 @@ def _row(record: Record) -> Row:
     said = REPLAY.decode(record.value)
     asked = said.body if isinstance(said.body, ReplayAsked) else None
     kind = TABLE.row_key(record)[1]
+    if KINDS[type(said.body)] != kind:
+        raise DecodeError(f"{TOPIC}: the record's key names something else")
     return said.replay_id, kind, asked.tenant_id if asked else None, said.at, record.value
 
 

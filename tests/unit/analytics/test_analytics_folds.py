@@ -5,13 +5,15 @@ from __future__ import annotations
 import operator
 import tracemalloc
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from faust.types.tuples import Message
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.odd_records import KEYS, broken, framed
 from support.operator_cluster import event_job, make_entry, make_event, make_job
 
 from streams.analytics import folds
@@ -316,3 +318,58 @@ def rows_after(records: list[tuple[str, bytes, bytes]]) -> dict[bytes, bytes]:
     folded.counted.write()
     found = folded.tables.range(AT // WEEK + 1, b"", b"\xff")
     return {key: value for key, value in found if value != Figures().encode()}
+
+
+FAR = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "values"),
+    [
+        ("duplicates", [DUPLICATE.encode(Duplicate("acme", FAR, AT, AT, None))] * 4),
+        (
+            "jobs",
+            [
+                JOB.encode(replace(make_job("j", status="dead"), event_time=at, updated_at=-at))
+                for at in (FAR, -FAR)
+            ],
+        ),
+    ],
+)
+def test_numbers_that_no_stage_writes_do_not_end_the_count(
+    folded: Folded, topic: str, values: list[bytes]
+) -> None:
+    """Their sums and differences have more than 64 bits, which no row can hold."""
+    for number, value in enumerate(values):
+        folded.fold(topic, bytes([number]), value)
+    folded.counted.write()
+    assert folded.counted.position == len(values)
+
+
+_NAMES = {"events": "envelope", "duplicates": "duplicate", "jobs": "job", "ledger": "ledger_entry"}
+_ODD = st.one_of(
+    *(
+        st.tuples(
+            st.just(topic), KEYS, framed(name, tenant_id="acme") | framed(name) | broken(name)
+        )
+        for topic, name in _NAMES.items()
+    )
+)
+
+
+@pytest.mark.long
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(_ODD, max_size=6))
+def test_whatever_stands_on_a_topic_is_counted_or_left_out(
+    records: list[tuple[str, bytes | None, bytes | None]],
+) -> None:
+    for topic in _NAMES:
+        tables = MemoryTables()
+        counted = CountedPartition(tables, WEEK)
+        own = [record for record in records if record[0] == topic]
+        for offset, (_, key, value) in enumerate(own):
+            message = SimpleNamespace(key=key, value=value, timestamp=AT / 1000, offset=offset)
+            message.partition = 0
+            fold(topic, counted, message)
+        counted.write()
+        assert CountedPartition(tables, WEEK).position == len(own)

@@ -6,6 +6,7 @@ Each process hears the reports of all in the log's order, but up to 60 ms after 
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -343,3 +344,15 @@ def test_a_report_fits_a_message_and_names_the_largest_demands() -> None:
     report = rates.report()
     assert set(report.demand) == set(names[2_000:])
     assert len(RATE_REPORT.encode(report)) < 0.8 * PRODUCER_BATCH_BYTES
+
+
+@pytest.mark.parametrize("demand", [math.nan, math.inf, -math.inf, -1.0, 1e308])
+def test_a_report_of_an_impossible_demand_neither_lifts_nor_ends_a_rate(demand: float) -> None:
+    """Of infinity a share was nothing, and the next delivery was divided by it."""
+    now = 1000.0
+    rates = Rates({"acme": Rate(count=10, seconds=10)}, lambda: now)
+    rates.hear(RateReport(rates.process, {}, leaving=False))
+    for other in "ab":
+        rates.hear(RateReport(other, {"acme": demand}, leaving=False))
+    waits = [rates.wait("acme") for _ in range(50)]
+    assert all(wait is not None and wait > 0 for wait in waits), waits
