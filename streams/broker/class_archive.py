@@ -65,7 +65,7 @@ class _Listed(EmbeddedKafka):
 
 
 def _use(bootstrap: str) -> None:
-    """One transaction of a consumer group: what every stage asks of a broker."""
+    """One transaction of a consumer group: the requests that every stage makes."""
     common: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "log_level": 3}
     admin = AdminClient(common)
     admin.create_topics([NewTopic(_TOPIC, 1, 1)])[_TOPIC].result(_SECONDS)

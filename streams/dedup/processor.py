@@ -65,7 +65,7 @@ class Dedup:
         """Forward the events not seen within the window, with one store lookup for all records.
 
         Raises:
-            DecodeError: a value is no framed envelope.
+            DecodeError: a value is not a framed envelope.
         """
         store, window, now = ctx.store("seen"), self._window, ctx.stream_time
         fingerprints = self._fingerprints([record.value for record in records])

@@ -86,7 +86,7 @@ class Export:
 
 
 def left(spans: Mapping[int, Span], written: Manifest) -> dict[int, Span]:
-    """What is still to be read of spans.
+    """The parts of spans that are still to be read.
 
     Raises:
         ExportRefused: a partition ends before what is written: others have its offsets since.

@@ -1,4 +1,4 @@
-"""What an export has written for good: the one file that decides which others count.
+"""The manifest of an export: the one file that decides which others count.
 
 A part consists of files that bear its number. It counts once the manifest counts it; files of later
 numbers were left by a run that ended before, and are deleted.
@@ -82,7 +82,7 @@ def begun(folder: Path, asked: dict[str, Any], since: int | None, until: int | N
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest, durably: what it names counts from now on."""
+    """Replace the manifest, durably: the files that it names count from now on."""
     durable(folder / NAME, orjson.dumps(asdict(manifest), option=orjson.OPT_INDENT_2))
 
 

@@ -1,1 +1,1 @@
-"""Reads the topic `events` from outside the pipeline: what a person selected, once, to its end."""
+"""Reads the topic `events` from outside the pipeline: a person's selection, once, to its end."""

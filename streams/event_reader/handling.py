@@ -21,7 +21,7 @@ Handle = Callable[[Envelope, Any], object]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one transaction takes of one partition.
+    """The events of one partition that one transaction handles.
 
     `stored` is the offset that the sink has, or None; `next` is the one that it has afterwards if
     all `events` are handled. Each event comes with the offset behind it.

@@ -148,7 +148,7 @@ class Scan:
                     )
 
     def _take(self, messages: list[Message]) -> Iterator[Found]:
-        """Yield what is selected; in each partition, what came before a damaged batch."""
+        """Yield selected events; in each partition, only those before a damaged batch."""
         for message in messages:
             number, error = message.partition() or 0, message.error()
             if damaged := damage(message):

@@ -18,13 +18,13 @@ _RECENT_SECONDS = 60.0
 """The client tries each broker again within 10 s, and then tells its reason again."""
 
 Wanted = Literal["records", "end"]
-"""What a partition is asked for."""
+"""The kind of answer that a partition is asked for."""
 
 
 class Silence:
-    """Tells each cause once for as long as it lasts. One thread uses it, after a broker answered.
+    """Logs each cause once for as long as it lasts. One thread uses it, after a broker answered.
 
-    The client itself tries all of this again, for ever and without a word.
+    The client itself repeats all of this, for ever and without a log line.
     """
 
     def __init__(self, topic: str) -> None:
@@ -62,7 +62,7 @@ class Silence:
         self._outage.answered()
 
     def tell(self, wanted: Wanted, error: KafkaError, partition: int | None) -> None:
-        """Log what a partition answers, unless that was said since it last gave what is wanted."""
+        """Log a partition's error, unless it was logged since the last good answer."""
         cause = (wanted, error.code(), partition)
         if cause not in self._told:
             self._told.add(cause)

@@ -190,7 +190,7 @@ class DatabaseSink:
 
 
 def _taken(stored: int | None) -> int:
-    """What is stored during a transaction: if its handler commits half-way, no event is lost."""
+    """The offset stored meanwhile: if its handler commits half-way, no event is lost."""
     return -1 if stored is None else _TAKEN - stored
 
 

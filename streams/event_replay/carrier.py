@@ -47,7 +47,7 @@ _AT_ONCE = 500
 
 
 class Carrier:
-    """The thread that carries replays from `start` to `stop`; `ready` tells when it may begin."""
+    """The thread that carries replays from `start` to `stop`; `ready` is True once it may begin."""
 
     def __init__(
         self, settings: Settings, desk: Callable[[], Desk], ready: Callable[[], bool]

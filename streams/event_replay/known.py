@@ -1,4 +1,4 @@
-"""What the topic `replays` says of one replay.
+"""One replay as the records of the topic `replays` describe it.
 
 Each kind of record has one author and a key of its own, so that none replaces another: the API
 writes what is asked, pauses and the stop, and the carrier writes the progress.

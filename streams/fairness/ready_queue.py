@@ -41,7 +41,7 @@ class Ready(NamedTuple):
 class ReadyQueue:
     """The ready jobs of one pool in one partition.
 
-    `room` tells how many more jobs a tenant's caps let start; call `capped` when that changes.
+    `room` returns how many more jobs a tenant's caps let start; call `capped` when that changes.
     `now` is in milliseconds and never runs backwards.
     """
 

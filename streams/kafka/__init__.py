@@ -1,1 +1,1 @@
-"""What every process needs for Kafka: its clients, their failures, offsets, sealed bodies."""
+"""Kafka for every process: its clients, their failures, offsets, sealed bodies."""

@@ -24,7 +24,7 @@ _RECENT_SECONDS = 60.0
 
 
 class Verdict(Enum):
-    """What to do about an error."""
+    """The class of an error, which decides how the caller reacts."""
 
     RETRY = auto()
     """Repeat the same call, as long as the transaction can still be committed."""

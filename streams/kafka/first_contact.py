@@ -16,7 +16,7 @@ _GOES_AWAY = "Local: Broker transport failure"
 
 
 def note_reason(reasons: list[KafkaError], error: KafkaError) -> None:
-    """Keep the one error of a client that tells most about why no broker answers."""
+    """Keep the client's error that best explains why no broker answers."""
     if refuses(error) or (not reasons and error.code() != KafkaError._ALL_BROKERS_DOWN):
         reasons[:] = [error]
 

@@ -16,7 +16,7 @@ from streams.topology.rights import rights_of
 def refuse_other_counts(
     who: str, topology: Topology, topics: Iterable[str], count: Callable[[str], int]
 ) -> None:
-    """Check topics by logical name; `count` tells the cluster's number, 0 for one unseen.
+    """Check topics by logical name; `count` returns the cluster's number, 0 for an unseen topic.
 
     Raises:
         ConfigError: one has another number of partitions than declared.

@@ -1,4 +1,4 @@
-"""What the reader of payloads knows of one partition: who waits there, and what was read ahead."""
+"""The state of the payload reader in one partition: waiting requests and records read ahead."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Lane:
 
     @property
     def overfull(self) -> bool:
-        """Whether it has read too much that nobody asked for."""
+        """Whether too many of the bodies that it has read ahead were not requested."""
         return len(self.ahead) > READ_AHEAD or self.ahead_bytes > _MOST_BYTES_AHEAD
 
     def hold(self, offset: int, value: object) -> None:
@@ -91,7 +91,7 @@ class Lane:
     def next_body(self, now: float) -> Body | None:
         """The next body in the order of the log from here on: each jump costs milliseconds.
 
-        What is asked for after some seconds of a round waits for the next one: otherwise a body
+        A body requested after some seconds of a round waits for the next one: otherwise a body
         behind would wait for as long as others ahead are asked for.
         """
         here = self.position or 0

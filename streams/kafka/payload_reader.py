@@ -63,7 +63,7 @@ class PayloadReader:
     def run(self, closed: threading.Event) -> None:
         """Answer until closed; this is the body of the reader's thread.
 
-        An error is told before the consumer is closed, which may last (librdkafka#5476).
+        An error is reported before the consumer is closed, which may last (librdkafka#5476).
         """
         while not closed.is_set():
             self.step()

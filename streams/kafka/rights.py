@@ -41,7 +41,7 @@ _LAST_SECONDS = 2.0
 """How long a process that fails waits to hear what it lacks."""
 
 Held = dict[tuple[Resource, str], set[str]]
-"""By resource and name what the user may do, where the broker tells it; without underscores."""
+"""The user's operations by resource and name, if the broker reports them; without underscores."""
 
 
 class Group:
@@ -72,7 +72,7 @@ class Group:
         return self._hidden
 
     def _refused(self) -> bool:
-        """Whether the coordinator may not be asked for; librdkafka tells that once, by message."""
+        """Whether the user may not ask for the coordinator; librdkafka reports it once."""
         told = iter(partial(self._client.poll, 0), None)
         return any(denied(message.error()) for message in told)
 
@@ -146,7 +146,7 @@ class RightsWatch:
         self.thread = DaemonThread("rights", self._run)
 
     def look(self) -> None:
-        """Ask once; without an answer, what was heard before stays."""
+        """Ask once; without an answer, the earlier answer stays."""
         try:
             found = missing(self._admin, self._rights, self._groups)
         except KafkaException:

@@ -1,4 +1,4 @@
-"""Whether a producer's connection broke or a request timed out, which only librdkafka's log tells.
+"""Whether a producer's connection broke or a request timed out, which only librdkafka's log shows.
 
 Then librdkafka sends the unanswered requests again on another connection. The broker may
 process the first sending late: after the second one, when the producer's next transaction is open.

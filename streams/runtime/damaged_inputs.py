@@ -1,4 +1,4 @@
-"""What of a stage's inputs rests, because a broker gave a damaged batch of it.
+"""The inputs of a stage that rest because a broker gave a damaged batch of them.
 
 After such a batch librdkafka skips it, or asks for the beginning of its partition and goes on
 there. It asks for as long as it takes, through an outage and a rebalance too. So a place rests for

@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 _IDLE_SECONDS = 0.2
 _DOUBT_SECONDS = 1.0
 _DRAIN_SECONDS = 5.0
-"""How long a stage that was told to stop goes on for what it began outside."""
+"""How long a stopping stage goes on to finish the work that it began outside."""
 _OUTAGE_SECONDS = 60.0
 """How long the questions of one turn may take together while no broker answers."""
 _TICK_SECONDS = 0.001
@@ -80,7 +80,7 @@ class StageLoop:
         return self._outage.over and self._restored
 
     def run(self) -> None:
-        """Run the stage until it is told to stop."""
+        """Run the stage until it is asked to stop."""
         with self._standstill.watched():
             self._admin = admin_client(self._settings)
             self._topics = Topics(self._admin, self._settings.topic_prefix)

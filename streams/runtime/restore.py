@@ -152,7 +152,7 @@ class Restore:
         return True
 
     def close(self) -> None:
-        """Stop, even in the middle: what is folded in stays."""
+        """Stop, even in the middle: the records that are folded in stay."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

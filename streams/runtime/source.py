@@ -160,7 +160,7 @@ class Source:
         self.delivering |= {partition for _, partition in positions}
 
     def to_start_again(self) -> list[Place]:
-        """What has rested after a damaged batch; `start` it from its position."""
+        """The partitions that rested after a damaged batch; `start` each from its position."""
         return self._damaged.rested()
 
     def position(self, topic: str, partition: int) -> int:

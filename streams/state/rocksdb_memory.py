@@ -24,7 +24,7 @@ _BUCKETS = 32_768
 
 @dataclass(frozen=True)
 class RocksMemory:
-    """What all databases of a process share: block cache, write buffers, and open files.
+    """The shared resources of a process's databases: block cache, write buffers, and open files.
 
     Each database may hold `max_open_files` open.
     """

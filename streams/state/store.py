@@ -1,4 +1,4 @@
-"""What a processor and the runtime expect of a store."""
+"""The protocols of a store, as processors and the runtime use it."""
 
 from __future__ import annotations
 

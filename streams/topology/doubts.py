@@ -1,6 +1,6 @@
 """Doubts about a sound topology: what it declares is allowed, but does nothing as it stands.
 
-They are warnings and no broken rules, because the file does not name every job type: a worker may
+They are warnings and not broken rules, because the file does not name every job type: a worker may
 handle, and a caller may submit, a type that neither `job_types` nor a route mentions.
 """
 

@@ -70,7 +70,7 @@ class LeaderCachingAdmin(AdminClient):
     def list_offsets(  # type: ignore[override]  # the library's own differs in the same way
         self, topic_partition_offsets: Mapping[TopicPartition, OffsetSpec], **kwargs: Any
     ) -> Answers:
-        """The library's, which never waits; what has no leader is answered with that error.
+        """The library's, which never waits; a partition without leader gets that error.
 
         Questions reach the brokers in their order. `request_timeout` counts from this call, but one
         that reaches a broker has a second at least.
@@ -125,7 +125,7 @@ class LeaderCachingAdmin(AdminClient):
                 question.answers[place].set_exception(KafkaException(error))
 
     def _read(self, question: _Question) -> None:
-        """Read the metadata; librdkafka's own is used if no broker tells it in time."""
+        """Read the metadata; librdkafka's own is used if no broker answers in time."""
         patience = _READ_SECONDS
         while not self._leaders.known(question.asked) and time.monotonic() < question.until:
             began, doubts = time.monotonic(), self._leaders.doubts

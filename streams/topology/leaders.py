@@ -1,4 +1,4 @@
-"""What the cluster's metadata last told of leaders, and for how long it may be believed."""
+"""The leaders of the newest metadata, and for how long it may be believed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Leaders:
         self._read_doubts = 0
 
     def known(self, places: Iterable[TopicPartition]) -> bool:
-        """Whether the metadata is new, and tells of the topics of these."""
+        """Whether the metadata is new, and has the topics of these partitions."""
         return self._told(places, _BELIEVED_SECONDS)
 
     def cached(self, places: Iterable[TopicPartition]) -> bool:

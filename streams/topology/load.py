@@ -73,7 +73,7 @@ def _shipped(path: Path) -> tuple[Node, tuple[str, ...]]:
 class _Shaped:
     """The rest of a tree without its mismatches, so that one run also reports broken rules.
 
-    `topology` is None if the rest is no topology at all; `doubtful` are the places at which a
+    `topology` is None if the rest is not a topology at all; `doubtful` are the places at which a
     broken rule may only follow from an omission.
     """
 

@@ -125,7 +125,7 @@ def compare(topology: Topology, cluster: Cluster, prefix: str, consent: Consent)
 
 
 def _brokers(cluster: Cluster, consent: Consent) -> Iterator[Step | Refusal]:
-    """Whether new topics can have their replicas: Kafka tells of the brokers that run."""
+    """Whether new topics can have their replicas; Kafka lists only the brokers that run."""
     if cluster.brokers < REPLICATION and not consent.unsafe:
         count = f"{cluster.brokers} broker" + ("s" if cluster.brokers != 1 else "")
         yield Refusal(

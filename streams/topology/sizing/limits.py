@@ -1,4 +1,4 @@
-"""What a size meets that no number of processes helps against, and what to do about each."""
+"""The limits of a size that more processes do not move, and the remedy for each."""
 
 from __future__ import annotations
 
