@@ -53,7 +53,15 @@ def _job_row(job: Json) -> Json:
 
 def dead_letters(found: Json) -> None:
     """A page of dead letters."""
-    listed(found["dead_letters"], _DEAD_LETTERS, found["next_cursor"])
+    listed(
+        [_letter_row(each) for each in found["dead_letters"]], _DEAD_LETTERS, found["next_cursor"]
+    )
+
+
+def _letter_row(letter: Json) -> Json:
+    """A letter with what became of its replay: of its record, or of the job that was made."""
+    outcome = letter["replay_outcome"] or letter["replayed_status"]
+    return {**letter, "replay_outcome": outcome}
 
 
 def dead_letter_counts(found: Json) -> None:

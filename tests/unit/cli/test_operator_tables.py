@@ -53,6 +53,7 @@ LISTS: dict[str, tuple[tables.Show, dict[str, Any]]] = {
     "dead_letters": (tables.dead_letters, {
         "id": ID, "tenant_id": "acme", "kind": "job", "type": "answer_ticket", "at": AT,
         "reason": "attempts_exhausted", "attempts": 5, "replayed_at": AT, "detail": "slow " * 20,
+        "replay_outcome": None, "replayed_status": None,
     }),
     "quarantine": (tables.quarantined, {
         "id": EVENT_ID, "tenant_id": "acme", "source": "zendesk", "status": "released",
@@ -139,10 +140,9 @@ def test_what_a_person_wants_first_is_whole_at_110_characters(
     assert head.split()[:2] == ["reason", "type"]
     assert "replay" not in head
     assert cause in first
-    tables.dead_letters({
-        "dead_letters": [{**letter, "replay_outcome": "superseded"}], "next_cursor": None,
-    })  # fmt: skip
-    assert "superseded" in capsys.readouterr().out
+    for outcome in ({"replay_outcome": "superseded"}, {"replayed_status": "needs_review"}):
+        tables.dead_letters({"dead_letters": [{**letter, **outcome}], "next_cursor": None})
+        assert next(iter(outcome.values())) in capsys.readouterr().out
     run = {"attempt": 1, "kind": "error", "at": AT, "error": cause * 2,
            "worker_id": "default-0/01a22153-9b26-7707-98ec-86dce9eb522d"}  # fmt: skip
     listed([run], tables._HISTORY, None)
