@@ -72,4 +72,5 @@ LISTING = Listing(
     ("/v1/duplicates",),
     lambda _, entry: duplicate_json(entry.id, DUPLICATE.decode(entry.record)),
     order=("at", "fingerprint"),
+    moves=True,
 )

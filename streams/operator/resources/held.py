@@ -54,6 +54,7 @@ TABLE = Table(
     key="part INTEGER, pool TEXT, type TEXT, tenant_id TEXT",
     columns="id TEXT NOT NULL, since INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
+    rowid=True,
     indexes={"newest": "(since, id)"},
 )
 LISTING = Listing(
@@ -61,4 +62,5 @@ LISTING = Listing(
     ("/v1/held",),
     lambda _, entry: held_json(HELD.decode(entry.record)),
     order=("since", "id"),
+    moves=True,
 )

@@ -58,6 +58,8 @@ class Listing:
     item: Callable[[sqlite3.Connection, Entry], Json]
     filters: Filters = field(default_factory=lambda: {"tenant_id": ()})
     order: tuple[str, str] = ("at", "id")
+    moves: bool = False
+    """Whether the time of an item changes, and moves it to the front. The table needs a rowid."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """SQL with one `?`, in place of `column = ?`, of filters that are no such column."""
     where: str = "TRUE"
@@ -70,7 +72,8 @@ class Listing:
     def page(self, connection: sqlite3.Connection, query: PageQuery) -> Page:
         """Return the items behind the query's cursor."""
         query = replace(query, filters=self._filters(query.filters))
-        rows, after = newest(connection, self.name, self.order, query, self.conditions, self.where)
+        read = newest_and_moved if self.moves else newest
+        rows, after = read(connection, self.name, self.order, query, self.conditions, self.where)
         return Page(tuple(self.item(connection, row) for row in rows), after)
 
     def count(self, connection: sqlite3.Connection, filters: FilterValues = _NONE) -> int:
@@ -114,6 +117,62 @@ def newest(
         if len(rows) == query.limit or (rows and size > PAGE_BYTES):
             return rows, Cursor(rows[-1].at, rows[-1].id)
         rows.append(row)
+    return rows, None
+
+
+def newest_and_moved(
+    connection: sqlite3.Connection,
+    table: str,
+    order: tuple[str, str],
+    query: PageQuery,
+    conditions: Mapping[str, str] = _NONE,
+    only: str = "TRUE",
+) -> tuple[list[Entry], Cursor | None]:
+    """As `newest`; behind the last row come those that were written since the first page was read.
+
+    An item that moves to the front during a walk would be on no page otherwise. SQLite gives a row
+    that is written again the next higher rowid. So such an item may be on two pages.
+    """
+    cursor = query.cursor
+    if cursor is not None and cursor.seen is not None and not cursor.id:
+        return _written_since(connection, table, order, query, conditions, only)
+    seen = _last_written(connection, table) if cursor is None else cursor.seen
+    rows, after = newest(connection, table, order, query, conditions, only)
+    if after is not None:
+        return rows, replace(after, seen=seen)
+    if seen is None or _last_written(connection, table) <= seen:
+        return rows, None
+    return rows, Cursor(0, "", seen)
+
+
+def _last_written(connection: sqlite3.Connection, table: str) -> int:
+    row = connection.execute(f"SELECT max(rowid) FROM {table}").fetchone()  # noqa: S608  a constant
+    return row[0] or 0
+
+
+def _written_since(
+    connection: sqlite3.Connection,
+    table: str,
+    order: tuple[str, str],
+    query: PageQuery,
+    conditions: Mapping[str, str],
+    only: str,
+) -> tuple[list[Entry], Cursor | None]:
+    """Return the rows written after those that the walk has seen, in the order of their writing."""
+    where, values = _conditions(order, replace(query, cursor=None), conditions)
+    seen = query.cursor.seen if query.cursor else 0
+    found = connection.execute(
+        f"SELECT rowid, {', '.join(order)}, record FROM {table}"  # noqa: S608  names are constants
+        f" WHERE {' AND '.join((only, *where))} AND rowid > ? ORDER BY rowid LIMIT ?",
+        (*values, seen, query.limit + 1),
+    )
+    rows, size = list[Entry](), 0
+    for rowid, *row in found:
+        size += len(row[2])
+        if len(rows) == query.limit or (rows and size > PAGE_BYTES):
+            return rows, Cursor(0, "", seen)
+        rows.append(Entry(*row))
+        seen = rowid
     return rows, None
 
 

@@ -60,6 +60,7 @@ TABLE = Table(
     key="tenant_id TEXT, source TEXT, payload_hash TEXT",
     columns="id TEXT NOT NULL, status TEXT NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
+    rowid=True,
     indexes={
         "by_id": "(id)",
         "newest": "(at, id)",
@@ -73,6 +74,7 @@ LISTING = Listing(
     ("/v1/quarantine",),
     lambda _, entry: quarantined_json(QUARANTINED.decode(entry.record)),
     {"tenant_id": (), "status": (_WAITING, _RELEASED)},
+    moves=True,
 )
 FOR_A_PERSON = {"status": _WAITING}
 """The filters of the list of bodies that nobody has released."""

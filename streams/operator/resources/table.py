@@ -50,6 +50,8 @@ class Table:
 
     Such a topic must have no tombstones, and its records must have the time of `at`.
     """
+    rowid: bool = False
+    """Whether a table with a key of several columns has a rowid, too: the order of its writing."""
     reports_poison: bool = True
     """Whether a record that is no row becomes a dead letter; False if a stage reports it."""
 
@@ -60,7 +62,7 @@ class Table:
     @property
     def ddl(self) -> str:
         """SQL that creates the table and its indexes."""
-        rowid = " WITHOUT ROWID" if self.key_size > 1 else ""
+        rowid = " WITHOUT ROWID" if self.key_size > 1 and not self.rowid else ""
         keys_ = ", ".join(_names(self.key))
         lines = [f"CREATE TABLE {self.name} ({self._columns}, PRIMARY KEY ({keys_})){rowid};"]
         for name, definition in self.indexes.items():
