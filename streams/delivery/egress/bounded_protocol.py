@@ -19,8 +19,10 @@ _MOST_HEADS = 11
 """Ten interim answers and the final one."""
 _PARSED_AT_ONCE = 4_096
 """Bytes; a head may have 18 of them, and one read brings 256,000."""
-_HEAD = re.compile(rb"\r?\n|.*?\n\r?\n", re.DOTALL)
-"""Bytes up to the end of a head. The first alternative is an end that came in several pieces."""
+_END = re.compile(rb"\n\r?\n")
+"""The end of a head."""
+_REST = re.compile(rb"\r?\n")
+"""What may come of that end at the beginning of a piece, if the end came in two."""
 
 
 class BoundedProtocol(ResponseHandler):
@@ -54,8 +56,9 @@ class BoundedProtocol(ResponseHandler):
     def _parse(self, data: bytes, at: int) -> int:
         """Parse a piece of the data; returns where the next one begins."""
         end = min(at + _PARSED_AT_ONCE, len(data))
-        head = None if self._final else _HEAD.match(data, at, end)
-        piece = data[at : head.end() if head else end]
+        if not self._final and (head := _REST.match(data, at) or _END.search(data, at, end)):
+            end = head.end()
+        piece = data[at:end]
         super().data_received(piece)
         return at + len(piece)
 
