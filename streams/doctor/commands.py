@@ -14,7 +14,7 @@ from typing import Any
 
 from streams.settings import Settings
 
-_DEFAULTS = Settings()
+_DATA_DIR = Settings.model_fields["data_dir"].default
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Commands:
         directory = self.settings.data_dir
         if self.url is not None:
             words += ("--url", self.url)
-        elif directory != _DEFAULTS.data_dir:
+        elif directory != _DATA_DIR:
             words += ("--data-dir", str(directory))
         return _line(words)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -30,11 +30,11 @@ class Subject:
 
     settings: Settings
     topology: Checked | ConfigError
+    commands: Commands
     stage: str | None = None
     pool: str = "default"
     url: str | None = None
     embedded: str | None = None
-    commands: Commands = field(default_factory=lambda: Commands(Settings(), None, {}))
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -52,11 +52,11 @@ def subject(
     return Subject(
         _as_dev_has(settings) if running else settings,
         _topology(settings.topology),
+        Commands(settings, url, of_dev),
         stage,
         pool,
         address if isinstance(address, str) else None,
         _embedded(settings),
-        Commands(settings, url, of_dev),
     )
 
 
