@@ -69,10 +69,17 @@ def _floats(value: object) -> Iterator[float]:
             case float() as found:
                 yield found
             case dict() as members:
-                waiting.extend(members.values())
+                waiting.extend(dict.values(members))
             case list() | tuple() as items:
                 waiting.extend(items)
             case Enum() as member:
                 waiting.append(member.value)
             case found if is_dataclass(found):
-                waiting.extend(getattr(found, each.name) for each in fields(found))
+                waiting.extend(_attributes(found))
+
+
+def _attributes(found: Any) -> Iterator[object]:
+    """Yield the attributes of a dataclass that orjson writes: the public ones that it has."""
+    slotted = "__slots__" in vars(type(found))
+    names = [each.name for each in fields(found)] if slotted else vars(found)
+    return (getattr(found, name) for name in names if not name.startswith("_"))

@@ -26,6 +26,9 @@ _REFUSED = 2
 """Exit code of a command whose flags, settings or files are wrong."""
 
 _KEPT_BACK_SECONDS = 2.0
+_LAST_LINES_SECONDS = 1.0
+"""How long to wait for the end of a dead child's output. A process that the child started outside
+its group, and that still lives, holds the output open."""
 _POLL_SECONDS = 0.1
 _SAY_WAITING_SECONDS = 15.0
 NAME = "supervisor"
@@ -68,6 +71,7 @@ class Supervisor:
         self._progress = progress
         self._parent_fds: tuple[int, int] | None = None
         self._all_ready = False
+        self._pumps: set[asyncio.Task[None]] = set()
 
     @property
     def pids(self) -> dict[str, int]:
@@ -122,6 +126,8 @@ class Supervisor:
         for index, wave in enumerate(self._waves):
             later = len(self._waves) - index - 1
             await self._stop_wave(wave, deadline - later * _KEPT_BACK_SECONDS)
+        for pump in self._pumps:
+            pump.cancel()
         if self._parent_fds:
             for descriptor in self._parent_fds:
                 os.close(descriptor)
@@ -182,9 +188,11 @@ class Supervisor:
             child.signal(signal.SIGTERM)
         self._changed()
         pump = asyncio.create_task(self._output.pump(kept.spec.name, child.lines))
+        self._pumps.add(pump)
+        pump.add_done_callback(self._pumps.discard)
         code = await child.process.wait()
         child.clear_group()
-        await pump
+        await asyncio.wait({pump}, timeout=_LAST_LINES_SECONDS)
         kept.child = None
         kept.refused = code == _REFUSED and not self._all_ready
         self._changed()

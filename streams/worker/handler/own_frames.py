@@ -75,7 +75,8 @@ def _is_own(frame: traceback.FrameSummary) -> bool:
     """Whether a frame is of the application, as far as its place tells."""
     path = Path(frame.filename)
     library = path.is_relative_to(_STANDARD_LIBRARY) or not _INSTALLED.isdisjoint(path.parts)
-    return not (library or frame.filename.startswith("<frozen ") or _is_between(frame))
+    made = frame.filename.startswith("<")  # as `<string>`, by a dataclass, or `<frozen runpy>`
+    return not (library or made or _is_between(frame))
 
 
 def _is_between(frame: traceback.FrameSummary) -> bool:

@@ -35,6 +35,12 @@ if on_term == "has-child":
 print("serving", flush=True)
 http.server.HTTPServer(("127.0.0.1", port), Ready).serve_forever()
 """
+LEAVES = """
+import os, signal, subprocess
+left = subprocess.Popen(["sleep", "600"], start_new_session=True)
+print("left", left.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 TIMEOUT = 20.0
 
 
@@ -212,6 +218,20 @@ async def test_what_a_dead_child_had_started_dies_too(tmp_path: Path) -> None:
         os.kill(supervisor.pids["a"], signal.SIGKILL)
         await gone(grandchild)
         assert not alive(grandchild)
+
+
+async def test_a_process_that_left_its_group_does_not_keep_its_starter_from_a_new_start(
+    tmp_path: Path,
+) -> None:
+    """It holds the pipe of the output open. The supervisor waited for the end of that pipe."""
+    leaves = program("leaves", LEAVES)
+    async with running(tmp_path, [leaves]) as (_, lines):
+        left = int((await lines.until("left")).rpartition(" ")[2])
+        try:
+            await lines.until("leaves was ended by SIGKILL")
+            await lines.until("left", 2)
+        finally:
+            os.kill(left, signal.SIGKILL)
 
 
 async def test_stop_ends_a_pause_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -23,6 +24,36 @@ class Price:
     amount: float
 
 
+@dataclass
+class Draft:
+    text: str | None = None
+    sent_at: float = field(init=False)
+    _kept: float = math.nan
+
+    def timed(self, sent_at: float) -> Draft:
+        self.sent_at = sent_at
+        return self
+
+
+@dataclass
+class Total:
+    tax: float | None = None
+
+    @cached_property
+    def rate(self) -> float:
+        return math.nan
+
+    def rated(self) -> Total:
+        assert self.rate
+        return self
+
+
+@dataclass(slots=True)
+class Slotted:
+    _kept: float = math.nan
+    amount: float | None = None
+
+
 class Rate(Enum):
     NONE = math.nan
 
@@ -31,6 +62,9 @@ UNWRITABLE: list[tuple[Any, str]] = [
     (math.nan, "NaN or infinite"),
     ({"a": [1, None, (2, {"b": -math.inf})]}, "NaN or infinite"),
     ([Price(math.nan)], "NaN or infinite"),
+    (Draft().timed(math.inf), "NaN or infinite"),
+    (Total().rated(), "NaN or infinite"),
+    (Slotted(amount=math.nan), "NaN or infinite"),
     (Rate.NONE, "NaN or infinite"),
     (LONG, "more than 64 bits: write it as a string"),
     ("\ud800", "lone surrogate"),
@@ -83,6 +117,23 @@ def test_null_and_fractions_are_values_like_others() -> None:
     with Bench(app_of(handler)) as bench:
         result = bench.submit("job").run().result
     assert result == [None, 1e308, -0.5, 2**64 - 1, {"amount": 1.5}]
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [(Draft(), {"text": None}), (Slotted(), {"amount": None}),
+     (Draft().timed(1.5), {"text": None, "sent_at": 1.5})],
+)  # fmt: skip
+def test_what_json_has_of_a_dataclass_is_checked_and_nothing_else(value: Any, kept: Any) -> None:
+    """A field without a value failed the run after its tool had acted: its effect was unknown."""
+
+    async def handler(ctx: Context) -> Any:
+        return await receives(ctx, value)
+
+    with Bench(app_of(handler)) as bench:
+        job = bench.submit("job").run()
+        assert (job.status, job.result) == ("succeeded", kept), job.error
+        assert [effect.status for effect in job.effects] == ["done"]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import jmespath
 import pytest
@@ -61,6 +62,35 @@ def test_frames_of_libraries_are_cut() -> None:
     told = own_traceback(refused.value)
     assert told.count("File ") == told.count("in test_frames_of_libraries") == 1
     assert "\njmespath.exceptions." in told, "its message stays"
+
+
+INSTALLED = """
+from dataclasses import dataclass
+
+@dataclass
+class Order:
+    amount: int
+
+    def __post_init__(self):
+        raise ValueError("no amount")
+
+def handler():
+    Order(0)
+"""
+
+
+def test_an_application_that_is_installed_keeps_its_lines_beside_made_code() -> None:
+    """The line of the dataclass's own `__init__` (`<string>`) stood alone."""
+    application: dict[str, Any] = {"__name__": "shop"}
+    place = "/opt/lib/site-packages/shop/jobs.py"
+    exec(compile(INSTALLED, place, "exec", dont_inherit=True), application)
+    with pytest.raises(ValueError, match="no amount") as raised:
+        application["handler"]()
+    error = raised.value
+    assert error.__traceback__ is not None
+    told = own_traceback(error.with_traceback(error.__traceback__.tb_next))
+    assert "in handler" in told
+    assert "in __post_init__" in told
 
 
 def test_an_error_without_lines_of_the_author_keeps_them_all() -> None:
