@@ -90,7 +90,7 @@ def review(found: Json) -> None:
     if found["lost"]:
         _say(console, _OF_ENDED)
         listed(found["lost"], _EFFECTS, None)
-        for effect in found["lost"]:
+        for effect in (each for each in found["lost"] if each["if_done"]):
             _say(console, f"\njob {effect['job_id']}, {effect['action']}:")
             _say_answers(console, effect)
     if found["more_lost"]:

@@ -13,7 +13,10 @@ _TOLD = (
 
 
 def reviewed(api: Api, tenant: str | None, limit: int, cursor: str | None) -> Answer:
-    """The effects of jobs in review, and those of jobs that have ended, each with both answers."""
+    """The effects of jobs in review, and those of jobs that have ended.
+
+    Each has both answers, unless its job is not kept any more.
+    """
     waiting = api.get(
         "/v1/jobs", tenant_id=tenant, status="needs_review", limit=limit, cursor=cursor
     )
@@ -21,10 +24,7 @@ def reviewed(api: Api, tenant: str | None, limit: int, cursor: str | None) -> An
     return {
         "review": [each for job in waiting["jobs"] for each in _in_review(api, job)],
         "next_cursor": waiting["next_cursor"],
-        "lost": [
-            {**effect, **_answers(api, effect["job_id"], effect["action"])}
-            for effect in lost["effects"]
-        ],
+        "lost": [_lost(api, effect) for effect in lost["effects"]],
         "more_lost": lost["next_cursor"] is not None,
     }
 
@@ -41,6 +41,12 @@ def _in_review(api: Api, job: Answer) -> list[Answer]:
         for effect in job["effects"]
         if effect["settle_after"] is not None
     ]
+
+
+def _lost(api: Api, effect: Answer) -> Answer:
+    if effect["settle_after"] is None:
+        return {**effect, "if_done": None, "if_not_done": None}
+    return {**effect, **_answers(api, effect["job_id"], effect["action"])}
 
 
 def _answers(api: Api, job_id: str, action: str) -> Answer:

@@ -29,6 +29,8 @@ _LIVING = (
 def _item(connection: sqlite3.Connection, entry: Entry) -> Json:
     found = LEDGER_ENTRY.decode(entry.record)
     owner = job(connection, found.job_id)
+    if owner is not None and owner.scope != found.scope:
+        owner = None  # a later incarnation: a settlement would be about its own effect
     return {
         "tenant_id": found.tenant_id,
         "job_id": found.job_id,

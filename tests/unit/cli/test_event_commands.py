@@ -29,7 +29,7 @@ UNKNOWN = make_entry(OWNER, "refund/r 1", status="review", result=None, error=No
 EFFECTS = (UNKNOWN, make_entry(OWNER, "email/done"))
 JOB = job_json(OWNER, JobDetails(effects=EFFECTS, settle_after={UNKNOWN.action: 1}))
 LOST = {"tenant_id": "acme", "job_id": "job_lost", "type": "t", "job_status": "cancelled",
-        **effect_json(UNKNOWN)}  # fmt: skip
+        **effect_json(UNKNOWN, 1)}  # fmt: skip
 REPLAY = {"job_id": "job_again", "replay_of": OWNER.job_id, "type": "t", "status": "succeeded",
           "created_at": "2026-11-23T20:00:00.000Z", "note": "the mapping is mended",
           "submitted_by": "operator"}  # fmt: skip
@@ -175,6 +175,17 @@ def test_review_gives_each_unknown_effect_with_both_answers_to_paste(operator: O
     assert LOST.items() <= shown.items()
     assert "jobs settle job_lost" in shown["if_not_done"]
     assert answer["more_lost"]
+
+
+def test_review_gives_no_command_for_an_effect_that_no_job_can_settle(
+    operator: OperatorApi,
+) -> None:
+    operator.on("GET", "/v1/jobs", b'{"jobs": [], "next_cursor": null}')
+    gone = LOST | {"settle_after": None, "job_status": None}
+    operator.on("GET", "/v1/effects/unknown", {"effects": [gone], "next_cursor": None})
+    text = run(operator, jobs, "review").stdout
+    assert "job_lost" in text
+    assert "jobs settle" not in text
 
 
 def test_an_effect_that_can_be_settled_says_now(operator: OperatorApi) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -218,6 +219,17 @@ def test_an_effect_that_a_job_left_unknown_shows_how_a_person_goes_on(
     again = jobs.shown_job(connection, "job_a", load())
     assert again is not None
     assert again["effects"][0]["settle_after"] is None, "the replay asks the ledger"
+
+
+def test_an_effect_of_an_earlier_incarnation_is_not_settled_as_one_of_the_present_one(
+    connection: sqlite3.Connection,
+) -> None:
+    """Both call under one action; the command that was shown settled the later call."""
+    old = make_job("job_a", status="dead", scope="job_a.1")
+    left = make_entry(old, "email/x", status="unknown")
+    fold(connection, replace(old, scope="job_a.2", incarnation=2, status="succeeded"), left)
+    (listed,) = unknown_effects.LISTING.page(connection, PageQuery(10)).items
+    assert (listed["job_id"], listed["settle_after"], listed["job_status"]) == ("job_a", None, None)
 
 
 def test_a_job_shows_its_input_and_where_it_failed(connection: sqlite3.Connection) -> None:
