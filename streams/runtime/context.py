@@ -38,6 +38,11 @@ class TaskContext:
     def monotonic(self) -> float:
         return self._clock.monotonic()
 
+    @property
+    def pending(self) -> tuple[int, int]:
+        """How many outputs there are, and how many entries of the stores will change."""
+        return len(self.outputs), sum(len(store.changes) for store in self._stores.values())
+
     def store(self, name: str) -> KeyValueStore:
         return self._stores[name]
 

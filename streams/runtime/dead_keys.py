@@ -2,7 +2,8 @@
 
 Such a letter may be replayed; that of any other key would overwrite what came after it. A record
 that dies adds its key, and a later record of the key that is taken removes it. The entries stand in
-a private store of the stage, so that they are true together with its positions.
+a private store of the stage, so that they are true together with its positions. They are looked up
+there: memory holds none, however many there are.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from streams.runtime.processor import Record, Stage
+from streams.serde import schemas
+from streams.serde.codec import DEAD_LETTER
 from streams.serde.keys import SEPARATOR, after
 from streams.serde.records import DeadLetter
 from streams.state.store import KeyValueStore
@@ -21,56 +24,62 @@ _PREFIX = b"\xffdead" + SEPARATOR
 _OFFSET = struct.Struct(">q")
 NO_OFFSET = -1
 """The offset of a record that is handed over before it is in its topic."""
+_LAST = 2**63 - 1
 
 
 class DeadKeys:
     """The dead keys of one task; an entry has the record's offset and the digest of its value.
 
-    The digest keeps a letter from being replayed with another value.
+    The digest keeps a letter from being replayed with another value. It is true if there may be
+    entries.
     """
 
     def __init__(self, stage: Stage, stores: Mapping[str, KeyValueStore]) -> None:
-        self._inputs = stage.letters.compacted if stage.letters else frozenset[str]()
         private = (
-            spec.name for spec in stage.stores
+            spec.name
+            for spec in stage.stores
             if spec.kind == "key_value" and spec.changelog.endswith(".changelog")
-        )  # fmt: skip
+        )
+        self._inputs = stage.compacted
         self._store = stores.get(next(private, "")) if self._inputs else None
-        self._offsets: dict[bytes, int] = {}
-        self._changed = False
+        self._any = False
 
     def __bool__(self) -> bool:
-        return bool(self._offsets)
+        return self._any
 
     def restored(self) -> None:
-        """Load the entries from the store."""
-        self._load()
-        self._changed = False
-
-    def undone(self) -> None:
-        """Load the entries again if writes that may concern them were taken back."""
-        if self._changed:
-            self._load()
-
-    def committed(self) -> None:
-        self._changed = False
+        """Look whether the store has entries."""
+        entries = self._store.range(_PREFIX, after(_PREFIX)) if self._store is not None else ()
+        self._any = next(iter(entries), None) is not None
 
     def add(self, record: Record) -> None:
-        """Note that a record, the newest of its key, has become a dead letter."""
-        if self._store is not None and record.topic in self._inputs:
-            key = _key(record.topic, record.key)
+        """Note that a record, the newest of its key, has become a dead letter.
+
+        While processes of an earlier release may run the stage next, note nothing: they would
+        leave the entry there when they take a newer record.
+        """
+        if self._store is None or record.topic not in self._inputs:
+            return
+        key = _key(record.topic, record.key)
+        if schemas.written(DEAD_LETTER.name) is DEAD_LETTER.schema:
             self._store.put(key, _entry(record.offset, record.value))
-            self._offsets[key] = record.offset
-            self._changed = True
+            self._any = True
+        else:
+            self._store.delete(key)
 
     def discard(self, records: Iterable[Record]) -> None:
         """Forget the keys of which newer records were taken."""
+        newest: dict[bytes, int] = {}
         for record in records:
             if record.topic in self._inputs:
                 key = _key(record.topic, record.key)
-                died = self._offsets.get(key)
-                if died is not None and (record.offset == NO_OFFSET or record.offset > died):
-                    self._remove(key)
+                offset = _LAST if record.offset == NO_OFFSET else record.offset
+                newest[key] = max(offset, newest.get(key, NO_OFFSET))
+        if newest and self._store is not None:
+            entries = self._store.get_many(list(newest))
+            for (key, offset), entry in zip(newest.items(), entries, strict=True):
+                if entry is not None and offset > _OFFSET.unpack_from(entry)[0]:
+                    self._store.delete(key)
 
     def may_take(self, letter: DeadLetter) -> bool:
         """Whether the stage has read nothing newer than the record of a letter."""
@@ -82,18 +91,9 @@ class DeadKeys:
         return found == _entry(letter.offset or 0, letter.value)
 
     def taken(self, letter: DeadLetter) -> None:
-        """Note that the record of a letter was taken after all."""
-        if letter.topic in self._inputs:
-            self._remove(_key(letter.topic, letter.key))
-
-    def _load(self) -> None:
-        found = self._store.range(_PREFIX, after(_PREFIX)) if self._store is not None else ()
-        self._offsets = {key: _OFFSET.unpack_from(value)[0] for key, value in found}
-
-    def _remove(self, key: bytes) -> None:
-        if self._store is not None and self._offsets.pop(key, None) is not None:
-            self._store.delete(key)
-            self._changed = True
+        """Note that the record of a letter, which may be taken, was taken after all."""
+        if self._store is not None and letter.topic in self._inputs:
+            self._store.delete(_key(letter.topic, letter.key))
 
 
 def _key(topic: str, key: bytes | None) -> bytes:

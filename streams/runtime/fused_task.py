@@ -20,7 +20,8 @@ from streams.runtime.context import CaughtUpTo, Output
 from streams.runtime.dead_keys import NO_OFFSET
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import AnyStage, FusedStage, Record, Stage
-from streams.runtime.task import Task, taken_by
+from streams.runtime.record_handler import taken_by
+from streams.runtime.task import Task
 from streams.state.overlay import Overlay
 from streams.state.store import Backend, Logged
 

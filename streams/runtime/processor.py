@@ -178,22 +178,12 @@ class StoreSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterInput:
-    """The input on which a stage's replayed dead letters come, which no other stage reads.
-
-    `compacted` names the stage's inputs of which only the newest record of a key counts.
-    """
-
-    topic: str
-    compacted: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class Stage:
     """A stage as the runtime runs it: inputs are co-partitioned logical topics.
 
-    `writes` are globs of the topics to which it forwards. Without `letters`, its dead letters
-    cannot be replayed.
+    `writes` are globs of the topics to which it forwards. `letters` is the input on which its dead
+    letters come back, which no other stage reads; without one they cannot be replayed. `compacted`
+    are the inputs of which only the newest record of a key counts.
     """
 
     name: str
@@ -202,7 +192,8 @@ class Stage:
     processor: Callable[[int], Processor]
     punctuate_seconds: float = 0.1
     writes: tuple[str, ...] = ()
-    letters: LetterInput | None = None
+    letters: str | None = None
+    compacted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +248,13 @@ def declared_stage(
         for s in declared.stores
     )
     compacted = {topic for topic in declared.reads if "compact" in topology.topics[topic].cleanup}
-    own = topology.letter_input(name)
-    letters = None if own is None else LetterInput(own, frozenset(compacted))
     return Stage(
-        name, declared.reads, stores, processor, punctuate_seconds, declared.writes, letters
+        name,
+        declared.reads,
+        stores,
+        processor,
+        punctuate_seconds,
+        declared.writes,
+        topology.letter_input(name),
+        frozenset(compacted),
     )

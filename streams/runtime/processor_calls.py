@@ -7,39 +7,63 @@ code. Its message names the place, the cause and the remedy.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import structlog
 
 from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged, TidegateError
+from streams.runtime.context import TaskContext
 from streams.runtime.processor import Context, Processor, Record
 
 log = structlog.get_logger(__name__)
 
 
 class ProcessorCalls:
-    """One processor of a stage; `batch`, `initiate` and `undone` are None if it lacks them."""
+    """One processor of a stage; `batch` and `initiate` are None if it lacks them."""
 
     def __init__(self, stage: str, partition: int, processor: Processor) -> None:
         self._stage = stage
         self._partition = partition
         self._processor = processor
         self.batch = self._optional("process_batch")
-        self.undone = self._optional("undone")
         self.initiate = self._optional("initiate")
         self._refused: Any = processor.refused if self.initiate else None  # type: ignore[attr-defined]
+        self._undone = self._optional("undone")
         self._committed = self._optional("committed")
         self._closed = self._optional("closed")
 
-    def restoring(self, ctx: Context) -> Iterator[None]:
-        """Run `restored` part by part."""
+    def restoring(self, ctx: TaskContext) -> Generator[None]:
+        """Run `restored` part by part.
+
+        Raises:
+            TidegateError: it wrote.
+        """
+        before = ctx.pending
         with self._ending("restored"):
             yield from self._processor.restored(ctx) or ()
+        self._refuse_writes("restored", before, ctx)
 
-    def handle(self, record: Record, ctx: Context) -> None:
-        """Run `process`.
+    def correct(self, ctx: TaskContext) -> None:
+        """Bring derived state in line with stores in which something was undone.
+
+        This runs `undone`, or else a whole `restored`.
+
+        Raises:
+            TidegateError: it wrote.
+        """
+        if self._undone is None:
+            for _ in self.restoring(ctx):
+                pass
+            return
+        before = ctx.pending
+        with self._ending("undone"):
+            self._undone(ctx)
+        self._refuse_writes("undone", before, ctx)
+
+    def handle(self, record: Record, ctx: Context, read: Record) -> None:
+        """Run `process`; `read` is the record that was read, which may bring another one back.
 
         Raises:
             PoisonRecord: the record is at fault.
@@ -50,7 +74,7 @@ class ProcessorCalls:
         except (PoisonRecord, StoreDamaged):
             raise
         except Exception as error:
-            self._fail(_at(record), error, _way_out(record, error))
+            self._fail(_at(read), error, _way_out(read, error))
 
     def handle_all(self, records: Sequence[Record], ctx: Context) -> None:
         """Run `process_batch`, or else `process` for each.
@@ -61,7 +85,7 @@ class ProcessorCalls:
         """
         if self.batch is None:
             for record in records:
-                self.handle(record, ctx)
+                self.handle(record, ctx, record)
             return
         try:
             self.batch(records, ctx)
@@ -70,12 +94,6 @@ class ProcessorCalls:
         except Exception as error:
             log.warning("a batch raised", error=traceback.format_exc())
             raise StageFailed(_cause(error)) from error
-
-    def undo(self, ctx: Context) -> None:
-        """Run `undone`, which must exist."""
-        with self._ending("undone"):
-            assert self.undone is not None  # noqa: S101
-            self.undone(ctx)
 
     def punctuate(self, now: int, ctx: Context) -> None:
         with self._ending("punctuate"):
@@ -113,6 +131,10 @@ class ProcessorCalls:
         found: Callable[..., Any] | None = getattr(self._processor, name, None)
         return found
 
+    def _refuse_writes(self, hook: str, before: tuple[int, int], ctx: TaskContext) -> None:
+        if ctx.pending != before:
+            raise TidegateError(f"stage {self._stage}: its processor wrote in `{hook}`")
+
     @contextmanager
     def _ending(self, hook: str) -> Iterator[None]:
         try:
@@ -128,12 +150,6 @@ class ProcessorCalls:
             f"stage {self._stage} cannot go on at {where}: {_cause(error)}. Nothing of this step "
             f"is committed. Mend the cause and start the stage again{way_out}"
         ) from error
-
-
-def refuse_writes(stage: str, hook: str, before: Sequence[int], after: Sequence[int]) -> None:
-    """Raise TidegateError if a hook changed what is pending, which its contract forbids."""
-    if before != after:
-        raise TidegateError(f"stage {stage}: its processor wrote in `{hook}`")
 
 
 def _at(record: Record) -> str:

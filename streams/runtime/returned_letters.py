@@ -20,7 +20,7 @@ from streams.serde.records import DeadLetter
 
 def returned(record: Record, stage: Stage, partition: int) -> DeadLetter | None:
     """The letter that a record brings back to its stage; None for any other record."""
-    if stage.letters is None or record.topic != stage.letters.topic:
+    if record.topic != stage.letters:
         return None
     if not record.headers or record.headers[-1][0] != dead_letter.LETTER_HEADER:
         return None
@@ -35,14 +35,18 @@ def returned(record: Record, stage: Stage, partition: int) -> DeadLetter | None:
 def as_read(letter: DeadLetter, carrier: Record) -> Record:
     """The letter's record as the stage first read it.
 
-    A letter of an earlier version has no time: its record gets the time of the replay.
+    Its time is believed only if it is before that of the carrier, which the broker's clock gave:
+    whoever may write the input could forge it. A letter of an earlier version has no time, and its
+    record gets the time of the replay.
     """
     offset = NO_OFFSET if letter.offset is None else letter.offset
     headers = {n: v for n, v in letter.headers.items() if n != dead_letter.REPLAY_HEADER}
     if letter.traceparent and not headers:
         headers["traceparent"] = letter.traceparent.encode()
+    at = letter.timestamp or 0
     return Record(
-        letter.topic or "", carrier.partition, offset, letter.timestamp or carrier.timestamp,
+        letter.topic or "", carrier.partition, offset,
+        at if 0 < at < carrier.timestamp else carrier.timestamp,
         letter.key, letter.value, list(headers.items()),
     )  # fmt: skip
 
@@ -52,9 +56,15 @@ def taken(letter: DeadLetter) -> DeadLetter:
 
 
 def failed(letter: DeadLetter, reason: str, detail: str) -> DeadLetter:
-    """The letter of a record that is dead again, under the new reason."""
+    """The letter of a record that is dead again, under the new reason.
+
+    It waits for a person again, also if one discarded it before it was sent in.
+    """
     detail = dead_letter.cut_text(detail)
-    return replace(letter, replay_outcome="failed", reason=reason, detail=detail)
+    return replace(
+        letter, replay_outcome="failed", reason=reason, detail=detail,
+        discarded_at=None, discarded_by=None, discard_note=None,
+    )  # fmt: skip
 
 
 def superseded(letter: DeadLetter) -> DeadLetter:

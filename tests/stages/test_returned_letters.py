@@ -17,7 +17,7 @@ from streams.errors import PoisonRecord, StageFailed
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.processor import Context, Record, Stage, declared_stage
-from streams.runtime.task import taken_by
+from streams.runtime.record_handler import taken_by
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
@@ -238,9 +238,9 @@ def test_one_that_ends_the_stage_can_be_set_aside_by_the_place_that_is_told(
     driver.pipe("facts", b"a", b"new")
     mend()
     Keeper.broken = True
-    with pytest.raises(StageFailed, match="TIDEGATE_SET_ASIDE=facts:0:0"):
+    with pytest.raises(StageFailed, match="TIDEGATE_SET_ASIDE=orders:0:0"):
         give_back(driver, TOPOLOGY, FACT)
-    driver.set_aside.add(("facts", 0, 0))
+    driver.set_aside.add(("orders", 0, 0))
     driver.restart("keeper", keep_state=True)
     driver.advance(1)
     assert (outcome(driver, FACT), letters(driver)[FACT].reason) == ("failed", "set_aside")

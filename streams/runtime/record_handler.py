@@ -1,0 +1,225 @@
+"""Hands a task's records to its processor, and takes back what a poison record did.
+
+It handles a batch in one call if the processor can, and else record by record. A record that can
+never be handled leaves a dead letter. A dead letter that comes back is answered.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from operator import itemgetter
+
+import structlog
+
+from streams import dead_letter
+from streams.errors import PoisonRecord, StageFailed, StoreDamaged
+from streams.runtime import returned_letters
+from streams.runtime.context import TaskContext
+from streams.runtime.dead_keys import DeadKeys
+from streams.runtime.positions import Positions
+from streams.runtime.processor import Header, Record, Stage
+from streams.runtime.processor_calls import ProcessorCalls
+from streams.runtime.task_stores import TaskStores
+from streams.serde.records import DeadLetter
+from streams.tracing import steps
+from streams.tracing.conventions import ERROR_TYPE
+
+log = structlog.get_logger(__name__)
+
+_TIMESTAMP = itemgetter(3)  # of a record; access by name costs double
+_PLACE = itemgetter(0, 1, 2)
+_TAKEN_HEADER = "tidegate-taken"
+_LETTER = dead_letter.LETTER_HEADER
+_LOOKED_AT = frozenset((_TAKEN_HEADER, _LETTER))
+"""Last headers of records that are not simply handled."""
+
+
+def taken_by(stage: str) -> Header:
+    """The last header of a record that a stage handled in the transaction that wrote it."""
+    return _TAKEN_HEADER, stage.encode()
+
+
+class RecordHandler:
+    """Handles the records of one task, all provisionally; `poisoned` counts those sent to `dlq`.
+
+    Records of `set_aside` (topic, partition, offset) go to `dlq` unprocessed, because an operator
+    asked for it. Records that this stage took when they were written are skipped.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        ctx: TaskContext,
+        stores: TaskStores,
+        positions: Positions,
+        processor: ProcessorCalls,
+        set_aside: AbstractSet[tuple[str, int, int]],
+    ) -> None:
+        self.poisoned = 0
+        self._stage = stage
+        self._ctx = ctx
+        self._stores = stores
+        self._positions = positions
+        self._processor = processor
+        self._set_aside = set_aside
+        self._dead_keys = DeadKeys(stage, stores.by_name)
+        self._taken = taken_by(stage.name)
+        self._outputs_before = 0
+
+    def restored(self) -> None:
+        """The stores are complete."""
+        self._dead_keys.restored()
+
+    def process(self, records: Sequence[Record]) -> None:
+        """Handle records in the order of their topics."""
+        looked_at = [r for r in records if r[6] and r[6][-1][0] in _LOOKED_AT]
+        if looked_at:
+            self._process_apart(records, looked_at)
+        else:
+            self._handle_all(records)
+
+    def accept(self, records: Sequence[Record]) -> bool:
+        """Handle records that are not yet in their topics; False if none was: read them there.
+
+        Raises:
+            StoreDamaged: the store has to be rebuilt.
+        """
+        if self._set_aside:
+            return False
+        self._mark()
+        try:
+            self._processor.handle_all(records, self._ctx)
+        except (PoisonRecord, StageFailed):
+            self._take_back()
+            return False
+        self._outlive(records)
+        self._advance(records)
+        return True
+
+    def refuse(self, record: Record, reason: str, detail: str) -> None:
+        """Skip a record, and leave a dead letter in its place, or answer the one it brings back."""
+        self._positions.handled([record])
+        self.poisoned += 1
+        letter = self._returned(record)
+        if letter is None:
+            self._dead_keys.add(record)
+            letter = dead_letter.of_record(
+                self._stage.name, *record, reason=reason, detail=detail, at=self._ctx.now
+            )
+        else:
+            letter = returned_letters.failed(letter, reason, detail)
+        self._ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
+        steps.mark([record], ERROR_TYPE, reason)
+        log.warning(
+            "record sent to dlq", reason=reason, detail=detail,
+            topic=record.topic, partition=record.partition, offset=record.offset,
+        )  # fmt: skip
+
+    def _process_apart(self, records: Sequence[Record], looked_at: Sequence[Record]) -> None:
+        """Skip what was taken, answer letters that come back, and handle what is between them."""
+        taken = [record for record in looked_at if self._has_taken(record)]
+        if taken:
+            self._positions.pass_by(taken)
+            whole = len(taken) == len(records)
+            records = [] if whole else [r for r in records if not self._has_taken(r)]
+        others = looked_at if len(taken) < len(looked_at) else ()
+        letters = {id(r): self._returned(r) for r in others if r[6][-1][0] == _LETTER}
+        begin = 0
+        for place, record in enumerate(records) if letters else ():
+            letter = letters.get(id(record))
+            if letter is not None:
+                self._handle_all(records[begin:place])
+                self._outlive(taken)
+                self._take_letter(letter, record)
+                begin = place + 1
+        self._handle_all(records[begin:])
+        self._outlive(taken)
+
+    def _take_letter(self, letter: DeadLetter, carrier: Record) -> None:
+        """Handle the record of a letter that came back, unless something newer was read."""
+        record = returned_letters.as_read(letter, carrier)
+        if self._asked_aside((carrier, record)):
+            self.refuse(carrier, "set_aside", "TIDEGATE_SET_ASIDE names it")
+        elif not self._dead_keys.may_take(letter):
+            self._answer(returned_letters.superseded(letter), carrier)
+        elif self._handled(record, carrier):
+            self._dead_keys.taken(letter)
+            self._answer(returned_letters.taken(letter), carrier)
+
+    def _returned(self, record: Record) -> DeadLetter | None:
+        return returned_letters.returned(record, self._stage, self._ctx.partition)
+
+    def _answer(self, letter: DeadLetter, carrier: Record) -> None:
+        self._positions.handled([carrier])
+        self._ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
+        log.info("dead letter came back", id=letter.id, outcome=letter.replay_outcome)
+
+    def _handle_all(self, records: Sequence[Record]) -> None:
+        if records and not self._handled_together(records):
+            for record in records:
+                self._handle(record)
+
+    def _handled_together(self, records: Sequence[Record]) -> bool:
+        if self._processor.batch is None or self._asked_aside(records):
+            return False
+        self._mark()
+        try:
+            self._processor.batch(records, self._ctx)
+        except StoreDamaged:
+            raise
+        except Exception as error:
+            if not isinstance(error, PoisonRecord):
+                raised = traceback.format_exc()  # plain text: rendering it would take descriptors
+                log.warning("a batch raised: its records are tried one by one", error=raised)
+            self._take_back()
+            return False
+        self._positions.handled(records)
+        self._outlive(records)
+        self._advance(records)
+        return True
+
+    def _handle(self, record: Record) -> None:
+        self._ctx.stream_time = max(self._ctx.stream_time, record.timestamp)
+        if self._set_aside and _PLACE(record) in self._set_aside:
+            self.refuse(record, "set_aside", "TIDEGATE_SET_ASIDE names it")
+        elif self._handled(record, record):
+            self._positions.handled([record])
+            self._outlive([record])
+
+    def _handled(self, record: Record, read: Record) -> bool:
+        """Handle a record; if it is poison, refuse the one that was read in its place."""
+        self._mark()
+        try:
+            self._processor.handle(record, self._ctx, read)
+        except PoisonRecord as poison:
+            self._take_back()
+            self.refuse(read, poison.reason, poison.detail)
+            return False
+        return True
+
+    def _outlive(self, records: Sequence[Record]) -> None:
+        """Note that records were taken, after which no dead letter of their keys may be."""
+        if self._dead_keys:
+            self._dead_keys.discard(records)
+
+    def _advance(self, records: Sequence[Record]) -> None:
+        self._ctx.stream_time = max(self._ctx.stream_time, *map(_TIMESTAMP, records))
+
+    def _has_taken(self, record: Record) -> bool:
+        headers = record[6]  # access by name costs double
+        return bool(headers) and headers[-1] == self._taken
+
+    def _asked_aside(self, records: Sequence[Record]) -> bool:
+        return bool(self._set_aside) and not self._set_aside.isdisjoint(map(_PLACE, records))
+
+    def _mark(self) -> None:
+        self._outputs_before = len(self._ctx.outputs)
+        self._stores.mark()
+
+    def _take_back(self) -> None:
+        """Undo everything since the mark, including what the processor changed only in memory."""
+        del self._ctx.outputs[self._outputs_before :]
+        self._stores.undo()
+        self._processor.correct(self._ctx)

@@ -1,0 +1,207 @@
+"""A letter that nobody's stage left, or that comes back at a bad moment, harms nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.dispatching import CLUSTER_KEY, ROUTES, Desk, envelope
+from support.returning import give_back, letters, outcome
+
+from streams import pipeline
+from streams.errors import PoisonRecord, StageFailed
+from streams.runtime.driver import TopologyTestDriver
+from streams.runtime.processor import Context, Record, declared_stage
+from streams.serde import schemas
+from streams.serde.codec import ENVELOPE
+from streams.serde.records import DeadLetter
+from streams.state.memory import MemoryTables
+from streams.topology.load import load
+from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
+
+DAY = 86_400
+EVER = 253_000_000_000_000
+FLOW = replace(load(), routes=ROUTES)
+
+
+def forged(stage: str, topic: str, value: bytes, **fields: Any) -> DeadLetter:
+    letter = DeadLetter(
+        f"{stage}:{topic}:0:0",
+        "record",
+        "",
+        "undecodable",
+        "",
+        stage,
+        1,
+        topic,
+        0,
+        0,
+        b"acme",
+        value,
+        timestamp=1,
+    )
+    return replace(letter, **fields)
+
+
+@pytest.mark.parametrize("at", [EVER, -EVER, -(2**62), 2**62])
+@pytest.mark.parametrize("routed", [True, False])
+@pytest.mark.parametrize("type_", ["ticket.created", "unrouted"])
+def test_a_letters_time_is_never_later_than_its_return_nor_before_all_time(
+    at: int, type_: str, routed: bool
+) -> None:
+    """Whoever may write the input would move the stage's time, or end the stage for ever."""
+    driver = TopologyTestDriver([pipeline.stage(FLOW, CLUSTER_KEY)], FLOW, partitions=1)
+    event = ENVELOPE.encode(replace(envelope("acme", "1", type_), routed=routed))
+    for stage, topic in (("dedup", "events.received"), ("dispatcher", "events")):
+        give_back(driver, FLOW, forged(stage, topic, event, timestamp=at))
+    driver.advance(10 * DAY)
+    assert driver.task("dispatcher").ctx.stream_time <= driver.now
+    (event_,) = driver.output("events")
+    assert 0 < event_.timestamp <= driver.now
+
+
+def test_one_without_an_offset_that_ends_the_stage_can_be_set_aside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    event = ENVELOPE.encode(envelope("acme", "1", "ticket.created"))
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("streams.dispatcher.events.Events.arrived", broken)
+    with pytest.raises(StageFailed, match=r"TIDEGATE_SET_ASIDE=jobs\.commands:0:0"):
+        give_back(desk.driver, desk.topology, forged("dispatcher", "events", event, offset=None))
+
+
+STORE = StoreDeclaration("shelf", "keeper.shelf.changelog")
+TOPICS = {
+    name: Topic(name, 1, "compact" if name in ("settings", STORE.changelog) else "delete")
+    for name in ("settings", "orders", "dlq", STORE.changelog)
+}
+
+
+def topology(*others: str) -> Topology:
+    """`others` are what another stage reads, too."""
+    stages = {"keeper": StageDeclaration("keeper", ("settings", "orders"), ("dlq",), (STORE,))}
+    if others:
+        stages["reader"] = StageDeclaration("reader", others, ())
+    return Topology(
+        partitions=1,
+        window_ms=1_000,
+        topics=TOPICS,
+        stages=stages,
+        priorities={},
+        pools=(),
+        job_types={},
+        routes=(),
+        limits=(),
+        finished_jobs_ms=0,
+    )
+
+
+class Keeper:
+    """Keeps the newest value of each key; it cannot read what begins with `unread`."""
+
+    unread = b"new"
+
+    def __init__(self, partition: int) -> None:
+        """One instance serves one partition."""
+
+    def restored(self, ctx: Context) -> None:
+        """Nothing is derived from the store."""
+
+    def process(self, record: Record, ctx: Context) -> None:
+        if self.unread and (record.value or b"").startswith(self.unread):
+            raise PoisonRecord("undecodable", "")
+        ctx.store("shelf").put(record.key or b"", record.value or b"")
+
+    def punctuate(self, now: int, ctx: Context) -> None:
+        """Nothing happens by time alone."""
+
+
+class Counting(MemoryTables):
+    """Counts the entries that ranges yield."""
+
+    ranged = 0
+
+    def range(self, table: int, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for entry in super().range(table, start, end):
+            self.ranged += 1
+            yield entry
+
+
+@pytest.fixture(autouse=True)
+def mended() -> Iterator[None]:
+    yield
+    Keeper.unread = b"new"
+    schemas.write_as(None)
+
+
+def keeping(topology: Topology, tables: MemoryTables | None = None) -> TopologyTestDriver:
+    kept = tables or MemoryTables()
+    stage = declared_stage(topology, "keeper", Keeper)
+    return TopologyTestDriver([stage], topology, open_tables=lambda *_: kept)
+
+
+def test_a_poison_record_costs_no_look_at_other_dead_keys() -> None:
+    tables = Counting()
+    driver = keeping(topology(), tables)
+    for part in range(3):
+        with driver.together():
+            for n in range(100):
+                driver.pipe("settings", b"%d" % (100 * part + n), b"new")
+    assert len(letters(driver)) == 300
+    driver.restart("keeper", keep_state=True)
+    assert tables.ranged <= 3
+    Keeper.unread = b""
+    give_back(driver, topology(), "keeper:settings:0:7")
+    assert outcome(driver, "keeper:settings:0:7") == "taken"
+
+
+def test_a_stage_without_an_input_of_its_own_for_a_while_forgets_no_newer_record() -> None:
+    """Another stage reads `orders` for a while, so that no letter could come back on it."""
+    tables = MemoryTables()
+    driver = keeping(topology(), tables)
+    driver.pipe("settings", b"a", b"new")
+    driver.run_of("keeper").stage = declared_stage(topology("orders"), "keeper", Keeper)
+    driver.restart("keeper", keep_state=True)
+    driver.pipe("settings", b"a", b"old")
+    driver.run_of("keeper").stage = declared_stage(topology(), "keeper", Keeper)
+    driver.restart("keeper", keep_state=True)
+    Keeper.unread = b""
+    give_back(driver, topology(), "keeper:settings:0:0")
+    assert outcome(driver, "keeper:settings:0:0") == "superseded"
+    assert driver.store("keeper", "shelf").get(b"a") == b"old"
+
+
+@pytest.mark.parametrize("died_before", [False, True])
+def test_a_record_that_dies_during_an_upgrade_is_superseded_on_a_compacted_input(
+    died_before: bool,
+) -> None:
+    """A process of the earlier release may take a newer record, and would leave the entry."""
+    driver = keeping(topology())
+    if died_before:
+        driver.pipe("settings", b"a", b"new")
+    schemas.write_as("0.1.0a1")
+    driver.pipe("settings", b"a", b"newer")
+    schemas.write_as(None)
+    Keeper.unread = b""
+    for n in range(1 + died_before):
+        give_back(driver, topology(), f"keeper:settings:0:{n}")
+        assert outcome(driver, f"keeper:settings:0:{n}") == "superseded"
+
+
+def test_one_that_was_discarded_waits_again_once_it_is_dead_again() -> None:
+    driver = keeping(topology())
+    driver.pipe("settings", b"a", b"new")
+    discarded: dict[str, Any] = {"discarded_at": 1, "discarded_by": "ops", "discard_note": "no"}
+    give_back(driver, topology(), "keeper:settings:0:0", **discarded)
+    letter = letters(driver)["keeper:settings:0:0"]
+    assert (letter.replay_outcome, letter.discarded_at) == ("failed", None)
+    Keeper.unread = b""
+    give_back(driver, topology(), letter, **discarded)
+    letter = letters(driver)["keeper:settings:0:0"]
+    assert (letter.replay_outcome, letter.discard_note) == ("taken", "no")
