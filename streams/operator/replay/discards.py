@@ -16,6 +16,7 @@ from streams.operator.replay import letters
 from streams.operator.replay.producer import NotTaken
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import DeadLetter
+from streams.topology.model import Topology
 
 _ANSWERED = "its caller was told of the refusal"
 _ANSWER_WAITS_SECONDS = 2.0
@@ -25,7 +26,8 @@ async def discarded(state: AppState, id_: str, note: str) -> DeadLetter | None:
     """Mark a letter, unless it is marked, and return it; None if there is none.
 
     Raises:
-        Refusal: 503, it is unknown whether it was marked: call again.
+        Refusal: 409, it is on its way to its stage; 503, it is unknown whether it was marked: call
+            again.
         KafkaUnavailable: no transaction can be opened.
         NotTaken: the broker will never take the letter.
     """
@@ -36,6 +38,7 @@ async def discarded(state: AppState, id_: str, note: str) -> DeadLetter | None:
         for kept in await letters.current(state, [id_]):
             if kept.letter.discarded_at is not None:
                 return kept.letter
+            _require_settled(kept.letter, state.topology, at)
             marked = replace(
                 kept.letter, discarded_at=at, discarded_by=SUBMITTED_BY, discard_note=note
             )
@@ -45,6 +48,23 @@ async def discarded(state: AppState, id_: str, note: str) -> DeadLetter | None:
         return None
 
     return await letters.settled(state, attempt)
+
+
+def _require_settled(letter: DeadLetter, topology: Topology, now: int) -> None:
+    """Refuse to change a letter that its stage is about to write again, as it was sent in.
+
+    A stage that has not answered for as long as its input keeps records never will.
+    """
+    waits = letter.replayed_at is not None and letter.replay_outcome is None
+    if letter.kind != "record" or not waits or letter.stage not in topology.stages:
+        return
+    topic = topology.topics.get(topology.letter_input(letter.stage) or "")
+    kept = 0 if topic is None else (topic.retention_ms or 0) + topic.segment_ms
+    if now < (letter.replayed_at or 0) + kept:
+        raise Refusal(
+            409, "replay-under-way", f"{letter.id} was sent in again, and {letter.stage} has not "
+            "answered yet: discard it once `replay_outcome` says what became of it",
+        )  # fmt: skip
 
 
 async def answered(state: AppState, refusal: DeadLetter) -> None:

@@ -24,6 +24,7 @@ from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
 from streams.operator.replay.records import replay_most, replay_records
 from streams.operator.resources import letters_to_replay
 from streams.operator.resources.letters_to_replay import LetterFilter
+from streams.process.wall_clock import wall_ms
 from streams.runtime.processor import Record
 from streams.serde import schemas
 from streams.serde.codec import DEAD_LETTER
@@ -31,6 +32,8 @@ from streams.serde.keys import tenant_key
 from streams.serde.records import DeadLetter
 from streams.settings import Settings
 from streams.topology.load import load
+
+NOW = wall_ms()
 
 
 def letter(offset: int, **fields: Any) -> DeadLetter:
@@ -369,6 +372,33 @@ async def test_a_discard_keeps_all_that_the_letter_says_and_is_written_once(
     assert replace(marked, discarded_at=None, discarded_by=None, discard_note=None) == letter(
         1, replayed_at=3, note="sent in"
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "refused"),
+    [
+        ({}, True),
+        ({"replay_outcome": "failed"}, False),
+        ({"replay_outcome": "taken"}, False),
+        ({"replayed_at": NOW - 9 * 86_400_000}, False),
+        ({"stage": "former"}, False),
+        ({"stage": "analytics"}, False),
+        ({"kind": "job", "job_id": "job_1"}, False),
+    ],
+)
+async def test_a_letter_that_its_stage_is_about_to_answer_is_not_discarded(
+    rows: sqlite3.Connection, fields: dict[str, Any], refused: bool
+) -> None:
+    """The stage would write it without the discard, or the discard without its answer."""
+    dead = letter(1, **({"replayed_at": NOW - 1_000} | fields))
+    fold(rows, dead)
+    bench = Bench(rows)
+    if not refused:
+        assert await discarded(cast(AppState, bench), dead.id, "nothing to do")
+        return
+    with pytest.raises(Refusal, match="dispatcher has not answered yet") as why:
+        await discarded(cast(AppState, bench), dead.id, "nothing to do")
+    assert (why.value.status, why.value.name, bench.log) == (409, "replay-under-way", [])
 
 
 async def test_a_refusal_stays_listed_if_kafka_does_not_take_its_mark(
