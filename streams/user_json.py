@@ -39,6 +39,7 @@ def read(text: str | bytes) -> Any:
     raw = text.encode() if isinstance(text, str) else text
     if _LONG_INTEGER not in raw.translate(_TO_ZERO):
         return value
+    del value  # it would double the memory of the next reading
     try:
         return json.loads(raw.decode())
     except RecursionError:

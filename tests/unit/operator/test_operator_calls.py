@@ -25,7 +25,7 @@ from streams.operator.sent_commands import SentCommand, SentCommands
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LEDGER_ENTRY, REJECTION
 from streams.serde.ids import replay_job_id, submitted_job_id
-from streams.serde.records import CommandBody, Job, LedgerEntry, Rejection, Settle
+from streams.serde.records import CommandBody, Job, JobStatus, LedgerEntry, Rejection, Settle
 from streams.topology.load import load
 
 CODECS: dict[type, tuple[str, Any]] = {
@@ -99,6 +99,30 @@ async def test_an_effect_is_settled_whatever_its_key(
     (settle,) = desk.sent
     assert isinstance(settle, Settle)
     assert settle.action == f"refund/{key}"
+
+
+@pytest.mark.parametrize(
+    ("status", "answered"),
+    [("dead", 202), ("failed", 202), ("cancelled", 202), ("succeeded", 202), ("pending", 409),
+     ("running", 409), ("scheduled", 409), ("waiting", 409)],
+)  # fmt: skip
+async def test_an_effect_of_a_job_that_has_ended_is_settled_and_no_other(
+    desk: Desk, api: TestClient[Any, Any], status: JobStatus, answered: int
+) -> None:
+    job = make_job("job_a", status=status)
+    left = make_entry(job, "refund/1", status="unknown")
+    desk.fold(job, left)
+    body = {"status": "done", "result": {"id": 2**64 - 1}, "note": "asked the bank"}
+    answer = await api.post(settlement("refund%2F1"), json=body)
+    told = await answer.json()
+    assert answer.status == answered, told
+    text = '{"id":18446744073709551615}'
+    sent = [Settle("refund/1", "done", text, "asked the bank", "operator")]
+    assert desk.sent == (sent if answered == 202 else [])
+    desk.fold(replace(left, status="done", result=text, settled_by="operator"))
+    otherwise = {"status": "not_done", "note": "the bank was wrong"}
+    assert (await api.post(settlement("refund%2F1"), json=otherwise)).status == 409
+    assert (await api.post(settlement("refund%2F1"), json=body)).status == 202, "said twice"
 
 
 async def test_a_result_nested_deeper_than_can_be_kept_is_refused(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -72,6 +75,29 @@ async def test_the_digest_ignores_the_order_of_arguments_and_nothing_else() -> N
     _, at = await outcome_of(app)
     one, two, three = (claim.digest for claim in at.bodies(Claim))
     assert one == two != three
+
+
+async def test_the_digest_of_arguments_stays_what_earlier_releases_wrote() -> None:
+    """With another digest, each effect that was begun before an upgrade would be refused after."""
+    app = App("test")
+
+    @dataclass
+    class Line:
+        sku: str
+        amount: float | None
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        at_noon = datetime(2026, 11, 28, 12, tzinfo=UTC)
+        lines = [Line("z", 1.10), Line("a", None)]
+        await ctx.effect("t", Tool(), key="k", to="é", n=2**64 - 1, when=at_noon, lines=lines)
+
+    _, at = await outcome_of(app)
+    text = (
+        '{"lines":[{"sku":"z","amount":1.1},{"sku":"a","amount":null}],'
+        '"n":18446744073709551615,"to":"é","when":"2026-11-28T12:00:00+00:00"}'
+    )
+    assert at.bodies(Claim)[0].digest == hashlib.sha256(text.encode()).digest()
 
 
 async def test_a_done_effect_gives_its_kept_result_and_is_not_called() -> None:
