@@ -12,6 +12,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter
 
+from ingress.receive.answers import OUTCOME
 from ingress.receive.body import ask_for_body
 from ingress.receive.problems import (
     INTERNAL,
@@ -20,7 +21,7 @@ from ingress.receive.problems import (
     Problem,
     Refused,
 )
-from ingress.receive.receiver import OUTCOME, Receiver
+from ingress.receive.receiver import Receiver
 from ingress.receive.rejections import Rejections
 from ingress.tenants.addressing import Addressing, by_path
 from streams.telemetry import metrics_page, readiness

@@ -1,29 +1,21 @@
-"""Handles one webhook, step by step.
-
-G1: a webhook is answered 2xx only after all in-sync replicas have acknowledged its body and its
-envelope. After any other answer it may have been written or not, and its sender delivers it again.
-G3: the tenant comes from the route (`ingress/tenants/addressing.py`), and the signature must hold
-under a secret of that tenant's source.
-"""
+"""Handles one webhook, step by step; each step is a module beside this one."""
 
 from __future__ import annotations
 
-import asyncio
 import math
-import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, TypeVar
 
-import orjson
-import structlog
 from aiohttp import web
-from prometheus_client import Counter, Histogram
+from prometheus_client import Histogram
 
 from ingress.rates.tarpit import Tarpit
 from ingress.receive import headers as heads
+from ingress.receive.acknowledgement import Acknowledgement
 from ingress.receive.answer_log import AnswerLog
+from ingress.receive.answers import accepted, greeting
+from ingress.receive.authentication import Authenticated, Authenticator, Sources
 from ingress.receive.body import BODY_SECONDS, MemoryBudget, read_body
 from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.receive.event import Event, routed
@@ -33,28 +25,20 @@ from ingress.receive.problems import (
     MALFORMED,
     NOT_ALLOWED_HERE,
     RATE_LIMITED,
-    UNAUTHORIZED,
     UNAVAILABLE,
     Refused,
 )
 from ingress.receive.quarantine import Quarantine
 from ingress.receive.request_span import note_answer, note_refusal, request_span
 from ingress.receive.unrouted_log import Unrouted
-from ingress.schemes import Answer, SignedRequest, Verified, challenge, handshake, verifier
-from ingress.tenants.sources import Closed, Source
-from streams.errors import Erased, KafkaUnavailable, MalformedBody, Misfit, SignatureError
+from ingress.schemes import SignedRequest, handshake, success
+from streams.errors import MalformedBody, Misfit
 from streams.serde import ids
 from streams.tenants.settings import DEFAULT_BODY_BYTES
 from streams.topology.model import Topology
 from streams.tracing.spans import exemplar
 
-T = TypeVar("T")
-log = structlog.get_logger(__name__)
-
-OUTCOME: web.ResponseKey[str] = web.ResponseKey("outcome", str)
-"""An answer that is no problem says under this key how its delivery is counted."""
 DEADLINE_SECONDS = 5.0
-CALM_SECONDS = 10.0
 
 ACK_SECONDS = Histogram(
     "tidegate_ingress_ack_seconds",
@@ -66,35 +50,8 @@ BODY_BYTES = Histogram(
     "Size of bodies whose signature held",
     buckets=(256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 26_214_400),
 )
-SIGNATURE_FAILURES = Counter(
-    "tidegate_ingress_signature_failures_total",
-    "Requests whose signature did not hold; scheme `none`: no such source",
-    ["scheme", "reason"],
-)
-OLD_KEYS = Counter(
-    "tidegate_ingress_old_key_matches_total",
-    "Requests signed with a secret that is not the source's newest",
-    ["scheme"],
-)
-
 
 _JUST_STARTED = "this ingress has just started and does not know the sources yet"
-_NOBODY = verifier("hmac-sha256", {})
-_NOBODYS_SECRETS = {0: os.urandom(32)}
-
-
-class Sources(Protocol):
-    """The sources that may send."""
-
-    @property
-    def ready(self) -> bool:
-        """False until every source known to the cluster is known here."""
-
-    def lookup(self, tenant_id: str, name: str) -> Source | None:
-        """The source, or None if it or its tenant is unknown or disabled."""
-
-    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
-        """Why `lookup` finds no source; None if it finds one."""
 
 
 class _OverRate(Exception):
@@ -126,22 +83,21 @@ class Receiver:
         in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._sources = sources
+        self._authenticator = Authenticator(sources)
         self._writer = writer
         self._quarantine = quarantine
         self._topology = topology
         self._wait = wait
         self._tarpit = Tarpit()
-        self._deadline = deadline_seconds
         self._body_seconds = body_seconds
         self._budget = MemoryBudget(in_flight_bytes)
         self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
         self._unrouted = Unrouted()
         self._log = AnswerLog()
-        self._acknowledged = True
-        self._missed_at = float("-inf")
+        self._acknowledgement = Acknowledgement(deadline_seconds)
 
     async def receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
-        """The answer to an accepted, repeated or quarantined event, or to a vendor's handshake.
+        """The answer to an accepted, repeated or quarantined event, or to a vendor's question.
 
         Raises:
             Refused: every other answer.
@@ -167,37 +123,39 @@ class Receiver:
             raise Refused(UNAVAILABLE, _JUST_STARTED)
         source = self._sources.lookup(tenant_id, name)
         if source is not None:
-            heads.check(request.headers, request.raw_headers)
-            headers = heads.unambiguous(request.headers)
-            asked = SignedRequest(headers, b"", _url(request), request.method, time.time())
-            answer = challenge(source.settings.scheme, source.settings.options, asked)
+            headers = _checked(request)
+            answer = source.challenge(_signed(request, headers, b""))
             if answer is not None:
-                return _greeting(answer)
+                return greeting(answer)
         raise Refused(NOT_ALLOWED_HERE)
 
     async def _receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
         started = time.perf_counter()
         if not self._sources.ready:
             raise Refused(UNAVAILABLE, _JUST_STARTED)
-        heads.check(request.headers, request.raw_headers)
-        headers = heads.unambiguous(request.headers)
+        headers = _checked(request)
         with self._budget.reserve(tenant_id, request.content_length) as reservation:
             known = self._sources.lookup(tenant_id, name)
             cap = known.settings.max_body_bytes if known else DEFAULT_BODY_BYTES
             body = await read_body(request, reservation, cap, self._body_seconds)
-            source, verified, secret = self._authenticate(request, headers, tenant_id, name, body)
-            if (asked := handshake(source.settings.scheme, body, secret)) is not None:
-                return _greeting(asked)
-            self._admit(source.tenant_id)
-            return await self._traced(source, headers, verified, body, started)
+            signed = _signed(request, headers, body)
+            if known is not None and (asked := known.challenge(signed)) is not None:
+                return greeting(asked)
+            sender = self._authenticator.authenticate(tenant_id, name, signed)
+            scheme = sender.source.settings.scheme
+            if (asked := handshake(scheme, body, sender.secret)) is not None:
+                return greeting(asked)
+            self._admit(sender.source.tenant_id)
+            return await self._traced(sender, headers, body, started)
 
     async def _traced(
-        self, source: Source, headers: Headers, verified: Verified, body: bytes, started: float
+        self, sender: Authenticated, headers: Headers, body: bytes, started: float
     ) -> web.Response:
+        source = sender.source
         with request_span(headers.get("traceparent"), source, started) as span:
             try:
-                outcome, receipt = await self._take_in(source, headers, verified, body, started)
-                response = _answer(outcome, receipt)
+                outcome, receipt = await self._take_in(sender, headers, body, started)
+                response = accepted(outcome, receipt, success(source.settings.scheme))
                 note_answer(span, response, outcome, receipt)
                 return response
             except Refused as error:
@@ -209,56 +167,20 @@ class Receiver:
             del refused  # its traceback holds this frame: the cycle would keep the body in memory
 
     async def _take_in(
-        self, source: Source, headers: Headers, verified: Verified, body: bytes, started: float
+        self, sender: Authenticated, headers: Headers, body: bytes, started: float
     ) -> tuple[str, Receipt]:
         """Store an event once, or put its body aside; the outcome and what the sender is told."""
         BODY_BYTES.observe(len(body), exemplar())
         try:
-            event = self._event(source, headers, verified, body)
+            event = self._event(sender, headers, body)
         except Misfit as misfit:
-            return "quarantined", await self._put_aside(source, headers, verified, body, misfit)
+            return "quarantined", await self._put_aside(sender, headers, body, misfit)
         receipt, repeated = await self._store_once(event)
         if repeated:
-            self._log.duplicate(source.tenant_id, source.name, receipt.event_id)
+            self._log.duplicate(event.tenant_id, event.source, receipt.event_id)
             return "duplicate", receipt
         ACK_SECONDS.observe(time.perf_counter() - started, exemplar())
         return "accepted", receipt
-
-    def _authenticate(
-        self, request: web.BaseRequest, headers: Headers, tenant_id: str, name: str, body: bytes
-    ) -> tuple[Source, Verified, bytes]:
-        now = time.time()
-        source = self._sources.lookup(tenant_id, name)
-        held = source.secrets(now) if source else {}
-        # A source without a secret is refused like an unknown one, and takes as long.
-        verify, secrets = (source.verify, held) if source and held else (_NOBODY, _NOBODYS_SECRETS)
-        scheme = source.settings.scheme if source else "none"
-        signed = SignedRequest(headers, body, _url(request), request.method, now)
-        try:
-            verified = verify(tuple(secrets.values()), signed)
-        except SignatureError as error:
-            reason = "no_secret" if source and not held else error.reason
-            SIGNATURE_FAILURES.labels(scheme, reason).inc()
-            cause = self._cause(tenant_id, name, source if held else None, error.reason)
-            raise Refused(UNAUTHORIZED, cause=cause) from None
-        if source is None or not held:
-            cause = self._cause(tenant_id, name, None, "mismatch")
-            raise Refused(UNAUTHORIZED, cause=cause)
-        if tuple(held)[verified.key_index] > 0:
-            OLD_KEYS.labels(scheme).inc()
-        return source, verified, tuple(held.values())[verified.key_index]
-
-    def _cause(self, tenant_id: str, name: str, usable: Source | None, failed: str) -> str:
-        """What the operator is told of a 401, whose sender is told nothing.
-
-        Each refusal looks up both, so that none takes longer than another.
-        """
-        found = self._sources.lookup(tenant_id, name)
-        closed = self._sources.why_closed(tenant_id, name)
-        if usable is not None:
-            return failed
-        secretless = "unknown_source" if found is None else found.without_secret(time.time())
-        return closed or secretless
 
     def _admit(self, tenant_id: str) -> None:
         """Enforce the tenant's rate, for which only verified deliveries count.
@@ -274,95 +196,49 @@ class Receiver:
         if seconds:
             raise _OverRate(tenant_id, seconds)
 
-    def _event(self, source: Source, headers: Headers, verified: Verified, body: bytes) -> Event:
-        event_id = ids.new_id("evt")
-        normalized = source.normalizer.normalize(headers, body, verified, event_id)
+    def _event(self, sender: Authenticated, headers: Headers, body: bytes) -> Event:
+        event_id, source = ids.new_id("evt"), sender.source
+        normalized = source.normalizer.normalize(headers, body, sender.verified, event_id)
         return routed(
             self._topology, source.tenant_id, source.name, normalized, heads.facts(headers), body,
             callback_url=source.settings.callback_url, event_id=event_id,
         )  # fmt: skip
 
     async def _put_aside(
-        self, source: Source, headers: Headers, verified: Verified, body: bytes, misfit: Misfit
+        self, sender: Authenticated, headers: Headers, body: bytes, misfit: Misfit
     ) -> Receipt:
         if isinstance(misfit, MalformedBody) and heads.says_json(headers):
             raise Refused(MALFORMED, str(misfit)) from None
         facts = heads.facts(headers)
-        event_id = await self._acknowledged_in_time(
-            self._quarantine.keep(source, headers, verified, facts, body, misfit)
+        event_id = await self._acknowledgement.of(
+            self._quarantine.keep(sender.source, headers, sender.verified, facts, body, misfit)
         )
-        self._note(acknowledged=True)
+        self._acknowledgement.note()
         return Receipt(event_id, None)
 
     async def _store_once(self, event: Event) -> tuple[Receipt, bool]:
         async def store() -> Receipt:
             await self._writer.store(event)
-            self._note(acknowledged=True)
+            self._acknowledgement.note()
             if event.job_id is None:
                 self._unrouted.tell(event)
             return Receipt(event.event_id, event.job_id)
 
-        return await self._acknowledged_in_time(self._duplicates.once(event.fingerprint, store))
-
-    async def _acknowledged_in_time(self, storing: Awaitable[T]) -> T:
-        try:
-            async with asyncio.timeout(self._deadline):
-                stored = await storing
-        except TimeoutError:
-            self._note(acknowledged=False, reason="deadline")
-            raise Refused(UNAVAILABLE, "Kafka did not acknowledge the event in time") from None
-        except Erased:
-            raise Refused(UNAUTHORIZED, cause="erased_tenant") from None
-        except KafkaUnavailable as error:
-            self._note(acknowledged=False, reason=str(error))
-            raise Refused(UNAVAILABLE, "Kafka did not acknowledge the event") from None
-        return stored
-
-    def _note(self, *, acknowledged: bool, reason: str = "") -> None:
-        """Log once when Kafka stops acknowledging, and once when it has acknowledged for a while.
-
-        If one partition has no leader, Kafka goes on to acknowledge the events of others.
-        """
-        now = time.monotonic()
-        if not acknowledged:
-            self._missed_at = now
-        elif now - self._missed_at < CALM_SECONDS:
-            return
-        if acknowledged == self._acknowledged:
-            return
-        self._acknowledged = acknowledged
-        if acknowledged:
-            log.info("kafka acknowledges again")
-        else:
-            log.warning("kafka does not acknowledge: answering 503", reason=reason)
+        return await self._acknowledgement.of(self._duplicates.once(event.fingerprint, store))
 
 
-def _greeting(asked: Answer) -> web.Response:
-    headers = {
-        **asked.headers,
-        "Content-Type": asked.content_type,
-        "X-Content-Type-Options": "nosniff",  # it may repeat what a stranger has sent
-        "Cache-Control": "no-store",
-    }
-    response = web.Response(status=asked.status, body=asked.body, headers=headers)
-    response[OUTCOME] = "handshake"
-    return response
+def _checked(request: web.BaseRequest) -> Headers:
+    """The request's headers that came once.
+
+    Raises:
+        Refused: the request can be refused from its headers alone.
+    """
+    heads.check(request.headers, request.raw_headers)
+    return heads.unambiguous(request.headers)
 
 
-def _answer(status: str, receipt: Receipt) -> web.Response:
-    answer: dict[str, str | None] = {"status": status, "event_id": receipt.event_id}
-    if status != "quarantined":
-        answer["job_id"] = receipt.job_id
-    response = web.Response(
-        status=200 if status == "duplicate" else 202,
-        body=orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE),
-        headers={"Content-Type": "application/json"},
-    )  # fmt: skip
-    response[OUTCOME] = status
-    return response
-
-
-def _url(request: web.BaseRequest) -> str:
-    """The URL as the sender addressed it; a proxy in front may name its scheme."""
+def _signed(request: web.BaseRequest, headers: Headers, body: bytes) -> SignedRequest:
+    """The request as its sender signed it; a proxy in front may name the scheme of its URL."""
     scheme = heads.forwarded_scheme(request.headers) or request.scheme
-    return f"{scheme}://{request.host}{request.path_qs}"
+    url = f"{scheme}://{request.host}{request.path_qs}"
+    return SignedRequest(headers, body, url, request.method, time.time())

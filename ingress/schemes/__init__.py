@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -32,12 +33,12 @@ from ingress.schemes import (
 from ingress.schemes.keys import any_secret
 from ingress.schemes.options import parse
 from ingress.schemes.request import SignedRequest, Verified, Verifier
-from ingress.schemes.scheme import Answer, Scheme
+from ingress.schemes.scheme import Answer, Challenge, Scheme, Success
 from streams.errors import SignatureError
 
 __all__ = [
-    "SCHEMES", "Answer", "SignedRequest", "Verified", "Verifier",
-    "challenge", "check_secret", "handshake", "sign", "verifier", "verify",
+    "SCHEMES", "Answer", "Challenge", "SignedRequest", "Success", "Verified", "Verifier",
+    "challenge", "check_secret", "handshake", "sign", "success", "verifier", "verify",
 ]  # fmt: skip
 
 SCHEMES: Mapping[str, Scheme] = {
@@ -118,12 +119,21 @@ def check_secret(scheme: str, secret: bytes) -> None:
         SCHEMES[scheme].decode_secret(secret)
 
 
-def challenge(scheme: str, options: Mapping[str, Any], request: SignedRequest) -> Answer | None:
-    """The answer to an unsigned GET or OPTIONS that is a question of this scheme's vendor."""
-    chosen = SCHEMES.get(scheme)
-    if chosen is None or chosen.challenge is None:
-        return None
-    return chosen.challenge(parse(chosen.options, options), request)
+def challenge(scheme: str, options: Mapping[str, Any]) -> Challenge:
+    """Answers the unsigned questions of this scheme's vendor, under a source's options.
+
+    Raises:
+        SignatureError: the scheme does not exist, or an option does not fit it.
+    """
+    chosen = _scheme(scheme)
+    if chosen.challenge is None:
+        return lambda request: None
+    return partial(chosen.challenge, parse(chosen.options, options))
+
+
+def success(scheme: str) -> Success:
+    """How an accepted event of this scheme is answered."""
+    return _scheme(scheme).success
 
 
 def handshake(scheme: str, body: bytes, secret: bytes) -> Answer | None:

@@ -1,8 +1,8 @@
-"""Answers to the questions that vendors ask by GET or OPTIONS before they deliver to a URL.
+"""Answers to the unsigned questions that vendors ask before they deliver to a URL.
 
 Such a question is not signed, so a stranger can ask it, too. An answer repeats at most 512 visible
-ASCII characters, as plain text or JSON that no browser takes for a page, and nothing of a source
-except that it exists. A scheme answers only its own vendor's question.
+ASCII characters, as plain text or JSON that no browser takes for a page, and tells nothing of a
+source except that it exists and has this scheme. A scheme answers only its own vendor's question.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ingress.schemes.request import SignedRequest, header, raw
 from ingress.schemes.scheme import Answer
 
 _REPEATABLE = re.compile(r"[\x21-\x7e]{1,512}")
+_PING = re.compile(rb"webhook_id=[0-9]{1,20}")
 _ORIGIN = r"^[A-Za-z0-9.-]{1,253}$"
 
 
@@ -78,6 +79,15 @@ def okta(_: SchemeOptions, request: SignedRequest) -> Answer | None:
     if request.method != "GET" or asked is None or not _REPEATABLE.fullmatch(asked):
         return None
     return Answer(200, orjson.dumps({"verification": asked}))
+
+
+def woocommerce(_: SchemeOptions, request: SignedRequest) -> Answer | None:
+    """The ping when a webhook is saved, which stays inactive unless it is answered 200.
+
+    https://github.com/woocommerce/woocommerce, `deliver_ping` in class-wc-webhook.php
+    """
+    pinged = request.method == "POST" and _PING.fullmatch(request.body)
+    return Answer(200, b"") if pinged else None
 
 
 def _parameter(request: SignedRequest, name: str) -> str | None:

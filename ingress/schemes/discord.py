@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingress.schemes.keys import ed25519_key
+from ingress.schemes.elliptic_keys import ed25519_key
 from ingress.schemes.layout import (
     Layout,
     by_ed25519,

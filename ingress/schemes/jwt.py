@@ -23,7 +23,7 @@ from joserfc.jwt import JWTClaimsRegistry
 from pydantic import Field
 
 from ingress.schemes.challenges import GenericOptions, webhook_validation
-from ingress.schemes.keys import PUBLIC_KEY_ALGORITHMS, AsymmetricKey, key_set, private_key
+from ingress.schemes.key_sets import PUBLIC_KEY_ALGORITHMS, AsymmetricKey, key_set, private_key
 from ingress.schemes.preset import GENERIC
 from ingress.schemes.request import (
     SignedRequest,

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
-from ingress.schemes.keys import (
+from ingress.schemes.elliptic_keys import (
     ecdsa_key,
     ecdsa_private_key,
     ed25519_key,
@@ -50,6 +50,8 @@ Signs = Callable[["Layout", bytes, bytes], str]
 
 _MOST_SIGNATURES = 16
 """The most signatures of one header that are tried."""
+_MOST_OF_PUBLIC_KEYS = 4
+"""The same under a public key: each costs a computation over the body, also for a stranger's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +97,14 @@ def by_hmac(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[
 
 def by_ed25519(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
     """The secret is a public key in text."""
-    return ed25519_holds(ed25519_key(secret), message, signatures, layout.encoding)
+    tried = signatures[:_MOST_OF_PUBLIC_KEYS]
+    return ed25519_holds(ed25519_key(secret), message, tried, layout.encoding)
 
 
 def by_ecdsa(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
     """The secret is a public key of P-256 in text."""
-    return ecdsa_holds(ecdsa_key(secret), message, signatures, layout.encoding)
+    tried = signatures[:_MOST_OF_PUBLIC_KEYS]
+    return ecdsa_holds(ecdsa_key(secret), message, tried, layout.encoding)
 
 
 def by_token(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from ingress.schemes.layout import Layout, check
 from ingress.schemes.layout import sign as sign_by_layout
 from ingress.schemes.preset import Preset
 from ingress.schemes.request import SignedRequest, Verified, fresh
-from ingress.schemes.scheme import Scheme
+from ingress.schemes.scheme import OK, Scheme
 from streams import user_json
 from streams.errors import Misfit, SignatureError
 
@@ -74,4 +74,4 @@ PRESET = Preset(
 entity's `updatedAt` changes only with a meaningful change, so the action's own time is part of the
 key."""
 
-SCHEME = Scheme(PRESET, lambda _: verify, lambda _: sign)
+SCHEME = Scheme(PRESET, lambda _: verify, lambda _: sign, success=OK)

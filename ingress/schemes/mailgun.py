@@ -27,7 +27,7 @@ from ingress.schemes.request import (
     raw,
     require,
 )
-from ingress.schemes.scheme import Scheme
+from ingress.schemes.scheme import OK, Scheme
 from streams import user_json
 from streams.errors import Misfit, SignatureError
 
@@ -84,15 +84,21 @@ PRESET = Preset(
     event_type='"event-data".event',
     subject='"event-data".message.headers."message-id"',
     occurred_at='"event-data".timestamp',
-    dedup_key='"event-data".event && "event-data".id',
+    dedup_key='"event-data".event && ["event-data".id, to_string("event-data".timestamp)]',
     attributes={
         "log_level": '"event-data"."log-level"',
         "severity": '"event-data".severity',
     },
 )
 """https://documentation.mailgun.com/docs/mailgun/user-manual/events/event-structure: an `id` is the
-event's, unique within a day."""
+event's, unique within a day. So the event's time is part of its key."""
 
 SCHEME = Scheme(
-    PRESET, lambda options: partial(check, options), lambda _: sign, options=ToleranceOptions
+    PRESET,
+    lambda options: partial(check, options),
+    lambda _: sign,
+    options=ToleranceOptions,
+    success=OK,
 )
+"""https://help.mailgun.com/hc/en-us/articles/202236504-Webhooks: what is not answered 200 is sent
+again."""

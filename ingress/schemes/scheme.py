@@ -22,6 +22,23 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+Challenge = Callable[[SignedRequest], Answer | None]
+"""The answer to an unsigned request that is a question of a vendor, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """How an accepted event is answered: the status, and whether the body must be empty."""
+
+    status: int = 202
+    empty: bool = False
+
+
+OK = Success(200)
+"""For a vendor that repeats or reports every delivery that is answered otherwise."""
+OK_EMPTY = Success(200, empty=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Scheme:
     """How its sender signs, what it puts where, and what it asks before it sends events.
@@ -30,7 +47,8 @@ class Scheme:
     `decode_secret` raises `SignatureError` for a secret that the scheme cannot verify with. With
     `public_key` a source's secret is one, and the signer takes the sender's private key.
     `handshake` is the answer to a JSON object that was signed under a secret, or None where that is
-    an event. `challenge` is the answer to a request by GET or OPTIONS, which nothing signs.
+    an event. `challenge` is the answer to a question that nothing signs, or None for any other
+    request. `success` is the answer that its vendor takes for a success.
     """
 
     preset: Preset
@@ -41,3 +59,4 @@ class Scheme:
     handshake: Callable[[dict[str, Any], bytes], Answer | None] | None = None
     challenge: Callable[[Any, SignedRequest], Answer | None] | None = None
     public_key: bool = False
+    success: Success = Success()

@@ -11,8 +11,11 @@ from __future__ import annotations
 import hmac
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
-from ingress.schemes.keys import ed25519_private_key, standard_webhooks_key
+from ingress.schemes.elliptic_keys import ed25519_private_key, point
+from ingress.schemes.keys import bad_secret, from_base64
 from ingress.schemes.preset import Preset
 from ingress.schemes.request import (
     SignedRequest,
@@ -35,6 +38,31 @@ _TOLERANCE_SECONDS = 300
 _MOST_SIGNATURES = {"v1": 16, "v1a": 4}
 """The most signatures of one kind that are tried from one header. Each `v1a` costs a computation of
 its own, and a stranger's list must not cost more than a sender's."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandardKey:
+    """A key of Standard Webhooks: of HMAC (`v1`), or the public one of Ed25519 (`v1a`)."""
+
+    version: Literal["v1", "v1a"]
+    raw: bytes = field(repr=False)
+
+
+def standard_webhooks_key(secret: bytes) -> StandardKey:
+    """A secret in base64 after `whsec_` (or nothing), a public key in base64 after `whpk_`.
+
+    Raises:
+        SignatureError: the secret is neither.
+    """
+    if secret.startswith(b"whpk_"):
+        fault = "begins with whpk_, which marks a public key of Ed25519, but is not base64 after it"
+        return StandardKey("v1a", point(from_base64(secret[5:], fault)))
+    if secret.startswith(b"whsk_"):
+        raise bad_secret("is the sender's private key: give the public one, whpk_")
+    key = from_base64(secret.removeprefix(b"whsec_"), "is not base64 after whsec_")
+    if not key:
+        raise bad_secret("is empty after whsec_")
+    return StandardKey("v1", key)
 
 
 def check(secrets: Sequence[bytes], request: SignedRequest) -> Verified:

@@ -8,7 +8,7 @@ from functools import partial
 from pydantic import Field, ValidationInfo, field_validator
 
 from ingress.schemes.challenges import GenericOptions, webhook_validation
-from ingress.schemes.keys import ed25519_key
+from ingress.schemes.elliptic_keys import ed25519_key
 from ingress.schemes.layout import (
     Layout,
     by_ed25519,

@@ -16,7 +16,7 @@ from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from ingress.schemes.keys import PUBLIC_KEY_ALGORITHMS, key_set
+from ingress.schemes.key_sets import PUBLIC_KEY_ALGORITHMS, key_set
 from streams.errors import ConfigError, SignatureError
 from streams.settings import Settings
 

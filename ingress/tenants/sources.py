@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from ingress.schemes import Verifier, verifier
+from ingress.schemes import Challenge, Verifier, challenge, verifier
 from ingress.schemes.normalize import Normalizer
 from ingress.tenants.references import NamedSecret, References
 from streams.errors import ConfigError, PoisonRecord, SignatureError, VaultError
@@ -41,6 +41,7 @@ class Source:
     name: str
     settings: SourceSettings
     verify: Verifier
+    challenge: Challenge
     normalizer: Normalizer
     keys: tuple[Key, ...]
 
@@ -181,6 +182,7 @@ class SourceTable:
         try:
             settings = source_settings(record)
             verify = verifier(settings.scheme, settings.options)
+            asked = challenge(settings.scheme, settings.options)
             normalizer = Normalizer(settings.scheme, settings.mapping, settings.dedup_by)
             keys = tuple(self._key(record, settings.scheme, key) for key in keys_of(record))
         except ValidationError as error:  # its message would show the offending value
@@ -191,7 +193,7 @@ class SourceTable:
             raise PoisonRecord("sealed_elsewhere", str(error)) from error
         except ValueError:
             raise PoisonRecord("bad_source", "its settings are not JSON") from None
-        return Source(record.tenant_id, record.id, settings, verify, normalizer, keys)
+        return Source(record.tenant_id, record.id, settings, verify, asked, normalizer, keys)
 
     def _key(self, record: TenantRecord, scheme: str, key: SigningKey) -> Key:
         until = None if key.until is None else key.until / 1000

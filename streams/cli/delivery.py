@@ -19,6 +19,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from ingress.formats.document import begins_as_json
+from ingress.receive.answers import ANSWER_HEADER
 from ingress.samples import sample
 from ingress.schemes import SCHEMES, SignedRequest, Verified, sign
 from ingress.schemes.normalize import Normalized, Normalizer
@@ -35,7 +36,7 @@ _FORM, _JSON = "application/x-www-form-urlencoded", "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the ingress answered: a status and a JSON object, which is empty for another body."""
+    """What the ingress answered: a status and a JSON object, which is empty for another answer."""
 
     status: int
     document: Answer
@@ -144,7 +145,8 @@ async def _post(delivery: SignedRequest) -> Reply:
             url, data=delivery.body, headers=delivery.headers, allow_redirects=False
         ) as answer,
     ):
-        return Reply(answer.status, _object(await answer.read()))
+        told = await answer.read() or answer.headers.get(ANSWER_HEADER, "").encode()
+        return Reply(answer.status, _object(told))
 
 
 def _object(raw: bytes) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ingress.schemes.challenges import MetaOptions, dropbox, meta
+from ingress.schemes.challenges import MetaOptions, dropbox, meta, woocommerce
 from ingress.schemes.layout import Layout, by_layout, signed_by_layout
 from ingress.schemes.options import SchemeOptions
 from ingress.schemes.preset import Preset
 from ingress.schemes.request import SignedRequest
-from ingress.schemes.scheme import Answer, Scheme
+from ingress.schemes.scheme import OK, OK_EMPTY, Answer, Scheme, Success
 
 
 def _row(
@@ -23,10 +23,11 @@ def _row(
     handshake: Callable[[dict[str, Any], bytes], Answer | None] | None = None,
     options: type[SchemeOptions] = SchemeOptions,
     challenge: Callable[[Any, SignedRequest], Answer | None] | None = None,
+    success: Success = OK,
 ) -> Scheme:
     return Scheme(
         preset, by_layout(layout), signed_by_layout(layout),
-        handshake=handshake, options=options, challenge=challenge,
+        handshake=handshake, options=options, challenge=challenge, success=success,
     )  # fmt: skip
 
 
@@ -133,11 +134,13 @@ SENDERS: Mapping[str, Scheme] = {
         Preset("`null`", "id", "date_modified_gmt || date_created_gmt", None,
                {"currency": "currency", "status": "status"},
                type_header="X-WC-Webhook-Topic", delivery_header="X-WC-Webhook-Delivery-ID"),
+        challenge=woocommerce,
     ),
     # https://developer.xero.com/documentation/guides/webhooks/configuring-your-server/
     "xero": _row(
         Layout("X-Xero-Signature", encoding="base64"),
         Preset("events && 'batch'", "events[0].tenantId", "events[0].eventDateUtc", None),
         handshake=intent_to_receive,
+        success=OK_EMPTY,
     ),
 }  # fmt: skip

@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 
 from ingress.schemes.challenges import repeated
-from ingress.schemes.keys import any_secret, ecdsa_key, ed25519_key, hex_key
+from ingress.schemes.elliptic_keys import ecdsa_key, ed25519_key
+from ingress.schemes.keys import any_secret, hex_key
 from ingress.schemes.layout import (
     TIME_BODY,
     TIME_DOT_BODY,
@@ -30,7 +31,7 @@ from ingress.schemes.layout import (
 )
 from ingress.schemes.options import ToleranceOptions
 from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import Answer, Scheme
+from ingress.schemes.scheme import OK, Answer, Scheme
 
 
 def _row(
@@ -46,7 +47,7 @@ def _row(
     return Scheme(
         preset, by_layout(layout, holds), signed_by_layout(layout, signs),
         options=ToleranceOptions, decode_secret=decode_secret, handshake=handshake,
-        public_key=public_key,
+        public_key=public_key, success=OK,
     )  # fmt: skip
 
 

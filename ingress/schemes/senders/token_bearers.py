@@ -23,7 +23,7 @@ from ingress.schemes.layout import (
 )
 from ingress.schemes.preset import Preset
 from ingress.schemes.request import SignedRequest, raw
-from ingress.schemes.scheme import Answer, Scheme
+from ingress.schemes.scheme import OK, OK_EMPTY, Answer, Scheme, Success
 
 
 def _row(
@@ -33,9 +33,10 @@ def _row(
     holds: Holds = by_token,
     signs: Signs = token,
     challenge: Callable[[Any, SignedRequest], Answer | None] | None = None,
+    success: Success = OK,
 ) -> Scheme:
     verifier, signer = by_layout(layout, holds), signed_by_layout(layout, signs)
-    return Scheme(preset, verifier, signer, challenge=challenge)
+    return Scheme(preset, verifier, signer, challenge=challenge, success=success)
 
 
 def _basic(layout: Layout, secret: bytes, message: bytes) -> str:
@@ -55,19 +56,22 @@ SENDERS: Mapping[str, Scheme] = {
         Preset("[object_kind, object_attributes.action]", "project.path_with_namespace",
                "object_attributes.updated_at", None,
                {"project": "project.path_with_namespace", "ref": "ref", "user": "user.username"},
-               delivery_header="X-Gitlab-Event-UUID"),
+               delivery_header="Idempotency-Key"),
     ),
     # https://developer.okta.com/docs/concepts/event-hooks/
     "okta": _row(
         Layout("Authorization"),
         Preset("eventType", "source", "eventTime", "eventType && data && eventId"),
         challenge=okta,
+        success=OK_EMPTY,
     ),
     # https://pipedrive.readme.io/docs/guide-for-webhooks-v2
     "pipedrive": _row(
         Layout("Authorization", prefix="Basic "),
         Preset("[meta.entity || meta.object, meta.action]", "meta.entity_id || data.id",
-               "meta.timestamp", None, {"company": "meta.company_id", "user": "meta.user_id"}),
+               "meta.timestamp",
+               "meta.entity && [meta.id, meta.entity, meta.entity_id, meta.action]",
+               {"company": "meta.company_id", "user": "meta.user_id"}),
         holds=_by_basic, signs=_basic,
     ),
     # https://core.telegram.org/bots/api#setwebhook

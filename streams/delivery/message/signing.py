@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ingress.schemes.keys import ed25519_private_key, standard_webhooks_key
+from ingress.schemes.elliptic_keys import ed25519_private_key
 from ingress.schemes.request import SignedRequest
-from ingress.schemes.standard_webhooks import sign
+from ingress.schemes.standard_webhooks import sign, standard_webhooks_key
 from streams.errors import SignatureError
 
 _LEAST_KEY_BYTES, _MOST_KEY_BYTES = 24, 64

@@ -12,7 +12,7 @@ from support.ingress_app import DISCORD_SIGNER, Edge, running
 from support.webhooks import signed, source, tenant, ticket
 
 from ingress.rates import tarpit
-from ingress.receive.receiver import OLD_KEYS
+from ingress.receive.authentication import OLD_KEYS
 from streams.serde.codec import ENVELOPE, TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord

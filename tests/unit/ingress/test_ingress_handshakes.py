@@ -170,6 +170,22 @@ async def test_dropboxs_challenge_is_repeated_as_plain_text(edge: Edge) -> None:
     assert headers["X-Content-Type-Options"] == "nosniff"
 
 
+async def test_woocommerces_ping_is_answered_without_a_signature(edge: Edge) -> None:
+    put(edge, "woocommerce")
+    for scheme in ("woocommerce", "github", "nothing"):
+        if scheme == "github":
+            put(edge, scheme)
+        for body in (b"webhook_id=17", b"webhook_id=17&x=1", b"webhook_id=", b'{"webhook_id":17}'):
+            url = f"{edge.url}/v1/hooks/acme/{scheme}"
+            form = {"Content-Type": "application/x-www-form-urlencoded"}
+            async with edge.client.post(url, data=body, headers=form) as answer:
+                pinged = scheme == "woocommerce" and body == b"webhook_id=17"
+                assert answer.status == (200 if pinged else 401)
+                assert not pinged or await answer.read() == b""
+    assert edge.log.records == []
+    assert (await ask(edge, "woocommerce"))[0] == 405
+
+
 @pytest.mark.parametrize("scheme", ["hmac-sha256", "ed25519", "jwt", "token"])
 async def test_a_validation_of_cloudevents_is_granted_to_the_origin_that_the_source_names(
     edge: Edge, scheme: str

@@ -20,7 +20,7 @@ from support.webhooks import (
     zendesk_signed,
 )
 
-from ingress.receive import receiver
+from ingress.receive import acknowledgement
 from ingress.receive.receiver import Receiver
 
 
@@ -47,7 +47,7 @@ async def test_an_event_that_is_not_acknowledged_is_answered_503_and_taken_next_
 async def test_a_lost_kafka_is_told_once_and_so_is_its_return(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiver, "CALM_SECONDS", 0)
+    monkeypatch.setattr(acknowledgement, "CALM_SECONDS", 0)
     with structlog.testing.capture_logs() as lines:
         for down in (True, True, False, False):
             edge.log.down = down

@@ -149,12 +149,13 @@ def mailgun(at: float, token: str = "a" * 50) -> dict[str, Any]:
 
 
 def test_mailguns_signature_is_in_the_body_and_may_be_of_the_parent_account() -> None:
-    event = {"event-data": {"event": "opened", "id": "e1"}}
+    event = {"event-data": {"event": "opened", "id": "e1", "timestamp": 1521472262.908181}}
     body = orjson.dumps({"signature": mailgun(NOW), **event})
     assert check("mailgun", {}, body).timestamp == NOW
     parent = mailgun(NOW) | {"signature": "00" * 32, "parent-signature": mailgun(NOW)["signature"]}
     assert check("mailgun", {}, orjson.dumps({"signature": parent, **event})).key_index == 0
-    assert Normalizer("mailgun", {}).normalize({}, body).dedup_key == "e1"
+    found = Normalizer("mailgun", {}).normalize({}, body)
+    assert found.dedup_key == '["e1","1521472262.908181"]', "an id is unique within a day alone"
     assert reason("mailgun", {}, orjson.dumps({"signature": mailgun(NOW - 301)})) == "stale"
     moved = mailgun(NOW) | {"timestamp": str(int(NOW) + 1)}
     assert reason("mailgun", {}, orjson.dumps({"signature": moved})) == "mismatch"
@@ -201,6 +202,17 @@ def test_an_event_that_is_written_anew_keeps_its_key(scheme: str) -> None:
     keys = {key(scheme, first), key(scheme, first | TWICE[scheme])}
     assert len(keys) == 1
     assert not keys.pop().startswith("sha256:")
+
+
+def test_a_retry_of_pipedrive_counts_in_its_body_and_is_the_same_event() -> None:
+    first = orjson.loads(sample("pipedrive", None, NOW).body)
+    again = first | {"meta": first["meta"] | {"attempt": 2}}
+    assert key("pipedrive", first) == key("pipedrive", again)
+    for name in ("id", "entity", "entity_id", "action"):
+        other = first | {"meta": first["meta"] | {name: "other"}}
+        assert key("pipedrive", first) != key("pipedrive", other)
+    old = {"v": 1, "meta": {"v": 1, "object": "deal", "id": 7, "action": "updated"}}
+    assert key("pipedrive", old).startswith("sha256:"), "in version 1 the id is the entity's"
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -251,6 +263,16 @@ def test_options_describe_a_sender_that_puts_the_time_beside_its_signature(
     assert check("hmac-sha256", headers, options=options).timestamp == NOW
     assert reason("hmac-sha256", headers, options=options, now=NOW + 301) == "stale"
     assert reason("hmac-sha256", {"X-Signature": signature}, options=options) == "bad_format"
+
+
+def test_a_list_of_signatures_under_a_public_key_costs_a_stranger_no_more_than_four() -> None:
+    key = nacl.signing.SigningKey(b"\x07" * 32)
+    options, secrets = {"separator": ","}, [bytes(key.verify_key).hex().encode()]
+    held, wrong = key.sign(BODY).signature.hex(), "00" * 64
+    fourth = {"X-Signature": ",".join([wrong] * 3 + [held])}
+    assert check("ed25519", fourth, options=options, secrets=secrets).key_index == 0
+    fifth = {"X-Signature": ",".join([wrong] * 4 + [held])}
+    assert reason("ed25519", fifth, options=options, secrets=secrets) == "mismatch"
 
 
 @pytest.mark.parametrize(

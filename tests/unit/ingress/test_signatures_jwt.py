@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from ingress.schemes import Verified, verify
-from ingress.schemes.keys import PUBLIC_KEY_ALGORITHMS
+from ingress.schemes.key_sets import PUBLIC_KEY_ALGORITHMS
 from streams.errors import SignatureError
 
 NOW = 1_700_000_000

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from ingress.schemes import check_secret
-from ingress.schemes.keys import ed25519_key
+from ingress.schemes.elliptic_keys import ed25519_key
 from streams.errors import SignatureError
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.source_request import SourceRequest
