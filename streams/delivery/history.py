@@ -1,35 +1,61 @@
-"""Gives an endpoint what happened between a setting of it and the moment the stage learned of that.
+"""Gives endpoints what happened between a setting of them and the moment the stage learned of that.
 
 The inputs have no common order: an event can be read before the setting that preceded it. So an
 endpoint that is new, is enabled, or has other filters is marked in the store if its setting is not
 later than what was processed already. The stage reads `events` and `jobs` again from that time on,
 a part in each punctuation, as far as they were processed then. A row that exists is not made again;
 it is sent if it was parked although the endpoint had been enabled.
+
+The log is read in rounds, each for all endpoints that are marked when it begins. One that is marked
+during a round waits for the next, so that frequent settings put off nothing.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain, islice
 from typing import Protocol
 
 from streams.delivery.endpoint import Endpoint
-from streams.delivery.store import MISSED
+from streams.delivery.store import IN_ROUND, MISSED, DeliveryStore
 from streams.delivery.transitions import Transitions
 from streams.runtime.processor import Record
-from streams.serde.keys import SEPARATOR, after, join, split
+from streams.serde.keys import SEPARATOR, after, join
+from streams.state.store import KeyValueStore
 
 TOPICS = ("events", "jobs")
 SLACK_MS = 60_000
 """How much earlier to begin and later to end: times are not in the order of offsets in `jobs`."""
-_STATE = struct.Struct(">QQQBq")
-"""The first time of what was missed, the time from which on parked rows are sent (0: none are), the
-last time, the topic's place in `TOPICS`, and the next offset; -1: by time."""
+_ENDPOINTS, _ROWS = 1_000, 1_000
+"""For how many endpoints a round is, and after how many rows a part ends, behind a whole record."""
+_WINDOW = struct.Struct(">QQQ")
 
-Admit = Callable[[Record, Endpoint, bool], None]
-"""Makes the row of a record for one endpoint, if it wants it; if told to, sends one that is parked.
-"""
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When an endpoint may have missed something: from `since` to `until`.
+
+    What happened at `opened` or later is sent also if its row was parked; 0: none.
+    """
+
+    since: int
+    opened: int
+    until: int
+
+    def has(self, time: int) -> bool:
+        return self.since <= time <= self.until
+
+    def unparks(self, time: int) -> bool:
+        return 0 < self.opened <= time
+
+
+WindowsOf = Callable[[str], Mapping[str, Window]]
+"""The windows of a tenant's endpoints, by id."""
+Admit = Callable[[Record, WindowsOf], int]
+"""Gives a record to the endpoints whose windows have it; returns how many those are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,91 +81,122 @@ class History(Protocol):
         """Drop what is being read for a partition: the next `read` finds the topic's end anew."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One reading: the times from and to which it goes, its topic's place, and the next offset.
+
+    The offset -1 stands for the first time.
+    """
+
+    since: int
+    until: int
+    topic: int = 0
+    offset: int = -1
+
+
 class Missed:
     """The endpoints of one partition that may have missed something.
 
-    The log is read for one of them after the other, each to its end. One that is marked again waits
-    behind the others, so that frequent settings of one endpoint put off no other.
+    How far a round got is not in the store: after a restart it begins anew.
     """
 
     def __init__(self, history: History, partition: int) -> None:
         self._history = history
         self._partition = partition
-        self._place = b""  # the endpoint for which the log was read last
-        self._reading = False  # and not to its end yet
+        self._round: _Round | None = None
+        self._committed: _Round | None = None
+        self._next = MISSED  # the key from which the next round takes its endpoints
         self._pending = True  # the store may have such endpoints
 
     def restored(self) -> None:
-        """Look for such endpoints again, after a start or a rollback."""
-        self._pending = True
+        """Go back to the last commit, after a start or a rollback."""
+        self._round, self._pending = self._committed, True
+
+    def committed(self) -> None:
+        self._committed = self._round
 
     def closed(self) -> None:
         """Drop what is being read: the partition is another process's, or the process ends."""
         self._history.forget(self._partition)
 
     def mark(self, endpoint: Endpoint, since: int, opened: int, steps: Transitions) -> None:
-        """Note that an endpoint may have missed something since a time, if it may.
-
-        What happened at `opened` or later is sent also if its row was parked; 0: none.
-        """
+        """Note that an endpoint may have missed something since a time, if it may."""
         until, place = steps.store.watermark, join(endpoint.tenant_id, endpoint.id)
-        if until < since:
-            return
-        known = steps.store.queue.get(MISSED + place)
-        if known is not None:  # what it missed before has not been read to its end
-            before = _STATE.unpack(known)
-            since, opened = min(since, before[0]), max(opened, before[1])
-        steps.store.queue.put(MISSED + place, _STATE.pack(since, opened, until, 0, -1))
-        self._pending = True
-        if place == self._place:
-            self._reading = False  # the end that was found for it lies before this
+        now = _window(steps.store.queue, IN_ROUND + place)
+        if now is not None and opened > now.opened:  # what was parked before that stays parked
+            _put(steps.store.queue, IN_ROUND + place, replace(now, opened=opened))
+        if until >= since:
+            _widen(steps.store.queue, MISSED + place, Window(since, opened, until))
+            self._pending = True
 
     def go_on(self, steps: Transitions, admit: Admit) -> bool:
-        """Read the next part for one endpoint; returns whether anything was written."""
-        place = self._next(steps) if self._pending else None
-        self._pending = place is not None
-        if place is None:
+        """Read the next part; returns whether anything was written."""
+        if not self._pending:
             return False
-        if place != self._place or not self._reading:
+        before = self._round
+        if before is None and self._committed is not None:
+            return False  # the end of the last round may be taken back
+        if before is None:
+            self._round = self._begin(steps.store)
+            self._pending = self._round is not None
+            return self._pending
+        self._round = self._part(before, steps, admit)
+        if self._round is None:
             self._history.forget(self._partition)
-            self._place, self._reading = place, True
-        key, queue = MISSED + place, steps.store.queue
-        before = queue.get(key) or b""
-        after_part = self._part(before, steps.endpoints.get(*split(place)), admit)
-        self._reading = after_part is not None
-        if after_part is None:
-            self._history.forget(self._partition)
-            queue.delete(key)
-        elif after_part != before:
-            queue.put(key, after_part)
-        return after_part != before
+            for place, _ in list(steps.store.marked(IN_ROUND)):
+                steps.store.queue.delete(IN_ROUND + place)
+        return self._round != before
 
-    def _next(self, steps: Transitions) -> bytes | None:
-        """The endpoint to read for now: the one at hand, or the next in the order of the keys."""
-        last = MISSED + self._place
-        if self._reading and steps.store.queue.get(last) is not None:
-            return self._place
-        for start in (last + SEPARATOR, MISSED):
-            for key, _ in steps.store.queue.range(start, after(MISSED)):
-                return key[len(MISSED) :]
-        return None
-
-    def _part(self, state: bytes, endpoint: Endpoint | None, admit: Admit) -> bytes | None:
-        """Take in a part; returns the state behind it, which is None once all is read."""
-        since, opened, until, topic, offset = _STATE.unpack(state)
-        if endpoint is None:
+    def _begin(self, store: DeliveryStore) -> _Round | None:
+        """Take the endpoints that are marked into a round; None if there are none."""
+        self._history.forget(self._partition)  # the end that was found for it lies before theirs
+        behind = store.queue.range(self._next, after(MISSED))
+        marked = islice(chain(behind, store.queue.range(MISSED, self._next)), _ENDPOINTS)
+        for key, value in list(marked):
+            store.queue.delete(key)
+            _widen(store.queue, IN_ROUND + key[len(MISSED) :], Window(*_WINDOW.unpack(value)))
+            self._next = key + SEPARATOR
+        windows = [Window(*_WINDOW.unpack(value)) for _, value in store.marked(IN_ROUND)]
+        if not windows:
             return None
-        part = self._history.read(TOPICS[topic], self._partition, since, offset)
+        return _Round(min(w.since for w in windows), max(w.until for w in windows))
+
+    def _part(self, now: _Round, steps: Transitions, admit: Admit) -> _Round | None:
+        """Take in a part; returns the round behind it, None at its end."""
+        part = self._history.read(TOPICS[now.topic], self._partition, now.since, now.offset)
         if part is None:
-            return state
+            return now
+        windows_of = cache(lambda tenant_id: _windows_of(tenant_id, steps.store))
+        rows = 0
         for record in part.records:
-            if since <= record.timestamp <= until:
-                admit(record, endpoint, 0 < opened <= record.timestamp)
-        if not part.done and not _passed(part, until):
-            return _STATE.pack(since, opened, until, topic, part.position)
-        if topic + 1 < len(TOPICS):
-            return _STATE.pack(since, opened, until, topic + 1, -1)
-        return None
+            if now.since <= record.timestamp <= now.until:
+                rows += admit(record, windows_of)
+            if rows >= _ROWS and record is not part.records[-1]:
+                return replace(now, offset=record.offset + 1)
+        if not part.done and not _passed(part, now.until):
+            return replace(now, offset=part.position)
+        return replace(now, topic=now.topic + 1, offset=-1) if now.topic + 1 < len(TOPICS) else None
+
+
+def _windows_of(tenant_id: str, store: DeliveryStore) -> Mapping[str, Window]:
+    found = store.marked(IN_ROUND + join(tenant_id, ""))
+    return {id_.decode(): Window(*_WINDOW.unpack(value)) for id_, value in found}
+
+
+def _window(queue: KeyValueStore, key: bytes) -> Window | None:
+    value = queue.get(key)
+    return None if value is None else Window(*_WINDOW.unpack(value))
+
+
+def _widen(queue: KeyValueStore, key: bytes, window: Window) -> None:
+    """Keep a window beside the one that is there, as one that has both."""
+    known = _window(queue, key) or window
+    since, until = min(known.since, window.since), max(known.until, window.until)
+    _put(queue, key, Window(since, max(known.opened, window.opened), until))
+
+
+def _put(queue: KeyValueStore, key: bytes, window: Window) -> None:
+    queue.put(key, _WINDOW.pack(window.since, window.opened, window.until))
 
 
 def _passed(part: Part, until: int) -> bool:

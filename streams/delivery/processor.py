@@ -17,11 +17,10 @@ from functools import partial
 
 from streams.delivery import commands, inputs, messages, outcomes, queue
 from streams.delivery.attempts import Attempt, Ended, Sender
-from streams.delivery.endpoint import Endpoint
 from streams.delivery.endpoints import Endpoints
 from streams.delivery.fan_out import FanOut
 from streams.delivery.handed import Handed
-from streams.delivery.history import History, Missed
+from streams.delivery.history import History, Missed, WindowsOf
 from streams.delivery.rotation import Rotation
 from streams.delivery.selection import Selection
 from streams.delivery.settling import Rules
@@ -101,6 +100,7 @@ class Deliveries:
         self._applied = 0
         self._endpoints.committed()
         self._fan_out.committed()
+        self._missed.committed()
         self._send()
 
     def closed(self) -> None:
@@ -159,18 +159,23 @@ class Deliveries:
         if job.callback_url and job.status in TERMINAL and kept:
             steps.enter_callback(message, job.callback_url)
 
-    def _admit(self, steps: Transitions, record: Record, endpoint: Endpoint, opened: bool) -> None:
-        """Give one endpoint what it should have got when a record was first read."""
+    def _admit(self, steps: Transitions, record: Record, windows_of: WindowsOf) -> int:
+        """Give endpoints what they should have got when a record was first read."""
         try:
             message, happened = inputs.happening(record, steps)
         except PoisonRecord:
-            return  # its dead letter was written when it was first read
+            return 0  # its dead letter was written when it was first read
         if message is None:
-            return
-        if endpoint in self._endpoints.wanting(message) and endpoint.since <= happened:
-            steps.enter(message, [endpoint])
-        if opened:
-            steps.unpark(message, endpoint)
+            return 0
+        windows = windows_of(message.tenant_id).items()
+        having = {id_: window for id_, window in windows if window.has(record.timestamp)}
+        wanting = self._endpoints.wanting(message) if having else ()
+        steps.enter(message, [e for e in wanting if e.id in having and e.since <= happened])
+        for id_, window in having.items():
+            endpoint = self._endpoints.get(message.tenant_id, id_)
+            if endpoint is not None and window.unparks(record.timestamp):
+                steps.unpark(message, endpoint)
+        return len(having)
 
     def _setting(self, record: Record, steps: Transitions) -> None:
         applied = self._endpoints.apply(record, steps.store)

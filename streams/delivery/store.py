@@ -16,6 +16,7 @@ store `queue` holds everything else:
 - `F` tenant, number: a message that has not all its rows yet (`fan_out.py`)
 - `C` tenant: a callback came when its endpoint was not known
 - `M` tenant, endpoint: it may have missed something (`history.py`)
+- `N` like `M`: the log is read again for it now
 - `W` number: a command that waits for the settings that preceded it (`commands.py`)
 - `o`: the last number given to a row for the order in its lane
 - `w`: the highest time of an event or job's end that was processed
@@ -35,8 +36,9 @@ from streams.serde.delivery_records import Delivery, EndpointState, Outgoing
 from streams.serde.keys import after, join
 
 ENDPOINT, STATE, TENANT, MESSAGE = b"E", b"S", b"T", b"m"
-PARKING, RECOVERY, CURSOR, ERASING, TEST, MISSED = b"P", b"R", b"c", b"X", b"t", b"M"
+PARKING, RECOVERY, CURSOR, ERASING, TEST = b"P", b"R", b"c", b"X", b"t"
 FAN_OUT, EARLY_CALLBACK, ASKED, COMMAND = b"F", b"C", b"D", b"W"
+MISSED, IN_ROUND = b"M", b"N"
 _ORDER, _WATERMARK = b"o", b"w"
 _NUMBER = struct.Struct(">Q")
 _MOST_KNOWN = 2_000

@@ -104,9 +104,7 @@ def test_other_filters_end_no_reading_of_what_a_new_endpoint_missed(stage: Deliv
     stage.endpoint(created=created)
     stage.driver.advance(1)
     stage.event("read second")
-    before = stage.history.forgot
     stage.endpoint(sources=("shop",))
-    assert stage.history.forgot == before + 1, "the end that was found lies before this change"
     stage.history.away = False
     stage.driver.advance(0.2)
     assert [row.status for row in stage.rows()] == ["delivered"] * 2

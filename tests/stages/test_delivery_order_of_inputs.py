@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -263,3 +264,55 @@ def test_what_an_enabled_endpoint_missed_is_sent_through_rollbacks_and_a_restart
     stage.driver.advance(2)
     assert sent < 20
     assert [(row.status, row.attempts) for row in stage.rows()] == [("delivered", 1)] * 20
+
+
+def test_the_log_is_read_once_for_all_endpoints_that_are_set_together(stage: Deliveries) -> None:
+    created = stage.driver.now
+    stage.driver.advance(1)
+    for number in range(20):
+        stage.event(f"k{number:02}")
+    stage.driver.advance(5)
+    stage.history.away = True
+    for number in range(50):
+        stage.endpoint(f"e{number:02}", created=created)
+    stage.history.away = False
+    stage.driver.advance(30)
+    assert len(stage.sender.sent) == 50 * 20
+    assert len(stage.history.read_before) <= 2 * 20, "one reading was begun before the others"
+
+
+def test_settings_that_follow_one_another_all_the_time_put_off_nothing_of_their_own_endpoint(
+    stage: Deliveries,
+) -> None:
+    created = stage.driver.now
+    stage.driver.advance(1)
+    for number in range(100):
+        stage.event(f"k{number:02}")
+    stage.driver.advance(5)
+    stage.history.most = 3
+    for number in range(60):
+        stage.endpoint(created=created, events=("*", f"e{number}"))
+        stage.driver.advance(0.1)
+    assert {row.message_id for row in stage.rows()} == {f"evt_k{n:02}" for n in range(100)}
+
+
+def test_what_many_endpoints_missed_is_made_in_steps_of_bounded_size(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.delivery.history._ROWS", 40)
+    created = stage.driver.now
+    stage.driver.advance(1)
+    for number in range(20):
+        stage.event(f"k{number:02}")
+    stage.driver.advance(5)
+    stage.history.away = True
+    for number in range(30):
+        stage.endpoint(f"e{number:02}", created=created)
+    stage.driver.advance(1)
+    stage.history.away = False
+    made = [0]
+    for _ in range(400):
+        stage.driver.advance(0.01)
+        made.append(len(stage.rows()))
+    assert made[-1] == 30 * 20
+    assert max(after - before for before, after in pairwise(made)) <= 70
