@@ -19,7 +19,7 @@ from streams.serde.delivery_records import Delivery, Outgoing
 from streams.serde.keys import after
 
 _AT_ONCE = 64
-"""How many rows of one endpoint are taken in one turn."""
+"""How many rows of one endpoint are taken in one turn, and how many tests of all."""
 _PROBES = 256
 """Among how many due rows the probe of an open circuit is looked for."""
 
@@ -61,18 +61,26 @@ class Selection:
         return room > 0 and self._take(endpoint, room, steps, chosen)
 
     def tests(self, tests: dict[str, int], steps: Transitions) -> list[Attempt]:
-        """The tests to begin now; they wait for nothing but their time and the sender."""
+        """The tests to begin now; they wait for nothing but their time, a slot and the sender.
+
+        Each step looks at a few, and puts them behind the others: there may be thousands.
+        """
         chosen: list[Attempt] = []
-        for id_ in [id_ for id_, due in tests.items() if due <= steps.now]:
+        due = (id_ for id_, at in tests.items() if at <= steps.now and id_ not in self.handed)
+        for id_ in list(islice(due, _AT_ONCE)):
+            tests[id_] = tests.pop(id_)
             row = steps.store.row(id_)
             endpoint = row and steps.endpoints.get(row.tenant_id, row.endpoint_id)
             message = row and steps.store.message(row.tenant_id, row.message_id)
-            if row and message and endpoint and id_ not in self.handed:
+            if row and message and endpoint and self._slots(endpoint) > 0:
                 chosen.append(self._attempt(endpoint, row, message, steps))
         return chosen
 
+    def _slots(self, endpoint: Endpoint) -> int:
+        return self.handed.slots.room(_slot(endpoint), endpoint.tenant_id)
+
     def _room(self, endpoint: Endpoint, steps: Transitions) -> int:
-        free = self.handed.slots.room(_slot(endpoint), endpoint.tenant_id)
+        free = self._slots(endpoint)
         if free <= 0:
             self.rotation.wake(endpoint)
             return 0

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Container, Iterator
+from itertools import takewhile
 
 from streams.delivery import queue
 from streams.runtime.processor import Context
@@ -130,8 +131,9 @@ class DeliveryStore:
 
     def _forget_asked(self, tenant_id: str, endpoint_id: str, until: int) -> None:
         place = ASKED + join(tenant_id, endpoint_id, "")
-        old = [key for key, at in self.marked(place) if _number(at) <= until]
-        for key in old:
+        # Ids of commands are in the order of time.
+        old = takewhile(lambda found: _number(found[1]) <= until, self.marked(place))
+        for key, _ in list(old):
             self.queue.delete(place + key)
 
     def next_order(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from support.delivering import Deliveries, hang, ok, status
@@ -11,6 +11,7 @@ from streams.delivery import fan_out, processor, upkeep
 from streams.delivery.attempts import Attempt
 from streams.delivery.rotation import Rotation
 from streams.delivery.slots import Slots
+from streams.delivery.store import ASKED, DeliveryStore
 
 DAY = 86_400.0
 
@@ -495,3 +496,42 @@ def test_an_erasure_deletes_in_bounded_parts(
     assert (left, largest) == (0, 10)
     kept = stage.driver.store("delivery", "queue").range(b"m", b"n")
     assert list(kept) == []
+
+
+def test_a_tenant_s_tests_that_hang_leave_slots_to_others(stage: Deliveries) -> None:
+    stage.endpoint()
+    stage.sender.answer = hang
+    for number in range(5_000):
+        stage.command("test", delivery_id=f"dlv_t{number:04}")
+    stage.driver.advance(2)
+    hanging = list(stage.sender.under_way)
+    assert {attempt.row.tenant_id for attempt in hanging} == {"acme"}
+    stage.endpoint("other", "bolt")
+    stage.event("k1", "bolt")
+    stage.driver.advance(1)
+    assert stage.sender.sent[-1].row.tenant_id == "bolt"
+    stage.sender.answer = ok
+    for attempt in hanging:
+        stage.sender.end(attempt, {"status": 200})
+    stage.driver.advance(5)
+    assert len({a.row.delivery_id for a in stage.sender.sent}) == 5_001
+
+
+def test_what_a_recovery_costs_does_not_grow_with_those_before_it(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = 0
+    marked = DeliveryStore.marked
+
+    def counted(self: DeliveryStore, mark: bytes) -> Iterator[tuple[bytes, bytes]]:
+        nonlocal looked_at
+        for found in marked(self, mark):
+            looked_at += mark.startswith(ASKED)
+            yield found
+
+    monkeypatch.setattr(DeliveryStore, "marked", counted)
+    stage.endpoint()
+    for _ in range(100):
+        stage.command("recover", since=0)
+        stage.driver.advance(0.01)
+    assert looked_at <= 100
