@@ -92,12 +92,16 @@ def json_value(text: str, flag: str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        BadParameter: it is no JSON; names the flag.
+        BadParameter: it is no JSON, or the API would not keep it as it is; names the flag.
     """
     try:
-        return user_json.read(text)
+        value = user_json.read(text)
+        user_json.write(value)
     except json.JSONDecodeError:
         raise typer.BadParameter(
             f"{text!r} is not JSON: null for none, and a text in quotes, as '\"re_1\"'",
             param_hint=flag,
         ) from None
+    except TypeError as error:
+        raise typer.BadParameter(f"it cannot be kept as it is: {error}", param_hint=flag) from None
+    return value

@@ -387,6 +387,7 @@ def test_a_bulk_replay_goes_on_to_its_end_and_sums_up(operator: OperatorApi) -> 
         (jobs, ["move", "j", "--dry-run", "--pool", "p"], "go with --all"),
         (jobs, ["settle", "j", "a"], "--done RESULT or --not-done"),
         (jobs, ["settle", "j", "a", "--done", "re_1"], "is not JSON"),
+        (jobs, ["settle", "j", "a", "--done", str(2**64)], "cannot be kept as it is"),
     ],
 )
 def test_flags_that_do_not_go_together_ask_nothing(

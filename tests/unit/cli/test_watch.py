@@ -171,6 +171,8 @@ def test_a_job_that_is_never_made_ends_the_watch_with_what_to_check(
     ("flags", "told"),
     [
         (["--input", "{"], "is not JSON"),
+        (["--input", str(2**64)], "an integer has more than 64 bits: write it as a string"),
+        (["--input", "[" * 1_000 + "]" * 1_000], "it is nested too deep"),
         (["--input", "@/no/such"], "/no/such cannot be read"),
         (["--delay", "20"], "as 20s, 15m"),
         (["--delay", "20s", "--at", "2026-11-21T09:00:00Z"], "not both"),
