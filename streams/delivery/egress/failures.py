@@ -19,7 +19,7 @@ from streams.delivery.egress.post import ErrorClass
 from streams.errors import EgressDenied
 from streams.process.daemon_thread import NoThread
 
-_REFUSED = 407
+REFUSED = 407
 """Proxy Authentication Required (RFC 9110, 15.5.8); some proxies refuse names with it, too."""
 
 _EXHAUSTED = frozenset(
@@ -81,6 +81,12 @@ def failure(
     return through or _of_receiver(error, dial, host)
 
 
+def refused_by_proxy(host: str) -> tuple[ErrorClass, str]:
+    """Class and sentence for a request that the proxy wants another password for."""
+    told = f"the egress proxy refused Tidegate a connection to {host} ({REFUSED})"
+    return "proxy", f"{told}: correct user and password in egress_proxy, or the proxy's rules"
+
+
 def _is_exhausted(error: Exception) -> bool:
     found = error.os_error if isinstance(error, ClientConnectorError) else error
     system = isinstance(found, OSError) and found.errno in _EXHAUSTED
@@ -89,12 +95,11 @@ def _is_exhausted(error: Exception) -> bool:
 
 def _of_proxy(error: Exception, dial: Dial, host: str) -> tuple[ErrorClass, str] | None:
     """What kept the proxy from giving a connection; None if it was its receiver."""
-    if isinstance(error, ClientHttpProxyError) and error.status != _REFUSED:
+    if isinstance(error, ClientHttpProxyError) and error.status != REFUSED:
         told = f"the egress proxy answered {error.status}"
         return "unreachable", f"{host} cannot be reached: {told} when asked for it"
     if isinstance(error, ClientHttpProxyError):
-        told = f"the egress proxy refused Tidegate a connection to {host} ({_REFUSED})"
-        return "proxy", f"{told}: correct user and password in egress_proxy, or the proxy's rules"
+        return refused_by_proxy(host)
     in_tunnel = isinstance(error, ClientConnectorError) and error.host == host
     if in_tunnel or (isinstance(error, TimeoutError) and dial.reached):
         return None

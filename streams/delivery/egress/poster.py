@@ -29,7 +29,7 @@ from yarl import URL
 
 from streams.delivery.egress.connector import DIAL, CheckedConnector, Dial
 from streams.delivery.egress.excerpt import charset_of, excerpt
-from streams.delivery.egress.failures import failure
+from streams.delivery.egress.failures import REFUSED, failure, refused_by_proxy
 from streams.delivery.egress.guard import parse_target
 from streams.delivery.egress.host_slots import HostSlots
 from streams.delivery.egress.lookup import Resolve, system_lookup
@@ -149,6 +149,9 @@ class _Exchange:
         if self._response is None:
             kind, detail = broken or failure(TimeoutError(), self._dial, self._host)
             return Outcome(None, kind, detail, self._dial.address, duration)
+        if self._refused(self._response):
+            kind, detail = refused_by_proxy(self._host)
+            return Outcome(None, kind, detail, self._dial.address, duration)
         return self._answered(self._response, broken is None, duration, redact)
 
     @contextmanager
@@ -189,6 +192,11 @@ class _Exchange:
             headers=CIMultiDict(self._post.headers),
             allow_redirects=False,
         )
+
+    def _refused(self, response: ClientResponse) -> bool:
+        """Whether the answer is the proxy's own; to an https URL the receiver alone answers."""
+        proxied = self._dial.proxied and self._target.scheme == "http"
+        return proxied and response.status == REFUSED
 
     def _answered(
         self,

@@ -270,11 +270,12 @@ async def test_a_receiver_that_the_proxy_waits_for_has_its_time() -> None:
     assert (got.error, got.detail) == ("timeout", "a.example did not accept a connection in time")
 
 
-async def test_a_proxy_that_wants_another_password_is_named_as_such() -> None:
+@pytest.mark.parametrize("scheme", ["https", "http"])
+async def test_a_proxy_that_wants_another_password_is_named_as_such(scheme: str) -> None:
     answer = answering(b"HTTP/1.1 407 X\r\nContent-Length: 0\r\n\r\n")
-    async with receiving(answer) as proxy, Poster(through(proxy.port)) as poster:
-        got = await poster.post(to("https://a.example/hook"))
-    assert got.error == "proxy"
+    async with receiving(answer) as proxy, Poster(through(proxy.port, allow_http=True)) as poster:
+        got = await poster.post(to(f"{scheme}://a.example/hook"))
+    assert (got.status, got.error) == (None, "proxy")
     assert "correct user and password in egress_proxy" in got.detail
 
 
