@@ -116,17 +116,15 @@ class Receiver:
         """The answer to a question that the source's vendor asks by another method than POST.
 
         Raises:
-            Refused: 405 for every other request, also if the source is unknown; 503 before the
-                sources are known.
+            Refused: 405 for every other request, also if the source is unknown; what its headers
+                alone are refused for; 503 before the sources are known.
         """
         if not self._sources.ready:
             raise Refused(UNAVAILABLE, _JUST_STARTED)
+        signed = _signed(request, _checked(request), b"")
         source = self._sources.lookup(tenant_id, name)
-        if source is not None:
-            headers = _checked(request)
-            answer = source.challenge(_signed(request, headers, b""))
-            if answer is not None:
-                return greeting(answer)
+        if source is not None and (asked := source.challenge(signed)) is not None:
+            return greeting(asked)
         raise Refused(NOT_ALLOWED_HERE)
 
     async def _receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:

@@ -214,3 +214,12 @@ async def test_a_source_of_another_scheme_answers_no_question(edge: Edge) -> Non
     assert (await ask(edge, "nothing", params=questions, headers=headers))[0] == 405
     edge.sources.ready = False
     assert (await ask(edge, "meta", params=META))[0] == 503
+
+
+@pytest.mark.parametrize("header", [("Content-Encoding", "gzip"), ("Content-Type", "image/png")])
+async def test_a_request_that_is_refused_for_its_headers_tells_nothing_of_a_source(
+    edge: Edge, header: tuple[str, str]
+) -> None:
+    put(edge, "dropbox")
+    answers = [await ask(edge, name, headers=dict([header])) for name in ("dropbox", "nothing")]
+    assert answers[0][:2] == answers[1][:2]

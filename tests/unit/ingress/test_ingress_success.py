@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ from support.webhooks import source
 from ingress.samples import sample
 from ingress.schemes import SignedRequest, sign
 from ingress.schemes.senders import SENDERS
+from streams.cli.delivery import posted
 
 NEEDS_200 = [*sorted(SENDERS.keys() - {"sendgrid", "telnyx"}), "linear", "mailgun"]
 SIGNS_ITS_URL = {"hubspot", "square"}
@@ -52,6 +54,13 @@ async def test_a_vendor_that_wants_no_body_gets_the_answer_in_a_header(
         assert (status, body) == (200, b"")
         assert orjson.loads(headers["Tidegate-Answer"])["status"] == outcome
         assert "Set-Cookie" not in headers
+
+
+@pytest.mark.parametrize("scheme", ["xero", "mailgun"])
+async def test_the_command_line_reads_the_answer_wherever_it_is(edge: Edge, scheme: str) -> None:
+    reply = await asyncio.to_thread(posted, delivery(edge, scheme))
+    assert (reply.status, reply.outcome) == (200, "accepted")
+    assert reply.document["event_id"].startswith("evt_")
 
 
 async def test_a_misfit_of_such_a_vendor_is_answered_200_too(edge: Edge) -> None:
