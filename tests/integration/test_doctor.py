@@ -103,6 +103,7 @@ class Installation:
                 process.kill()
             out.seek(0), err.seek(0)
             printed, told = out.read(), err.read()
+        assert printed, f"the doctor ended with {process.returncode}: {told}"
         found: Findings = {}
         for each in json.loads(printed)["findings"]:
             found.setdefault(f"{each['area']}: {each['check']}", []).append(each)
