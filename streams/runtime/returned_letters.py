@@ -16,20 +16,29 @@ from streams.runtime.dead_keys import NO_OFFSET
 from streams.runtime.processor import Record, Stage
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
+from streams.serde.sizes import MAX_LETTER_BYTES
 
 
 def returned(record: Record, stage: Stage, partition: int) -> DeadLetter | None:
-    """The letter that a record brings back to its stage; None for any other record."""
+    """The letter that a record brings back to its stage; None for any other record.
+
+    One that is too large to be answered is no such letter: no operator sends it, and the stage
+    could not pass it by.
+    """
     if record.topic != stage.letters:
         return None
     if not record.headers or record.headers[-1][0] != dead_letter.LETTER_HEADER:
         return None
+    key, value = record.key or b"", record.value or b""
+    if len(key) + len(value) > MAX_LETTER_BYTES:
+        return None
     try:
-        letter = DEAD_LETTER.decode(record.value)
+        letter = DEAD_LETTER.decode(value)
     except PoisonRecord:
         return None
     own = letter.stage == stage.name and letter.topic in stage.inputs
-    return letter if own and letter.partition == partition else None
+    own = own and letter.partition == partition and letter.id.encode() == key
+    return letter if own else None
 
 
 def as_read(letter: DeadLetter, carrier: Record) -> Record:

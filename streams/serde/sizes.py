@@ -17,3 +17,7 @@ MAX_LEASE_BYTES = 900 * 1024
 MAX_LETTER_VALUE_BYTES = 900 * 1024
 MAX_LETTER_KEY_BYTES = 64 * 1024
 """How much of its record's value and key a dead letter keeps."""
+
+MAX_LETTER_BYTES = 1_030_000
+"""The most for key and value of a record that brings a letter back. The stage's answer, in the same
+letter, is up to 2 KiB larger, and has to fit a message of 1 MB."""

@@ -10,13 +10,14 @@ import pytest
 from support.dispatching import CLUSTER_KEY, ROUTES, Desk, envelope
 from support.returning import give_back, letters, outcome
 
-from streams import pipeline
+from streams import dead_letter, pipeline
 from streams.errors import PoisonRecord, StageFailed
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import Context, Record, declared_stage
 from streams.serde import schemas
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import DeadLetter
+from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES
 from streams.state.memory import MemoryTables
 from streams.topology.load import load
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
@@ -205,3 +206,38 @@ def test_one_that_was_discarded_waits_again_once_it_is_dead_again() -> None:
     give_back(driver, topology(), letter, **discarded)
     letter = letters(driver)["keeper:settings:0:0"]
     assert (letter.replay_outcome, letter.discard_note) == ("taken", "no")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"value": b"x" * 1_048_000},
+        {"note": "x" * 1_048_000},
+        {"id": "x" * 600_000},
+        {"value": b"x" * 1_048_000, "topic": "settings"},
+    ],
+    ids=["value", "note", "id", "superseded"],
+)
+def test_a_letter_that_dlq_would_not_take_with_its_answer_is_a_record_like_any_other(
+    fields: dict[str, Any],
+) -> None:
+    """The stage could neither answer it nor go on, for as long as the input has it."""
+    driver = keeping(topology())
+    letter = replace(forged("keeper", "orders", b"old"), **fields)
+    _, value, headers = dead_letter.returning(letter)
+    driver.pipe("orders", b"acme", value, headers=headers)
+    assert driver.store("keeper", "shelf").get(b"acme") == value
+    assert driver.output("dlq") == []
+
+
+def test_the_largest_letter_with_the_longest_note_comes_back() -> None:
+    driver = keeping(topology())
+    headers = [(f"h{n}", b"x" * 1_000) for n in range(8)]
+    value = b"new" + b"x" * (MAX_LETTER_VALUE_BYTES - 3)
+    driver.pipe("settings", b"k" * MAX_LETTER_KEY_BYTES, value, headers=headers)
+    note = "\N{GRINNING FACE}" * 1_024
+    discarded: dict[str, Any] = {"discarded_at": 1, "discard_note": note, "note": note}
+    give_back(driver, topology(), "keeper:settings:0:0", detail="x" * 2_048, **discarded)
+    assert outcome(driver, "keeper:settings:0:0") == "failed"
+    give_back(driver, topology(), "keeper:settings:0:0", value=b"y" + value[1:], **discarded)
+    assert outcome(driver, "keeper:settings:0:0") == "superseded"
