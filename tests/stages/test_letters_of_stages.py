@@ -143,6 +143,23 @@ def test_a_duplicate_gives_its_event_the_job_once_and_changes_no_count(newer: bo
     assert before[0].key == fingerprint("acme", "zendesk", "1")
 
 
+@pytest.mark.parametrize("newer", [False, True])
+@pytest.mark.parametrize("fused", [False, True], ids=["apart", "fused"])
+def test_what_was_read_since_is_known_in_the_other_layout_too(fused: bool, newer: bool) -> None:
+    driver = made(fused)
+    aside(driver, "tenants", 0)
+    driver.restart("dispatcher", keep_state=True)
+    key, gone = tenant_key("acme", "tenant", ""), TenantRecord("acme", "tenant", "", True, "{}")
+    driver.pipe("tenants", key, TENANT.encode(gone))
+    mended(driver, "dispatcher")
+    driver.lay_out(stages(not fused))
+    if newer:
+        driver.pipe("tenants", key, TENANT.encode(replace(gone, disabled=False)))
+        driver.lay_out(stages(fused))
+    give_back(driver, TOPOLOGY, "dispatcher:tenants:0:0")
+    assert outcome(driver, "dispatcher:tenants:0:0") == ("superseded" if newer else "taken")
+
+
 def test_a_letter_disables_no_tenant_that_was_enabled_since() -> None:
     desk = Desk()
     worker = ScriptedWorker(desk)
