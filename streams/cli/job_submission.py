@@ -97,9 +97,10 @@ def json_value(text: str, flag: str) -> Any:
     try:
         value = user_json.read(text)
         user_json.write(value)
-    except json.JSONDecodeError:
+    except json.JSONDecodeError as error:
         raise typer.BadParameter(
-            f"{text!r} is not JSON: null for none, and a text in quotes, as '\"re_1\"'",
+            f"{text[:60]!r} is not JSON ({error}): null for none, and a text in quotes, "
+            "as '\"re_1\"'",
             param_hint=flag,
         ) from None
     except TypeError as error:

@@ -23,8 +23,9 @@ async def read_body(request: web.Request, model: type[M]) -> M:
     raw = await request.read()
     try:
         return validated(user_json.read(raw or b"{}"), model)
-    except json.JSONDecodeError:
-        raise Refusal(400, "malformed-json", "the body is not JSON: send one object") from None
+    except json.JSONDecodeError as error:
+        detail = f"the body is not JSON ({error}): send one object"
+        raise Refusal(400, "malformed-json", detail) from None
 
 
 def validated(body: Any, model: type[M]) -> M:

@@ -171,6 +171,7 @@ def test_a_job_that_is_never_made_ends_the_watch_with_what_to_check(
     ("flags", "told"),
     [
         (["--input", "{"], "is not JSON"),
+        (["--input", "1e400"], "number is infinity when parsed as double"),
         (["--input", str(2**64)], "an integer has more than 64 bits: write it as a string"),
         (["--input", "[" * 1_000 + "]" * 1_000], "it is nested too deep"),
         (["--input", "@/no/such"], "/no/such cannot be read"),

@@ -125,6 +125,21 @@ async def test_an_effect_of_a_job_that_has_ended_is_settled_and_no_other(
     assert (await api.post(settlement("refund%2F1"), json=body)).status == 202, "said twice"
 
 
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [("1e400", "number is infinity"), ('"\\ud800"', "surrogate"), ("[" * 2_000, "depth limit")],
+)
+async def test_a_body_that_cannot_be_read_says_why_and_where(
+    api: TestClient[Any, Any], result: str, why: str
+) -> None:
+    """`1e400` is JSON, and was refused as none."""
+    body = '{"status": "done", "note": "n", "result": ' + result
+    told = await (await api.post(settlement("refund%2F1"), data=body + "}")).json()
+    assert told["type"].endswith("malformed-json")
+    assert why in told["detail"]
+    assert "line 1 column" in told["detail"]
+
+
 async def test_a_result_nested_deeper_than_can_be_kept_is_refused(
     desk: Desk, api: TestClient[Any, Any]
 ) -> None:
