@@ -34,11 +34,12 @@ def accepted(outcome: str, receipt: Receipt, success: Success) -> web.Response:
     answer: dict[str, str | None] = {"status": outcome, "event_id": receipt.event_id}
     if outcome != "quarantined":
         answer["job_id"] = receipt.job_id
-    status = 200 if outcome == "duplicate" else success.status
     text = orjson.dumps(answer)
     if success.empty:
-        response = web.Response(status=status, headers={ANSWER_HEADER: text.decode()})
+        headers = {**_JSON, ANSWER_HEADER: text.decode()}
+        response = web.Response(status=success.status, headers=headers)
     else:
+        status = 200 if outcome == "duplicate" else success.status
         response = web.Response(status=status, body=text + b"\n", headers=_JSON)
     response[OUTCOME] = outcome
     return response

@@ -3,7 +3,8 @@
 Discord sends a PING before it sends events, for interactions
 (https://docs.discord.com/developers/interactions/overview) and for webhook events
 (https://docs.discord.com/developers/events/webhook-events). It expects a ping with a wrong
-signature to be refused, so only a request whose signature holds is answered.
+signature to be refused, so only a request whose signature holds is answered. It repeats a webhook
+event that is not answered 204.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ingress.schemes.layout import (
     signed_by_layout,
 )
 from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import Answer, Scheme
+from ingress.schemes.scheme import NO_CONTENT, Answer, Scheme
 
 LAYOUT = Layout(
     header="X-Signature-Ed25519",
@@ -63,4 +64,5 @@ SCHEME = Scheme(
     decode_secret=ed25519_key,
     handshake=handshake,
     public_key=True,
+    success=NO_CONTENT,
 )

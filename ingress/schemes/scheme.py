@@ -37,6 +37,7 @@ class Success:
 OK = Success(200)
 """For a vendor that repeats or reports every delivery that is answered otherwise."""
 OK_EMPTY = Success(200, empty=True)
+NO_CONTENT = Success(204, empty=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from support.ingress_app import Edge
+from support.ingress_app import DISCORD_SIGNER, Edge
 from support.sender_rules import BODY_RULES, SECRET, TOKEN_RULES
 from support.webhooks import source
 
@@ -54,6 +54,17 @@ async def test_a_vendor_that_wants_no_body_gets_the_answer_in_a_header(
         assert (status, body) == (200, b"")
         assert orjson.loads(headers["Tidegate-Answer"])["status"] == outcome
         assert "Set-Cookie" not in headers
+
+
+async def test_discords_webhook_events_are_answered_204_each_time(edge: Edge) -> None:
+    body = b'{"version":1,"type":1,"event":{"type":"ENTITLEMENT_CREATE"}}'
+    at = str(int(time.time()))
+    signature = DISCORD_SIGNER.sign(at.encode() + body).signature.hex()
+    headers = {"X-Signature-Ed25519": signature, "X-Signature-Timestamp": at}
+    for outcome in ("accepted", "duplicate"):
+        answer = await post(edge, "discord", SignedRequest(headers, body, "", "POST", 0))
+        assert answer[:2] == (204, b"")
+        assert orjson.loads(answer[2]["Tidegate-Answer"])["status"] == outcome
 
 
 @pytest.mark.parametrize("scheme", ["xero", "mailgun"])
