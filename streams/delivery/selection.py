@@ -108,7 +108,8 @@ class Selection:
     def _attempt(
         self, endpoint: Endpoint, row: Delivery, message: Outgoing, steps: Transitions
     ) -> Attempt:
-        self.handed.add(row.delivery_id, (endpoint.tenant_id, endpoint.id), _slot(endpoint))
+        place, size = (endpoint.tenant_id, endpoint.id), len(message.data or b"")
+        self.handed.add(row.delivery_id, place, _slot(endpoint), size)
         attempt = _attempt(endpoint, row, message, steps.now)
         return replace(attempt, wanted=partial(steps.endpoints.takes, attempt))
 

@@ -535,3 +535,26 @@ def test_what_a_recovery_costs_does_not_grow_with_those_before_it(
         stage.command("recover", since=0)
         stage.driver.advance(0.01)
     assert looked_at <= 100
+
+
+def test_large_results_for_a_receiver_that_hangs_fill_no_memory(stage: Deliveries) -> None:
+    for number in range(8):
+        stage.endpoint(f"e{number}")
+    for number in range(10):  # so that each endpoint may have many at once
+        stage.event(f"k{number}")
+        stage.driver.advance(1)
+    stage.sender.answer = hang
+    for number in range(60):
+        stage.job(f"job_{number}", status="succeeded", result=f'"{"x" * 250_000}"')
+    stage.driver.advance(1)
+    hanging = list(stage.sender.under_way)
+    assert sum(len(attempt.message.data or b"") for attempt in hanging) <= 65 * 1024 * 1024
+    stage.endpoint("other", "bolt")
+    stage.sender.answer = ok
+    stage.event("k1", "bolt")
+    stage.driver.advance(1)
+    assert stage.sender.sent[-1].row.tenant_id == "bolt"
+    for attempt in hanging:
+        stage.sender.end(attempt, {"status": 200})
+    stage.driver.advance(5)
+    assert {row.status for row in stage.rows()} == {"delivered"}
