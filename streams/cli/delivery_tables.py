@@ -40,12 +40,20 @@ def delivery(found: Json) -> None:
             print_fields(console, {"the last answer begins": excerpt})
 
 
+_PARKED = {
+    "endpoint_disabled": "its endpoint is disabled; enable it with `tidegate endpoints set`",
+    "endpoint_removed": "its endpoint was removed; create it with `tidegate endpoints set`",
+}
+
+
 def retried(found: Json) -> None:
     """A delivery that was made due."""
     due = found["next_attempt_at"]
     when = f", its next attempt at {due}" if found["status"] == "pending" and due else ""
     if waits := found.get("waits"):
         when = f", and it waits: {waits['detail']}"
+    if because := found["parked_because"]:
+        when = f": {_PARKED[because]}, then retry it again"
     tell(f"{found['delivery_id']} to endpoint {found['endpoint_id']} is {found['status']}{when}")
 
 

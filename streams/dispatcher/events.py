@@ -81,7 +81,8 @@ class Events:
         if event is None or envelope is None or envelope.tenant_id != command.tenant_id:
             raise PoisonRecord(
                 "event_not_kept",
-                f"no event {name} without a job: it has one, or its window is over",
+                f"no event {name} without a job: it has one, its window is over, or it is not read "
+                "yet; one that is read later gets its job then, if a route matches",
             )
         if not self._give(body.fingerprint, event):
             raise PoisonRecord(

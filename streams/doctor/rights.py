@@ -22,7 +22,7 @@ TRANSACTIONS = Check("rights", "transactional ids")
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _ASK = Unseen(
-    "whose rights are to be looked at is not told",
+    "the doctor does not know of which process to check the rights",
     "run the doctor as the user of a process, with --stage and the process's name",
 )
 

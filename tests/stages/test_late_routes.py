@@ -284,6 +284,17 @@ def test_a_reroute_that_cannot_be_says_why(desk: Desk) -> None:
     assert jobs(desk) == []
 
 
+def test_a_reroute_that_is_read_before_its_event_says_so_and_the_event_gets_its_job(
+    desk: Desk,
+) -> None:
+    desk.start_with(*ROUTES)
+    reroute(desk)
+    (letter,) = unreachable(desk)
+    assert "it is not read yet" in letter.detail
+    job_id = desk.event("t1")
+    assert [job.job_id for job in jobs(desk)] == [job_id]
+
+
 def test_a_late_job_runs_as_any_other(desk: Desk) -> None:
     job_id = desk.event("t1")
     desk.start_with(*ROUTES)

@@ -105,7 +105,8 @@ def _related(connection: sqlite3.Connection, where: str, tenant_id: str, id_: st
 def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:
     """Return what holds a pending delivery back beyond its own time, otherwise None.
 
-    A test waits for nothing but its time. `until` is null if nobody knows when it ends.
+    A test waits for nothing but its time. `until` is null if nobody knows when it ends. A delivery
+    that a person drove anew ends the wait of an open circuit at once.
     """
     if row.status != "pending" or row.kind == "test":
         return None
@@ -120,7 +121,9 @@ def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:
             f"endpoint {row.endpoint_id!r} keeps an order: nothing is sent to it until its "
             "recovery has made all its deliveries due",
         )
-    if state.circuit == "closed" or (row.next_attempt_at or 0) > (state.open_until or 0):
+    open_until = state.open_until or 0
+    probed = row.command_id is not None and row.updated_at >= open_until
+    if state.circuit == "closed" or probed or (row.next_attempt_at or 0) > open_until:
         return None
     until = rfc3339(state.open_until)
     return _held(

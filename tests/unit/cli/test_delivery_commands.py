@@ -79,6 +79,13 @@ def test_a_list_and_one_delivery_say_why_it_waits(operator: OperatorApi) -> None
     assert "is pending, and it waits: mend crm" in invoke(operator, "retry", "dlv_a").stdout
 
 
+def test_a_retry_that_is_parked_again_says_why(operator: OperatorApi) -> None:
+    row = delivery_json(make_delivery(status="parked", parked_because="endpoint_removed"), [])
+    operator.on("POST", "/v1/deliveries/dlv_a/retry", {**row, "answered": True}, status=202)
+    told = invoke(operator, "retry", "dlv_a").stdout
+    assert "is parked: its endpoint was removed; create it with `tidegate endpoints set`" in told
+
+
 def test_a_list_shows_the_status_that_a_receiver_answered(operator: OperatorApi) -> None:
     row = delivery_json(
         make_delivery(status="pending", attempts=1, last_status=503, last_error="status"), []

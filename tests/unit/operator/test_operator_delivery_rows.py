@@ -105,6 +105,7 @@ def test_a_pending_delivery_says_that_its_endpoints_circuit_is_open(
         make_delivery("dlv_later", next_attempt_at=AT + 30_001),
         make_delivery("dlv_test", kind="test"), make_delivery("dlv_done", status="delivered"),
         make_delivery("dlv_other", endpoint_id="audit"), make_delivery("dlv_theirs", "bolt"),
+        make_delivery("dlv_retried", command_id="cmd_1", updated_at=AT + 30_000),
     )  # fmt: skip
     held = {id_: reason for id_, reason in waits(connection).items() if reason}
     assert held == {"dlv_due": "circuit", "dlv_probed": "circuit"}
