@@ -62,7 +62,8 @@ def _start(subject: Subject) -> str:
     if "bootstrap" in subject.settings.model_fields_set and subject.embedded is None:
         return f"start the brokers at {subject.settings.bootstrap}"
     data_dir = str(subject.settings.data_dir)
-    return f"start one with `{shlex.join(['tidegate', 'broker', 'start', '--data-dir', data_dir])}`"
+    start = shlex.join(["tidegate", "broker", "start", "--data-dir", data_dir])
+    return f"give --data-dir if `tidegate dev` runs in another folder, start one with `{start}`"
 
 
 def on_kafka(subject: Subject, metadata: ClusterMetadata) -> Iterator[Finding]:

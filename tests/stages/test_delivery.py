@@ -181,6 +181,19 @@ def test_rows_of_a_disabled_endpoint_are_parked_and_recovered_in_bulk(stage: Del
     assert len(stage.sender.sent) == 450
 
 
+def test_a_recovery_of_an_operator_whose_clock_is_late_takes_the_rows_of_now(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint(enabled=False)
+    stage.event()
+    stage.endpoint(enabled=True)
+    early = stage.command("recover", "other", since=0)
+    late = dataclasses.replace(early, endpoint_id="crm", command_id="cmd_l", at=early.at - 600_000)
+    stage.repeat(late)
+    stage.driver.advance(1)
+    assert stage.row().status == "delivered"
+
+
 def test_rows_of_a_removed_endpoint_are_parked(stage: Deliveries) -> None:
     stage.endpoint()
     stage.sender.answer = status(500)

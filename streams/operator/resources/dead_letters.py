@@ -162,6 +162,7 @@ LISTING = Listing(
         "tenant_id": (), "kind": ("job", "record"), "stage": (), "reason": (), "topic": (),
         "type": (), "error": (), "not_replayed": ("true",), "discarded": ("true", "false"),
     },
+    moves=True,
     conditions={
         "not_replayed": f"? = 'true' AND {UNREPLAYED}", "discarded": "discarded = (? = 'true')",
         "error": HAS_ERROR,

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.operator_cluster import make_job
 
+from streams import dead_letter
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
-from streams.operator.resources import duplicates, held, quarantine
+from streams.operator.resources import dead_letters, duplicates, held, quarantine
 from streams.operator.resources.cursor import parse_cursor
 from streams.operator.resources.paging import Listing, PageQuery
 from streams.runtime.processor import Record
@@ -45,7 +47,14 @@ def waiting(number: int, at: int) -> Record:
     return Record("jobs.held", 0, at, at, held_key(0, "default", f"type-{number:03}", None), value)
 
 
+def died(number: int, at: int) -> Record:
+    """A job that ended for want of a worker is brought back, and may die again under its id."""
+    letter = dead_letter.of_job(make_job(f"job_{number:03}", status="dead"), at)
+    return Record("dlq", 0, at, at, *dead_letter.encoded(letter))
+
+
 LISTS = [
+    pytest.param(dead_letters.LISTING, died, "id", id="dead letters"),
     pytest.param(duplicates.LISTING, duplicate, "fingerprint", id="duplicates"),
     pytest.param(quarantine.LISTING, kept, "id", id="quarantine"),
     pytest.param(held.LISTING, waiting, "type", id="held"),
