@@ -55,7 +55,7 @@ READ_IN = {
     "streams/operator/http/quarantine.py": "when a body was released: shown",
     "streams/operator/http/tenants.py": "dates of records; old secrets end by the ingress's clock",
     "streams/operator/replay/jobs.py": "when a replay was asked for: shown until it is a job",
-    "streams/operator/replay/discards.py": "when a dead letter was discarded: shown",
+    "streams/operator/replay/discards.py": "when a dead letter was discarded: shown; a long wait",
     "streams/operator/replay/records.py": "when a record was sent in again: shown",
     "streams/operator/http/app_state.py": "dates of records: shown; the order of its own writes",
     "streams/operator/read_model/fold_session.py": "the age of the read model, which is rebuilt",
