@@ -67,7 +67,7 @@ class FanOut:
         while self._behind and made + _IN_A_PART <= most:
             made += self._next_part(steps)
         self._made, self._kept = self._made + made, 0
-        return True
+        return made > 0
 
     def _next_part(self, steps: Transitions) -> int:
         tenant_id = next(iter(self._behind))

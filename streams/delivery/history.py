@@ -20,7 +20,7 @@ from itertools import chain, islice
 from typing import Protocol
 
 from streams.delivery.endpoint import Endpoint
-from streams.delivery.store import IN_ROUND, MISSED, DeliveryStore
+from streams.delivery.store import IN_ROUND, MISSED, ROUND, DeliveryStore
 from streams.delivery.transitions import Transitions
 from streams.runtime.processor import Record
 from streams.serde.keys import SEPARATOR, after, join
@@ -31,7 +31,7 @@ SLACK_MS = 60_000
 """How much earlier to begin and later to end: times are not in the order of offsets in `jobs`."""
 _ENDPOINTS, _ROWS = 1_000, 1_000
 """For how many endpoints a round is, and after how many rows a part ends, behind a whole record."""
-_WINDOW = struct.Struct(">QQQ")
+_WINDOW, _ROUND = struct.Struct(">QQQ"), struct.Struct(">QQBq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,27 +93,22 @@ class _Round:
     topic: int = 0
     offset: int = -1
 
+    def packed(self) -> bytes:
+        return _ROUND.pack(self.since, self.until, self.topic, self.offset)
+
 
 class Missed:
-    """The endpoints of one partition that may have missed something.
-
-    How far a round got is not in the store: after a restart it begins anew.
-    """
+    """The endpoints of one partition that may have missed something."""
 
     def __init__(self, history: History, partition: int) -> None:
         self._history = history
         self._partition = partition
-        self._round: _Round | None = None
-        self._committed: _Round | None = None
         self._next = MISSED  # the key from which the next round takes its endpoints
         self._pending = True  # the store may have such endpoints
 
     def restored(self) -> None:
-        """Go back to the last commit, after a start or a rollback."""
-        self._round, self._pending = self._committed, True
-
-    def committed(self) -> None:
-        self._committed = self._round
+        """Look for such endpoints again, after a start or a rollback."""
+        self._pending = True
 
     def closed(self) -> None:
         """Drop what is being read: the partition is another process's, or the process ends."""
@@ -133,22 +128,19 @@ class Missed:
         """Read the next part; returns whether anything was written."""
         if not self._pending:
             return False
-        before = self._round
-        if before is None and self._committed is not None:
-            return False  # the end of the last round may be taken back
+        before = steps.store.queue.get(ROUND)
         if before is None:
-            self._round = self._begin(steps.store)
-            self._pending = self._round is not None
+            self._pending = self._begin(steps.store)
             return self._pending
-        self._round = self._part(before, steps, admit)
-        if self._round is None:
-            self._history.forget(self._partition)
-            for place, _ in list(steps.store.marked(IN_ROUND)):
-                steps.store.queue.delete(IN_ROUND + place)
-        return self._round != before
+        behind = self._part(_Round(*_ROUND.unpack(before)), steps, admit)
+        if behind is None:
+            self._end(steps.store)
+        elif behind.packed() != before:
+            steps.store.queue.put(ROUND, behind.packed())
+        return behind is None or behind.packed() != before
 
-    def _begin(self, store: DeliveryStore) -> _Round | None:
-        """Take the endpoints that are marked into a round; None if there are none."""
+    def _begin(self, store: DeliveryStore) -> bool:
+        """Take the endpoints that are marked into a round; returns whether there are any."""
         self._history.forget(self._partition)  # the end that was found for it lies before theirs
         behind = store.queue.range(self._next, after(MISSED))
         marked = islice(chain(behind, store.queue.range(MISSED, self._next)), _ENDPOINTS)
@@ -157,9 +149,16 @@ class Missed:
             _widen(store.queue, IN_ROUND + key[len(MISSED) :], Window(*_WINDOW.unpack(value)))
             self._next = key + SEPARATOR
         windows = [Window(*_WINDOW.unpack(value)) for _, value in store.marked(IN_ROUND)]
-        if not windows:
-            return None
-        return _Round(min(w.since for w in windows), max(w.until for w in windows))
+        if windows:
+            since, until = min(w.since for w in windows), max(w.until for w in windows)
+            store.queue.put(ROUND, _Round(since, until).packed())
+        return bool(windows)
+
+    def _end(self, store: DeliveryStore) -> None:
+        self._history.forget(self._partition)
+        for place, _ in list(store.marked(IN_ROUND)):
+            store.queue.delete(IN_ROUND + place)
+        store.queue.delete(ROUND)
 
     def _part(self, now: _Round, steps: Transitions, admit: Admit) -> _Round | None:
         """Take in a part; returns the round behind it, None at its end."""

@@ -100,7 +100,6 @@ class Deliveries:
         self._applied = 0
         self._endpoints.committed()
         self._fan_out.committed()
-        self._missed.committed()
         self._send()
 
     def closed(self) -> None:

@@ -17,6 +17,7 @@ store `queue` holds everything else:
 - `C` tenant: a callback came when its endpoint was not known
 - `M` tenant, endpoint: it may have missed something (`history.py`)
 - `N` like `M`: the log is read again for it now
+- `n`: how far that reading is
 - `W` number: a command that waits for the settings that preceded it (`commands.py`)
 - `o`: the last number given to a row for the order in its lane
 - `w`: the highest time of an event or job's end that was processed
@@ -39,7 +40,7 @@ from streams.serde.keys import after, join
 ENDPOINT, STATE, TENANT, MESSAGE = b"E", b"S", b"T", b"m"
 PARKING, RECOVERY, CURSOR, ERASING, TEST = b"P", b"R", b"c", b"X", b"t"
 FAN_OUT, EARLY_CALLBACK, ASKED, COMMAND = b"F", b"C", b"D", b"W"
-MISSED, IN_ROUND = b"M", b"N"
+MISSED, IN_ROUND, ROUND = b"M", b"N", b"n"
 _ORDER, _WATERMARK = b"o", b"w"
 _NUMBER = struct.Struct(">Q")
 _MOST_KNOWN = 2_000

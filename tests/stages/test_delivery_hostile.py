@@ -558,3 +558,13 @@ def test_large_results_for_a_receiver_that_hangs_fill_no_memory(stage: Deliverie
         stage.sender.end(attempt, {"status": 200})
     stage.driver.advance(5)
     assert {row.status for row in stage.rows()} == {"delivered"}
+
+
+def test_the_end_of_a_wide_event_s_deliveries_holds_no_attempt_back(stage: Deliveries) -> None:
+    stage.sender.answer = hang
+    for number in range(60):
+        stage.endpoint(f"e{number:02}")
+    stage.driver.advance(5)
+    stage.event()
+    stage.driver.advance(5)
+    assert len(stage.sender.sent) == 60

@@ -316,3 +316,24 @@ def test_what_many_endpoints_missed_is_made_in_steps_of_bounded_size(
         made.append(len(stage.rows()))
     assert made[-1] == 30 * 20
     assert max(after - before for before, after in pairwise(made)) <= 70
+
+
+def test_a_poison_record_behind_the_end_of_one_reading_loses_nothing_of_the_next(
+    stage: Deliveries,
+) -> None:
+    created = stage.driver.now
+    stage.driver.advance(1)
+    stage.event("missed")
+    stage.driver.advance(5)
+    stage.history.away = True
+    stage.endpoint("a", created=created)
+    stage.history.away = False
+    stage.driver.advance(0.01)  # `events` is read, and `jobs` is not
+    stage.history.away = True
+    stage.endpoint("b", created=created)
+    stage.history.away = False
+    for _ in range(3):
+        stage.driver.task("delivery").punctuate()
+    stage.driver.pipe("events", b"acme", b"no envelope")
+    stage.driver.advance(1)
+    assert sorted(attempt.row.endpoint_id for attempt in stage.sender.sent) == ["a", "b"]
