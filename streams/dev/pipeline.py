@@ -110,8 +110,8 @@ class Pipeline:
             await _leftover_broker_gone(self.settings.data_dir)
         with held(self.members):
             await self._start_broker()
-            self._progress(f"Kafka answers at {self.settings.bootstrap}")
             await self._apply_topology()
+            self._progress(f"Kafka answers at {self.settings.bootstrap}")
             await self._carry_over()
         self._progress(f"the topics are there; starting {', '.join(m.name for m in self.members)}")
         await self._start_stages()

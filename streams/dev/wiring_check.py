@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import product
 from pathlib import Path
 
 from streams.dev.layout import DEFAULT_POOL
@@ -24,13 +25,16 @@ def remarks(topology: Topology, handled: Collection[str], tenants: Collection[st
 
 
 def shadows(folder: Path) -> Iterator[str]:
-    """A warning for each module in the folder that has the name of a package of Tidegate's."""
-    for name in _PACKAGES:
-        for path in (folder / f"{name}.py", folder / name / "__init__.py"):
+    """A warning for each module of the folder, or of its tests, named like a package of Tidegate's.
+
+    pytest imports from both folders.
+    """
+    for name, place in product(_PACKAGES, (folder, folder / "tests")):
+        for path in (place / f"{name}.py", place / name / "__init__.py"):
             if path.exists() and not path.resolve().is_relative_to(_PLACE / name):
                 yield (
                     f"{path.relative_to(folder)} has the name of Tidegate's package {name!r}: the "
-                    "workers import Tidegate's, and tests in this folder import yours, so rename it"
+                    "workers import Tidegate's, and the tests here import yours, so rename it"
                 )
 
 

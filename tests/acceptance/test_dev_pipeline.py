@@ -420,6 +420,17 @@ def test_an_app_that_cannot_be_loaded_ends_dev_before_anything_is_started(
     assert not (tmp_path / "data").exists()
 
 
+def test_brokers_that_do_not_answer_end_dev_with_their_error_alone(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", "data",
+         "--bootstrap", "127.0.0.1:1"],
+        capture_output=True, text=True, check=False, timeout=READY_SECONDS, cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "no Kafka broker answers" in ended.stderr.splitlines()[-1]
+    assert "Kafka answers at" not in ended.stdout + ended.stderr
+
+
 def test_it_runs_in_a_place_whose_name_only_utf8_has_under_a_strict_environment(
     tmp_path: Path,
 ) -> None:

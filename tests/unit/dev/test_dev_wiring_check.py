@@ -75,8 +75,10 @@ def test_a_module_that_has_the_name_of_our_package_is_told(tmp_path: Path) -> No
     (tmp_path / "streams.py").touch()
     (tmp_path / "ingress").mkdir()
     (tmp_path / "ingress/__init__.py").touch()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/streams.py").touch()
     told = list(shadows(tmp_path))
     assert [text.split(" has the name")[0] for text in told] == [
-        "streams.py", "ingress/__init__.py",
+        "streams.py", "tests/streams.py", "ingress/__init__.py",
     ]  # fmt: skip
     assert "rename it" in told[0]
