@@ -28,7 +28,7 @@ def endpoint(found: Json) -> None:
 
 def removed(found: Json) -> None:
     """A removed endpoint."""
-    print_fields(console_of_any_width(), found)
+    tell(f"endpoint {found['endpoint_id']} of tenant {found['tenant_id']} is removed")
 
 
 def tested(found: Json) -> None:

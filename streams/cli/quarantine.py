@@ -56,7 +56,7 @@ def payload(
     return api.download(f"/v1/quarantine/{part(id_)}/payload")
 
 
-@command(quarantine, "release", tables.quarantined_body)
+@command(quarantine, "release", tables.released)
 def release(
     api: Api,
     id_: EventId,

@@ -81,6 +81,12 @@ def quarantined_body(found: Json) -> None:
     print_fields(console_of_any_width(), found)
 
 
+def released(found: Json) -> None:
+    """A body that was accepted as an event."""
+    its_job = f", and its job is {found['job_id']}" if found["job_id"] else ""
+    tell(f"{found['event_id']} is an event of source {found['source']} now{its_job}")
+
+
 def duplicates(found: Json) -> None:
     """A page of events that were delivered again."""
     listed(found["duplicates"], _DUPLICATES, found["next_cursor"])

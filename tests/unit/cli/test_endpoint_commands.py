@@ -186,3 +186,10 @@ def test_an_unknown_tenant_is_told_with_the_command_that_creates_it(operator: Op
     refused = invoke(operator, "set", "--to", "https://crm.example/")
     assert refused.exit_code == 1
     assert "tenants set acme" in told(refused)
+
+
+def test_a_removed_endpoint_is_named_in_a_sentence(operator: OperatorApi) -> None:
+    gone = {"tenant_id": "acme", "endpoint_id": "crm", "removed": True}
+    operator.on("DELETE", "/v1/tenants/acme/endpoints/crm", gone)
+    done = invoke(operator, "remove")
+    assert (done.exit_code, done.stdout) == (0, "endpoint crm of tenant acme is removed\n")

@@ -508,6 +508,13 @@ def test_a_command_that_changes_a_dead_letter_says_one_sentence(
     assert done.stderr == (followed if "runs again" in said else "")
 
 
+def test_a_released_body_is_said_to_be_an_event(operator: OperatorApi) -> None:
+    operator.on("POST", "/v1/quarantine/evt_a/release", KEPT | {"status": "released"})
+    done = invoke(operator, quarantine, "release", "evt_a", "--note", "n")
+    said = f"{KEPT['event_id']} is an event of source shop now, and its job is job_a\n"
+    assert (done.exit_code, done.stdout) == (0, said)
+
+
 def test_a_waiting_job_shows_the_caps_that_keep_it(operator: OperatorApi) -> None:
     cap = {"limit": "per_tenant", "scope": "tenant", "value": "acme", "in_use": 5, "concurrency": 5}
     waits = {"reason": "cap", "since": None, "detail": "it starts after one ends", "caps": [cap]}
