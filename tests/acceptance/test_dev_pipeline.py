@@ -21,6 +21,7 @@ from support.at_the_terminal import AtTheTerminal
 from support.conditions import eventually
 from support.dev_process import READY_SECONDS, Dev, curl, get, start, stop
 from support.hook_receiver import HookReceiver, serving
+from support.json_output_page import keys_of
 from support.onward import Onward
 
 from streams.broker.jars import cache_dir
@@ -175,6 +176,28 @@ def test_commands_alone_set_up_a_tenant_send_submit_rotate_and_find_rejections(
     assert len(listed) == 2
     assert first not in made.out + made.err
     _rotates_and_is_refused(desk, first)
+
+
+def test_commands_print_the_keys_that_the_page_of_json_has(dev: Dev, tmp_path: Path) -> None:
+    desk, given = AtTheTerminal(dev.data_dir), "json --tenant keys"
+    assert desk.run("tenants set keys").code == 0
+    assert desk.run(f"endpoints set {given} --to {dev.url}/nowhere").code == 0
+    commands = {
+        **dict.fromkeys((
+            "dlq list", "dlq count", "events list", "events duplicates", "events count",
+            "jobs list", "jobs held", "jobs review", "quarantine list", "rejections list",
+            "replays list", "sources list", "tenants list", "deliveries list", "broker status",
+            "topology plan", "doctor",
+        ), ""),
+        "endpoints list": "--tenant keys",
+        "endpoints test": given,
+        "deliveries recover": f"{given} --since 1h",
+        "events export": f"--to {tmp_path / 'exported'} --format jsonl",
+    }  # fmt: skip
+    printed = {name: desk.run(f"{name} {more} --json").json for name, more in commands.items()}
+    assert {name: set(found) for name, found in printed.items()} == {
+        name: set(keys_of(name)) - {"nodes"} for name in commands
+    }
 
 
 def _sends_once_and_twice_again(desk: AtTheTerminal) -> str:

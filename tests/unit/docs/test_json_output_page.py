@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from support.json_output_page import ROWS, keys_of
 from typer.testing import CliRunner
 
 from streams.cli import doctor, event_seek, topology
@@ -18,13 +17,6 @@ from streams.doctor.finding import Report
 from streams.event_reader.counts import Counts
 from streams.operator.resources import LISTINGS
 from streams.topology.plan import Plan
-
-PAGE = (Path(__file__).parents[3] / "docs/json-output.md").read_text()
-ROWS = {
-    command: keys
-    for commands, keys in re.findall(r"^\| (`[^|]+`) \| (.+) \|$", PAGE, re.MULTILINE)
-    for command in re.findall(r"`([^`]+)`", commands)
-}
 
 
 def with_json(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -63,4 +55,4 @@ def printed(*words: str) -> list[str]:
     ],
 )
 def test_a_command_prints_the_keys_of_the_page(command: str, keys: Any) -> None:
-    assert re.findall(r"`(\w+)`", ROWS[command]) == keys()
+    assert keys_of(command) == keys()
