@@ -117,9 +117,10 @@ class Missed:
     def mark(self, endpoint: Endpoint, since: int, opened: int, steps: Transitions) -> None:
         """Note that an endpoint may have missed something since a time, if it may."""
         until, place = steps.store.watermark, join(endpoint.tenant_id, endpoint.id)
-        now = _window(steps.store.queue, IN_ROUND + place)
-        if now is not None and opened > now.opened:  # what was parked before that stays parked
-            _put(steps.store.queue, IN_ROUND + place, replace(now, opened=opened))
+        for key in (IN_ROUND + place, MISSED + place):
+            known = _window(steps.store.queue, key)
+            if known is not None and opened > known.opened:  # what was parked before stays parked
+                _put(steps.store.queue, key, replace(known, opened=opened))
         if until >= since:
             _widen(steps.store.queue, MISSED + place, Window(since, opened, until))
             self._pending = True

@@ -172,7 +172,7 @@ class Deliveries:
         steps.enter(message, [e for e in wanting if e.id in having and e.since <= happened])
         for id_, window in having.items():
             endpoint = self._endpoints.get(message.tenant_id, id_)
-            if endpoint is not None and window.unparks(record.timestamp):
+            if endpoint is not None and window.unparks(happened):
                 steps.unpark(message, endpoint)
         return len(having)
 

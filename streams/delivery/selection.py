@@ -93,11 +93,15 @@ class Selection:
         self, endpoint: Endpoint, room: int, steps: Transitions, chosen: list[Attempt]
     ) -> bool:
         """Add due rows of an endpoint to `chosen`; returns whether there may be more."""
-        rows = list(islice(_with_messages(self._in_turn(endpoint, steps), steps), room))
-        chosen += [self._attempt(endpoint, row, message, steps) for row, message in rows]
+        before = len(chosen)
+        for row, message in islice(_with_messages(self._in_turn(endpoint, steps), steps), room):
+            chosen.append(self._attempt(endpoint, row, message, steps))
+            if self._slots(endpoint) <= 0:  # messages may be large
+                break
+        taken = len(chosen) - before
         steps.endpoints.note_course(endpoint)
-        endpoint.sent(len(rows), steps.now)
-        if len(rows) == room:
+        endpoint.sent(taken, steps.now)
+        if taken == room or self._slots(endpoint) <= 0:
             return True
         later = queue.until(endpoint.prefix, steps.now)
         for key, _ in steps.store.queue.range(later, after(endpoint.prefix)):

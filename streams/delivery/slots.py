@@ -15,7 +15,7 @@ Slot = Literal["proven", "unproven"]
 _SHARE = 3
 """A tenant takes slots while it has less than so many times those that stay free."""
 _MOST_BYTES = 64 * 1024 * 1024
-"""Beyond them no attempt begins. One turn of an endpoint may exceed them by what it takes."""
+"""Beyond them no attempt begins; the last one that does may exceed them."""
 
 
 class Slots:

@@ -560,6 +560,26 @@ def test_large_results_for_a_receiver_that_hangs_fill_no_memory(stage: Deliverie
     assert {row.status for row in stage.rows()} == {"delivered"}
 
 
+def test_large_results_of_some_tenants_leave_room_for_others(stage: Deliveries) -> None:
+    tenants = ("acme", "bolt", "core")
+    for tenant in tenants:
+        for number in range(6):
+            stage.endpoint(f"e{number}", tenant)
+        for number in range(10):  # so that each endpoint may have many at once
+            stage.event(f"k{number}", tenant)
+            stage.driver.advance(1)
+    stage.sender.answer = hang
+    for tenant in tenants:
+        for number in range(60):
+            job = f"job_{tenant}_{number}"
+            stage.job(job, tenant, status="succeeded", result=f'"{"x" * 250_000}"')
+        stage.driver.advance(1)
+    stage.endpoint("other", "last")
+    stage.event("k1", "last")
+    stage.driver.advance(1)
+    assert stage.sender.sent[-1].row.tenant_id == "last"
+
+
 def test_the_end_of_a_wide_event_s_deliveries_holds_no_attempt_back(stage: Deliveries) -> None:
     stage.sender.answer = hang
     for number in range(60):

@@ -337,3 +337,45 @@ def test_a_poison_record_behind_the_end_of_one_reading_loses_nothing_of_the_next
     stage.driver.pipe("events", b"acme", b"no envelope")
     stage.driver.advance(1)
     assert sorted(attempt.row.endpoint_id for attempt in stage.sender.sent) == ["a", "b"]
+
+
+@pytest.mark.parametrize("meanwhile", ["disabled", "removed"])
+def test_an_enabling_that_missed_nothing_sends_nothing_that_was_parked_before_it(
+    stage: Deliveries, meanwhile: str
+) -> None:
+    start = stage.driver.now // 1000 * 1000
+    stage.driver.advance(20)
+    stage.endpoint("slow", enabled=False, created=start)
+    stage.event("first", at=start + 100)  # what happens in this second is processed from now on
+    stage.history.away = True
+    stage.endpoint("slow", created=start)  # the log is being read for it
+    stage.sender.answer = status(500)
+    stage.endpoint(created=start + 200)
+    if meanwhile == "disabled":
+        stage.endpoint(enabled=False, created=start + 300)
+        stage.event("parked", at=start + 400)
+    else:
+        stage.event("parked", at=start + 300)
+        stage.remove()
+    stage.driver.advance(1)
+    stage.sender.answer = ok
+    stage.endpoint(created=start + 5_000)
+    stage.history.away = False
+    stage.driver.advance(30)
+    found = [row for row in stage.rows() if row.endpoint_id == "crm"]
+    assert [(row.message_id, row.status) for row in found] == [("evt_parked", "parked")]
+
+
+def test_a_job_s_end_that_was_parked_is_not_sent_because_the_job_is_replayed_after_an_enabling(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint(enabled=False)
+    ended: dict[str, Any] = {"status": "dead", "updated_at": stage.driver.now}
+    stage.job(**ended)
+    stage.driver.advance(5)
+    enabled = stage.driver.now
+    stage.driver.advance(1)
+    stage.job(**ended, replayed_as="job_2")
+    stage.endpoint(created=enabled)
+    stage.driver.advance(5)
+    assert stage.row().status == "parked"
