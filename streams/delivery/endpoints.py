@@ -75,8 +75,10 @@ class Endpoints:
                 _unusable(tenant_id, id_, error)
                 continue
             known = before.get(endpoint.tenant_id, {}).get(endpoint.id)
-            if known is not None and known.record == endpoint.record:
-                endpoint.course = courses.get(key, known.course)
+            if key in courses:
+                endpoint.course = courses[key]
+            elif known is not None and known.record == endpoint.record:
+                endpoint.course = known.course
             self._put(endpoint)
 
     def committed(self) -> None:
@@ -155,6 +157,7 @@ class Endpoints:
         if (endpoint.tenant_id, endpoint.id) != (tenant_id, id_):
             raise PoisonRecord("misaddressed", "the record's key names something else")
         if before is not None:
+            self.note_course(before)
             _carry_over(before, endpoint)
         store.queue.put(ENDPOINT + place, _TIME.pack(since) + record.value)
         if before is None or endpoint.state != before.state:
@@ -168,8 +171,10 @@ class Endpoints:
         return Applied((endpoint,), bool(opened), bool(opened) or asks)
 
     def _remove(self, tenant_id: str, id_: str, store: DeliveryStore) -> None:
-        if self._by_tenant.get(tenant_id, {}).pop(id_, None) is None:
+        removed = self._by_tenant.get(tenant_id, {}).pop(id_, None)
+        if removed is None:
             return
+        self.note_course(removed)
         self._wanting.clear()
         place = join(tenant_id, id_)
         store.queue.delete(ENDPOINT + place)

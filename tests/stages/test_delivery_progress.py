@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.delivering import Deliveries, hang, ok, status
 
 from streams.delivery import fan_out, sweep, upkeep
+from streams.serde.codec import TENANT
 from streams.serde.delivery_records import Delivery, DeliveryCommand
 from streams.serde.ids import new_id
 
@@ -175,3 +178,19 @@ def test_a_rate_is_not_charged_for_what_an_aborted_transaction_chose(stage: Deli
     stage.sender.answer = ok
     stage.driver.advance(1)
     assert {row.status for row in stage.rows()} == {"delivered"}
+
+
+@pytest.mark.parametrize("then", ["set", "removed"])
+def test_an_aborted_setting_takes_no_endpoint_its_rate(stage: Deliveries, then: str) -> None:
+    stage.endpoint(rate={"count": 1, "seconds": 3600})
+    stage.event("k0")
+    stage.driver.advance(1)
+    stage.event("k1")
+    task, setting = stage.driver.task("delivery"), stage.driver.output("tenants")[-1]
+    record = TENANT.decode(setting.value)
+    other = TENANT.encode(replace(record, updated_at=record.updated_at + 1))
+    value = other if then == "set" else None
+    task.process([setting._replace(offset=setting.offset + 1, value=value)])
+    task.rollback()
+    stage.driver.advance(1)
+    assert [attempt.row.message_id for attempt in stage.sender.sent] == ["evt_k0"]
