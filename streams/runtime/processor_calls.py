@@ -77,16 +77,13 @@ class ProcessorCalls:
             self._fail(_at(read), error, _way_out(read, error))
 
     def handle_all(self, records: Sequence[Record], ctx: Context) -> None:
-        """Run `process_batch`, or else `process` for each.
+        """Run `process_batch`, which exists.
 
         Raises:
             PoisonRecord: one record is at fault.
             StageFailed: no record is at fault.
         """
-        if self.batch is None:
-            for record in records:
-                self.handle(record, ctx, record)
-            return
+        assert self.batch is not None  # noqa: S101
         try:
             self.batch(records, ctx)
         except (PoisonRecord, StoreDamaged):

@@ -88,14 +88,15 @@ class RecordHandler:
         """
         if self._set_aside:
             return False
+        stream_time = self._ctx.stream_time
         self._mark()
         try:
-            self._processor.handle_all(records, self._ctx)
+            self._run(records)
         except (PoisonRecord, StageFailed):
             self._take_back()
+            self._ctx.stream_time = stream_time
             return False
         self._outlive(records)
-        self._advance(records)
         return True
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
@@ -180,8 +181,15 @@ class RecordHandler:
         self._advance(records)
         return True
 
+    def _run(self, records: Sequence[Record]) -> None:
+        if self._processor.batch is not None:
+            self._processor.handle_all(records, self._ctx)
+            self._advance(records)
+            return
+        for record in records:
+            self._process(record, record)
+
     def _handle(self, record: Record) -> None:
-        self._ctx.stream_time = max(self._ctx.stream_time, record.timestamp)
         if self._set_aside and _PLACE(record) in self._set_aside:
             self.refuse(record, "set_aside", "TIDEGATE_SET_ASIDE names it")
         elif self._handled(record, record):
@@ -192,12 +200,17 @@ class RecordHandler:
         """Handle a record; if it is poison, refuse the one that was read in its place."""
         self._mark()
         try:
-            self._processor.handle(record, self._ctx, read)
+            self._process(record, read)
         except PoisonRecord as poison:
             self._take_back()
             self.refuse(read, poison.reason, poison.detail)
             return False
         return True
+
+    def _process(self, record: Record, read: Record) -> None:
+        """Have the processor handle a record, which counts in the stream time that it sees."""
+        self._ctx.stream_time = max(self._ctx.stream_time, record.timestamp)
+        self._processor.handle(record, self._ctx, read)
 
     def _outlive(self, records: Sequence[Record]) -> None:
         """Note that records were taken, after which no dead letter of their keys may be."""
