@@ -14,6 +14,7 @@ from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.replay import letters
 from streams.operator.replay.producer import NotTaken
+from streams.operator.resources.json_values import rfc3339
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import DeadLetter
 from streams.topology.model import Topology
@@ -59,11 +60,14 @@ def _require_settled(letter: DeadLetter, topology: Topology, now: int) -> None:
     if letter.kind != "record" or not waits or letter.stage not in topology.stages:
         return
     topic = topology.topics.get(topology.letter_input(letter.stage) or "")
-    kept = 0 if topic is None else (topic.retention_ms or 0) + topic.segment_ms
-    if now < (letter.replayed_at or 0) + kept:
+    if topic is None:
+        return
+    until = (letter.replayed_at or 0) + (topic.retention_ms or 0) + topic.segment_ms
+    if now < until:
         raise Refusal(
             409, "replay-under-way", f"{letter.id} was sent in again, and {letter.stage} has not "
-            "answered yet: discard it once `replay_outcome` says what became of it",
+            "answered yet: discard it once `replay_outcome` says what became of it, or from "
+            f"{rfc3339(until)} on, when {topic.name} no longer has it",
         )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from streams.operator.replay.discards import answered, discarded
 from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
 from streams.operator.replay.records import replay_most, replay_records
 from streams.operator.resources import letters_to_replay
+from streams.operator.resources.json_values import rfc3339
 from streams.operator.resources.letters_to_replay import LetterFilter
 from streams.process.wall_clock import wall_ms
 from streams.runtime.processor import Record
@@ -399,6 +400,9 @@ async def test_a_letter_that_its_stage_is_about_to_answer_is_not_discarded(
     with pytest.raises(Refusal, match="dispatcher has not answered yet") as why:
         await discarded(cast(AppState, bench), dead.id, "nothing to do")
     assert (why.value.status, why.value.name, bench.log) == (409, "replay-under-way", [])
+    commands = load().topics["jobs.commands"]
+    until = NOW - 1_000 + (commands.retention_ms or 0) + commands.segment_ms
+    assert f"or from {rfc3339(until)} on, when jobs.commands" in why.value.detail
 
 
 async def test_a_refusal_stays_listed_if_kafka_does_not_take_its_mark(
