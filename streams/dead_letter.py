@@ -95,6 +95,11 @@ def of_replayed(job: Job, new_id: str, at: int, note: str, by: str | None = None
     return replace(letter, replayed_at=at, replayed_as=new_id, replayed_by=by, note=note)
 
 
+def is_replayed(letter: DeadLetter) -> bool:
+    """Whether a letter waits for nobody: its job or record was sent in again and is not dead."""
+    return letter.replayed_at is not None and letter.replay_outcome != "failed"
+
+
 def returning(letter: DeadLetter) -> tuple[bytes, bytes, tuple[tuple[str, bytes], ...]]:
     """Key, value and headers of the record that brings a letter back to its stage."""
     trace = (("traceparent", letter.traceparent.encode()),) if letter.traceparent else ()

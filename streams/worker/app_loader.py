@@ -9,6 +9,7 @@ from pathlib import Path
 
 from streams.errors import ConfigError
 from streams.worker.app import App
+from streams.worker.handler.own_frames import is_own
 
 
 def load_app(target: str) -> App:
@@ -65,7 +66,7 @@ def _own_lines(error: BaseException) -> str:
         if not frame.filename.startswith("<frozen ")
         and not _below(frame, Path(__file__).parents[1], Path(importlib.__file__).parent)
     ]
-    own = [frame for frame in frames if not _below(frame, Path(sys.prefix), Path(sys.base_prefix))]
+    own = list(filter(is_own, frames))
     # If there are none, the application itself is installed among the libraries.
     return "".join(traceback.format_list(own or frames))
 

@@ -222,6 +222,23 @@ def test_a_recovery_of_rows_that_ended_keeps_the_order_of_a_fifo_endpoint(
     assert order == [f"evt_k{number:02}" for number in range(35)] + ["evt_k99"]
 
 
+def test_more_dead_rows_than_one_part_holds_are_recovered_in_the_order_of_a_fifo_endpoint(
+    stage: Deliveries,
+) -> None:
+    stage.endpoint(ordering="fifo", retry=())
+    stage.sender.answer = status(422)
+    names = [f"k{number:03}" for number in range(upkeep._CHANGED + 30)]
+    for name in names:
+        stage.event(name)
+    stage.driver.advance(30)
+    assert {row.status for row in stage.rows()} == {"dead"}
+    stage.sender.answer = ok
+    stage.sender.sent.clear()
+    stage.command("recover", since=0)
+    stage.driver.advance(30)
+    assert [a.row.message_id for a in stage.sender.sent] == [f"evt_{name}" for name in names]
+
+
 def test_a_parked_row_that_is_retried_goes_before_those_that_came_later(stage: Deliveries) -> None:
     stage.endpoint(ordering="fifo", enabled=False)
     stage.event("k0")

@@ -52,7 +52,7 @@ def forged(stage: str, topic: str, value: bytes, **fields: Any) -> DeadLetter:
 def test_a_letters_time_is_never_later_than_its_return_nor_before_all_time(
     at: int, type_: str, routed: bool
 ) -> None:
-    """Whoever may write the input would move the stage's time, or end the stage for ever."""
+    """Otherwise a writer of the input could move the stage's time, or end the stage for good."""
     driver = TopologyTestDriver([pipeline.stage(FLOW, CLUSTER_KEY)], FLOW, partitions=1)
     event = ENVELOPE.encode(replace(envelope("acme", "1", type_), routed=routed))
     for stage, topic in (("dedup", "events.received"), ("dispatcher", "events")):

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from streams.dead_letter import is_replayed
 from streams.dev.console.screen import Line
 from streams.errors import DecodeError
 from streams.serde.codec import COMMAND, DEAD_LETTER, DUPLICATE, ENVELOPE, HELD, JOB, LEDGER_ENTRY
@@ -142,8 +143,7 @@ def _held(held: Held) -> Line:
 
 
 def _dead_letter(letter: DeadLetter) -> Line | None:
-    replayed = letter.replayed_at is not None and letter.replay_outcome != "failed"
-    if replayed or letter.discarded_at is not None:
+    if is_replayed(letter) or letter.discarded_at is not None:
         return None
     if _is_answered(letter):
         return Line("command", f"refused    {letter.reason}{_because(letter.detail)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streams.dead_letter import is_replayed
 from streams.errors import DecodeError, NotInRelease
 from streams.operator import STAGE
 from streams.serde import schemas
@@ -49,7 +50,7 @@ def unfit(letter: DeadLetter, topology: Topology, again: bool) -> Unfit | None:
 
 
 def _done(letter: DeadLetter, again: bool) -> str | None:
-    if letter.replayed_at is None or letter.replay_outcome == "failed":
+    if not is_replayed(letter):
         return None
     if letter.replay_outcome is not None:
         return f"was sent in again before and is {letter.replay_outcome}: nothing is left to do"

@@ -6,6 +6,7 @@ import base64
 import sqlite3
 from collections.abc import Sequence
 
+from streams.dead_letter import is_replayed
 from streams.operator.resources.json_values import Json, rfc3339, trace_id
 from streams.operator.resources.paging import Listing, PageQuery
 from streams.operator.resources.replays import replays
@@ -105,7 +106,7 @@ def _base64(raw: bytes | None) -> str | None:
 def _row(record: Record) -> Row:
     letter = DEAD_LETTER.decode(record.value)
     return (letter.id, letter.tenant_id, letter.kind, letter.stage, letter.reason, letter.topic,
-            letter.type, _is_replayed(letter), letter.discarded_at is not None,
+            letter.type, is_replayed(letter), letter.discarded_at is not None,
             _place(letter), letter.detail, _error(letter.detail), record.partition, letter.at,
             record.value)  # fmt: skip
 
@@ -113,11 +114,6 @@ def _row(record: Record) -> Row:
 def _error(detail: str) -> str:
     """Return what the details of one kind of failure begin with, such as an exception's name."""
     return detail.partition(":")[0].partition("\n")[0][:_ERROR_CHARS]
-
-
-def _is_replayed(letter: DeadLetter) -> bool:
-    """Whether a letter waits for nobody: its job or record was sent in again and is not dead."""
-    return letter.replayed_at is not None and letter.replay_outcome != "failed"
 
 
 def _place(letter: DeadLetter) -> str:

@@ -28,10 +28,10 @@ def own_traceback(error: BaseException) -> str:
     """
     shown = traceback.TracebackException.from_exception(error)
     chain = list(_chain(shown, set()))
-    authored = any(map(_is_own, (frame for each in chain for frame in each.stack)))
+    authored = any(map(is_own, (frame for each in chain for frame in each.stack)))
     for each in chain:
         outside = [frame for frame in each.stack if not _is_between(frame)]
-        own = [frame for frame in outside if _is_own(frame)] if authored else outside
+        own = [frame for frame in outside if is_own(frame)] if authored else outside
         if own or outside:
             each.stack = traceback.StackSummary.from_list(own or outside[-1:])
     return "".join(shown.format()).rstrip()
@@ -42,7 +42,7 @@ def own_stack(task: asyncio.Task[Any]) -> str:
     frames = list(_awaiting(task.get_coro()))
     summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)
     outside = [frame for frame in summary if not _is_between(frame)]
-    own = list(filter(_is_own, outside)) or outside
+    own = list(filter(is_own, outside)) or outside
     if not own:
         return ""
     return "It stood at (innermost last):\n" + "".join(traceback.format_list(own)).rstrip()
@@ -71,7 +71,7 @@ def _awaiting(awaited: Any) -> Iterator[FrameType]:
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
 
 
-def _is_own(frame: traceback.FrameSummary) -> bool:
+def is_own(frame: traceback.FrameSummary) -> bool:
     """Whether a frame is of the application, as far as its place tells."""
     path = Path(frame.filename)
     library = path.is_relative_to(_STANDARD_LIBRARY) or not _INSTALLED.isdisjoint(path.parts)
