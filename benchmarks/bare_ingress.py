@@ -29,10 +29,16 @@ def serve(bootstrap: str, port: int, payloads: str, envelopes: str) -> None:
 
 def _application(bootstrap: str, payloads: str, envelopes: str) -> web.Application:
     cipher = AESGCM(b"k" * 32)
-    producer = Producer({
-        "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True,
-        "linger.ms": 2, "compression.type": "lz4", "log_level": 0,
-    })  # fmt: skip
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "compression.type": "lz4",
+            "log_level": 0,
+        }
+    )
 
     def send(topic: str, value: bytes, key: bytes) -> asyncio.Future[int]:
         sent: asyncio.Future[int] = asyncio.get_running_loop().create_future()

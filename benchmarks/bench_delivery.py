@@ -82,9 +82,12 @@ class World:
 
         for event_id in ids:
             self._producer.produce(
-                "payloads", key.seal(event_id, 0, BODY), tenant.encode(), _home(tenant),
+                "payloads",
+                key.seal(event_id, 0, BODY),
+                tenant.encode(),
+                _home(tenant),
                 on_delivery=partial(stored, event_id),
-            )  # fmt: skip
+            )
             self._producer.poll(0)
         flush(self._producer)
         for event_id in ids:

@@ -38,9 +38,14 @@ def main() -> None:
 def seconds_until_ready(data_dir: Path) -> float:
     """Start it, wait for the line, stop it in order."""
     command = [
-        sys.executable, str(Path(sys.executable).with_name("tidegate")), "dev", "--port", "0",
-        "--data-dir", str(data_dir),
-    ]  # fmt: skip
+        sys.executable,
+        str(Path(sys.executable).with_name("tidegate")),
+        "dev",
+        "--port",
+        "0",
+        "--data-dir",
+        str(data_dir),
+    ]
     started = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as dev:
         try:

@@ -104,10 +104,23 @@ class Events:
 def envelope(tenant: str, event_type: str, key: str) -> Envelope:
     now = time.time_ns() // 1_000_000
     return Envelope(
-        fingerprint(tenant, "bench", key), new_id("evt"), "bench", tenant, event_type,
-        now, now, b"\7" * 32, key, key, "application/json", None, None,
-        PayloadRef(1, (7,), 1024, "kek_0123456789ab"), {"subject": key}, "webhook",
-    )  # fmt: skip
+        fingerprint(tenant, "bench", key),
+        new_id("evt"),
+        "bench",
+        tenant,
+        event_type,
+        now,
+        now,
+        b"\7" * 32,
+        key,
+        key,
+        "application/json",
+        None,
+        None,
+        PayloadRef(1, (7,), 1024, "kek_0123456789ab"),
+        {"subject": key},
+        "webhook",
+    )
 
 
 class ScriptedWorker:

@@ -75,15 +75,33 @@ def measure(connection: sqlite3.Connection, path: Path, count: int) -> tuple[lis
 def record(number: int) -> Record:
     """An event with five attributes, as a shop's order."""
     tenant_id, key = f"tenant-{number % TENANTS}", f"order-{number}"
-    attributes = {"currency": "EUR", "status": "paid", "region": "eu-west", "channel": "web",
-                  "customer": f"c-{number}"}  # fmt: skip
+    attributes = {
+        "currency": "EUR",
+        "status": "paid",
+        "region": "eu-west",
+        "channel": "web",
+        "customer": f"c-{number}",
+    }
     event = Envelope(
-        ids.fingerprint(tenant_id, "shop", key), ids.new_id("evt"), "shop", tenant_id,
-        "order.paid", None, BEGIN + number, b"\1" * 32, key, f"order {number}",
-        "application/json", None, ids.new_id("req"),
-        PayloadRef(number % 4, (number,), 1_024, ids.new_id("key")), attributes, "webhook",
-        None, number % 10 > 0,
-    )  # fmt: skip
+        ids.fingerprint(tenant_id, "shop", key),
+        ids.new_id("evt"),
+        "shop",
+        tenant_id,
+        "order.paid",
+        None,
+        BEGIN + number,
+        b"\1" * 32,
+        key,
+        f"order {number}",
+        "application/json",
+        None,
+        ids.new_id("req"),
+        PayloadRef(number % 4, (number,), 1_024, ids.new_id("key")),
+        attributes,
+        "webhook",
+        None,
+        number % 10 > 0,
+    )
     return Record("events", 0, number, BEGIN + number, tenant_id.encode(), ENVELOPE.encode(event))
 
 

@@ -74,19 +74,44 @@ def fill(bootstrap: str, count: int, replayed: int) -> None:
 def an_event(tenant_id: str, number: int, type_: str) -> Envelope:
     key = f"key-{number}"
     return Envelope(
-        fingerprint(tenant_id, "shop", key), new_id("evt"), "shop", tenant_id, type_, None, 1,
-        b"h" * 32, key, f"order {number}", "application/json", None, None,
-        PayloadRef(0, (), 0, "k"), {"amount": "12.50", "currency": "EUR"}, "webhook",
-    )  # fmt: skip
+        fingerprint(tenant_id, "shop", key),
+        new_id("evt"),
+        "shop",
+        tenant_id,
+        type_,
+        None,
+        1,
+        b"h" * 32,
+        key,
+        f"order {number}",
+        "application/json",
+        None,
+        None,
+        PayloadRef(0, (), 0, "k"),
+        {"amount": "12.50", "currency": "EUR"},
+        "webhook",
+    )
 
 
 def exported(bootstrap: str, folder: Path, format_: str) -> list[Result]:
     """The rate of an export, as a command from start to end."""
     to = folder / format_
     command = [
-        sys.executable, "-m", "streams.cli", "events", "export", "--bootstrap", bootstrap,
-        "--topology", str(OVERLAY), "--to", str(to), "--format", format_, "--json",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "streams.cli",
+        "events",
+        "export",
+        "--bootstrap",
+        bootstrap,
+        "--topology",
+        str(OVERLAY),
+        "--to",
+        str(to),
+        "--format",
+        format_,
+        "--json",
+    ]
     began = time.monotonic()
     told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     took = time.monotonic() - began

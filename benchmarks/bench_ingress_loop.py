@@ -79,9 +79,14 @@ class Acknowledged:
         self._waiting: list[asyncio.Future[int]] = []
 
     async def send(
-        self, topic: str, key: bytes | None, value: bytes | None, *, partition: int,
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int,
         headers: Sequence[tuple[str, bytes]] = (),
-    ) -> int:  # fmt: skip
+    ) -> int:
         if topic == "tenants":
             self._book.apply(key, value)
         loop = asyncio.get_running_loop()

@@ -59,13 +59,13 @@ def set_timers(bootstrap: str, due: dict[str, int]) -> None:
     for number, (job_id, at) in enumerate(due.items()):
         tenant = f"tnt_{number % TENANTS:06d}"
         wake = COMMAND.encode(Command(f"cmd_{number:036d}", tenant, job_id, 0, at, Wake(1)))
-        schedule = Schedule(
-            f"{job_id}.1.1", tenant, at, "jobs.commands", tenant.encode(), wake
-        )  # fmt: skip
+        schedule = Schedule(f"{job_id}.1.1", tenant, at, "jobs.commands", tenant.encode(), wake)
         sender.produce(
-            "schedule", SCHEDULE.encode(schedule), tenant.encode(),
+            "schedule",
+            SCHEDULE.encode(schedule),
+            tenant.encode(),
             partition_for(tenant, TOPOLOGY.partitions),
-        )  # fmt: skip
+        )
     flush(sender)
 
 

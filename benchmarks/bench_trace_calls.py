@@ -118,8 +118,12 @@ def main() -> None:
         rows = [Row(name, share) for name, share in SHARES.items()]
         turns = [in_turn(rows, chosen.jobs) for _ in range(chosen.turns)]
     report("trace calls", list(figures(rows, turns)), as_json=chosen.json)
-    lost = sum(sample.value for each in loss.LOST.collect() for sample in each.samples
-               if sample.name.endswith("_total"))  # fmt: skip
+    lost = sum(
+        sample.value
+        for each in loss.LOST.collect()
+        for sample in each.samples
+        if sample.name.endswith("_total")
+    )
     sys.exit(bool(lost) or any(row.fault for row in rows))
 
 

@@ -40,8 +40,9 @@ OFF, AGAIN, BEFORE = "off", "off again", "code of before"
 SHARES = {OFF: None, "1 %": "0.01", "100 %": "1", AGAIN: None}
 EXPORTED, LOST = "spans exported", "spans lost"
 _COUNTED = {
-    EXPORTED: "tidegate_traces_spans_exported_total", LOST: "tidegate_traces_spans_lost_total"
-}  # fmt: skip
+    EXPORTED: "tidegate_traces_spans_exported_total",
+    LOST: "tidegate_traces_spans_lost_total",
+}
 _EXPORT_SECONDS = 6.0
 """After which the last spans are exported (OTEL_BSP_SCHEDULE_DELAY is 5 s)."""
 

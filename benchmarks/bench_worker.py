@@ -78,10 +78,28 @@ class ScriptedDispatcher:
         heartbeat_id, worker = self._heartbeat
         job_id = new_id("job")
         lease = Lease(
-            worker.worker_id, job_id, 1, new_id("run"), "acme", f"{job_id}.1", type_, 1, 1, 3,
-            30, TOPOLOGY.leases.term_seconds, 0, None, None, "{}", None, {}, None,
-            heartbeat_id, time.time_ns() // 1_000_000,
-        )  # fmt: skip
+            worker.worker_id,
+            job_id,
+            1,
+            new_id("run"),
+            "acme",
+            f"{job_id}.1",
+            type_,
+            1,
+            1,
+            3,
+            30,
+            TOPOLOGY.leases.term_seconds,
+            0,
+            None,
+            None,
+            "{}",
+            None,
+            {},
+            None,
+            heartbeat_id,
+            time.time_ns() // 1_000_000,
+        )
         self.leased[job_id] = type_
         self._sent_at[job_id] = time.perf_counter()
         self._sender.produce(

@@ -31,13 +31,14 @@ def clean_soon(bootstrap: str, topics: Sequence[str], *, soon: bool) -> None:
     settings = {"segment.ms": open_ms, "min.cleanable.dirty.ratio": ratio}
     changed = [
         ConfigResource(
-            ConfigResource.Type.TOPIC, topic,
+            ConfigResource.Type.TOPIC,
+            topic,
             incremental_configs=[
                 ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
                 for name, value in settings.items()
             ],
         )
         for topic in topics
-    ]  # fmt: skip
+    ]
     for future in admin.incremental_alter_configs(changed).values():
         future.result(10)

@@ -108,9 +108,16 @@ def _place(contender: Contender, bootstrap: str, given: Input, folder: Path) -> 
 def stage_command(bootstrap: str, state: Path, *flags: str) -> list[str]:
     """`tidegate dedup`, as a pod would run it."""
     return [
-        sys.executable, "-m", "streams.cli", "dedup",
-        "--bootstrap", bootstrap, "--data-dir", str(state), *flags,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "streams.cli",
+        "dedup",
+        "--bootstrap",
+        bootstrap,
+        "--data-dir",
+        str(state),
+        *flags,
+    ]
 
 
 def _tidegate(place: Wiring, settings: Settings) -> list[str]:
@@ -147,10 +154,16 @@ def _pairs(settings: Settings) -> list[str]:
 TIDEGATE = Contender("tidegate", "exactly once", _tidegate)
 BARE = Contender("bare", "exactly once, if nothing fails", _bare)
 QUIX = Contender(
-    "quix", "exactly once", _quix,
+    "quix",
+    "exactly once",
+    _quix,
     settings={
-        "commit_interval": "1", "commit_every": "0", "ttl_days": "7", "buffer": "10000",
-        "producer.compression.type": "lz4", "producer.linger.ms": "20",
+        "commit_interval": "1",
+        "commit_every": "0",
+        "ttl_days": "7",
+        "buffer": "10000",
+        "producer.compression.type": "lz4",
+        "producer.linger.ms": "20",
         "producer.queue.buffering.max.messages": "1000000",
         "consumer.queued.min.messages": "100000",
     },
@@ -166,14 +179,22 @@ QUIX = Contender(
         "consumer.fetch.min.bytes": ("100000",),
         "consumer.check.crcs": ("false",),
     },
-)  # fmt: skip
+)
 FAUST = Contender(
-    "faust", "at least once", _faust,
+    "faust",
+    "at least once",
+    _faust,
     settings={
-        "loop": "uvloop", "store": "rocksdb://", "stream_buffer_maxsize": "65536",
-        "broker_max_poll_records": "20000", "broker_commit_every": "10000",
-        "broker_commit_interval": "1", "stream_wait_empty": "false", "producer_acks": "-1",
-        "producer_linger": "0.1", "producer_max_batch_size": "262144",
+        "loop": "uvloop",
+        "store": "rocksdb://",
+        "stream_buffer_maxsize": "65536",
+        "broker_max_poll_records": "20000",
+        "broker_commit_every": "10000",
+        "broker_commit_interval": "1",
+        "stream_wait_empty": "false",
+        "producer_acks": "-1",
+        "producer_linger": "0.1",
+        "producer_max_batch_size": "262144",
         "producer_compression_type": "lz4",
     },
     swept={
@@ -189,17 +210,24 @@ FAUST = Contender(
         "producer_threaded": ("true",),
     },
     share=0.1,
-)  # fmt: skip
+)
 _KAFKA_STREAMS: Settings = {
     "java": "-XX:+UseParallelGC -Xms1g -Xmx1g",
-    "key": "sliced", "lookup": "point", "cached": "false",
-    "commit.interval.ms": "1000", "consumer.max.poll.records": "5000",
-    "producer.linger.ms": "20", "producer.compression.type": "lz4",
-    "producer.batch.size": "131072", "buffered.records.per.partition": "1000",
+    "key": "sliced",
+    "lookup": "point",
+    "cached": "false",
+    "commit.interval.ms": "1000",
+    "consumer.max.poll.records": "5000",
+    "producer.linger.ms": "20",
+    "producer.compression.type": "lz4",
+    "producer.batch.size": "131072",
+    "buffered.records.per.partition": "1000",
     "write.buffer.mib": "16",
-}  # fmt: skip
+}
 KAFKA_STREAMS = Contender(
-    "kafka-streams", "exactly once", _kafka_streams,
+    "kafka-streams",
+    "exactly once",
+    _kafka_streams,
     settings=_KAFKA_STREAMS,
     swept={
         "lookup": ("range",),
@@ -214,13 +242,17 @@ KAFKA_STREAMS = Contender(
         "buffered.records.per.partition": ("10000",),
         "write.buffer.mib": ("64",),
         "java": (
-            "-XX:+UseG1GC -Xms1g -Xmx1g", "-XX:+UseSerialGC -Xms1g -Xmx1g", "-XX:+UseParallelGC",
+            "-XX:+UseG1GC -Xms1g -Xmx1g",
+            "-XX:+UseSerialGC -Xms1g -Xmx1g",
+            "-XX:+UseParallelGC",
         ),
     },
-)  # fmt: skip
+)
 KAFKA_STREAMS_AVRO = Contender(
-    "kafka-streams-avro", "exactly once", _kafka_streams,
+    "kafka-streams-avro",
+    "exactly once",
+    _kafka_streams,
     settings={**_KAFKA_STREAMS, "key": "decoded", "schema": str(SCHEMA)},
     swept=KAFKA_STREAMS.swept,
-)  # fmt: skip
+)
 ALL = {c.name: c for c in (TIDEGATE, BARE, QUIX, FAUST, KAFKA_STREAMS, KAFKA_STREAMS_AVRO)}

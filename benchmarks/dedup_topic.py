@@ -147,11 +147,23 @@ def delivery(number: int, event: int, at: int) -> Envelope:
     tenant = f"tnt_{event % TENANTS:06d}"
     key = f"zendesk:ticket:{event}:rev:44"
     return Envelope(
-        fingerprint(tenant, "zendesk", key), f"evt_{number:036d}", "zendesk", tenant,
-        "ticket.updated", at, at, b"\7" * 32, key, f"ticket:{event}", "application/json",
-        f"delivery-{number}", f"req-{number}", PayloadRef(1, (number,), 1024, "kek_0123456789ab"),
-        {"ticket_id": str(event), "trigger": "webhook"}, "webhook",
-    )  # fmt: skip
+        fingerprint(tenant, "zendesk", key),
+        f"evt_{number:036d}",
+        "zendesk",
+        tenant,
+        "ticket.updated",
+        at,
+        at,
+        b"\7" * 32,
+        key,
+        f"ticket:{event}",
+        "application/json",
+        f"delivery-{number}",
+        f"req-{number}",
+        PayloadRef(1, (number,), 1024, "kek_0123456789ab"),
+        {"ticket_id": str(event), "trigger": "webhook"},
+        "webhook",
+    )
 
 
 def send(sender: Producer, topic: str, envelope: Envelope, at: int) -> None:
@@ -166,9 +178,13 @@ def send(sender: Producer, topic: str, envelope: Envelope, at: int) -> None:
         ("traceparent", new_traceparent().encode()),
     ]
     sender.produce(
-        topic, ENVELOPE.encode(envelope), envelope.tenant_id.encode(),
-        partition_for(envelope.tenant_id, TOPOLOGY.partitions), headers=headers, timestamp=at,
-    )  # fmt: skip
+        topic,
+        ENVELOPE.encode(envelope),
+        envelope.tenant_id.encode(),
+        partition_for(envelope.tenant_id, TOPOLOGY.partitions),
+        headers=headers,
+        timestamp=at,
+    )
 
 
 def faults(bootstrap: str, topic: str, expected: set[bytes]) -> Faults:
@@ -187,10 +203,15 @@ def fingerprints(bootstrap: str, topic: str) -> Iterator[bytes]:
     places = [TopicPartition(topic, p) for p in range(TOPOLOGY.partitions)]
     asked = admin.list_offsets({place: latest() for place in places})
     ends = {place.partition: answer.result(10).offset for place, answer in asked.items()}
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False,
-        "isolation.level": "read_committed", "log_level": 0,
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in ends])
     while any(at.offset < ends[at.partition] for at in consumer.position(places)):
         for message in consumer.consume(20_000, 0.1):

@@ -124,9 +124,13 @@ def _analytics(topic: Topic, folder: Path) -> Run:
 
 def _contender(contender: Contender, subjects: str, topic: Topic, folder: Path) -> Run:
     wiring = {
-        "bootstrap": topic.bootstrap, "group": folder.name, "input": "events",
-        "subjects": subjects, "state": str(folder), **contender.settings,
-    }  # fmt: skip
+        "bootstrap": topic.bootstrap,
+        "group": folder.name,
+        "input": "events",
+        "subjects": subjects,
+        "state": str(folder),
+        **contender.settings,
+    }
     if contender.name == FAUST.name:
         wiring["partitions"] = str(TOPOLOGY.partitions)
         _create_changelogs(topic.bootstrap, folder.name)

@@ -29,11 +29,23 @@ def steps() -> list[Result]:
     data_key = DataKey(vault, new_key_record(vault, "tenant0"))
     key = ("tenant0", "bench", event.dedup_key)
     envelope = Envelope(
-        ids.fingerprint(*key), ids.new_id("evt"), "bench", "tenant0", event.event_type,
-        event.occurred_at, 1, event.payload_hash, event.dedup_key, event.subject,
-        "application/json", None, None, PayloadRef(0, (7,), len(body), data_key.key_id),
-        event.attributes, "webhook",
-    )  # fmt: skip
+        ids.fingerprint(*key),
+        ids.new_id("evt"),
+        "bench",
+        "tenant0",
+        event.event_type,
+        event.occurred_at,
+        1,
+        event.payload_hash,
+        event.dedup_key,
+        event.subject,
+        "application/json",
+        None,
+        None,
+        PayloadRef(0, (7,), len(body), data_key.key_id),
+        event.attributes,
+        "webhook",
+    )
     timed: dict[str, Callable[[], object]] = {
         "signature": lambda: check([SECRET], SignedRequest(headers, body, "", "POST", 0.0)),
         "normalization": lambda: normalizer.normalize(headers, body),

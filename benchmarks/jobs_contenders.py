@@ -33,16 +33,21 @@ def _apart(folder: Path, settings: Settings) -> AbstractContextManager[System]:
 
 OURS = {"partitions": "4", "slots": "200"}
 FUSED = Contender(
-    "tidegate", tidegate,
+    "tidegate",
+    tidegate,
     settings=OURS,
     swept={"partitions": ("1", "2", "8"), "slots": ("20", "50", "400")},
-)  # fmt: skip
+)
 APART = Contender("tidegate apart", _apart, settings=OURS)
 CELERY = Contender(
-    "celery", celery,
+    "celery",
+    celery,
     settings={
-        "processes": "1", "worker.pool": "threads", "worker.concurrency": "8",
-        "worker.prefetch-multiplier": "4", "server.appendonly": "no",
+        "processes": "1",
+        "worker.pool": "threads",
+        "worker.concurrency": "8",
+        "worker.prefetch-multiplier": "4",
+        "server.appendonly": "no",
     },
     swept={
         "processes": ("2",),
@@ -51,12 +56,16 @@ CELERY = Contender(
         "worker.prefetch-multiplier": ("1", "32"),
         "server.appendonly": ("yes",),
     },
-)  # fmt: skip
+)
 PROCRASTINATE = Contender(
-    "procrastinate", procrastinate,
+    "procrastinate",
+    procrastinate,
     settings={
-        "processes": "1", "concurrency": "20", "polling": "5",
-        "server.shared_buffers": "256MB", "server.synchronous_commit": "off",
+        "processes": "1",
+        "concurrency": "20",
+        "polling": "5",
+        "server.shared_buffers": "256MB",
+        "server.synchronous_commit": "off",
     },
     swept={
         "processes": ("2",),
@@ -65,5 +74,5 @@ PROCRASTINATE = Contender(
         "server.synchronous_commit": ("on",),
         "server.fsync": ("off",),
     },
-)  # fmt: skip
+)
 ALL = {contender.name: contender for contender in (FUSED, APART, CELERY, PROCRASTINATE)}

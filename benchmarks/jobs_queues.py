@@ -59,9 +59,19 @@ def celery(folder: Path, settings: Settings) -> Iterator[System]:
     python, starts = str(environments.python("jobs")), Starts(folder / "starts")
     flags = [f"--{name}={value}" for name, value in _of("worker.", settings).items()]
     worker = [
-        python, "-m", "celery", "--app", "contenders.celery_app", "worker", "--hostname=%n@bench",
-        "--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel=WARNING", *flags,
-    ]  # fmt: skip
+        python,
+        "-m",
+        "celery",
+        "--app",
+        "contenders.celery_app",
+        "worker",
+        "--hostname=%n@bench",
+        "--without-gossip",
+        "--without-mingle",
+        "--without-heartbeat",
+        "--loglevel=WARNING",
+        *flags,
+    ]
     with redis(folder, _of("server.", settings)) as (server, address):
         env = _environment(starts, address)
         with _workers(worker, folder, env, int(settings["processes"])) as workers:

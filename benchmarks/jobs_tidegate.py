@@ -48,9 +48,20 @@ def tidegate(
     overlay.write_text(f"partitions: {settings['partitions']}\n{OVERLAY.read_text()}")
     starts, log, data = Starts(folder / "starts"), folder / "dev.log", folder / "data"
     command = [
-        sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", str(data),
-        "--app", "bench_app:app", "--topology", str(overlay), *flags,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "streams.cli",
+        "dev",
+        "--port",
+        "0",
+        "--data-dir",
+        str(data),
+        "--app",
+        "bench_app:app",
+        "--topology",
+        str(overlay),
+        *flags,
+    ]
     own = {
         "PYTHONPATH": APPLICATION_PATH,
         "BENCH_STARTS": str(starts.path),

@@ -42,9 +42,18 @@ def stage(
     key_file = folder / "key"
     key_file.write_bytes(KEY)
     command = [
-        sys.executable, "-m", "streams.cli", name, "--bootstrap", bootstrap,
-        "--data-dir", str(folder / "state"), "--topology", str(OVERLAY), *flags,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "streams.cli",
+        name,
+        "--bootstrap",
+        bootstrap,
+        "--data-dir",
+        str(folder / "state"),
+        "--topology",
+        str(OVERLAY),
+        *flags,
+    ]
     own = {
         "TIDEGATE_CLUSTER_KEY_FILE": str(key_file),
         "TIDEGATE_VAULT_KEY_FILE": str(key_file),
@@ -88,11 +97,17 @@ def _client(bootstrap: str) -> dict[str, str | int]:
 def producer(bootstrap: str, linger_ms: float = 5, transactional_id: str | None = None) -> Producer:
     """One that loses nothing; large topics are filled with a longer linger."""
     transactional = {"transactional.id": transactional_id} if transactional_id else {}
-    return Producer({
-        **_client(bootstrap), "acks": "all", "enable.idempotence": True,
-        "compression.type": "lz4", "linger.ms": linger_ms,
-        "queue.buffering.max.messages": 1_000_000, **transactional,
-    })  # fmt: skip
+    return Producer(
+        {
+            **_client(bootstrap),
+            "acks": "all",
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "linger.ms": linger_ms,
+            "queue.buffering.max.messages": 1_000_000,
+            **transactional,
+        }
+    )
 
 
 def flush(sender: Producer) -> None:
@@ -107,17 +122,24 @@ class Reader:
     def __init__(
         self, bootstrap: str, topology: Topology, *topics: str, from_now: bool = False
     ) -> None:
-        self._consumer = Consumer({
-            **_client(bootstrap), "group.id": "bench", "enable.auto.commit": False,
-            "isolation.level": "read_committed", "fetch.wait.max.ms": 20,
-            "fetch.queue.backoff.ms": 2,
-        })  # fmt: skip
+        self._consumer = Consumer(
+            {
+                **_client(bootstrap),
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 20,
+                "fetch.queue.backoff.ms": 2,
+            }
+        )
         offset = OFFSET_END if from_now else OFFSET_BEGINNING
-        self._consumer.assign([
-            TopicPartition(topic, partition, offset)
-            for topic in topics
-            for partition in range(topology.topics[topic].partitions)
-        ])  # fmt: skip
+        self._consumer.assign(
+            [
+                TopicPartition(topic, partition, offset)
+                for topic in topics
+                for partition in range(topology.topics[topic].partitions)
+            ]
+        )
 
     def read(self, most: int = 2_000, wait: float = 0.05) -> list[Message]:
         """What came, without waiting for more once there is something."""
@@ -132,10 +154,15 @@ class Reader:
 
 def scan(bootstrap: str, topology: Topology, topic: str) -> list[Message]:
     """Every committed record that stands on a topic."""
-    consumer = Consumer({
-        **_client(bootstrap), "group.id": "bench", "enable.auto.commit": False,
-        "isolation.level": "read_committed", "enable.partition.eof": True,
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            **_client(bootstrap),
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
     unread = set(range(topology.topics[topic].partitions))
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in unread])
     found: list[Message] = []
@@ -156,10 +183,14 @@ class GroupOffsets:
     def __init__(self, bootstrap: str, group: str, topology: Topology, *topics: str) -> None:
         # A consumer that never joins; AdminClient's own call for it crashes the process while
         # the group has none (confluent-kafka 2.16.1).
-        self._consumer = Consumer({
-            **_client(bootstrap), "group.id": group, "enable.auto.commit": False,
-            "isolation.level": "read_uncommitted",
-        })  # fmt: skip
+        self._consumer = Consumer(
+            {
+                **_client(bootstrap),
+                "group.id": group,
+                "enable.auto.commit": False,
+                "isolation.level": "read_uncommitted",
+            }
+        )
         self._places = [
             TopicPartition(t, p) for t in topics for p in range(topology.topics[t].partitions)
         ]
@@ -212,10 +243,15 @@ def plain_hop(bootstrap: str, rounds: int = 100) -> list[Result]:
 
 def _hop_reader(bootstrap: str, topic: str) -> Consumer:
     """Reads the one partition of a topic from its start."""
-    reader = Consumer({
-        **_client(bootstrap), "group.id": topic, "enable.auto.commit": False,
-        "isolation.level": "read_committed", "fetch.queue.backoff.ms": 1,
-    })  # fmt: skip
+    reader = Consumer(
+        {
+            **_client(bootstrap),
+            "group.id": topic,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
     reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     return reader
 

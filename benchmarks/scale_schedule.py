@@ -64,9 +64,14 @@ class SimulatedWorker:
         )
         self.notices = Notices(self.heartbeater, self.held_leases, shop.now).by_kind()
         self.receiver = LeaseReceiver(
-            KEY, topology.partitions, self.held_leases, self.heartbeater,
-            RetryingSender(wire, shop.now), self._started, shop.now,
-        )  # fmt: skip
+            KEY,
+            topology.partitions,
+            self.held_leases,
+            self.heartbeater,
+            RetryingSender(wire, shop.now),
+            self._started,
+            shop.now,
+        )
         self._runs: list[tuple[float, Held]] = []
         self.heartbeater.announce(number)
 
@@ -78,9 +83,15 @@ class SimulatedWorker:
             with self.held_leases.lock:
                 free, received = self.held_leases.tell(held.lease.home_partition)
                 body = Ended(
-                    held.lease.worker_id, held.lease.run_id, free, "succeeded", None, None, None,
+                    held.lease.worker_id,
+                    held.lease.run_id,
+                    free,
+                    "succeeded",
+                    None,
+                    None,
+                    None,
                     received=received,
-                )  # fmt: skip
+                )
                 letter = command(held.lease, body)
             self.shop.sent.append((letter.partition, letter.value))
             self.held_leases.drop(held)

@@ -18,14 +18,26 @@ if TYPE_CHECKING:
     from streams.event_reader.topic_sink import KafkaSink
 
 __all__ = [
-    "App", "Context", "DatabaseSink", "EventsPurged", "KafkaSink", "PermanentError", "Retry",
-    "RetryAfter", "SqliteSink", "TransientError", "consume",
-]  # fmt: skip
+    "App",
+    "Context",
+    "DatabaseSink",
+    "EventsPurged",
+    "KafkaSink",
+    "PermanentError",
+    "Retry",
+    "RetryAfter",
+    "SqliteSink",
+    "TransientError",
+    "consume",
+]
 
 _OF_READERS = {
-    "consume": "consume", "EventsPurged": "consume",
-    "DatabaseSink": "sinks", "KafkaSink": "topic_sink", "SqliteSink": "sinks",
-}  # fmt: skip
+    "consume": "consume",
+    "EventsPurged": "consume",
+    "DatabaseSink": "sinks",
+    "KafkaSink": "topic_sink",
+    "SqliteSink": "sinks",
+}
 """Names for readers of `events`, and their modules: a worker does not load them."""
 
 

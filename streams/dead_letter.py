@@ -23,10 +23,21 @@ _DETAIL_BYTES = 2 * 1024
 
 
 def of_record(
-    stage: str, topic: str, partition: int, offset: int | None, timestamp: int | None,
-    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), *,
-    reason: str, detail: str, at: int, id_: str = "", tenant_id: str = "",
-) -> DeadLetter:  # fmt: skip
+    stage: str,
+    topic: str,
+    partition: int,
+    offset: int | None,
+    timestamp: int | None,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes]] = (),
+    *,
+    reason: str,
+    detail: str,
+    at: int,
+    id_: str = "",
+    tenant_id: str = "",
+) -> DeadLetter:
     """The dead letter that a stage leaves in place of a record; `at` is in milliseconds.
 
     Unless the letter is `cut`, the record can be sent again as it was. It is cut to fit a message

@@ -47,9 +47,13 @@ UNSETTLED = ("claimed", "unknown", "review")
 
 
 def claim(
-    store: KeyValueStore, job: Job, asked: Claim, now: int, *,
+    store: KeyValueStore,
+    job: Job,
+    asked: Claim,
+    now: int,
+    *,
     lives: Callable[[LedgerEntry], bool],
-) -> Reply:  # fmt: skip
+) -> Reply:
     """Answer a claim of the living lease of `job`; `now` in milliseconds.
 
     `lives` says whether the run that claimed an entry still has its lease.
@@ -204,9 +208,14 @@ def _repeated(job: Job, asked: Claim, entry: LedgerEntry) -> Reply:
 
 
 def _grant(
-    store: KeyValueStore, entry: LedgerEntry, job: Job, asked: Claim, now: int, *,
+    store: KeyValueStore,
+    entry: LedgerEntry,
+    job: Job,
+    asked: Claim,
+    now: int,
+    *,
     repeat: bool = False,
-) -> Reply:  # fmt: skip
+) -> Reply:
     granted = replace(
         entry,
         status="claimed",
@@ -249,11 +258,23 @@ def _not_begun(job: Job, asked: Claim, now: int) -> LedgerEntry:
 
 
 def _reply(
-    job: Job, asked: Claim, entry: LedgerEntry, kind: ReplyKind, *,
-    result: str | None = None, repeat: bool = False, message: str = "",
-) -> Reply:  # fmt: skip
+    job: Job,
+    asked: Claim,
+    entry: LedgerEntry,
+    kind: ReplyKind,
+    *,
+    result: str | None = None,
+    repeat: bool = False,
+    message: str = "",
+) -> Reply:
     return Reply(
-        asked.worker_id, job.job_id, job.epoch, asked.claim_id,
+        asked.worker_id,
+        job.job_id,
+        job.epoch,
+        asked.claim_id,
         kind,
-        entry.idempotency_key, repeat, result, message,
-    )  # fmt: skip
+        entry.idempotency_key,
+        repeat,
+        result,
+        message,
+    )

@@ -91,10 +91,18 @@ class Scheduler:
         _drop(timer, ctx)
         schedule = SCHEDULE.decode(value)
         letter = dead_letter.of_record(
-            "scheduler", "schedule", ctx.partition, -1, schedule.due_at, key, value,
-            reason="output_refused", detail=detail, at=ctx.now,
+            "scheduler",
+            "schedule",
+            ctx.partition,
+            -1,
+            schedule.due_at,
+            key,
+            value,
+            reason="output_refused",
+            detail=detail,
+            at=ctx.now,
             id_=f"scheduler:{schedule.tenant_id}:{schedule.schedule_id}:{schedule.due_at}",
-        )  # fmt: skip
+        )
         ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
         self._next_due = _first_due(ctx, since=self._next_due)
 

@@ -85,9 +85,15 @@ class Bare:
                 fresh.add(key)
                 _, at = message.timestamp()
                 produce(
-                    self.output, message.value(), message.key(), partition, None, None, at,
+                    self.output,
+                    message.value(),
+                    message.key(),
+                    partition,
+                    None,
+                    None,
+                    at,
                     message.headers(),
-                )  # fmt: skip
+                )
                 produce(self.changelog, SEEN, key, partition, None, None, at)
         return fresh
 

@@ -30,10 +30,19 @@ def python(name: str) -> Path:
     def make(home: Path) -> None:
         _run([sys.executable, "-m", "venv", str(home)], "Debian: apt install python3-venv")
         _run(
-            [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--require-hashes",
-             "--disable-pip-version-check", "-r", str(lock)],
+            [
+                str(home / "bin" / "python"),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--require-hashes",
+                "--disable-pip-version-check",
+                "-r",
+                str(lock),
+            ],
             f"install what {lock.name} lists where pip reaches a package index",
-        )  # fmt: skip
+        )
 
     return _made(name, [lock], make) / "bin" / "python"
 
@@ -45,10 +54,16 @@ def java() -> list[str]:
     def make(home: Path) -> None:
         jars = home / "jars"
         _run(
-            ["mvn", "--quiet", "--batch-mode", f"--file={pom}", _CLASSPATH,
-             f"-Dmdep.outputFile={jars}"],
+            [
+                "mvn",
+                "--quiet",
+                "--batch-mode",
+                f"--file={pom}",
+                _CLASSPATH,
+                f"-Dmdep.outputFile={jars}",
+            ],
             "install Maven (Debian: apt install maven), where it reaches a repository",
-        )  # fmt: skip
+        )
         _run(
             ["javac", "-d", str(home), "-cp", jars.read_text(), str(source)],
             "install a JDK, 17 or newer (Debian: apt install default-jdk-headless)",

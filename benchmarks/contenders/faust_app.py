@@ -72,9 +72,12 @@ def deduplicate(app: faust.App, given: dict[str, str]) -> None:
             seen[fingerprint] = b"1"
             message = event.message
             await unique.send(
-                key=message.key, value=event.value, headers=event.headers,
-                partition=message.partition, timestamp=message.timestamp,
-            )  # fmt: skip
+                key=message.key,
+                value=event.value,
+                headers=event.headers,
+                partition=message.partition,
+                timestamp=message.timestamp,
+            )
 
     app.agent(app.topic(given["input"], **raw))(first)
 

@@ -50,9 +50,14 @@ class Terminal:
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         self.command, self.printed = command, ""
         self.process = subprocess.Popen(
-            ["bash", "-c", command], cwd=folder, env=environ, start_new_session=True,
-            stdin=its, stdout=its, stderr=its,
-        )  # fmt: skip
+            ["bash", "-c", command],
+            cwd=folder,
+            env=environ,
+            start_new_session=True,
+            stdin=its,
+            stdout=its,
+            stderr=its,
+        )
         os.close(its)
         self._reading = Thread(target=self._read, daemon=True)
         self._reading.start()

@@ -81,10 +81,14 @@ class IngressServer:
         keys = KeyMaker(self._producer, vault, book, topology.partitions)
         writer = EventWriter(self._producer, keys, topology.partitions)
         receiver = Receiver(
-            self._directory, writer, Quarantine(self._producer, writer), topology,
-            wait=rates.wait, deadline_seconds=deadline_seconds,
+            self._directory,
+            writer,
+            Quarantine(self._producer, writer),
+            topology,
+            wait=rates.wait,
+            deadline_seconds=deadline_seconds,
             in_flight_bytes=settings.in_flight_bytes,
-        )  # fmt: skip
+        )
         rejections = Rejections(self._producer, self._directory.known, topology.partitions)
         self._router = Router(receiver, self._ready, rejections, addressing(settings))
         self._reports = (rejections, letters)
@@ -132,9 +136,11 @@ class IngressServer:
 
     async def _runner(self, elsewhere: Elsewhere | None = None) -> web.ServerRunner:
         server = Listener(
-            partial(self._router.handle, elsewhere=elsewhere), self._router.unread,
-            keepalive_timeout=self._keepalive, lingering_time=LINGERING_SECONDS,
-        )  # fmt: skip
+            partial(self._router.handle, elsewhere=elsewhere),
+            self._router.unread,
+            keepalive_timeout=self._keepalive,
+            lingering_time=LINGERING_SECONDS,
+        )
         runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await runner.setup()
         self._runners.append(runner)

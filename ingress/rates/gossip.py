@@ -138,6 +138,7 @@ class RateGossip:
         if not self._lost:
             log.warning(
                 "rates cannot be kept: deliveries of tenants that have one are answered 503",
-                topic=self._topic, reason=reason,
-            )  # fmt: skip
+                topic=self._topic,
+                reason=reason,
+            )
         self._lost = True

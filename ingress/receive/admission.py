@@ -34,10 +34,14 @@ class DirectAdmission:
     async def submit(self, event: NewEvent) -> Admitted:
         """See `Admission.submit`."""
         made = routed(
-            self._topology, event.tenant_id, event.source, _normalized(event),
-            Facts("application/json", None, event.traceparent, wall_ms()), event.payload,
+            self._topology,
+            event.tenant_id,
+            event.source,
+            _normalized(event),
+            Facts("application/json", None, event.traceparent, wall_ms()),
+            event.payload,
             callback_url=event.callback_url,
-        )  # fmt: skip
+        )
 
         async def store() -> Receipt:
             await self._writer.store(made)
@@ -59,9 +63,15 @@ class DirectAdmission:
         normalized = normalizer.normalize(headers, body, verified, record.event_id)
         facts = Facts(record.content_type, record.request_id, record.traceparent, wall_ms())
         return routed(
-            self._topology, record.tenant_id, record.source, normalized, facts, body,
-            callback_url=settings.callback_url, event_id=record.event_id,
-        )  # fmt: skip
+            self._topology,
+            record.tenant_id,
+            record.source,
+            normalized,
+            facts,
+            body,
+            callback_url=settings.callback_url,
+            event_id=record.event_id,
+        )
 
 
 def _normalized(event: NewEvent) -> Normalized:

@@ -30,17 +30,23 @@ class AnswerLog:
         """A delivery that was answered from memory."""
         if self._room():
             log.debug(
-                "delivered again", event_id=event_id, tenant_id=tenant_id, source=source,
+                "delivered again",
+                event_id=event_id,
+                tenant_id=tenant_id,
+                source=source,
                 left_out=self._taken(),
-            )  # fmt: skip
+            )
 
     def refused(self, tenant_id: str | None, source: str | None, reason: str) -> None:
         """A delivery that was refused; `reason` is the name of a problem."""
         if self._room():
             log.debug(
-                "delivery refused", tenant_id=tenant_id or "?", source=source or "?",
-                reason=reason, left_out=self._taken(),
-            )  # fmt: skip
+                "delivery refused",
+                tenant_id=tenant_id or "?",
+                source=source or "?",
+                reason=reason,
+                left_out=self._taken(),
+            )
 
     def _room(self) -> bool:
         second = int(self._clock())

@@ -48,8 +48,10 @@ class DeadLetters:
         letter = _letter(message, error)
         log.error(
             "a record of tenants cannot be used: it goes to the dead letters",
-            id=letter.id, reason=letter.reason, detail=letter.detail,
-        )  # fmt: skip
+            id=letter.id,
+            reason=letter.reason,
+            detail=letter.detail,
+        )
         with self._changing:
             fits = letter.id in self._kept or self._bytes <= _MOST_BYTES
             if letter.id not in self._kept and fits:
@@ -84,8 +86,9 @@ class DeadLetters:
             return
         log.error(
             "the broker refuses a dead letter for its size: mend the topic dlq, as `tidegate "
-            "topology plan` says, and restart the ingress to make the letter again", id=letter.id,
-        )  # fmt: skip
+            "topology plan` says, and restart the ingress to make the letter again",
+            id=letter.id,
+        )
         self._forget(letter)
 
     async def _write(self, letter: DeadLetter) -> bool:
@@ -114,7 +117,15 @@ def _size(letter: DeadLetter) -> int:
 def _letter(message: Message, error: PoisonRecord) -> DeadLetter:
     key, value = message.key() or b"", message.value()
     return dead_letter.of_record(
-        "ingress", TOPIC, message.partition() or 0, message.offset() or 0, None,
-        message.key(), value, reason=error.reason, detail=error.detail, at=wall_ms(),
+        "ingress",
+        TOPIC,
+        message.partition() or 0,
+        message.offset() or 0,
+        None,
+        message.key(),
+        value,
+        reason=error.reason,
+        detail=error.detail,
+        at=wall_ms(),
         tenant_id=key.split(SEPARATOR)[0].decode("utf-8", "replace")[:_TENANT_CHARS],
-    )  # fmt: skip
+    )

@@ -39,9 +39,16 @@ class Event:
 
 
 def routed(
-    topology: Topology, tenant_id: str, source: str, normalized: Normalized, facts: Facts,
-    body: bytes, *, callback_url: str | None, event_id: str | None = None,
-) -> Event:  # fmt: skip
+    topology: Topology,
+    tenant_id: str,
+    source: str,
+    normalized: Normalized,
+    facts: Facts,
+    body: bytes,
+    *,
+    callback_url: str | None,
+    event_id: str | None = None,
+) -> Event:
     """The event of a body, with the job that its route gives it; `event_id` is new unless given."""
     route = topology.route(source, normalized.event_type)
     key = (tenant_id, source, normalized.dedup_key)

@@ -69,9 +69,12 @@ class EventWriter:
         with sending(RECEIVED, ref.partition):
             headers = event_headers(event, continuing(event.traceparent))
             await self._sender.send(
-                RECEIVED, event.tenant_id.encode(), ENVELOPE.encode(_envelope(event, ref)),
-                partition=ref.partition, headers=headers,
-            )  # fmt: skip
+                RECEIVED,
+                event.tenant_id.encode(),
+                ENVELOPE.encode(_envelope(event, ref)),
+                partition=ref.partition,
+                headers=headers,
+            )
 
     async def store_body(self, tenant_id: str, event_id: str, body: bytes) -> PayloadRef:
         """Seal a body and return its place on `payloads`, once every chunk is acknowledged.
@@ -104,9 +107,11 @@ class EventWriter:
         # A partition's chunks wait for each other first, ahead of the window of all.
         async with lane.of(tenant_id, size), self._window.of(tenant_id, size):
             return await self._sender.send(
-                PAYLOADS, tenant_id.encode(), place.key.seal(place.event_id, index, chunk),
+                PAYLOADS,
+                tenant_id.encode(),
+                place.key.seal(place.event_id, index, chunk),
                 partition=place.partition,
-            )  # fmt: skip
+            )
 
 
 def _envelope(event: Event, ref: PayloadRef) -> Envelope:

@@ -51,13 +51,18 @@ _CLOSE = {"Connection": "close"}
 _AGAIN = "wait as long as Retry-After says, then deliver it again"
 
 BAD_REQUEST = Problem(
-    400, "malformed-request", "The request is not HTTP that can be read.",
-    "send HTTP/1.1 as RFC 9112 defines it, without TLS on this port", _CLOSE,
-)  # fmt: skip
+    400,
+    "malformed-request",
+    "The request is not HTTP that can be read.",
+    "send HTTP/1.1 as RFC 9112 defines it, without TLS on this port",
+    _CLOSE,
+)
 MALFORMED = Problem(
-    400, "malformed-body", "The body is not JSON that can be read.",
+    400,
+    "malformed-body",
+    "The body is not JSON that can be read.",
     "send JSON as RFC 8259 defines it",
-)  # fmt: skip
+)
 UNAUTHORIZED = Problem(
     401,
     "unauthorized",
@@ -69,43 +74,65 @@ UNAUTHORIZED = Problem(
 """Unknown tenant, unknown source, disabled and bad signature share this answer, so that it reveals
 nothing."""
 NOT_FOUND = Problem(
-    404, "not-found", "Nothing is served at this path.",
+    404,
+    "not-found",
+    "Nothing is served at this path.",
     "deliver below /v1/hooks/, to the URL that the operator gave you",
-)  # fmt: skip
+)
 NOT_ALLOWED_HERE = Problem(
-    405, "method-not-allowed", "Deliver with POST.", "this path takes deliveries: use POST",
+    405,
+    "method-not-allowed",
+    "Deliver with POST.",
+    "this path takes deliveries: use POST",
     {"Allow": "POST"},
-)  # fmt: skip
+)
 READ_ONLY = Problem(
-    405, "method-not-allowed", "Read with GET.", "this path is only read: use GET",
+    405,
+    "method-not-allowed",
+    "Read with GET.",
+    "this path is only read: use GET",
     {"Allow": "GET, HEAD"},
-)  # fmt: skip
+)
 SLOW_BODY = Problem(
     408, "slow-body", "The body did not arrive in time.", "deliver it again, faster", _CLOSE
 )
 TOO_LARGE = Problem(
-    413, "too-large", "The body is larger than is accepted.",
-    "send less, or ask the operator to raise the source's max_body_bytes", _CLOSE,
-)  # fmt: skip
+    413,
+    "too-large",
+    "The body is larger than is accepted.",
+    "send less, or ask the operator to raise the source's max_body_bytes",
+    _CLOSE,
+)
 URI_TOO_LONG = Problem(
-    414, "uri-too-long", "The request's target is too long.",
-    "use a URL of at most 4,096 bytes", _CLOSE,
-)  # fmt: skip
+    414,
+    "uri-too-long",
+    "The request's target is too long.",
+    "use a URL of at most 4,096 bytes",
+    _CLOSE,
+)
 UNSUPPORTED = Problem(
-    415, "unsupported-media", "A body in this form cannot be read.",
-    "send JSON, text or a form, as it is and not compressed", _CLOSE,
-)  # fmt: skip
+    415,
+    "unsupported-media",
+    "A body in this form cannot be read.",
+    "send JSON, text or a form, as it is and not compressed",
+    _CLOSE,
+)
 RATE_LIMITED = Problem(
     429, "rate-limited", "The tenant is over its rate: deliver it again, a while later.", _AGAIN
 )
 HEADERS_TOO_LARGE = Problem(
-    431, "headers-too-large", "A header is too long, or there are too many.",
-    "send at most 128 headers of at most 8,190 bytes each, and 64 KiB in all", _CLOSE,
-)  # fmt: skip
+    431,
+    "headers-too-large",
+    "A header is too long, or there are too many.",
+    "send at most 128 headers of at most 8,190 bytes each, and 64 KiB in all",
+    _CLOSE,
+)
 INTERNAL = Problem(
-    500, "internal", "The request could not be handled; its log line says why.",
+    500,
+    "internal",
+    "The request could not be handled; its log line says why.",
     "deliver it again, and tell the operator if it fails again",
-)  # fmt: skip
+)
 BUSY = Problem(
     429,
     "busy",

@@ -44,9 +44,14 @@ class Quarantine:
         self._kept = Duplicates(entries=_REMEMBERED)
 
     async def keep(
-        self, source: Source, headers: Mapping[str, str], verified: Verified, facts: Facts,
-        body: bytes, misfit: Misfit,
-    ) -> str:  # fmt: skip
+        self,
+        source: Source,
+        headers: Mapping[str, str],
+        verified: Verified,
+        facts: Facts,
+        body: bytes,
+        misfit: Misfit,
+    ) -> str:
         """The id of the event that the body may become, once all records are acknowledged.
 
         Raises:
@@ -58,14 +63,24 @@ class Quarantine:
 
         async def store() -> Receipt:
             ref = await self._writer.store_body(source.tenant_id, event_id, body)
-            await self._write(Quarantined(
-                event_id=event_id, tenant_id=source.tenant_id, source=source.name,
-                reason=misfit.reason, detail=str(misfit), received_at=facts.received_at,
-                payload_hash=digest, payload_ref=ref, content_type=facts.content_type,
-                request_id=facts.request_id, traceparent=facts.traceparent,
-                headers={name: value for name, value in named if value is not None},
-                message_id=verified.message_id, signed_at=verified.timestamp,
-            ))  # fmt: skip
+            await self._write(
+                Quarantined(
+                    event_id=event_id,
+                    tenant_id=source.tenant_id,
+                    source=source.name,
+                    reason=misfit.reason,
+                    detail=str(misfit),
+                    received_at=facts.received_at,
+                    payload_hash=digest,
+                    payload_ref=ref,
+                    content_type=facts.content_type,
+                    request_id=facts.request_id,
+                    traceparent=facts.traceparent,
+                    headers={name: value for name, value in named if value is not None},
+                    message_id=verified.message_id,
+                    signed_at=verified.timestamp,
+                )
+            )
             return Receipt(event_id, None)
 
         _, repeated = await self._kept.once(event_id.encode(), store)

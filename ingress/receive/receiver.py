@@ -198,9 +198,15 @@ class Receiver:
         event_id, source = ids.new_id("evt"), sender.source
         normalized = source.normalizer.normalize(headers, body, sender.verified, event_id)
         return routed(
-            self._topology, source.tenant_id, source.name, normalized, heads.facts(headers), body,
-            callback_url=source.settings.callback_url, event_id=event_id,
-        )  # fmt: skip
+            self._topology,
+            source.tenant_id,
+            source.name,
+            normalized,
+            heads.facts(headers),
+            body,
+            callback_url=source.settings.callback_url,
+            event_id=event_id,
+        )
 
     async def _put_aside(
         self, sender: Authenticated, headers: Headers, body: bytes, misfit: Misfit

@@ -97,9 +97,15 @@ class Rejections:
     async def _write(self, key: _Key, tally: Tally) -> bool:
         tenant_id, source, reason, cause = key
         record = Rejection(
-            ids.new_id("rej"), tenant_id, source, reason,
-            tally.count, tally.first_at, tally.last_at, cause,
-        )  # fmt: skip
+            ids.new_id("rej"),
+            tenant_id,
+            source,
+            reason,
+            tally.count,
+            tally.first_at,
+            tally.last_at,
+            cause,
+        )
         home = ids.partition_for(tenant_id or "", self._partitions)
         try:
             await self._sender.send(

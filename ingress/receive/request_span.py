@@ -25,9 +25,11 @@ def request_span(given: str | None, source: Source, started: float) -> spans.Ope
         return spans.NOTHING
     began = time.time_ns() - round((time.perf_counter() - started) * 1e9)
     attributes = {
-        names.METHOD: "POST", names.ROUTE: _ROUTE,
-        names.TENANT: source.tenant_id, names.SOURCE: source.name,
-    }  # fmt: skip
+        names.METHOD: "POST",
+        names.ROUTE: _ROUTE,
+        names.TENANT: source.tenant_id,
+        names.SOURCE: source.name,
+    }
     return spans.root(given, f"POST {_ROUTE}", attributes, spans.SERVER, began)
 
 

@@ -37,9 +37,21 @@ from ingress.schemes.scheme import Answer, Challenge, Scheme, Success
 from streams.errors import SignatureError
 
 __all__ = [
-    "SCHEMES", "Answer", "Challenge", "SignedRequest", "Success", "Verified", "Verifier",
-    "challenge", "check_secret", "handshake", "sign", "success", "verifier", "verify",
-]  # fmt: skip
+    "SCHEMES",
+    "Answer",
+    "Challenge",
+    "SignedRequest",
+    "Success",
+    "Verified",
+    "Verifier",
+    "challenge",
+    "check_secret",
+    "handshake",
+    "sign",
+    "success",
+    "verifier",
+    "verify",
+]
 
 SCHEMES: Mapping[str, Scheme] = {
     "standard-webhooks": standard_webhooks.SCHEME,

@@ -15,9 +15,18 @@ from ingress.schemes.keys import bad_secret
 AsymmetricKey = RSAKey | ECKey | OKPKey
 
 PUBLIC_KEY_ALGORITHMS = (
-    "Ed25519", "EdDSA", "ES256", "ES384", "ES512",
-    "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
-)  # fmt: skip
+    "Ed25519",
+    "EdDSA",
+    "ES256",
+    "ES384",
+    "ES512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "RS256",
+    "RS384",
+    "RS512",
+)
 """What a token may be signed with (RFC 7518). Whoever read a shared key could also make tokens."""
 
 _CURVES = frozenset({"P-256", "P-384", "P-521", "Ed25519"})

@@ -167,8 +167,10 @@ def check(
     well_formed = bool(signatures) and (layout.timestamp_prefix is None or sent_at is not None)
     key_index = require(
         holding_key(secrets, lambda secret: holds(layout, secret, message, signatures)),
-        given, layout.header, well_formed=well_formed,
-    )  # fmt: skip
+        given,
+        layout.header,
+        well_formed=well_formed,
+    )
     if layout.id_header is not None and not message_id:
         raise SignatureError("missing_header", f"the request has no {layout.id_header} header")
     if layout.timed is None:

@@ -79,10 +79,15 @@ class TokenOptions(GenericOptions):
 def chosen(options: TemplateOptions) -> Layout:
     """The layout that a source's options describe."""
     return Layout(
-        options.header, options.prefix, options.encoding, _template(options.signed),
-        options.timestamp_header, options.tolerance_seconds, separator=options.separator,
+        options.header,
+        options.prefix,
+        options.encoding,
+        _template(options.signed),
+        options.timestamp_header,
+        options.tolerance_seconds,
+        separator=options.separator,
         timestamp_prefix=options.timestamp_prefix,
-    )  # fmt: skip
+    )
 
 
 def _template(text: str) -> tuple[str, ...]:

@@ -19,9 +19,17 @@ from streams.tenants.source_keys import keys_of, open_secret
 from streams.vault.key_encryption import Vault
 
 Closed = Literal[
-    "no_tenant", "unknown_tenant", "disabled_tenant", "unusable_tenant", "erased_tenant",
-    "unknown_source", "disabled_source", "unusable_source", "no_secret", "unresolved_secret",
-]  # fmt: skip
+    "no_tenant",
+    "unknown_tenant",
+    "disabled_tenant",
+    "unusable_tenant",
+    "erased_tenant",
+    "unknown_source",
+    "disabled_source",
+    "unusable_source",
+    "no_secret",
+    "unresolved_secret",
+]
 """Why no delivery to a path can be accepted; docs/answers.md says what to do about each."""
 
 

@@ -21,18 +21,28 @@ from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY, Codec
 from streams.settings import Settings, load_settings
 
 CODECS: Mapping[str, Codec[Any]] = {
-    "events": ENVELOPE, "duplicates": DUPLICATE, "jobs": JOB, "ledger": LEDGER_ENTRY,
-}  # fmt: skip
+    "events": ENVELOPE,
+    "duplicates": DUPLICATE,
+    "jobs": JOB,
+    "ledger": LEDGER_ENTRY,
+}
 """What the values of the topics are that an application may read."""
 
 _COMMIT_SECONDS = 1.0
 """The doctor looks at positions twice, 2 s apart; with Faust's 2.8 s they often stand still."""
 
 _USED = {
-    "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password",
-    "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password",
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
-}  # fmt: skip
+}
 
 
 class TidegateApp(faust.App):

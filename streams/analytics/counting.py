@@ -129,9 +129,12 @@ def fold(name: str, counted: CountedPartition, message: Message) -> str:
         )
     except DecodeError as error:
         log.warning(
-            "record cannot be read: it is left out", topic=name, partition=message.partition,
-            offset=message.offset, why=str(error),
-        )  # fmt: skip
+            "record cannot be read: it is left out",
+            topic=name,
+            partition=message.partition,
+            offset=message.offset,
+            why=str(error),
+        )
         counted.advance(message.offset, 0)
         return "unreadable"
     except Exception:

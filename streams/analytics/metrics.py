@@ -43,9 +43,10 @@ class TablesCollector(Collector):
         yield _effects(effects(found, present))
         waits = oldest_waiting(found, present)
         yield _gauge(
-            "oldest_waiting_seconds", "Age of the job that waits longest for a worker",
+            "oldest_waiting_seconds",
+            "Age of the job that waits longest for a worker",
             0 if waits is None else max(0, now - waits) / 1000,
-        )  # fmt: skip
+        )
 
 
 def _positions(found: Assignment) -> Metric:
@@ -69,9 +70,10 @@ def _figures(present: Figures) -> Iterator[Metric]:
         ends.add_metric([end], number)
     yield ends
     took = GaugeMetricFamily(
-        "tidegate_analytics_event_to_end_seconds", "From its events to the ends of their jobs",
+        "tidegate_analytics_event_to_end_seconds",
+        "From its events to the ends of their jobs",
         labels=["quantile"],
-    )  # fmt: skip
+    )
     for share in _SHARES:
         if (at := present.took.quantile(share)) is not None:
             took.add_metric([str(share)], at / 1000)
@@ -80,9 +82,10 @@ def _figures(present: Figures) -> Iterator[Metric]:
 
 def _effects(found: dict[str, dict[str, int]]) -> Metric:
     family = GaugeMetricFamily(
-        "tidegate_analytics_effects_this_hour", "Effects first claimed in this hour",
+        "tidegate_analytics_effects_this_hour",
+        "Effects first claimed in this hour",
         labels=["tool", "outcome"],
-    )  # fmt: skip
+    )
     for tool, outcomes in found.items():
         for outcome, number in outcomes.items():
             family.add_metric([tool, outcome], number)

@@ -49,9 +49,13 @@ def query(given: MultiMapping[str], now: int, extra: Sequence[str] = ()) -> Quer
     step = _step(given, since, until)
     width = STEPS[step].ms
     return Query(
-        step, STEPS[step].start(since), STEPS[step].start(until - 1) + width,
-        given.get("tenant_id"), given.get("source"), given.get("type"),
-    )  # fmt: skip
+        step,
+        STEPS[step].start(since),
+        STEPS[step].start(until - 1) + width,
+        given.get("tenant_id"),
+        given.get("source"),
+        given.get("type"),
+    )
 
 
 def limit(given: MultiMapping[str]) -> int:

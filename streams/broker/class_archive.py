@@ -39,9 +39,14 @@ def ensure_class_archive() -> Path:
         with _Listed(Path(scratch), listed) as broker:
             _use(broker.bootstrap)
         done = subprocess.run(  # noqa: S603 - our own Java
-            archive_command(jars, listed, made), stdin=subprocess.DEVNULL, capture_output=True,
-            env=environment(), cwd=working_dir(), timeout=_SECONDS, check=False,
-        )  # fmt: skip
+            archive_command(jars, listed, made),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment(),
+            cwd=working_dir(),
+            timeout=_SECONDS,
+            check=False,
+        )
         if done.returncode != 0 or not made.exists():
             log = (done.stdout + done.stderr).decode(errors="replace")[-500:]
             raise BrokerError(

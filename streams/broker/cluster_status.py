@@ -32,12 +32,14 @@ class ClusterStatus:
         if not self.several:
             return self.nodes[1].as_json()
         up = [node for node in self.nodes.values() if node.pid]
-        return json.dumps({
-            "running": self.running,
-            "bootstrap": ",".join(node.bootstrap or "" for node in up) or None,
-            "version": up[0].version if up else None,
-            "nodes": [{"node": id_, **asdict(node)} for id_, node in self.nodes.items()],
-        })  # fmt: skip
+        return json.dumps(
+            {
+                "running": self.running,
+                "bootstrap": ",".join(node.bootstrap or "" for node in up) or None,
+                "version": up[0].version if up else None,
+                "nodes": [{"node": id_, **asdict(node)} for id_, node in self.nodes.items()],
+            }
+        )
 
 
 def read_cluster_status(data_dir: Path) -> ClusterStatus:

@@ -159,8 +159,10 @@ def _note_ends(kafka: EmbeddedCluster, codes: dict[int, int], where: Path, patie
     for id_, node in kafka.nodes.items():
         if id_ not in codes and (code := node.wait(patience)) is not None:
             codes[id_] = code
-            typer.echo(f"node {id_} ended with exit code {code}; bring it back with: "
-                       f"tidegate broker start --detach --data-dir {where}")  # fmt: skip
+            typer.echo(
+                f"node {id_} ended with exit code {code}; bring it back with: "
+                f"tidegate broker start --detach --data-dir {where}"
+            )
 
 
 def _ready(kafka: EmbeddedKafka | EmbeddedCluster, where: Path) -> str:

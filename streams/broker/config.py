@@ -15,12 +15,21 @@ _BROKERS = "BROKERS"
 _CONTROLLER = "CONTROLLER"
 
 # The embedded broker decides address, identity and place; `extra` may set anything else.
-_OWNED = frozenset({
-    "process.roles", "node.id", "controller.quorum.voters", "controller.listener.names",
-    "listeners", "advertised.listeners", "listener.security.protocol.map",
-    "inter.broker.listener.name", "log.dirs", "log.dir",
-    "metadata.log.dir",
-})  # fmt: skip
+_OWNED = frozenset(
+    {
+        "process.roles",
+        "node.id",
+        "controller.quorum.voters",
+        "controller.listener.names",
+        "listeners",
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "inter.broker.listener.name",
+        "log.dirs",
+        "log.dir",
+        "metadata.log.dir",
+    }
+)
 
 _OF_A_BROKER = frozenset({"advertised.listeners", "inter.broker.listener.name"})
 

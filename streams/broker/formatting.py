@@ -26,10 +26,15 @@ def format_data(
     try:
         done = subprocess.run(  # noqa: S603 - our own Java
             format_command(jars, properties, member.cluster_id),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=environment(), cwd=working_dir(), timeout=_FORMAT_SECONDS, check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            cwd=working_dir(),
+            timeout=_FORMAT_SECONDS,
+            check=False,
             pass_fds=(lock_fd,),
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         raise BrokerError(
             f"Kafka has not formatted {directory.data} within {_FORMAT_SECONDS:g} s; free the "

@@ -40,8 +40,17 @@ class KeptProcess:
             BrokerError: the command cannot be executed.
         """
         reaper = subprocess.Popen(  # noqa: S603 - our own interpreter
-            [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid()), str(lock_fd),
-             str(output), "--", *command],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                str(_REAPER),
+                str(os.getpid()),
+                str(lock_fd),
+                str(output),
+                "--",
+                *command,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -49,7 +58,7 @@ class KeptProcess:
             start_new_session=True,
             env=environment(),
             cwd=working_dir(),
-        )  # fmt: skip
+        )
         return cls(reaper, _first_report(reaper, command[0]))
 
     @property

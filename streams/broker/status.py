@@ -38,12 +38,17 @@ def status_file(data_dir: Path) -> Path:
 
 def status_text(bootstrap: str, pid: int, version: str) -> str:
     """Content of the status file for a broker that just became ready."""
-    return json.dumps({
-        "bootstrap": bootstrap,
-        "pid": pid,
-        "version": version,
-        "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-    }) + "\n"  # fmt: skip
+    return (
+        json.dumps(
+            {
+                "bootstrap": bootstrap,
+                "pid": pid,
+                "version": version,
+                "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            }
+        )
+        + "\n"
+    )
 
 
 def read_status(data_dir: Path) -> BrokerStatus:
@@ -105,6 +110,8 @@ def _command_line(pid: int) -> str:
             return ""
     listed = subprocess.run(  # noqa: S603
         ["/bin/ps", "-ww", "-o", "command=", "-p", str(pid)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return listed.stdout.strip() + " "

@@ -94,10 +94,18 @@ def _cells(row: Answer) -> list[str]:
     jobs, took = row["jobs"], row["event_to_end_ms"]
     ended = sum(jobs.values())
     return [
-        row["tenant_id"], row["source"], row["type"], sparkline(row["deliveries"]),
-        f"{row['events']:,}", f"{row['redeliveries']:,}", f"{row['subjects']:,}", f"{ended:,}",
-        f"{ended - jobs.get('succeeded', 0):,}", _duration(took["p50"]), _duration(took["p99"]),
-    ]  # fmt: skip
+        row["tenant_id"],
+        row["source"],
+        row["type"],
+        sparkline(row["deliveries"]),
+        f"{row['events']:,}",
+        f"{row['redeliveries']:,}",
+        f"{row['subjects']:,}",
+        f"{ended:,}",
+        f"{ended - jobs.get('succeeded', 0):,}",
+        _duration(took["p50"]),
+        _duration(took["p99"]),
+    ]
 
 
 def sparkline(values: Sequence[int]) -> str:

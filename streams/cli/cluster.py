@@ -23,20 +23,30 @@ from streams.topology.model import Topology
 BROKER_SECONDS = 5.0
 """How long a broker may take to answer at all."""
 
-_SOON_OVER = frozenset({
-    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-})  # fmt: skip
+_SOON_OVER = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+    }
+)
 """Codes of a cluster in which a leader or a coordinator is about to move."""
 
-_SILENT = frozenset({
-    KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN,
-})  # fmt: skip
+_SILENT = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+)
 
 _OF_DEV: dict[str, Callable[[str], object]] = {
-    "bootstrap": str, "topology": Path, "topic_prefix": str,
-}  # fmt: skip
+    "bootstrap": str,
+    "topology": Path,
+    "topic_prefix": str,
+}
 """What a command takes from the state of a running `tidegate dev`."""
 
 FileOption = Annotated[

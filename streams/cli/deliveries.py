@@ -51,10 +51,16 @@ def list_deliveries(
     Example: tidegate deliveries list --tenant acme --endpoint crm --status parked
     """
     return api.get(
-        "/v1/deliveries", tenant_id=tenant, endpoint_id=endpoint, status=status, event_id=event,
-        job_id=job, since=None if since is None else moment(since, "--since"), limit=limit,
+        "/v1/deliveries",
+        tenant_id=tenant,
+        endpoint_id=endpoint,
+        status=status,
+        event_id=event,
+        job_id=job,
+        since=None if since is None else moment(since, "--since"),
+        limit=limit,
         cursor=cursor,
-    )  # fmt: skip
+    )
 
 
 @command(deliveries, "show", delivery_tables.delivery)

@@ -104,9 +104,11 @@ def signed(api: Api, source: Answer, request: SignedRequest, file: Path | None) 
         path, {"url": request.url, "headers": dict(request.headers), "body_base64": body}
     )
     return replace(
-        request, url=found["url"], headers=found["headers"],
+        request,
+        url=found["url"],
+        headers=found["headers"],
         body=base64.b64decode(found["body_base64"]),
-    )  # fmt: skip
+    )
 
 
 def posted(delivery: SignedRequest) -> Reply:

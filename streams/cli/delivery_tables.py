@@ -10,13 +10,25 @@ from streams.cli.cells import Json, console_of_any_width, print_fields, tell
 from streams.cli.lists import listed
 
 _DELIVERIES = (
-    "status", "endpoint_id", "type", "tenant_id", "attempt_count", "next_attempt_at",
-    "created_at", "delivery_id", "last_error",
-)  # fmt: skip
-_RELATED = (
-    "status", "endpoint_id", "type", "attempt_count", "next_attempt_at", "delivery_id",
+    "status",
+    "endpoint_id",
+    "type",
+    "tenant_id",
+    "attempt_count",
+    "next_attempt_at",
+    "created_at",
+    "delivery_id",
     "last_error",
-)  # fmt: skip
+)
+_RELATED = (
+    "status",
+    "endpoint_id",
+    "type",
+    "attempt_count",
+    "next_attempt_at",
+    "delivery_id",
+    "last_error",
+)
 _ATTEMPTS = ("attempt", "at", "status", "duration_ms", "error", "address", "detail")
 
 

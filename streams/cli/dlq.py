@@ -57,10 +57,19 @@ def list_dead_letters(
     Example: tidegate dlq list --tenant acme --reason permanent_error --not-replayed
     """
     return api.get(
-        "/v1/dlq", tenant_id=tenant, kind=kind, type=type_, stage=stage, reason=reason,
-        topic=topic, error=error, not_replayed="true" if not_replayed else None,
-        discarded="true" if discarded else None, limit=limit, cursor=cursor,
-    )  # fmt: skip
+        "/v1/dlq",
+        tenant_id=tenant,
+        kind=kind,
+        type=type_,
+        stage=stage,
+        reason=reason,
+        topic=topic,
+        error=error,
+        not_replayed="true" if not_replayed else None,
+        discarded="true" if discarded else None,
+        limit=limit,
+        cursor=cursor,
+    )
 
 
 @command(dlq, "count", tables.dead_letter_counts)
@@ -82,10 +91,18 @@ def count_dead_letters(
     Example: tidegate dlq count --tenant acme --not-replayed
     """
     return api.get(
-        "/v1/dlq:count", tenant_id=tenant, kind=kind, type=type_, stage=stage, reason=reason,
-        topic=topic, error=error, not_replayed="true" if not_replayed else None,
-        discarded="true" if discarded else None, limit=limit,
-    )  # fmt: skip
+        "/v1/dlq:count",
+        tenant_id=tenant,
+        kind=kind,
+        type=type_,
+        stage=stage,
+        reason=reason,
+        topic=topic,
+        error=error,
+        not_replayed="true" if not_replayed else None,
+        discarded="true" if discarded else None,
+        limit=limit,
+    )
 
 
 @command(dlq, "show", tables.dead_letter)
@@ -175,9 +192,16 @@ def replay(
     Example: tidegate dlq replay --all --kind job --type export --since 2h --note "disk is back"
     """
     filters = {
-        "kind": kind, "tenant": tenant, "stage": stage, "reason": reason, "topic": topic,
-        "error": error, "since": since, "until": until, "dry_run": dry_run,
-    }  # fmt: skip
+        "kind": kind,
+        "tenant": tenant,
+        "stage": stage,
+        "reason": reason,
+        "topic": topic,
+        "error": error,
+        "since": since,
+        "until": until,
+        "dry_run": dry_run,
+    }
     alone = {"fresh_scope": fresh_scope, "again": again, "repeat_effects": repeat_effect or []}
     _check(id_, all_, filters, {**alone, "key": key, "watch": watch})
     body: dict[str, Any] = {"incident_note": note} | ({"type": type_} if type_ else {})

@@ -54,9 +54,18 @@ _TESTED_WITHIN_SECONDS = 3 * LONGEST_TIMEOUT_SECONDS + 30
 NOT_DELIVERED = 3
 """The exit code of a test that no attempt delivered."""
 _SETTINGS = (
-    "url", "events", "sources", "enabled", "rate", "ordering", "timeout_seconds", "retry", "format",
-    "mapping", "description",
-)  # fmt: skip
+    "url",
+    "events",
+    "sources",
+    "enabled",
+    "rate",
+    "ordering",
+    "timeout_seconds",
+    "retry",
+    "format",
+    "mapping",
+    "description",
+)
 
 
 @command(endpoints, "list", tables.endpoints)
@@ -107,11 +116,18 @@ def set_endpoint(
     Example: tidegate endpoints set crm --tenant acme --to https://crm.example/hooks --events job.*
     """
     given = {
-        "url": to, "events": events or None, "sources": sources or None, "format": format,
+        "url": to,
+        "events": events or None,
+        "sources": sources or None,
+        "format": format,
         "timeout_seconds": _read(timeout, lambda text: duration(text, "--timeout")),
-        "retry": _read(retry, retry_seconds), "rate": _rate(rate, no_rate=no_rate),
-        "ordering": ordering, "enabled": enabled, "description": description, "mapping": mapping,
-    }  # fmt: skip
+        "retry": _read(retry, retry_seconds),
+        "rate": _rate(rate, no_rate=no_rate),
+        "ordering": ordering,
+        "enabled": enabled,
+        "description": description,
+        "mapping": mapping,
+    }
     secret = secret_body(secret_file, secret_ref, ask=ask_secret)
     require_tenant(api, tenant)
     path = _path(tenant, endpoint)

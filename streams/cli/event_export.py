@@ -67,9 +67,15 @@ def export_events(
     Example: tidegate events export --format parquet --to ./events --type 'order.*' --since 7d
     """
     asked = {
-        "format": format_, "tenant": tenant, "source": source, "types": type_ or [],
-        "subject": subject, "since": since, "until": until, "offsets": offsets or [],
-    }  # fmt: skip
+        "format": format_,
+        "tenant": tenant,
+        "source": source,
+        "types": type_ or [],
+        "subject": subject,
+        "since": since,
+        "until": until,
+        "offsets": offsets or [],
+    }
     selection, chosen = selected(tenant, source, type_, subject, since, until), ranges(offsets)
     try:
         encoder(format_)
@@ -84,8 +90,11 @@ def export_events(
             if not start.next:  # a later run goes on behind them
                 found["notes"] += purged_of(whole, chosen)
     except OSError as error:
-        _end(f"{error.strerror}: {error.filename or to}: {_remedy(error)}, then type the command "
-             "again: it goes on where it ended", 1)  # fmt: skip
+        _end(
+            f"{error.strerror}: {error.filename or to}: {_remedy(error)}, then type the command "
+            "again: it goes on where it ended",
+            1,
+        )
     except TidegateError as error:
         _end(str(error), 2 if isinstance(error, manifests.ExportRefused) else exit_code(error))
     print_json(found) if as_json else _show(found)

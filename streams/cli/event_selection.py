@@ -64,9 +64,13 @@ def selected(
     """
     _require_utf8(tenant, source, subject, *(types or ()))
     found = Selection(
-        tenant, source, tuple(types or ()), subject,
-        time_of(since, "--since"), time_of(until, "--until"),
-    )  # fmt: skip
+        tenant,
+        source,
+        tuple(types or ()),
+        subject,
+        time_of(since, "--since"),
+        time_of(until, "--until"),
+    )
     if found.since is not None and found.since > wall_ms():
         raise typer.BadParameter(
             f"{since} is in the future: no event came since", param_hint="--since"
@@ -155,9 +159,14 @@ def located(
 def progress(doing: str) -> Iterator[Told]:
     """A bar on a terminal's standard error; nothing elsewhere."""
     bar = Progress(
-        TextColumn(doing), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-        console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
-    )  # fmt: skip
+        TextColumn(doing),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
     with bar:
         task = bar.add_task(doing, total=None)
         yield lambda now: bar.update(task, completed=now.passed, total=now.total)

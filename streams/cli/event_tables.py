@@ -12,12 +12,26 @@ from streams.cli.cells import Json, cell, console_of_any_width, print_fields
 from streams.cli.lists import listed
 
 _EVENTS = (
-    "received_at", "event_type", "source", "tenant_id", "subject", "size", "event_id", "job_id",
+    "received_at",
+    "event_type",
+    "source",
+    "tenant_id",
+    "subject",
+    "size",
+    "event_id",
+    "job_id",
     "dedup_key",
-)  # fmt: skip
+)
 _EFFECTS = (
-    "status", "tool", "key", "began_at", "repeatable_until", "job_status", "job_id", "error",
-)  # fmt: skip
+    "status",
+    "tool",
+    "key",
+    "began_at",
+    "repeatable_until",
+    "job_status",
+    "job_id",
+    "error",
+)
 _OF_ENDED = (
     "of jobs that have ended: until repeatable_until, a replay calls the tool under the same key; "
     "or look at the tool and settle the effect, then replay the job"
@@ -28,9 +42,16 @@ _IF_DONE = (
     "null if nothing:"
 )
 _APART = (
-    "job", "replays", "dead_letters", "quarantine", "duplicates", "attributes", "route_command",
-    "deliveries", "deliver_again",
-)  # fmt: skip
+    "job",
+    "replays",
+    "dead_letters",
+    "quarantine",
+    "duplicates",
+    "attributes",
+    "route_command",
+    "deliveries",
+    "deliver_again",
+)
 
 
 def events(found: Json) -> None:
@@ -69,8 +90,11 @@ def _without_job(console: Console, found: Json) -> None:
     if any(letter["kind"] == "record" for letter in found["dead_letters"]):
         _say(console, "no job: it became a dead letter")
     elif found.get("routed"):  # an operator of an earlier release does not tell
-        _say(console, "no job: the dispatcher has not come to it yet, or lacks the route that the "
-             "ingress has (start it with the same topology), or the job was purged")  # fmt: skip
+        _say(
+            console,
+            "no job: the dispatcher has not come to it yet, or lacks the route that the "
+            "ingress has (start it with the same topology), or the job was purged",
+        )
     else:
         _say(console, "no job: no route matched it; once one does, give it its job:")
         _say(console, found["route_command"])

@@ -39,9 +39,14 @@ def list_events(
     Example: tidegate events list --tenant acme --type 'order.*' --unrouted
     """
     return api.get(
-        "/v1/events", tenant_id=tenant, source=source, event_type=type_,
-        unrouted="true" if unrouted else None, limit=limit, cursor=cursor,
-    )  # fmt: skip
+        "/v1/events",
+        tenant_id=tenant,
+        source=source,
+        event_type=type_,
+        unrouted="true" if unrouted else None,
+        limit=limit,
+        cursor=cursor,
+    )
 
 
 events.command("count")(count_events)

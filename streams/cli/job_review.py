@@ -6,9 +6,16 @@ from streams.cli.operator_command import Answer, Api
 
 _ABOUT = ("job_id", "tenant_id", "type", "event_id", "last_error")
 _TOLD = (
-    "action", "tool", "key", "status", "began_at", "settle_after", "claims", "idempotency_key",
+    "action",
+    "tool",
+    "key",
+    "status",
+    "began_at",
+    "settle_after",
+    "claims",
+    "idempotency_key",
     "arguments_sha256",
-)  # fmt: skip
+)
 """What is told of an effect's job, and of the effect."""
 
 

@@ -58,12 +58,14 @@ def submit(
     if delay is not None and at is not None:
         raise typer.BadParameter("give --delay or --at, not both")
     asked: Answer = {
-        "type": type_, "input": _input(input_), "priority": priority,
+        "type": type_,
+        "input": _input(input_),
+        "priority": priority,
         "run_at": None if at is None else moment(at, "--at", ahead=True),
         "delay_seconds": None if delay is None else duration(delay, "--delay"),
         "timeout_seconds": None if timeout is None else duration(timeout, "--timeout"),
         "callback_url": callback_url,
-    }  # fmt: skip
+    }
     body = {name: value for name, value in asked.items() if value is not None or name == "input"}
     job = api.post(f"/v1/tenants/{part(tenant)}/jobs", body, key)
     if job.get("warning"):

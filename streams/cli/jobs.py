@@ -91,9 +91,14 @@ def list_jobs(
     Example: tidegate jobs list --tenant acme --status needs_review
     """
     return api.get(
-        "/v1/jobs", tenant_id=tenant, status=status, type=type_, replay_id=replay, limit=limit,
+        "/v1/jobs",
+        tenant_id=tenant,
+        status=status,
+        type=type_,
+        replay_id=replay,
+        limit=limit,
         cursor=cursor,
-    )  # fmt: skip
+    )
 
 
 @command(jobs, "cancel", job_sentences.cancelled)

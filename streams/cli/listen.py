@@ -45,10 +45,13 @@ class _Wanted:
 
     def body(self, port: int, secret: str) -> Answer:
         return {
-            "url": f"http://{_LOOPBACK}:{port}/", "events": list(self.events), "secret": secret,
-            "retry": list(_RETRY_SECONDS), "timeout_seconds": _TIMEOUT_SECONDS,
+            "url": f"http://{_LOOPBACK}:{port}/",
+            "events": list(self.events),
+            "secret": secret,
+            "retry": list(_RETRY_SECONDS),
+            "timeout_seconds": _TIMEOUT_SECONDS,
             "description": "tidegate listen",
-        }  # fmt: skip
+        }
 
 
 @program
@@ -154,10 +157,13 @@ def _left(api: Api, wanted: _Wanted) -> str:
     found = {
         status: api.get(
             "/v1/deliveries",
-            tenant_id=wanted.tenant, endpoint_id=LISTEN, status=status, limit=_MOST_COUNTED,
+            tenant_id=wanted.tenant,
+            endpoint_id=LISTEN,
+            status=status,
+            limit=_MOST_COUNTED,
         )
         for status in ("pending", "parked", "dead")
-    }  # fmt: skip
+    }
     counts = {status: len(page["deliveries"]) for status, page in found.items()}
     more = any(page["next_cursor"] for page in found.values())
     told = {"parked": counts["pending"] + counts["parked"], "dead": counts["dead"]}

@@ -16,30 +16,81 @@ from rich.text import Text
 from streams.cli.cells import Json, console_of_any_width, plain
 
 _TIMES = (
-    "at", "began_at", "created_at", "received_at", "updated_at", "first_at", "last_at",
-    "replayed_at", "since", "next_attempt_at", "asked_at",
-)  # fmt: skip
+    "at",
+    "began_at",
+    "created_at",
+    "received_at",
+    "updated_at",
+    "first_at",
+    "last_at",
+    "replayed_at",
+    "since",
+    "next_attempt_at",
+    "asked_at",
+)
 _WHOLE = {
-    "event_id", "id", "fingerprint", "job_id", "last_event_id", "delivery_id", "endpoint_id",
-    "tenant_id", "source", "status", "reason", "jobs", "attempt", "count", "replay_id",
-    "replay_outcome", "worker_id", *_TIMES,
-}  # fmt: skip
+    "event_id",
+    "id",
+    "fingerprint",
+    "job_id",
+    "last_event_id",
+    "delivery_id",
+    "endpoint_id",
+    "tenant_id",
+    "source",
+    "status",
+    "reason",
+    "jobs",
+    "attempt",
+    "count",
+    "replay_id",
+    "replay_outcome",
+    "worker_id",
+    *_TIMES,
+}
 """Columns whose values are never cut."""
 _DISPENSABLE = (
-    "attempts", "attempt_count", "duration_ms", "kind", "worker_id", "partition", "size",
-)  # fmt: skip
+    "attempts",
+    "attempt_count",
+    "duration_ms",
+    "kind",
+    "worker_id",
+    "partition",
+    "size",
+)
 """Columns that are left out if there is no room, in this order; `--json` shows them."""
 _BELOW = (
-    "subject", "dedup_key", "address", "fingerprint", "replayed_at", "last_event_id", "first_at",
-    "job_id", "id", "delivery_id", "event_id", "replay_id", "began_at", "created_at", "at",
-    "received_at", "updated_at", "next_attempt_at", "asked_at", "last_at", "since", "tenant_id",
+    "subject",
+    "dedup_key",
+    "address",
+    "fingerprint",
+    "replayed_at",
+    "last_event_id",
+    "first_at",
+    "job_id",
+    "id",
+    "delivery_id",
+    "event_id",
+    "replay_id",
+    "began_at",
+    "created_at",
+    "at",
+    "received_at",
+    "updated_at",
+    "next_attempt_at",
+    "asked_at",
+    "last_at",
+    "since",
+    "tenant_id",
     "source",
-)  # fmt: skip
+)
 """Columns that then go to the second line, in this order, unless they are an item's first."""
 _TITLES = {
-    "tenant_id": "tenant", "last_error": "error", "worker_id": "worker",
+    "tenant_id": "tenant",
+    "last_error": "error",
+    "worker_id": "worker",
     "replay_outcome": "replay",
-}  # fmt: skip
+}
 _LEAST = 30
 """How many characters a cut column keeps."""
 _GAP = 2

@@ -76,8 +76,10 @@ class Api:
         It is quoted for a shell and works as printed in the same directory.
         """
         options = {
-            "--url": self.given_url, "--token-file": self.token_file, "--data-dir": self.data_dir,
-        }  # fmt: skip
+            "--url": self.given_url,
+            "--token-file": self.token_file,
+            "--data-dir": self.data_dir,
+        }
         given = [(flag, str(value)) for flag, value in options.items() if value is not None]
         return shlex.join(["tidegate", *words, *chain.from_iterable(given)])
 

@@ -77,13 +77,18 @@ def _option(name: str, kind: Any, default: Any = None) -> Parameter:
 
 
 CONNECTION = (
-    _option("url", Url), _option("token_file", TokenFile), _option("data_dir", DevDir),
-)  # fmt: skip
+    _option("url", Url),
+    _option("token_file", TokenFile),
+    _option("data_dir", DevDir),
+)
 AS_JSON = _option("as_json", AsJson, False)
 _STAGE = (
-    _option("bootstrap", Bootstrap), _option("topology", TopologyFile),
-    _option("data_dir", StateDir), _option("instance", Instance), _option("host", Host),
-)  # fmt: skip
+    _option("bootstrap", Bootstrap),
+    _option("topology", TopologyFile),
+    _option("data_dir", StateDir),
+    _option("instance", Instance),
+    _option("host", Host),
+)
 _LOG_FORMAT = _option("log_format", LogFormat)
 _STREAM = (*_STAGE, _option("probe_port", ProbePort), _LOG_FORMAT)
 OF_STAGES = {
@@ -91,10 +96,12 @@ OF_STAGES = {
     "stream": _STREAM,
     "sender": _STREAM,
     "worker": (
-        _option("app", Application, Parameter.empty), _option("slots", Slots),
-        _option("pool", Pool, "default"), *_STREAM,
+        _option("app", Application, Parameter.empty),
+        _option("slots", Slots),
+        _option("pool", Pool, "default"),
+        *_STREAM,
     ),
-}  # fmt: skip
+}
 """The options of a stage's process, by its kind."""
 
 

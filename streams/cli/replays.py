@@ -95,12 +95,20 @@ def replay_events(
             "whenever the command is sent"
         )
     body: Answer = {
-        "tenant_id": tenant, "source": source, "event_type": type_, "subject": subject,
+        "tenant_id": tenant,
+        "source": source,
+        "event_type": type_,
+        "subject": subject,
         "since": None if since is None else moment(since, "--since"),
         "until": None if until is None else moment(until, "--until"),
-        "offsets": _ranges(offsets), "job": job, "route": route, "note": note,
-        "rate": rate, "priority": priority, "dry_run": dry_run,
-    }  # fmt: skip
+        "offsets": _ranges(offsets),
+        "job": job,
+        "route": route,
+        "note": note,
+        "rate": rate,
+        "priority": priority,
+        "dry_run": dry_run,
+    }
     body = {name: value for name, value in body.items() if value is not None}
     found = _sent(api, body, key)
     if found["warning"]:
@@ -222,9 +230,14 @@ def _followed(api: Api, found: Answer, as_json: bool) -> int:
 def _told() -> Iterator[Callable[[Answer], None]]:
     """A bar on a terminal's standard error; elsewhere a line there for each new status."""
     bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-        console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
     said = ""
     with bar:
         task = bar.add_task("replay", total=None)
@@ -232,8 +245,12 @@ def _told() -> Iterator[Callable[[Answer], None]]:
         def tell(found: Answer) -> None:
             nonlocal said
             words = f"{found['status']}, {found['jobs']:,} jobs"
-            bar.update(task, description=words, completed=found["records_read"],
-                       total=found["records_total"])  # fmt: skip
+            bar.update(
+                task,
+                description=words,
+                completed=found["records_read"],
+                total=found["records_total"],
+            )
             if bar.disable and found["status"] != said:
                 typer.echo(words, err=True)
                 said = found["status"]

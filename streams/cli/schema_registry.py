@@ -84,8 +84,12 @@ class Registry:
         self._call("PUT", f"/mode/{path}?force=true", {"mode": _IMPORT})
         try:
             for schema in wanted:
-                body = {"schema": schema.text, "schemaType": "AVRO", "id": schema.id,
-                        "version": schema.version}  # fmt: skip
+                body = {
+                    "schema": schema.text,
+                    "schemaType": "AVRO",
+                    "id": schema.id,
+                    "version": schema.version,
+                }
                 self._call("POST", f"/subjects/{path}/versions", body)
         finally:
             if former in (None, _IMPORT):

@@ -132,8 +132,9 @@ def _delivered(api: Api, sent: Sent, times: int, as_json: bool) -> tuple[str | N
         first = first or reply
         _show(number, reply, as_json)
         if "event_id" not in reply.document or reply.outcome == "quarantined":
-            raise CallFailed(send_advice.refused(api, sent.source, sent.delivery, reply,
-                                                 sent.secret_file))  # fmt: skip
+            raise CallFailed(
+                send_advice.refused(api, sent.source, sent.delivery, reply, sent.secret_file)
+            )
         job_id = reply.document["job_id"] or job_id
         event_id = event_id or reply.document["event_id"]
     if first and job_id is None:

@@ -187,9 +187,11 @@ def _wanted(
     if before is None or (scheme is not None and scheme != before["scheme"]):
         if scheme is None:
             raise typer.BadParameter("a new source needs its scheme", param_hint="--scheme")
-        kept: Answer = {} if before is None else {
-            name: before[name] for name in ("callback_url", "max_body_bytes")
-        }  # fmt: skip
+        kept: Answer = (
+            {}
+            if before is None
+            else {name: before[name] for name in ("callback_url", "max_body_bytes")}
+        )
         kept |= {"scheme": scheme, "options": {}, "mapping": {}}
     else:
         kept = {name: before[name] for name in _SETTINGS}

@@ -19,21 +19,43 @@ _HISTORY = ("attempt", "kind", "at", "worker_id", "error")
 _LEFT_OUT = ("reason", "id", "detail")
 _JOBS = ("status", "type", "tenant_id", "created_at", "attempts", "job_id", "last_error")
 _DEAD_LETTERS = (
-    "reason", "type", "tenant_id", "at", "kind", "attempts", "replay_outcome", "replayed_at", "id",
+    "reason",
+    "type",
+    "tenant_id",
+    "at",
+    "kind",
+    "attempts",
+    "replay_outcome",
+    "replayed_at",
+    "id",
     "detail",
-)  # fmt: skip
+)
 _QUARANTINED = ("status", "reason", "source", "tenant_id", "received_at", "id", "job_id")
 _TENANTS = ("tenant_id", "disabled", "rate", "sources", "updated_at", "display_name")
 _SOURCES = ("tenant_id", "source", "disabled", "scheme", "secrets", "updated_at", "mapping")
 _REJECTIONS = ("count", "reason", "cause", "source", "tenant_id", "last_at", "first_at")
 _DUPLICATES = (
-    "count", "event_type", "source", "tenant_id", "last_at", "first_at", "last_event_id",
+    "count",
+    "event_type",
+    "source",
+    "tenant_id",
+    "last_at",
+    "first_at",
+    "last_event_id",
     "fingerprint",
-)  # fmt: skip
+)
 
 _APART = (
-    "effects", "steps", "history", "held", "waits", "answered", "warning", "deliveries", "input",
-)  # fmt: skip
+    "effects",
+    "steps",
+    "history",
+    "held",
+    "waits",
+    "answered",
+    "warning",
+    "deliveries",
+    "input",
+)
 _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 
 

@@ -85,13 +85,21 @@ def topology_size(
         settings = load_settings(topology=topology)
         declared = with_window(load(settings.topology), window_days)
         demand = Demand(
-            events=events, jobs=jobs, effects=effects, body_bytes=body_bytes,
-            value_bytes=value_bytes, redeliveries=redeliveries, deliveries=deliveries,
-            largest_tenant=largest_tenant, handler_seconds=handler_seconds, slots=slots,
-            replication=replication, restore_minutes=restore_minutes,
+            events=events,
+            jobs=jobs,
+            effects=effects,
+            body_bytes=body_bytes,
+            value_bytes=value_bytes,
+            redeliveries=redeliveries,
+            deliveries=deliveries,
+            largest_tenant=largest_tenant,
+            handler_seconds=handler_seconds,
+            slots=slots,
+            replication=replication,
+            restore_minutes=restore_minutes,
             listed_hours=settings.events_listed_hours,
             pools=tuple(_pool(text) for text in pool or ()),
-        )  # fmt: skip
+        )
         stages = (*(APART if apart else FUSED), *(["analytics"] if analytics else ()))
         sized = size(demand, declared, stages)
         told = warnings(sized, declared)
@@ -138,9 +146,13 @@ def _show(console: Console, sized: Size, warnings: tuple[str, ...], *, explain: 
 def _processes(sized: Size) -> Table:
     table = _table(
         f"Processes, planned at {HEAD_ROOM:.0%} of what was measured",
-        "stage", "processes", "cores busy,\nall", "memory MiB,\neach", "disk GB,\neach",
+        "stage",
+        "processes",
+        "cores busy,\nall",
+        "memory MiB,\neach",
+        "disk GB,\neach",
         "restore,\neach",
-    )  # fmt: skip
+    )
     for stage in sized.stages:
         memory = f"{stage.memory_mib:,.0f}" if stage.memory_mib else "-"
         disk = f"{stage.disk / _GB:,.1f}" if stage.disk else "-"
@@ -154,14 +166,19 @@ def _processes(sized: Size) -> Table:
 def _topics(sized: Size) -> Table:
     replicas = sized.demand.replication
     table = _table(
-        "Topics", "topic", "written kB/s,\none replica", "disk GB,\none replica",
+        "Topics",
+        "topic",
+        "written kB/s,\none replica",
+        "disk GB,\none replica",
         f"disk GB,\n{replicas} replica{'s' * (replicas > 1)}",
-    )  # fmt: skip
+    )
     for topic in sized.topics:
         table.add_row(
-            topic.name, f"{topic.written / 1e3:,.1f}", f"{topic.disk / _GB:,.1f}",
+            topic.name,
+            f"{topic.written / 1e3:,.1f}",
+            f"{topic.disk / _GB:,.1f}",
             f"{topic.disk * replicas / _GB:,.1f}",
-        )  # fmt: skip
+        )
     return table
 
 

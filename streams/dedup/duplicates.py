@@ -68,10 +68,14 @@ class Duplicates:
             return
         fingerprint, count, first, record = self._example
         log.info(
-            "duplicates dropped", dropped=self._dropped,
-            tenant_id=_text(record.key), event_id=_text(dict(record.headers).get("ce_id")),
-            fingerprint=fingerprint.hex(), first_seen=first, count=count,
-        )  # fmt: skip
+            "duplicates dropped",
+            dropped=self._dropped,
+            tenant_id=_text(record.key),
+            event_id=_text(dict(record.headers).get("ce_id")),
+            fingerprint=fingerprint.hex(),
+            first_seen=first,
+            count=count,
+        )
         self._dropped, self._example, self._told_at = 0, None, now
 
 

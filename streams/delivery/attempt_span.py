@@ -19,9 +19,13 @@ def attempt_span(attempt: Attempt) -> spans.Opened:
     before = carried.attempt_span(row.delivery_id, row.attempts)
     links = spans.link(row.traceparent, before, names.ATTEMPT_BEFORE) if row.attempts else []
     attributes = {
-        names.METHOD: "POST", names.TENANT: row.tenant_id, names.DELIVERY: row.delivery_id,
-        names.ENDPOINT: row.endpoint_id, names.ATTEMPT: row.attempts + 1, **_server(attempt.url),
-    }  # fmt: skip
+        names.METHOD: "POST",
+        names.TENANT: row.tenant_id,
+        names.DELIVERY: row.delivery_id,
+        names.ENDPOINT: row.endpoint_id,
+        names.ATTEMPT: row.attempts + 1,
+        **_server(attempt.url),
+    }
     this = carried.attempt_span(row.delivery_id, row.attempts + 1)
     return spans.within(row.traceparent, "POST", attributes, spans.CLIENT, links, this)
 

@@ -93,9 +93,18 @@ def recover_callbacks(endpoint: Endpoint, steps: Transitions) -> None:
         return
     steps.store.queue.delete(early)
     command = DeliveryCommand(
-        f"cmd_callbacks_{endpoint.since}", endpoint.tenant_id, endpoint.id, "recover", None,
-        max(0, endpoint.since - SLACK_MS), steps.now + 1, ("parked",), None, None, steps.now,
-    )  # fmt: skip
+        f"cmd_callbacks_{endpoint.since}",
+        endpoint.tenant_id,
+        endpoint.id,
+        "recover",
+        None,
+        max(0, endpoint.since - SLACK_MS),
+        steps.now + 1,
+        ("parked",),
+        None,
+        None,
+        steps.now,
+    )
     steps.store.queue.put(RECOVERY + recovery_key(command), DELIVERY_COMMAND.encode(command))
 
 

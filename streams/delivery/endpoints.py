@@ -240,8 +240,10 @@ def _opened(value: bytes, state: EndpointState | None) -> Endpoint:
 def _unusable(tenant_id: str, endpoint_id: str, error: PoisonRecord) -> None:
     log.error(
         "an endpoint's record cannot be used, and is ignored: set the endpoint again",
-        tenant_id=tenant_id, endpoint_id=endpoint_id, reason=str(error),
-    )  # fmt: skip
+        tenant_id=tenant_id,
+        endpoint_id=endpoint_id,
+        reason=str(error),
+    )
 
 
 def _is_disabled(tenant_id: str, value: bytes) -> bool:
@@ -250,8 +252,9 @@ def _is_disabled(tenant_id: str, value: bytes) -> bool:
     except PoisonRecord as error:
         log.error(
             "a tenant's record cannot be read, its deliveries wait: set the tenant again",
-            tenant_id=tenant_id, error=str(error),
-        )  # fmt: skip
+            tenant_id=tenant_id,
+            error=str(error),
+        )
         return True
 
 

@@ -50,9 +50,12 @@ def _apply(row: Delivery, ended: Ended, endpoint: Endpoint | None, steps: Transi
         after = settled(row, ended, endpoint, steps.now, steps.rules)
     if row.status != "pending" and after.status != "delivered":
         after = replace(
-            row, attempts=after.attempts, last_status=after.last_status,
-            last_error=after.last_error, updated_at=steps.now,
-        )  # fmt: skip
+            row,
+            attempts=after.attempts,
+            last_status=after.last_status,
+            last_error=after.last_error,
+            updated_at=steps.now,
+        )
     steps.move(row, after)
     _log(row, ended, after, _next_at(after, endpoint), steps)
     metrics.ATTEMPTS.labels(ended.error or "delivered").inc()
@@ -72,8 +75,10 @@ def _judge(endpoint: Endpoint, state: EndpointState, steps: Transitions, fan_out
         return
     log.warning(
         "endpoint disabled: mend its receiver, enable it, and recover its deliveries",
-        tenant_id=endpoint.tenant_id, endpoint_id=endpoint.id, because=because,
-    )  # fmt: skip
+        tenant_id=endpoint.tenant_id,
+        endpoint_id=endpoint.id,
+        because=because,
+    )
     steps.park_rows_of(endpoint.tenant_id, endpoint.id)
     notice = messages.of_disabled(endpoint.tenant_id, endpoint.id, because, steps.now)
     fan_out.take(notice, steps.now, steps)
@@ -81,9 +86,13 @@ def _judge(endpoint: Endpoint, state: EndpointState, steps: Transitions, fan_out
 
 def _without_endpoint(row: Delivery, ended: Ended, now: int) -> Delivery:
     told = replace(
-        row, attempts=row.attempts + 1, last_status=ended.status, last_error=ended.error,
-        next_attempt_at=None, updated_at=now,
-    )  # fmt: skip
+        row,
+        attempts=row.attempts + 1,
+        last_status=ended.status,
+        last_error=ended.error,
+        next_attempt_at=None,
+        updated_at=now,
+    )
     if ended.error is None:
         return replace(told, status="delivered")
     return parked(told, "endpoint_removed", now)

@@ -215,9 +215,15 @@ def _size(message: Outgoing) -> int:
 
 def _unsent(attempt: Attempt, began: int, error: str, detail: str, blame: Blame) -> Ended:
     return Ended(
-        attempt.row, began, wall_ms() - began, url=attempt.url, error=error, detail=detail,
-        blame=blame, probe=attempt.probe,
-    )  # fmt: skip
+        attempt.row,
+        began,
+        wall_ms() - began,
+        url=attempt.url,
+        error=error,
+        detail=detail,
+        blame=blame,
+        probe=attempt.probe,
+    )
 
 
 def _answered(attempt: Attempt, began: int, outcome: Outcome) -> Ended:

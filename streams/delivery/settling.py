@@ -145,9 +145,14 @@ def _opened(endpoint: Endpoint, ended: Ended, since: int, now: int) -> EndpointS
 
 def _disabled(state: EndpointState, because: str, since: int, now: int) -> EndpointState:
     return changed(
-        state, now, circuit="closed", open_until=None, failing_since=since,
-        disabled_because=because, disabled_at=now,
-    )  # fmt: skip
+        state,
+        now,
+        circuit="closed",
+        open_until=None,
+        failing_since=since,
+        disabled_because=because,
+        disabled_at=now,
+    )
 
 
 def _wait_ms(seconds: float, ended: Ended, rules: Rules) -> int:

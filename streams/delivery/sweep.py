@@ -59,9 +59,13 @@ def _aged(row: Delivery, steps: Transitions) -> bool:
     if row.status in ("pending", "parked") and steps.now >= expires_at(row, steps.rules):
         metrics.EXPIRED.inc()
         ended = replace(
-            row, status="dead", last_error="too_old", parked_because=None,
-            next_attempt_at=None, updated_at=steps.now,
-        )  # fmt: skip
+            row,
+            status="dead",
+            last_error="too_old",
+            parked_because=None,
+            next_attempt_at=None,
+            updated_at=steps.now,
+        )
         steps.move(row, ended)
         return True
     keep = steps.rules.keep_ms

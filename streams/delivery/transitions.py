@@ -118,9 +118,14 @@ class Transitions:
         in their order.
         """
         anew = replace(
-            row, status="pending", round=0, next_attempt_at=self.now, parked_because=None,
-            command_id=command_id, updated_at=self.now,
-        )  # fmt: skip
+            row,
+            status="pending",
+            round=0,
+            next_attempt_at=self.now,
+            parked_because=None,
+            command_id=command_id,
+            updated_at=self.now,
+        )
         if row.status != "pending":
             self.store.make_way(anew, self._in_flight)
         self.move(row, anew)

@@ -126,9 +126,13 @@ def _progress(
     known = state.recovery
     before = known.recovered if known and known.command_id == command.command_id else 0
     recovery = Recovery(
-        command.command_id, command.since or 0, command.until or command.at, command.statuses,
-        before + recovered, now if finished else None,
-    )  # fmt: skip
+        command.command_id,
+        command.since or 0,
+        command.until or command.at,
+        command.statuses,
+        before + recovered,
+        now if finished else None,
+    )
     return replace(state, recovery=recovery, updated_at=now)
 
 

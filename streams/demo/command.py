@@ -122,9 +122,13 @@ def _play(
             settings = prefixed(settings)
             stack.enter_context(removed_afterwards(settings, report.phase))
         demo_run = run_through(
-            scenario, settings, APART if apart else FUSED, report,
-            kill=kill, allow_unsafe=place.allow_unsafe,
-        )  # fmt: skip
+            scenario,
+            settings,
+            APART if apart else FUSED,
+            report,
+            kill=kill,
+            allow_unsafe=place.allow_unsafe,
+        )
         evidence = asyncio.run(demo_run)
     verdict = judge(evidence)
     counted = figures(evidence, verdict, report.seconds, naive)

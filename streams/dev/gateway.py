@@ -73,12 +73,16 @@ class Front:
         if request.path.startswith(_ANALYTICS):
             if self._analytics:
                 return await forward(request.app[_SESSION], request, self._analytics)
-            return problem(404, "not-found", "analytics does not run: start `tidegate dev` with "
-                           "--analytics")  # fmt: skip
+            return problem(
+                404, "not-found", "analytics does not run: start `tidegate dev` with --analytics"
+            )
         if request.path.startswith(_API):
             return await forward(request.app[_SESSION], request, self._operators)
-        return problem(404, "not-found", "hooks are at /v1/hooks/TENANT/SOURCE, the operator's "
-                       "API is under /v1")  # fmt: skip
+        return problem(
+            404,
+            "not-found",
+            "hooks are at /v1/hooks/TENANT/SOURCE, the operator's API is under /v1",
+        )
 
 
 async def _client(app: web.Application) -> AsyncIterator[None]:
@@ -90,9 +94,13 @@ async def _client(app: web.Application) -> AsyncIterator[None]:
 async def serve(front: Front, listener: socket.socket) -> web.AppRunner:
     """Serve on a bound socket until the runner's `cleanup`."""
     runner = web.AppRunner(
-        front.application(), access_log=None, handler_cancellation=True, shutdown_timeout=2.0,
-        auto_decompress=False, logger=_LOGGER,
-    )  # fmt: skip
+        front.application(),
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=2.0,
+        auto_decompress=False,
+        logger=_LOGGER,
+    )
     await runner.setup()
     await web.SockSite(runner, listener).start()
     return runner

@@ -70,10 +70,14 @@ async def spawn(spec: ProcessSpec, parent_fd: int) -> Child:
     )
     try:
         process = await asyncio.create_subprocess_exec(
-            *spec.argv, stdin=DEVNULL, stdout=writable, stderr=writable,
+            *spec.argv,
+            stdin=DEVNULL,
+            stdout=writable,
+            stderr=writable,
             env={**spec.env, PARENT_FD: str(parent_fd)},
-            pass_fds=(parent_fd, *spec.descriptors), start_new_session=True,
-        )  # fmt: skip
+            pass_fds=(parent_fd, *spec.descriptors),
+            start_new_session=True,
+        )
     finally:
         os.close(writable)
     return Child(process, lines)

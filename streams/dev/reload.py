@@ -129,9 +129,15 @@ def _watch(folders: list[Path], topology: Path | None) -> AsyncGenerator[set[Fil
 
     beside = {path.parent for path in watched} - set(folders)
     return awatch(
-        *folders, *beside, recursive=False, watch_filter=wanted, step=_GATHER_MS,
-        rust_timeout=_LOOK_AGAIN_MS, yield_on_timeout=True, ignore_permission_denied=True,
-    )  # fmt: skip
+        *folders,
+        *beside,
+        recursive=False,
+        watch_filter=wanted,
+        step=_GATHER_MS,
+        rust_timeout=_LOOK_AGAIN_MS,
+        yield_on_timeout=True,
+        ignore_permission_denied=True,
+    )
 
 
 def _stamps(root: Path, topology: Path | None) -> dict[Path, tuple[int, int, int]]:

@@ -124,9 +124,12 @@ async def _serve(pipeline: Pipeline, wanted: Wanted, screen: Screen, lines: Proc
 
             workers = [m.name for m in pipeline.members if m.stage == "worker"]
             await reload_workers(
-                pipeline.supervisor, workers, wanted.app or _SAMPLE_APP,
-                *_watched(pipeline.settings), screen,
-            )  # fmt: skip
+                pipeline.supervisor,
+                workers,
+                wanted.app or _SAMPLE_APP,
+                *_watched(pipeline.settings),
+                screen,
+            )
         await asyncio.Event().wait()
 
 

@@ -39,10 +39,13 @@ def advice(topology: Topology, data_dir: str = "") -> list[str]:
     """What to do if no sample has a route, for its first route; `data_dir` ends the commands."""
     if not topology.routes:
         return []
-    route, commands = topology.routes[0], (
-        f"sources set SOURCE --tenant {TENANT} --scheme SCHEME --generate",
-        f"send FILE --tenant {TENANT} --source SOURCE --times 3",
-    )  # fmt: skip
+    route, commands = (
+        topology.routes[0],
+        (
+            f"sources set SOURCE --tenant {TENANT} --scheme SCHEME --generate",
+            f"send FILE --tenant {TENANT} --source SOURCE --times 3",
+        ),
+    )
     return [
         f"No sample has a route. The first route takes {route.event_type!r} of source "
         f"{route.source!r}: create such a source, and deliver a body of your own:",

@@ -48,9 +48,11 @@ def merge(
             )
             for sample in family.samples:
                 known.add_sample(
-                    sample.name, {**labels, **sample.labels}, sample.value,
+                    sample.name,
+                    {**labels, **sample.labels},
+                    sample.value,
                     exemplar=sample.exemplar,
-                )  # fmt: skip
+                )
     registry = CollectorRegistry()
     registry.register(_Merged(families.values()))
     return metrics_page(accept, registry)

@@ -116,14 +116,20 @@ def next_text(settings: Settings, *, sample: bool) -> str:
     event = sample_event(topology) if sample else None
     missing = advice(topology, where) if sample and event is None else []
     commands = [*(event.commands if event else []), "jobs list", "jobs watch JOB_ID"]
-    return "\n".join((
-        f"logs of every process: {settings.data_dir / 'logs'}",
-        "Only here may outgoing webhooks and callbacks reach this machine and use http.",
-        "In a second terminal:",
-        *(f"  tidegate {command}{where}" for command in commands),
-        *missing,
-        *([_VENDORS_OWN] if any("--generate" in line for line in (*commands, *missing)) else []),
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            f"logs of every process: {settings.data_dir / 'logs'}",
+            "Only here may outgoing webhooks and callbacks reach this machine and use http.",
+            "In a second terminal:",
+            *(f"  tidegate {command}{where}" for command in commands),
+            *missing,
+            *(
+                [_VENDORS_OWN]
+                if any("--generate" in line for line in (*commands, *missing))
+                else []
+            ),
+        )
+    )
 
 
 def _where(settings: Settings) -> str:
@@ -143,10 +149,14 @@ def hook_text(pipeline: Pipeline, secret: str) -> str:
         f"--data-raw {shlex.quote(body.decode())}",
     ]
     job_id = event_job_id(TENANT, SOURCE, event_id)
-    return "\n".join((
-        "Deliver a signed event, as often as you like:", " \\\n  ".join(words),
-        "See its one job:", f"  tidegate jobs show {job_id}{_where(pipeline.settings)}",
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            "Deliver a signed event, as often as you like:",
+            " \\\n  ".join(words),
+            "See its one job:",
+            f"  tidegate jobs show {job_id}{_where(pipeline.settings)}",
+        )
+    )
 
 
 def signed_delivery(url: str, data_dir: Path) -> tuple[str, dict[str, str], bytes]:
@@ -163,15 +173,17 @@ def _hook(url: str) -> str:
 
 def ticket_event(event_id: str, at: str) -> bytes:
     """A body as Zendesk's event subscriptions send it."""
-    return orjson.dumps({
-        "type": "zen:event-type:ticket.created",
-        "id": event_id,
-        "time": at,
-        "account_id": 1,
-        "subject": "zen:ticket:35436",
-        "detail": {"id": "35436", "subject": "My printer is on fire", "status": "NEW"},
-        "event": {},
-    })  # fmt: skip
+    return orjson.dumps(
+        {
+            "type": "zen:event-type:ticket.created",
+            "id": event_id,
+            "time": at,
+            "account_id": 1,
+            "subject": "zen:ticket:35436",
+            "detail": {"id": "35436", "subject": "My printer is on fire", "status": "NEW"},
+            "event": {},
+        }
+    )
 
 
 def _signed(secret: str, stamp: str, body: bytes) -> dict[str, str]:

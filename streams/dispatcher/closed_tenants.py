@@ -82,8 +82,9 @@ def _is_disabled(tenant_id: str, value: bytes) -> bool:
     except PoisonRecord as error:
         log.error(
             "a tenant's record cannot be read, its jobs are held: set the tenant again",
-            tenant_id=tenant_id, error=str(error),
-        )  # fmt: skip
+            tenant_id=tenant_id,
+            error=str(error),
+        )
         return True
 
 

@@ -36,8 +36,9 @@ class Doubts:
         if not before:
             log.warning(
                 "a worker confirms no lease: it gets one at a time until it does; look at its log",
-                worker_id=worker.worker_id, work_partition=worker.work_partition,
-            )  # fmt: skip
+                worker_id=worker.worker_id,
+                work_partition=worker.work_partition,
+            )
             self._pause(worker, now)
         return before
 

@@ -128,10 +128,15 @@ class Events:
             metrics.TWINS.inc()
             return
         job = jobs.from_event(
-            job_id, envelope, route, self._topology,
-            place=place, traceparent=event.traceparent,
-            event_time=event.at, now=self._life.now,
-        )  # fmt: skip
+            job_id,
+            envelope,
+            route,
+            self._topology,
+            place=place,
+            traceparent=event.traceparent,
+            event_time=event.at,
+            now=self._life.now,
+        )
         self._admitted(job)
 
     def _dead_letter(self, event: Kept) -> None:
@@ -143,15 +148,21 @@ class Events:
         # An event that was handed over before its topic had it has no offset, but its own id.
         known = event.offset >= 0
         letter = dead_letter.of_record(
-            "dispatcher", "events", partition, event.offset if known else None, event.at,
-            envelope.tenant_id.encode(), event.value,
+            "dispatcher",
+            "events",
+            partition,
+            event.offset if known else None,
+            event.at,
+            envelope.tenant_id.encode(),
+            event.value,
             [("traceparent", trace.encode())] if trace else (),
             reason="no_route",
             detail=f"no route matches source {envelope.source!r}, type {envelope.event_type!r}, "
             "though its sender was told of a job: add the route, then replay this record",
-            at=self._life.now, tenant_id=envelope.tenant_id,
+            at=self._life.now,
+            tenant_id=envelope.tenant_id,
             id_="" if known else f"dispatcher:events:{partition}:{envelope.event_id}",
-        )  # fmt: skip
+        )
         metrics.DEAD_LETTERS.labels(letter.reason).inc()
         self._life.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
 

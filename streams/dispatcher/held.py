@@ -119,9 +119,14 @@ class HeldJobs:
                 yield self._held(pool, type_, tenant_id, "tenant_disabled", jobs, life)
 
     def _held(
-        self, pool: str, type_: str, tenant_id: str | None, reason: Reason, jobs: int,
+        self,
+        pool: str,
+        type_: str,
+        tenant_id: str | None,
+        reason: Reason,
+        jobs: int,
         life: Lifecycle,
-    ) -> Held:  # fmt: skip
+    ) -> Held:
         hours = self._topology.unhandled_ms / 3_600_000
         detail = {
             "no_worker": f"no worker of pool {pool!r} handles {type_!r}: start one that does, or "
@@ -162,9 +167,13 @@ class HeldJobs:
                 return seen
             tell = log.info if seen.held.reason == "no_slot" else log.warning
             tell(
-                "jobs are held", reason=seen.held.reason, pool=seen.held.pool,
-                type=seen.held.type, tenant_id=seen.held.tenant_id, detail=seen.held.detail,
-            )  # fmt: skip
+                "jobs are held",
+                reason=seen.held.reason,
+                pool=seen.held.pool,
+                type=seen.held.type,
+                tenant_id=seen.held.tenant_id,
+                detail=seen.held.detail,
+            )
         elif now - seen.told_at < _RECOUNT_SECONDS:
             return seen
         value = HELD.encode(seen.held)

@@ -37,14 +37,27 @@ FIRST = Generation(1, 0)
 
 
 def from_event(
-    job_id: str, envelope: Envelope, route: Route, topology: Topology, *,
-    place: Generation, traceparent: str | None, event_time: int, now: int,
-) -> Job:  # fmt: skip
+    job_id: str,
+    envelope: Envelope,
+    route: Route,
+    topology: Topology,
+    *,
+    place: Generation,
+    traceparent: str | None,
+    event_time: int,
+    now: int,
+) -> Job:
     """The job of an event that a route matches; it is ready at once."""
     job = _new(
-        job_id, envelope.tenant_id, route.job, route.priority, topology,
-        place=place, born=event_time, now=now,
-    )  # fmt: skip
+        job_id,
+        envelope.tenant_id,
+        route.job,
+        route.priority,
+        topology,
+        place=place,
+        born=event_time,
+        now=now,
+    )
     return replace(
         job,
         event=_info(envelope),
@@ -59,10 +72,15 @@ def from_submission(
 ) -> Job:
     """The job of a submission that the broker accepted `at`; it is ready at once, or scheduled."""
     job = _new(
-        command.job_id, command.tenant_id, submit.type,
-        _declared(submit.priority, topology), topology,
-        place=place, born=at, now=now,
-    )  # fmt: skip
+        command.job_id,
+        command.tenant_id,
+        submit.type,
+        _declared(submit.priority, topology),
+        topology,
+        place=place,
+        born=at,
+        now=now,
+    )
     run_at = _wanted_at(submit, at)
     return replace(
         job,
@@ -113,18 +131,29 @@ def from_replay(
 
 
 def from_event_replay(
-    command: Command, replay: ReplayEvent, envelope: Envelope, topology: Topology, *,
-    at: int, now: int,
-) -> Job:  # fmt: skip
+    command: Command,
+    replay: ReplayEvent,
+    envelope: Envelope,
+    topology: Topology,
+    *,
+    at: int,
+    now: int,
+) -> Job:
     """The job that a replay gives an old event, in a scope of its own.
 
     Nobody is called back: whoever asked for a callback was told of the event's own job.
     """
     priority = _declared(replay.priority, topology)
     job = _new(
-        command.job_id, envelope.tenant_id, replay.type, priority, topology,
-        place=FIRST, born=at, now=now,
-    )  # fmt: skip
+        command.job_id,
+        envelope.tenant_id,
+        replay.type,
+        priority,
+        topology,
+        place=FIRST,
+        born=at,
+        now=now,
+    )
     return replace(
         job,
         event=_info(envelope),
@@ -227,9 +256,16 @@ def _wanted_at(submit: Submit, at: int) -> int | None:
 
 
 def _new(
-    job_id: str, tenant_id: str, type_: str, priority: str, topology: Topology, *,
-    place: Generation, born: int, now: int,
-) -> Job:  # fmt: skip
+    job_id: str,
+    tenant_id: str,
+    type_: str,
+    priority: str,
+    topology: Topology,
+    *,
+    place: Generation,
+    born: int,
+    now: int,
+) -> Job:
     declared = topology.job_type(type_)
     return Job(
         job_id=job_id,

@@ -150,8 +150,10 @@ class Leasing:
         log.error(
             "no lease can be sent: the pool's jobs wait; create the topic as "
             "`tidegate topology plan` says",
-            pool=pool, detail=detail, again_in_seconds=seconds,
-        )  # fmt: skip
+            pool=pool,
+            detail=detail,
+            again_in_seconds=seconds,
+        )
 
     def _observe(self, pool: str, value: int) -> None:
         metrics.PAUSED.labels(str(self._partition), pool).set(value)

@@ -89,13 +89,23 @@ def _replayed(job: Job) -> str | None:
 def _record(sent: _Sent) -> None:
     job, topic = sent.job, f"jobs.work.{sent.job.pool}"
     attributes = names.sending(topic, partition=sent.partition) | {
-        names.TENANT: job.tenant_id, names.JOB: job.job_id, names.JOB_TYPE: job.type,
-        names.RUN: job.run_id or "", names.WORKER: job.worker_id or "",
-        names.ATTEMPT: job.attempts, names.EPOCH: job.epoch, names.WAITED_MS: sent.waited_ms,
-    }  # fmt: skip
+        names.TENANT: job.tenant_id,
+        names.JOB: job.job_id,
+        names.JOB_TYPE: job.type,
+        names.RUN: job.run_id or "",
+        names.WORKER: job.worker_id or "",
+        names.ATTEMPT: job.attempts,
+        names.EPOCH: job.epoch,
+        names.WAITED_MS: sent.waited_ms,
+    }
     if job.history:
         attributes[names.LAST_RUN] = job.history[-1].kind
     spans.record(
-        carried.context_of(job.traceparent), names.send(topic), attributes, spans.PRODUCER,
-        (sent.at, time.time_ns()), sent.links, carried.lease_span(job.job_id, job.epoch),
-    )  # fmt: skip
+        carried.context_of(job.traceparent),
+        names.send(topic),
+        attributes,
+        spans.PRODUCER,
+        (sent.at, time.time_ns()),
+        sent.links,
+        carried.lease_span(job.job_id, job.epoch),
+    )

@@ -114,9 +114,13 @@ class Lifecycle:
         letter = dead_letter.of_job(job, self.now)
         metrics.DEAD_LETTERS.labels(letter.reason).inc()
         log.warning(
-            "job is in the dead letters", job_id=job.job_id, tenant_id=job.tenant_id,
-            type=job.type, reason=letter.reason, error=job.last_error,
-        )  # fmt: skip
+            "job is in the dead letters",
+            job_id=job.job_id,
+            tenant_id=job.tenant_id,
+            type=job.type,
+            reason=letter.reason,
+            error=job.last_error,
+        )
         self.ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
 
     def revive(self, job: Job, note: str) -> None:

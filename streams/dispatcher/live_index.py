@@ -82,6 +82,13 @@ def _from_job(store: KeyValueStore, key: bytes) -> Live | None:
 def _of(job: Job) -> Live:
     at = due_at(job) if job.status == "scheduled" else job.ready_at
     return Live(
-        job.status, at, job.tenant_id, job.type,
-        job.pool, job.priority, job.epoch, job.worker_id, job.attempts > 0 or job.lost > 0,
-    )  # fmt: skip
+        job.status,
+        at,
+        job.tenant_id,
+        job.type,
+        job.pool,
+        job.priority,
+        job.epoch,
+        job.worker_id,
+        job.attempts > 0 or job.lost > 0,
+    )

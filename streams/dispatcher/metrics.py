@@ -38,9 +38,10 @@ NO_POOL = Counter(
     "tidegate_dispatcher_undeclared_heartbeats", "Heartbeats of an undeclared pool or partition"
 )
 PAUSED = Gauge(
-    "tidegate_dispatcher_leasing_paused", "Pools whose work topic takes no lease",
+    "tidegate_dispatcher_leasing_paused",
+    "Pools whose work topic takes no lease",
     ["partition", "pool"],
-)  # fmt: skip
+)
 READY = Gauge("tidegate_dispatcher_ready_jobs", "Jobs that wait for a slot", ["partition"])
 OLDEST = Gauge(
     "tidegate_dispatcher_oldest_ready_seconds", "Age of the longest waiting job", ["partition"]
@@ -52,9 +53,10 @@ POOL = Gauge(
     ["partition", "pool"],
 )
 HELD = Gauge(
-    "tidegate_dispatcher_held_jobs", "Jobs that no lease can be made for",
+    "tidegate_dispatcher_held_jobs",
+    "Jobs that no lease can be made for",
     ["partition", "pool", "reason"],
-)  # fmt: skip
+)
 
 
 def forget_partition(partition: int, pools: Iterable[str]) -> None:

@@ -134,9 +134,14 @@ class RunQueue:
         lease = self._ended.pop(job_id, None)
         if lease is None or _whose(lease) != (live.epoch, live.worker_id):
             lease = ActiveLease(
-                job_id, live.epoch, live.worker_id or "", live.tenant_id, live.type, live.pool,
+                job_id,
+                live.epoch,
+                live.worker_id or "",
+                live.tenant_id,
+                live.type,
+                live.pool,
                 whole_term,
-            )  # fmt: skip
+            )
         _taken_up(lease, confirmed=confirmed)
         self.registry.resume(lease, now)
         self._started(lease)
@@ -209,10 +214,12 @@ class RunQueue:
             return running
         startable = min(
             queue.within_caps,
-            sum(min(jobs, self._caps.room("job_type", type_))
-                for type_, jobs in queue.by_type().items()),
+            sum(
+                min(jobs, self._caps.room("job_type", type_))
+                for type_, jobs in queue.by_type().items()
+            ),
             self._caps.room("global"),
-        )  # fmt: skip
+        )
         return running + int(startable)
 
     def oldest(self) -> int | None:

@@ -106,16 +106,18 @@ def _check(
     live = None if job.status == "needs_review" else next(filter(is_live, in_scope), None)
     if live is not None:
         raise PoisonRecord(
-            "not_in_review", f"{name} is {entry.status} and job {live.job_id} of its scope is "
+            "not_in_review",
+            f"{name} is {entry.status} and job {live.job_id} of its scope is "
             f"{live.status}: settle it for that job, once that is in needs_review or has ended",
-        )  # fmt: skip
+        )
     possible_at = max(ledger.settleable_at(entry, each, policy.term_seconds) for each in in_scope)
     if at < possible_at:
         when = datetime.fromtimestamp(possible_at / 1000, UTC).isoformat(timespec="seconds")
         raise PoisonRecord(
-            "too_early", f"a call of {name} may still be under way: settle it after {when} "
+            "too_early",
+            f"a call of {name} may still be under way: settle it after {when} "
             f"(in {ceil((possible_at - at) / 1000)} s)",
-        )  # fmt: skip
+        )
 
 
 def _result(body: Settle) -> str:

@@ -114,9 +114,16 @@ class WorkerRegistry:
         self._doubts.granted(worker)
         self._pools[worker.pool].place(worker)
         lease = ActiveLease(
-            job.job_id, job.epoch, worker.worker_id, job.tenant_id, job.type, job.pool,
-            worker.read_at + self._term, number=worker.sent, work_partition=worker.work_partition,
-        )  # fmt: skip
+            job.job_id,
+            job.epoch,
+            worker.worker_id,
+            job.tenant_id,
+            job.type,
+            job.pool,
+            worker.read_at + self._term,
+            number=worker.sent,
+            work_partition=worker.work_partition,
+        )
         self.leases.add(lease)
         self.cancelled(job)
 
@@ -228,9 +235,13 @@ class WorkerRegistry:
         if worker is not None and (worker.pool, worker.handlers) == (heartbeat.pool, handlers):
             return worker
         known = worker or Worker(
-            heartbeat.worker_id, heartbeat.pool, heartbeat.work_partition, "", now,
+            heartbeat.worker_id,
+            heartbeat.pool,
+            heartbeat.work_partition,
+            "",
+            now,
             sent=heartbeat.received,
-        )  # fmt: skip
+        )
         if worker is not None:
             self._pools[worker.pool].leave(worker)
         known.pool, known.handlers = heartbeat.pool, handlers

@@ -212,7 +212,10 @@ class Runs:
 
 def _plain(body: Claim, command: Command, kind: ReplyKind, message: str) -> Reply:
     return Reply(
-        body.worker_id, command.job_id, command.epoch, body.claim_id,
+        body.worker_id,
+        command.job_id,
+        command.epoch,
+        body.claim_id,
         kind,
         message=message,
-    )  # fmt: skip
+    )

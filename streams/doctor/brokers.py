@@ -117,24 +117,37 @@ def _false(value: str) -> bool:
 _COPIES = (
     *(
         _Rule(
-            name, f"at least {REPLICATION}", at_least(REPLICATION),
-            "a lost broker can lose positions or transactions", fatal=True, replicated=True,
+            name,
+            f"at least {REPLICATION}",
+            at_least(REPLICATION),
+            "a lost broker can lose positions or transactions",
+            fatal=True,
+            replicated=True,
         )
         for name in ("transaction.state.log.replication.factor", "offsets.topic.replication.factor")
     ),
     _Rule(
-        "transaction.state.log.min.isr", f"at least {MIN_IN_SYNC}", at_least(MIN_IN_SYNC),
-        "a commit can be lost with one broker", fatal=True, replicated=True,
+        "transaction.state.log.min.isr",
+        f"at least {MIN_IN_SYNC}",
+        at_least(MIN_IN_SYNC),
+        "a commit can be lost with one broker",
+        fatal=True,
+        replicated=True,
     ),
     _Rule(
-        "unclean.leader.election.enable", "false", _false,
-        "Kafka's own topics can lose acknowledged records", fatal=True,
+        "unclean.leader.election.enable",
+        "false",
+        _false,
+        "Kafka's own topics can lose acknowledged records",
+        fatal=True,
     ),
     _Rule(
-        "auto.create.topics.enable", "false", _false,
+        "auto.create.topics.enable",
+        "false",
+        _false,
         "a misspelled name makes a topic with wrong settings instead of an error",
     ),
-)  # fmt: skip
+)
 """What keeps records, and keeps topics as they were declared."""
 
 
@@ -150,10 +163,12 @@ def _times(settings: Settings, topology: Topology | None) -> Iterator[_Rule]:
     if topology is not None:
         minutes = topology.window_ms // _MS_PER_MINUTE
         yield _Rule(
-            "offsets.retention.minutes", f"at least {minutes}, the dedup window", at_least(minutes),
+            "offsets.retention.minutes",
+            f"at least {minutes}, the dedup window",
+            at_least(minutes),
             "a stage that is off for longer loses its position and reads its inputs from their "
             "start",
-        )  # fmt: skip
+        )
 
 
 def broker_settings(

@@ -36,13 +36,21 @@ _NEW_TOKEN = (
     "whoever calls it, and restart the operator"
 )
 _OWN = (
-    "group.id", "group.instance.id", "transactional.id", "enable.auto.commit",
-    "enable.auto.offset.store", "auto.offset.reset", "session.timeout.ms",
+    "group.id",
+    "group.instance.id",
+    "transactional.id",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "auto.offset.reset",
+    "session.timeout.ms",
     "transaction.timeout.ms",
-)  # fmt: skip
+)
 """What the processes decide themselves: one value for all clients breaks some of them."""
-_GIVEN = {"acks": ("all", "-1"), "enable.idempotence": ("true",), "isolation.level": (
-    "read_committed",)}  # fmt: skip
+_GIVEN = {
+    "acks": ("all", "-1"),
+    "enable.idempotence": ("true",),
+    "isolation.level": ("read_committed",),
+}
 """Settings of the client on which guarantees rest, with the values that keep them."""
 
 Found = Iterator[Finding]

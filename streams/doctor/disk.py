@@ -43,9 +43,13 @@ def look(path: Path) -> DiskSeen:
     writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DiskSeen(
-        path, there == wanted, writable, shutil.disk_usage(there).free,
-        _kind(there), None if hard == resource.RLIM_INFINITY else hard,
-    )  # fmt: skip
+        path,
+        there == wanted,
+        writable,
+        shutil.disk_usage(there).free,
+        _kind(there),
+        None if hard == resource.RLIM_INFINITY else hard,
+    )
 
 
 def _kind(path: Path) -> str:

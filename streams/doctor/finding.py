@@ -11,8 +11,15 @@ from typing import Literal
 Status = Literal["ok", "warn", "fail", "skipped"]
 
 AREAS = (
-    "settings", "versions", "cluster", "topics", "rights", "stages", "clocks", "operator",
-)  # fmt: skip
+    "settings",
+    "versions",
+    "cluster",
+    "topics",
+    "rights",
+    "stages",
+    "clocks",
+    "operator",
+)
 """In the order in which they are shown."""
 
 _SECRET = "[secret]"  # noqa: S105

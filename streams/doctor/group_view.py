@@ -93,11 +93,14 @@ def read_groups(
     after, later = _ends(admin, prefix, places), _positions(admin, prefix, described)
     groups = {
         name: GroupSeen(
-            name, _members(found), positions[name], later[name],
+            name,
+            _members(found),
+            positions[name],
+            later[name],
             operations(found.authorized_operations),
         )
         for name, found in described.items()
-    }  # fmt: skip
+    }
     return GroupsSeen(groups, hidden, before, after, _old(admin, prefix, after))
 
 

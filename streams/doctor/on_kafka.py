@@ -71,9 +71,10 @@ def on_kafka(subject: Subject, metadata: ClusterMetadata) -> Iterator[Finding]:
     admin = patient_client(subject.settings)
     found = brokers_in(metadata)
     settings = Look(
-        "the brokers' settings", partial(read_broker_settings, admin, found.nodes),
+        "the brokers' settings",
+        partial(read_broker_settings, admin, found.nodes),
         "DescribeConfigs on the cluster",
-    )  # fmt: skip
+    )
     if isinstance(subject.topology, ConfigError):
         validate = subject.commands.on_topology("topology", "validate")
         invalid = Unseen("the topology is not valid", validate)

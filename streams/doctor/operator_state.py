@@ -20,15 +20,19 @@ _PEOPLE: tuple[tuple[str, dict[str, str], str, str], ...] = (
     ("tidegate_jobs", {"status": "needs_review"}, "job in review", "jobs review"),
     ("tidegate_unknown_effects", {}, "effect of unknown outcome", "jobs review"),
     (
-        "tidegate_quarantined_bodies", {}, "body in the quarantine",
+        "tidegate_quarantined_bodies",
+        {},
+        "body in the quarantine",
         "quarantine list --status waiting",
     ),
     (
-        "tidegate_deliveries", {"status": "parked"}, "parked delivery",
+        "tidegate_deliveries",
+        {"status": "parked"},
+        "parked delivery",
         "deliveries list --status parked",
     ),
     ("tidegate_operator_replays_stuck", {}, "stuck replay", "replays list"),
-)  # fmt: skip
+)
 """Metrics with the list that shows what each counts."""
 _NAME_IT = "name the operator with --url"
 _SEVERAL = {

@@ -37,14 +37,17 @@ def examine(subject: Subject) -> Report:
         *judged(disk.STATE, partial(_disk, subject), directory.seen()),
         *judged(versions.PACKAGES, versions.packages, installed.seen()),
         *versions.extras(subject.stage, os.environ),
-        *(unreached(subject, metadata) if isinstance(metadata, Unseen)
-          else on_kafka(subject, metadata)),
+        *(
+            unreached(subject, metadata)
+            if isinstance(metadata, Unseen)
+            else on_kafka(subject, metadata)
+        ),
         *judged(
             operator_state.READY,
             partial(operator_state.operator, subject.commands),
             _seen(operator),
         ),
-    ]  # fmt: skip
+    ]
     return report(found, subject.secrets, reached=reached)
 
 

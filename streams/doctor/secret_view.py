@@ -74,11 +74,12 @@ def _starts(admin: AdminClient, prefix: str, places: Sequence[Place]) -> list[To
     )
     return [
         TopicPartition(
-            prefix + place[0], place[1],
+            prefix + place[0],
+            place[1],
             max(offset_in(first[place]), offset_in(last[place]) - _NEWEST),
         )
         for place in places
-    ]  # fmt: skip
+    ]
 
 
 def _read(consumer: Consumer, partitions: int) -> Iterator[Message]:

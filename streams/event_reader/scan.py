@@ -75,11 +75,13 @@ def found_in(message: Message) -> Found:
         PoisonRecord: this version cannot read it.
     """
     return Found(
-        message.partition() or 0, message.offset() or 0, message.timestamp()[1],
+        message.partition() or 0,
+        message.offset() or 0,
+        message.timestamp()[1],
         ENVELOPE.decode(message.value()),
         message.value() or b"",
         traceparent(headers_of(message)),
-    )  # fmt: skip
+    )
 
 
 class Scan:
@@ -123,9 +125,14 @@ class Scan:
                 damaged.
         """
         name = self._settings.topic_prefix + EVENTS
-        config = consumer_config(self._settings, "events-reader", **{
-            "enable.partition.eof": True, "auto.offset.reset": "error",
-        })  # fmt: skip
+        config = consumer_config(
+            self._settings,
+            "events-reader",
+            **{
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+            },
+        )
         with closing_watched(Consumer(config)) as consumer:
             places = [TopicPartition(name, p, span.first) for p, span in self._left.items()]
             consumer.assign(places)

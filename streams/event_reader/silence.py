@@ -68,13 +68,16 @@ class Silence:
             self._told.add(cause)
             log.warning(
                 "kafka does not give events: trying on",
-                topic=self._topic, partition=partition, error=error.str(),
-            )  # fmt: skip
+                topic=self._topic,
+                partition=partition,
+                error=error.str(),
+            )
 
     def given(self, wanted: Wanted, partition: int) -> None:
         """Note that a partition has given what is wanted: a later error is a new one."""
         if self._told:
             self._told = {
-                cause for cause in self._told
+                cause
+                for cause in self._told
                 if cause[0] != wanted or cause[2] not in (partition, None)
-            }  # fmt: skip
+            }

@@ -92,10 +92,13 @@ def ask_spans(
     """Ask for the span of each partition, without waiting; see `spans`."""
     committed = IsolationLevel.READ_COMMITTED
     places = [(EVENTS, number) for number in partitions]
-    return Question(prefix + EVENTS, *(
-        request_offsets(admin, prefix, places, spec, _TIMEOUT, committed)
-        for spec in (latest(), earliest(), since(selection.since or 0))
-    ))  # fmt: skip
+    return Question(
+        prefix + EVENTS,
+        *(
+            request_offsets(admin, prefix, places, spec, _TIMEOUT, committed)
+            for spec in (latest(), earliest(), since(selection.since or 0))
+        ),
+    )
 
 
 def spans(

@@ -38,10 +38,14 @@ class KafkaSink:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._producer = Producer({
-            **self._client, "transactional.id": self._transactional_id, "acks": "all",
-            "transaction.timeout.ms": round(_TRANSACTION_SECONDS * 1_000),
-        })  # fmt: skip
+        self._producer = Producer(
+            {
+                **self._client,
+                "transactional.id": self._transactional_id,
+                "acks": "all",
+                "transaction.timeout.ms": round(_TRANSACTION_SECONDS * 1_000),
+            }
+        )
         self._producer.init_transactions(_TIMEOUT_SECONDS)
         self._aborted = False
 
@@ -107,8 +111,12 @@ class KafkaSink:
         raise ConfigError(f"there is no topic {topic!r}: make it, then start the reader again")
 
 
-_NOT_OURS = frozenset({
-    KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS,
-    KafkaError.FENCED_INSTANCE_ID,
-})  # fmt: skip
+_NOT_OURS = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+    }
+)
 """Codes that say that the group has given the partition to somebody else."""

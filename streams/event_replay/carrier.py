@@ -82,10 +82,14 @@ class Carrier:
 
     def _carry(self) -> None:
         desk = self._new_desk()
-        config = consumer_config(self._settings, GROUP, **{
-            "enable.partition.eof": True,
-            "group.instance.id": f"{GROUP}-{self._settings.instance}",
-        })  # fmt: skip
+        config = consumer_config(
+            self._settings,
+            GROUP,
+            **{
+                "enable.partition.eof": True,
+                "group.instance.id": f"{GROUP}-{self._settings.instance}",
+            },
+        )
         with closing_watched(Consumer(config)) as consumer:
             consumer.subscribe(
                 [self._settings.topic_prefix + TOPIC],

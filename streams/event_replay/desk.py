@@ -225,8 +225,11 @@ class Desk:
         if not isinstance(error, KafkaUnavailable | KafkaException):
             log.exception("a replay failed unforeseen", replay_id=known.replay_id)
         elif saved.error != str(error):
-            log.warning("a replay does not move: it is tried again",
-                        replay_id=known.replay_id, error=str(error))  # fmt: skip
+            log.warning(
+                "a replay does not move: it is tried again",
+                replay_id=known.replay_id,
+                error=str(error),
+            )
         # Not at rest, whatever was saved: a pause or a stop still has to be written. Without spans
         # nothing was begun, and they are written before anything else.
         status: ReplayStatus = "running" if saved.spans else "paused"

@@ -20,9 +20,11 @@ from streams.serde.replay_records import (
 
 TOPIC = "replays"
 KINDS: dict[type[ReplayBody], str] = {
-    ReplayAsked: "asked", ReplayPaused: "paused", ReplayStopped: "stopped",
+    ReplayAsked: "asked",
+    ReplayPaused: "paused",
+    ReplayStopped: "stopped",
     ReplayProgress: "progress",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,13 @@ class Known:
         match record.body:
             case ReplayAsked() as body:
                 clash = self.asked is not None and self.asked.digest != body.digest
-                return replace(self, asked=body, asked_at=record.at, asked_by=record.by,
-                               clash=self.clash or clash)  # fmt: skip
+                return replace(
+                    self,
+                    asked=body,
+                    asked_at=record.at,
+                    asked_by=record.by,
+                    clash=self.clash or clash,
+                )
             case ReplayPaused(paused):
                 return replace(self, paused=paused)
             case ReplayStopped() as body:

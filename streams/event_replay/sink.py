@@ -34,9 +34,12 @@ class Sink:
         """
         try:
             self._open().produce(
-                self._settings.topic_prefix + topic, value, key, partition,
+                self._settings.topic_prefix + topic,
+                value,
+                key,
+                partition,
                 on_delivery=self._delivered,
-            )  # fmt: skip
+            )
         except BufferError as error:
             raise KafkaUnavailable(f"{topic}: {error}") from error
         except KafkaException as error:

@@ -169,9 +169,14 @@ class Work:
         event, replay_id = found.event, self._known.replay_id
         job_id = ids.replayed_event_job_id(event.tenant_id, replay_id, event.event_id)
         body = ReplayEvent(
-            replay_id, found.record, type_, self._asked.priority, self._asked.note,
-            self._known.asked_by, found.traceparent,
-        )  # fmt: skip
+            replay_id,
+            found.record,
+            type_,
+            self._asked.priority,
+            self._asked.note,
+            self._known.asked_by,
+            found.traceparent,
+        )
         command = Command(ids.new_id("cmd"), event.tenant_id, job_id, 0, wall_ms(), body)
         home = ids.partition_for(event.tenant_id, self._partitions)
         self._sink.send("jobs.commands", event.tenant_id.encode(), COMMAND.encode(command), home)

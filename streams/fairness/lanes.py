@@ -41,9 +41,18 @@ class Lane:
     """
 
     __slots__ = (
-        "due", "jobs", "key", "level", "number", "oldest", "priority", "served_at", "tenant",
-        "type", "waiting",
-    )  # fmt: skip
+        "due",
+        "jobs",
+        "key",
+        "level",
+        "number",
+        "oldest",
+        "priority",
+        "served_at",
+        "tenant",
+        "type",
+        "waiting",
+    )
 
     def __init__(self, number: int, tenant: Tenant, type_: str, priority: str) -> None:
         self.number = number

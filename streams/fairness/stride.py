@@ -40,9 +40,17 @@ class Tenant:
     """
 
     __slots__ = (
-        "departing", "id", "jobs", "lanes", "ordered", "passes", "room", "running", "waiting",
+        "departing",
+        "id",
+        "jobs",
+        "lanes",
+        "ordered",
+        "passes",
+        "room",
+        "running",
+        "waiting",
         "within_caps",
-    )  # fmt: skip
+    )
 
     def __init__(self, id_: str) -> None:
         self.id = id_

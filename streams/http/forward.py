@@ -28,9 +28,16 @@ from yarl import URL
 from streams.http.problem import problem
 
 _HOP_BY_HOP = {
-    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
-    "transfer-encoding", "upgrade", "expect",
-}  # fmt: skip
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+}
 _RETRY_AFTER_SECONDS = 1
 # It is shorter than the servers': no request is written to a connection that is being closed.
 _KEEP_ALIVE_SECONDS = 2.0
@@ -131,15 +138,18 @@ def _end_to_end(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
 def _nobody(origins: Sequence[Origin]) -> web.Response:
     names = ", ".join(origin.name for origin in origins)
     return problem(
-        503, "unavailable", f"{names} takes no connections now: try again",
+        503,
+        "unavailable",
+        f"{names} takes no connections now: try again",
         headers={"Retry-After": str(_RETRY_AFTER_SECONDS)},
-    )  # fmt: skip
+    )
 
 
 def _unknown_outcome(origin: Origin) -> web.Response:
     return problem(
-        502, "bad-gateway",
+        502,
+        "bad-gateway",
         f"{origin.name} ended before it answered; the request may have been carried out. Send "
         "it again if it is a webhook or has an Idempotency-Key, and look first if not",
         headers={"Retry-After": str(_RETRY_AFTER_SECONDS)},
-    )  # fmt: skip
+    )

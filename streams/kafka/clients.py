@@ -113,8 +113,9 @@ def wait_for_broker(
                 log.info("kafka answers", waited_seconds=round(waited, 1))
             return
         if not said:
-            log.warning("kafka does not answer: waiting", bootstrap=settings.bootstrap,
-                        reason=reason.str())  # fmt: skip
+            log.warning(
+                "kafka does not answer: waiting", bootstrap=settings.bootstrap, reason=reason.str()
+            )
             said = True
         limits = (waited, deadline_seconds), (contact.refused_seconds, refused_seconds)
         if any(limit is not None and lasted > limit for lasted, limit in limits):
@@ -164,9 +165,13 @@ class AwaitedProducer:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
             self._producer.produce(
-                self._prefix + topic, value, key, partition,
-                on_delivery=partial(self._delivered, topic, future), headers=list(headers),
-            )  # fmt: skip
+                self._prefix + topic,
+                value,
+                key,
+                partition,
+                on_delivery=partial(self._delivered, topic, future),
+                headers=list(headers),
+            )
         except BufferError as error:
             raise KafkaUnavailable(f"{topic}: {error}") from error
         except KafkaException as error:

@@ -42,17 +42,21 @@ class Verdict(Enum):
     """
 
 
-_PRODUCER_FENCED = frozenset({
-    KafkaError._FENCED,
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-})  # fmt: skip
-MISSING = frozenset({
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-})  # fmt: skip
+_PRODUCER_FENCED = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
+MISSING = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
 """Codes that say that a topic or partition does not exist."""
 
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
@@ -70,19 +74,23 @@ UNREADABLE = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 GONE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
 """Codes that say that the log no longer has an offset."""
 
-_DAMAGED = frozenset({
-    KafkaError._BAD_MSG,
-    KafkaError._BAD_COMPRESSION,
-    KafkaError._NOT_IMPLEMENTED,
-})  # fmt: skip
+_DAMAGED = frozenset(
+    {
+        KafkaError._BAD_MSG,
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._NOT_IMPLEMENTED,
+    }
+)
 """Codes of a batch that fails its checksum, or of which the format makes no sense."""
 
-DENIED = frozenset({
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-})  # fmt: skip
+DENIED = frozenset(
+    {
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
 """Codes that say that the user may not do this."""
 
 GRANTED_BY = "`tidegate topology describe --acls` prints what grants them"

@@ -30,9 +30,11 @@ def new(
 
 
 def _next_steps(directory: Path) -> str:
-    return "\n".join((
-        "Next:",
-        f"  cd {shlex.quote(str(directory))}",
-        "  python -m pytest",
-        "  tidegate dev --app app:app --topology topology.yaml --reload",
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            "Next:",
+            f"  cd {shlex.quote(str(directory))}",
+            "  python -m pytest",
+            "  tidegate dev --app app:app --topology topology.yaml --reload",
+        )
+    )

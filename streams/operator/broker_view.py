@@ -83,13 +83,15 @@ class BrokerView(Collector):
             return
         yield _gauge("partitions", "Partitions of Tidegate's topics", found.partitions)
         yield _gauge(
-            "under_replicated_partitions", "Those of which a replica is not in sync",
+            "under_replicated_partitions",
+            "Those of which a replica is not in sync",
             found.under_replicated,
-        )  # fmt: skip
+        )
         yield _gauge(
-            "below_min_in_sync_partitions", "Those that take no record: too few in sync",
+            "below_min_in_sync_partitions",
+            "Those that take no record: too few in sync",
             found.below_min_in_sync,
-        )  # fmt: skip
+        )
         yield _gauge("leaderless_partitions", "Those that have no leader", found.leaderless)
         behind = GaugeMetricFamily(
             "tidegate_broker_replicas_behind", "Replicas that are not in sync", labels=["broker"]

@@ -23,10 +23,18 @@ def delivery_command(
 ) -> DeliveryCommand:
     """Return a command of the operator, sent now; `fields` are those of its kind."""
     given: dict[str, Any] = {
-        "delivery_id": None, "since": None, "until": None, "statuses": (), "sample": None,
-        "command_id": command_id, "tenant_id": tenant_id, "endpoint_id": endpoint_id, "kind": kind,
-        "submitted_by": SUBMITTED_BY, "at": wall_ms(),
-    }  # fmt: skip
+        "delivery_id": None,
+        "since": None,
+        "until": None,
+        "statuses": (),
+        "sample": None,
+        "command_id": command_id,
+        "tenant_id": tenant_id,
+        "endpoint_id": endpoint_id,
+        "kind": kind,
+        "submitted_by": SUBMITTED_BY,
+        "at": wall_ms(),
+    }
     return DeliveryCommand(**(given | fields))
 
 

@@ -40,9 +40,10 @@ async def require_enabled(state: AppState, record: TenantRecord) -> None:
         where = f"/v1/tenants/{record.tenant_id}/endpoints/{record.id}"
         enable = f'PUT {where} {{"enabled":true}} enables it'
         raise Refusal(
-            409, "endpoint-disabled",
+            409,
+            "endpoint-disabled",
             f"endpoint {record.id!r} is disabled ({why}): {enable}, then recover it",
-        )  # fmt: skip
+        )
 
 
 def _disabled_because(record: TenantRecord, state: EndpointState) -> str | None:

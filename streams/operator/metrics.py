@@ -67,21 +67,25 @@ def _of_counts(found: Counts) -> Iterable[GaugeMetricFamily]:
         "tidegate_queue_depth", "Jobs that wait for a worker", found.jobs.get("pending", 0)
     )
     yield _gauge(
-        "tidegate_oldest_ready_job_age_seconds", "How long the oldest of them has waited",
+        "tidegate_oldest_ready_job_age_seconds",
+        "How long the oldest of them has waited",
         _age_seconds(found.oldest_ready_at),
-    )  # fmt: skip
+    )
     yield _gauge(
-        "tidegate_dead_letters", "Dead letters that were neither replayed nor discarded",
+        "tidegate_dead_letters",
+        "Dead letters that were neither replayed nor discarded",
         found.dead_letters,
-    )  # fmt: skip
+    )
     yield _gauge(
-        "tidegate_unknown_effects", "Effects of unknown outcome whose jobs have ended",
+        "tidegate_unknown_effects",
+        "Effects of unknown outcome whose jobs have ended",
         found.unknown_effects,
-    )  # fmt: skip
+    )
     yield _gauge(
-        "tidegate_quarantined_bodies", "Signed bodies that wait in the quarantine",
+        "tidegate_quarantined_bodies",
+        "Signed bodies that wait in the quarantine",
         found.quarantined,
-    )  # fmt: skip
+    )
     deliveries = GaugeMetricFamily(
         "tidegate_deliveries", "Outgoing deliveries by state", labels=["status"]
     )
@@ -89,9 +93,10 @@ def _of_counts(found: Counts) -> Iterable[GaugeMetricFamily]:
         deliveries.add_metric([each], found.deliveries.get(each, 0))
     yield deliveries
     yield _gauge(
-        "tidegate_oldest_due_delivery_age_seconds", "How long the oldest due delivery has waited",
+        "tidegate_oldest_due_delivery_age_seconds",
+        "How long the oldest due delivery has waited",
         _age_seconds(found.oldest_due_at),
-    )  # fmt: skip
+    )
 
 
 def _age_seconds(at: int | None) -> float:

@@ -10,10 +10,17 @@ from streams.topology.model import Topology
 
 _DEFAULT_TIMEOUT_SECONDS = 300.0
 _NEW: dict[str, Any] = {
-    "incarnation": 1, "status": "pending", "attempts": 0, "epoch": 0, "run_id": None,
-    "worker_id": None, "next_retry_at": None, "last_error": None, "result": None,
+    "incarnation": 1,
+    "status": "pending",
+    "attempts": 0,
+    "epoch": 0,
+    "run_id": None,
+    "worker_id": None,
+    "next_retry_at": None,
+    "last_error": None,
+    "result": None,
     "cancel_requested": False,
-}  # fmt: skip
+}
 """The same in every new job."""
 
 

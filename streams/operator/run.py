@@ -137,11 +137,21 @@ async def _state(
     settings_of.start()
     replays.start()
     yield AppState(
-        topology, vault, database, follower, notifier, producer,
-        payloads, admissions(producer, vault, book, topology),
-        ReadBarrier(settings, follower, notifier), RecordReplays(settings), egress_policy(settings),
-        settings.topic_prefix, Preview(settings, topology, closed), ready,
-    )  # fmt: skip
+        topology,
+        vault,
+        database,
+        follower,
+        notifier,
+        producer,
+        payloads,
+        admissions(producer, vault, book, topology),
+        ReadBarrier(settings, follower, notifier),
+        RecordReplays(settings),
+        egress_policy(settings),
+        settings.topic_prefix,
+        Preview(settings, topology, closed),
+        ready,
+    )
     await asyncio.to_thread(replays.stop)
     reader.stopping.set()
     await asyncio.to_thread(settings_of.stop)

@@ -203,9 +203,14 @@ class Assignment:
     def _task(self, partition: int, backends: dict[str, Backend]) -> PartitionTask:
         positions = {topic: self._positions[topic, partition] for topic in self._stage.inputs}
         return task_of(
-            self._stage, partition, backends, self._clock, self._caught_up_to, positions,
+            self._stage,
+            partition,
+            backends,
+            self._clock,
+            self._caught_up_to,
+            positions,
             self._set_aside,
-        )  # fmt: skip
+        )
 
     def _committed(self, partitions: Sequence[int]) -> dict[Place, int]:
         """Committed offsets, else the log's start, so that every transaction has valid ones."""
@@ -217,8 +222,10 @@ class Assignment:
             if deleted > 0:  # an idle input may have lost only a transaction's marker
                 log.warning(
                     "input was deleted before it was read: is its retention too short?",
-                    topic=topic, partition=partition, offsets=deleted,
-                )  # fmt: skip
+                    topic=topic,
+                    partition=partition,
+                    offsets=deleted,
+                )
         return {place: max(start, found.get(place, 0)) for place, start in starts.items()}
 
 

@@ -42,9 +42,13 @@ class DoubtedEnds:
             if (topic, partition) not in self._since:
                 log.warning(
                     "changelog ends before what its store has: asking again, in case its "
-                    "leader is deposed", topic=topic, partition=partition,
-                    checkpoint=checkpoint, end=end, for_seconds=DOUBT_SECONDS,
-                )  # fmt: skip
+                    "leader is deposed",
+                    topic=topic,
+                    partition=partition,
+                    checkpoint=checkpoint,
+                    end=end,
+                    for_seconds=DOUBT_SECONDS,
+                )
         self._since = {place: self._since.get(place, now) for place in ahead}
         if any(now - since < DOUBT_SECONDS for since in self._since.values()):
             raise EndDoubted

@@ -14,9 +14,14 @@ from streams.runtime.processor import Record
 from streams.topology.model import Topology
 
 CrashPoint = Literal[
-    "received", "positions_sent", "produced", "before_commit",
-    "after_commit", "between_writes", "after_write",
-]  # fmt: skip
+    "received",
+    "positions_sent",
+    "produced",
+    "before_commit",
+    "after_commit",
+    "between_writes",
+    "after_write",
+]
 """The points of a commit at which a process can die, in the order of the commit's steps.
 
 `received`: records are processed and no transaction is begun. `positions_sent`: the positions are

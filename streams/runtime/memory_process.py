@@ -124,10 +124,14 @@ class StageRun:
         backends = {spec.name: self._restore(spec, partition) for spec in self.stage.stores}
         positions = {t: self.offsets.get((t, partition), 0) for t in self.stage.inputs}
         return task_of(
-            self.stage, partition, backends, self._clock,
-            lambda topic, _partition, _moment: topic not in self._unread, positions,
+            self.stage,
+            partition,
+            backends,
+            self._clock,
+            lambda topic, _partition, _moment: topic not in self._unread,
+            positions,
             self._set_aside,
-        )  # fmt: skip
+        )
 
     def _restore(self, spec: StoreSpec, partition: int) -> Backend:
         part = next(part for part in parts_of(self.stage) if spec in part.stores)

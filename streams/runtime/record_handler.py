@@ -114,9 +114,13 @@ class RecordHandler:
         self._ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
         steps.mark([record], ERROR_TYPE, reason)
         log.warning(
-            "record sent to dlq", reason=reason, detail=detail,
-            topic=record.topic, partition=record.partition, offset=record.offset,
-        )  # fmt: skip
+            "record sent to dlq",
+            reason=reason,
+            detail=detail,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+        )
 
     def _process_apart(self, records: Sequence[Record], looked_at: Sequence[Record]) -> None:
         """Skip what was taken, answer letters that come back, and handle what is between them."""

@@ -206,8 +206,10 @@ class Restore:
             topic, partition = place
             log.warning(
                 "changelog cannot be read: trying on",
-                topic=topic, partition=partition, error=error.str(),
-            )  # fmt: skip
+                topic=topic,
+                partition=partition,
+                error=error.str(),
+            )
 
     def _fold(self, consumer: Consumer, now_ms: int) -> None:
         places = [TopicPartition(topic, partition) for topic, partition in self._behind]
@@ -240,9 +242,12 @@ class Restore:
 
     def _tell(self, store: Restoring) -> None:
         log.info(
-            "store restored", store=store.store, partition=store.partition,
-            entries=store.entries, seconds=round(time.monotonic() - self._started, 2),
-        )  # fmt: skip
+            "store restored",
+            store=store.store,
+            partition=store.partition,
+            entries=store.entries,
+            seconds=round(time.monotonic() - self._started, 2),
+        )
 
 
 def _ahead(

@@ -54,10 +54,14 @@ def as_read(letter: DeadLetter, carrier: Record) -> Record:
         headers["traceparent"] = letter.traceparent.encode()
     at = letter.timestamp or 0
     return Record(
-        letter.topic or "", carrier.partition, offset,
+        letter.topic or "",
+        carrier.partition,
+        offset,
         at if 0 < at < carrier.timestamp else carrier.timestamp,
-        letter.key, letter.value, list(headers.items()),
-    )  # fmt: skip
+        letter.key,
+        letter.value,
+        list(headers.items()),
+    )
 
 
 def taken(letter: DeadLetter) -> DeadLetter:
@@ -71,9 +75,14 @@ def failed(letter: DeadLetter, reason: str, detail: str) -> DeadLetter:
     """
     detail = dead_letter.cut_text(detail)
     return replace(
-        letter, replay_outcome="failed", reason=reason, detail=detail,
-        discarded_at=None, discarded_by=None, discard_note=None,
-    )  # fmt: skip
+        letter,
+        replay_outcome="failed",
+        reason=reason,
+        detail=detail,
+        discarded_at=None,
+        discarded_by=None,
+        discard_note=None,
+    )
 
 
 def superseded(letter: DeadLetter) -> DeadLetter:

@@ -246,12 +246,20 @@ class Source:
         # The named tuple's own constructor would cost twice as much.
         names, new = self._names, tuple.__new__
         self._ahead += [
-            new(Record, (
-                names[m.topic()], m.partition(), m.offset(), m.timestamp()[1],  # type: ignore[index]
-                m.key(), m.value(), headers_of(m),
-            ))
+            new(
+                Record,
+                (
+                    names[m.topic()],  # type: ignore[index]
+                    m.partition(),
+                    m.offset(),
+                    m.timestamp()[1],
+                    m.key(),
+                    m.value(),
+                    headers_of(m),
+                ),
+            )
             for m in messages
-        ]  # fmt: skip
+        ]
 
     def _is_sound(self, message: Message) -> bool:
         """Whether it is a record to process; an error is set aside.
@@ -286,6 +294,9 @@ class Source:
         if now - self._told.get(cause, -math.inf) >= _TELL_SECONDS:
             self._told[cause] = now
             log.warning(
-                "consumer error", error=str(damage(message) or error.str()),
-                topic=message.topic(), partition=message.partition(), offset=message.offset(),
-            )  # fmt: skip
+                "consumer error",
+                error=str(damage(message) or error.str()),
+                topic=message.topic(),
+                partition=message.partition(),
+                offset=message.offset(),
+            )

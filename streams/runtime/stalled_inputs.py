@@ -120,6 +120,8 @@ class BlockedInputs:
         log.warning(
             "input is blocked by an open transaction: end its producer, or abort it "
             "(`kafka-transactions.sh`)",
-            topic=self._prefix + place[0], partition=place[1], offset=offset,
+            topic=self._prefix + place[0],
+            partition=place[1],
+            offset=offset,
             since=since.isoformat(timespec="seconds"),
-        )  # fmt: skip
+        )

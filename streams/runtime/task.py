@@ -104,8 +104,11 @@ class Task:
     def drop_refused(self, topic: str, key: bytes | None, detail: str, missing: bool) -> None:
         log.warning(
             "an output that belongs to no record is refused",
-            topic=topic, key=key, detail=detail, missing=missing,
-        )  # fmt: skip
+            topic=topic,
+            key=key,
+            detail=detail,
+            missing=missing,
+        )
         self._processor.refuse(topic, key, detail, missing, self.ctx)
 
     @property

@@ -89,9 +89,12 @@ class Codec(Generic[T]):
         reader = None if writer.id == self.schema.id else self.schema.parsed
         try:
             datum: Any = schemaless_reader(
-                source, writer.parsed, reader,
-                return_record_name=self._named, return_record_name_override=self._named,
-            )  # fmt: skip
+                source,
+                writer.parsed,
+                reader,
+                return_record_name=self._named,
+                return_record_name_override=self._named,
+            )
         except MemoryError:
             raise
         except Exception as error:  # the type depends on which bytes are broken

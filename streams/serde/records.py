@@ -10,13 +10,28 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 JobStatus = Literal[
-    "pending", "scheduled", "running", "waiting", "needs_review",
-    "succeeded", "failed", "cancelled", "dead",
-]  # fmt: skip
+    "pending",
+    "scheduled",
+    "running",
+    "waiting",
+    "needs_review",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "dead",
+]
 ReplyKind = Literal[
-    "granted", "done", "held", "review", "refused", "lost", "cancel",
-    "wanted", "who", "no_pool",
-]  # fmt: skip
+    "granted",
+    "done",
+    "held",
+    "review",
+    "refused",
+    "lost",
+    "cancel",
+    "wanted",
+    "who",
+    "no_pool",
+]
 """The first seven answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat
 with handlers, and `no_pool` says that the worker's pool is not declared."""
 TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "dead"})
@@ -280,9 +295,21 @@ class ReplayEvent:
 
 
 CommandBody = (
-    Submit | Replay | Cancel | Wake | Heartbeat | Claim | Outcome | Checkpoint | Ended | Declined
-    | Move | Settle | Reroute | ReplayEvent
-)  # fmt: skip
+    Submit
+    | Replay
+    | Cancel
+    | Wake
+    | Heartbeat
+    | Claim
+    | Outcome
+    | Checkpoint
+    | Ended
+    | Declined
+    | Move
+    | Settle
+    | Reroute
+    | ReplayEvent
+)
 
 
 @dataclass(frozen=True, slots=True)

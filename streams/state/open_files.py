@@ -54,8 +54,9 @@ def share_out(databases: int) -> OpenFiles:
     if needed > limit:
         log.warning(
             f"too few open files for every partition: {_remedy(needed)}",
-            databases=databases, limit=limit,
-        )  # fmt: skip
+            databases=databases,
+            limit=limit,
+        )
     return OpenFiles(limit, each)
 
 

@@ -33,13 +33,16 @@ _REMEDIES = {
     _WRITABLE: (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS),
     "raise the limit on the size of files, as `ulimit -f` does": (errno.EFBIG,),
     "the disk fails, put the state on another": (
-        errno.EIO, errno.EREMOTEIO, errno.ENXIO, errno.ENODEV,
+        errno.EIO,
+        errno.EREMOTEIO,
+        errno.ENXIO,
+        errno.ENODEV,
     ),
     "mount the disk again, or put the state on a local one": (errno.ESTALE, errno.ETIMEDOUT),
     "raise the limit on open files, as `ulimit -n` does": (errno.EMFILE,),
     "raise the machine's limit on open files, `fs.file-max`": (errno.ENFILE,),
     "give the process more memory": (errno.ENOMEM,),
-}  # fmt: skip
+}
 _DENIED = {os.strerror(n): remedy for remedy, numbers in _REMEDIES.items() for n in numbers}
 """Errors that do not mean damage, as RocksDB words them, and what to do about each."""
 

@@ -213,8 +213,10 @@ def log_unusable(message: Message, error: PoisonRecord) -> None:
     """Log an unusable record of `tenants`, for processes that write no dead letter of it."""
     log.error(
         "a record of tenants cannot be used",
-        partition=message.partition(), offset=message.offset(), reason=str(error),
-    )  # fmt: skip
+        partition=message.partition(),
+        offset=message.offset(),
+        reason=str(error),
+    )
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:

@@ -28,9 +28,15 @@ from streams.vault.keyring import DataKeyring
 
 
 def event(
-    event_type: str, payload: object, source: str, key: str | None, subject: str | None,
-    occurred_at: datetime | None, attributes: Mapping[str, str], tenant: str,
-) -> NewEvent:  # fmt: skip
+    event_type: str,
+    payload: object,
+    source: str,
+    key: str | None,
+    subject: str | None,
+    occurred_at: datetime | None,
+    attributes: Mapping[str, str],
+    tenant: str,
+) -> NewEvent:
     """An event as the operator's API takes it; bytes are kept as they are.
 
     Raises:
@@ -41,10 +47,14 @@ def event(
         require_json(payload, "the payload")
     try:
         asked = EventRequest(
-            source=source, event_type=event_type, dedup_key=key, subject=subject,
+            source=source,
+            event_type=event_type,
+            dedup_key=key,
+            subject=subject,
             occurred_at=None if occurred_at is None else occurred_at.isoformat(),
-            attributes=dict(attributes), payload=None if raw is not None else payload,
-        )  # fmt: skip
+            attributes=dict(attributes),
+            payload=None if raw is not None else payload,
+        )
     except ValidationError as error:
         raise _refused(invalid_model(error)) from None
     made = asked.event(tenant, new_traceparent(), None)
@@ -89,9 +99,14 @@ class Admission:
         return admitted.job_id
 
     def submit(
-        self, type: str, input: object, key: str | None, delay_seconds: float | None,
-        timeout_seconds: float | None, tenant: str,
-    ) -> str:  # fmt: skip
+        self,
+        type: str,
+        input: object,
+        key: str | None,
+        delay_seconds: float | None,
+        timeout_seconds: float | None,
+        tenant: str,
+    ) -> str:
         """Write a submission; returns the id of its job.
 
         Raises:
@@ -100,9 +115,12 @@ class Admission:
         require_json(input, "the input")
         try:
             asked = JobRequest(
-                type=type, input=input, delay_seconds=delay_seconds, dedup_key=key,
+                type=type,
+                input=input,
+                delay_seconds=delay_seconds,
+                dedup_key=key,
                 timeout_seconds=timeout_seconds,
-            )  # fmt: skip
+            )
             body = asked.submission(self._topology, new_traceparent(), self._pipeline.now)
         except ValidationError as error:
             raise _refused(invalid_model(error)) from None

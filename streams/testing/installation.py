@@ -39,9 +39,13 @@ class Installation:
         self.observer = Observer(self.tools, self.stops)
         self._app = self.observer.app(app)
         self._around = Surroundings(
-            topology, cluster_key, keyring, self.pipeline.seconds,
-            self.flow.from_worker.append, lambda: self.pipeline.output("payloads"),
-        )  # fmt: skip
+            topology,
+            cluster_key,
+            keyring,
+            self.pipeline.seconds,
+            self.flow.from_worker.append,
+            lambda: self.pipeline.output("payloads"),
+        )
         self._processes: list[WorkerProcess] = []
         self._logs = ExitStack()
         self._logs.enter_context(plain_logs())

@@ -93,9 +93,16 @@ class JobView:
     def _effect(self, entry: records.LedgerEntry) -> Effect:
         tool, _, key = entry.action.partition("/")
         return Effect(
-            tool, key, self._behind.observer.arguments.get(entry.digest, {}), entry.status,
-            _value(entry.result), entry.error, entry.idempotency_key, entry.settled_by, entry.note,
-        )  # fmt: skip
+            tool,
+            key,
+            self._behind.observer.arguments.get(entry.digest, {}),
+            entry.status,
+            _value(entry.result),
+            entry.error,
+            entry.idempotency_key,
+            entry.settled_by,
+            entry.note,
+        )
 
 
 def _failed_run(run: records.Attempt, record: records.Job) -> FailedRun:

@@ -92,6 +92,11 @@ class WorkerProcess:
 
     def _worker(self, app: App, around: Surroundings, pool: str) -> Worker:
         return Worker(
-            app, self.links[pool], around.topology, WorkerSpec(INSTANCE, pool),
-            cluster_key=around.cluster_key, book=around.keyring, clock=self._now,
-        )  # fmt: skip
+            app,
+            self.links[pool],
+            around.topology,
+            WorkerSpec(INSTANCE, pool),
+            cluster_key=around.cluster_key,
+            book=around.keyring,
+            clock=self._now,
+        )

@@ -28,8 +28,9 @@ def _limits(topology: Topology) -> Iterator[Problem]:
             yield problem(
                 f"scope tenant caps the tenant named {limit.match!r}, but {limit.match!r} is a job "
                 "type; set scope: job_type if you mean the type",
-                ("limits", limit.name, "match"), ("limits", limit.name, "scope"),
-            )  # fmt: skip
+                ("limits", limit.name, "match"),
+                ("limits", limit.name, "scope"),
+            )
         elif limit.scope == "job_type" and not _matches_one(limit, types):
             yield problem(
                 f"{limit.match!r} matches no type of job_types or routes"
@@ -57,8 +58,9 @@ def _routes(topology: Topology) -> Iterator[Problem]:
             yield problem(
                 f"source {route.source!r} with event_type {route.event_type!r} matches nothing "
                 f"here: route {earlier} takes all such events first; move this route above it, or "
-                "remove one", ("routes", index),
-            )  # fmt: skip
+                "remove one",
+                ("routes", index),
+            )
 
 
 def _covers(earlier: Route, later: Route) -> bool:

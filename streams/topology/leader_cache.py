@@ -57,10 +57,13 @@ class LeaderCachingAdmin(AdminClient):
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
-        super().__init__({
-            **conf, "metadata.max.age.ms": _CACHED_MS,
-            "topic.metadata.refresh.interval.ms": _BROKERS_MS,
-        })  # fmt: skip
+        super().__init__(
+            {
+                **conf,
+                "metadata.max.age.ms": _CACHED_MS,
+                "topic.metadata.refresh.interval.ms": _BROKERS_MS,
+            }
+        )
         # Futures and their errors refer to it, and never to this client: librdkafka's thread, which
         # lets go of them, must not be the one that destroys the client.
         self._leaders = Leaders()

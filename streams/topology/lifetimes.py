@@ -26,35 +26,46 @@ Found = Iterator[Problem]
 def lifetimes(topology: Topology) -> Found:
     """The records that must be kept at least as long as something else."""
     yield from outlives(
-        topology, "events.received", 2 * topology.window_ms, ("window_days",),
+        topology,
+        "events.received",
+        2 * topology.window_ms,
+        ("window_days",),
         f"twice the window of {days(topology.window_ms)} days",
-    )  # fmt: skip
+    )
     yield from _events(topology)
     for topic in ("dlq", "events.received", "quarantine"):
         if topic in topology.topics:
             yield from outlives(
-                topology, "payloads", topology.topics[topic].retention_ms or 0, _days_of(topic),
+                topology,
+                "payloads",
+                topology.topics[topic].retention_ms or 0,
+                _days_of(topic),
                 f"the retention of {topic}, whose records refer to payloads",
-            )  # fmt: skip
+            )
     yield from outlives(
-        topology, "payloads", topology.deliveries_ms, ("retention", "deliveries_days"),
+        topology,
+        "payloads",
+        topology.deliveries_ms,
+        ("retention", "deliveries_days"),
         f"the {days(topology.deliveries_ms)} days for which outgoing deliveries refer to payloads",
-    )  # fmt: skip
+    )
     if topology.finished_jobs_ms < topology.window_ms:
         yield problem(
             f"finished jobs are kept {days(topology.finished_jobs_ms)} days, less than the window "
             f"of {days(topology.window_ms)} days: a repeated submission would run a purged job "
             "again; set finished_jobs_days to the window or more",
-            ("retention", "finished_jobs_days"), ("window_days",),
-        )  # fmt: skip
+            ("retention", "finished_jobs_days"),
+            ("window_days",),
+        )
     dlq = topology.topics.get("dlq")
     if dlq and topology.finished_jobs_ms < (dlq.retention_ms or 0):
         yield problem(
             f"finished jobs are kept {days(topology.finished_jobs_ms)} days, less than dlq's "
             f"{days(dlq.retention_ms or 0)}: a dead letter would outlive the job it can replay; "
             "set finished_jobs_days to dlq's retention_days or more",
-            ("retention", "finished_jobs_days"), _days_of("dlq"),
-        )  # fmt: skip
+            ("retention", "finished_jobs_days"),
+            _days_of("dlq"),
+        )
 
 
 def _events(topology: Topology) -> Found:
@@ -65,11 +76,14 @@ def _events(topology: Topology) -> Found:
     for topic in timed if received and commands else ():
         dedup_ms, dispatcher_ms = _kept_ms(received), _kept_ms(commands)
         yield from outlives(
-            topology, topic.name, dedup_ms + dispatcher_ms, _days_of("events.received"),
+            topology,
+            topic.name,
+            dedup_ms + dispatcher_ms,
+            _days_of("events.received"),
             f"the {days(dedup_ms)} of events.received, by which dedup may lag, and the "
             f"{days(dispatcher_ms)} of jobs.commands, by which the dispatcher may: an event would "
             "be deleted before it has its job",
-        )  # fmt: skip
+        )
     if timed:
         yield from _jobs_outlive(topology, max(timed, key=lambda t: (_kept_ms(t), t.name)))
 
@@ -82,8 +96,9 @@ def _jobs_outlive(topology: Topology, events: Topic) -> Found:
             f"finished jobs are kept {days(topology.finished_jobs_ms)} days, but {events.name} can "
             f"be read for {days(readable_ms)}: read again after its job was purged, an event would "
             f"have another; set finished_jobs_days to {days(readable_ms)} or more",
-            ("retention", "finished_jobs_days"), _days_of(events.name),
-        )  # fmt: skip
+            ("retention", "finished_jobs_days"),
+            _days_of(events.name),
+        )
 
 
 def _kept_ms(topic: Topic | None) -> int:
@@ -98,8 +113,9 @@ def outlives(
         yield problem(
             f"{topic} keeps {days(found.retention_ms)} days, less than {why}; "
             f"set retention_days of {topic} to {days(least_ms)} or more",
-            _days_of(topic), other,
-        )  # fmt: skip
+            _days_of(topic),
+            other,
+        )
 
 
 def retention(topology: Topology) -> Found:
@@ -117,15 +133,22 @@ def retention(topology: Topology) -> Found:
             yield problem(
                 "a compacted topic keeps the last value of each key for ever; remove "
                 "retention_days, or set cleanup to 'compact,delete'",
-                path, ("topics", topic.name, "cleanup"),
-            )  # fmt: skip
+                path,
+                ("topics", topic.name, "cleanup"),
+            )
 
 
 _STATES = ("deliveries", "deliveries.endpoints", "jobs", "jobs.held", "replays", "tenants")
 _LOGS = (
-    "deliveries.attempts", "deliveries.commands", "dlq", "events", "events.received",
-    "jobs.commands", "rejections", "schedule",
-)  # fmt: skip
+    "deliveries.attempts",
+    "deliveries.commands",
+    "dlq",
+    "events",
+    "events.received",
+    "jobs.commands",
+    "rejections",
+    "schedule",
+)
 
 
 def cleanups(topology: Topology) -> Found:
@@ -157,8 +180,9 @@ def clocks(topology: Topology) -> Found:
         ):
             yield problem(
                 "its retention would run on the clocks of whoever writes it: one that is wrong has "
-                "records deleted at once, or never; set timestamp: append", path,
-            )  # fmt: skip
+                "records deleted at once, or never; set timestamp: append",
+                path,
+            )
 
 
 def _days_of(topic: str) -> tuple[str, ...]:

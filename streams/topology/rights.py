@@ -190,13 +190,18 @@ def _matching(topics: Iterable[str], globs: Iterable[str]) -> Iterator[str]:
 def _rights(use: _Use, prefix: str) -> Iterator[Right]:
     seen = use.sees - use.reads - use.writes
     of_topics: tuple[tuple[Operation, frozenset[str]], ...] = (
-        ("Read", use.reads), ("Write", use.writes), ("Describe", seen),
+        ("Read", use.reads),
+        ("Write", use.writes),
+        ("Describe", seen),
         ("DescribeConfigs", use.reads_settings - use.creates),
-        ("Create", use.creates), ("AlterConfigs", use.creates),
-    )  # fmt: skip
+        ("Create", use.creates),
+        ("AlterConfigs", use.creates),
+    )
     of_groups: tuple[tuple[Operation, frozenset[str]], ...] = (
-        ("Read", use.joins), ("Describe", use.asks - use.joins), ("Delete", use.deletes),
-    )  # fmt: skip
+        ("Read", use.joins),
+        ("Describe", use.asks - use.joins),
+        ("Delete", use.deletes),
+    )
     for operation, topics in of_topics:
         yield from (Right("topic", prefix + name, operation) for name in topics)
     for operation, groups in of_groups:

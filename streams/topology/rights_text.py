@@ -17,8 +17,10 @@ from streams.errors import ConfigError
 from streams.topology.rights import Operation, Resource, Right, User
 
 _STRIMZI_TYPES: dict[Resource, str] = {
-    "topic": "topic", "group": "group", "transactional_id": "transactionalId",
-}  # fmt: skip
+    "topic": "topic",
+    "group": "group",
+    "transactional_id": "transactionalId",
+}
 _KUBERNETES_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_NAME = 63
 
@@ -60,11 +62,13 @@ def _commands(user: User) -> Iterator[str]:
     granted = sorted(_granted(user), key=alike)
     for (resource, prefixed, operations), each in groupby(granted, alike):
         option = f"--{resource.replace('_', '-')}"
-        yield " ".join([
-            *(f"--operation {operation}" for operation in operations),
-            *(["--resource-pattern-type prefixed"] if prefixed else []),
-            *(f"{option} {shlex.quote(one.name)}" for one in each),
-        ])  # fmt: skip
+        yield " ".join(
+            [
+                *(f"--operation {operation}" for operation in operations),
+                *(["--resource-pattern-type prefixed"] if prefixed else []),
+                *(f"{option} {shlex.quote(one.name)}" for one in each),
+            ]
+        )
 
 
 def as_strimzi(users: Iterable[User], user_prefix: str, cluster: str) -> str:

@@ -24,9 +24,13 @@ _WANTED = {
     "string_pattern_mismatch": "letters, digits, '.', '_' and '-'",
 }
 _KINDS = (
-    (bool, "a truth value"), (int, "the number"), (float, "the number"), (str, "the text"),
-    (dict, "a mapping"), (tuple, "a list"),
-)  # fmt: skip
+    (bool, "a truth value"),
+    (int, "the number"),
+    (float, "the number"),
+    (str, "the text"),
+    (dict, "a mapping"),
+    (tuple, "a list"),
+)
 
 
 def told(error: ValidationError, merged: Node) -> list[str]:

@@ -41,8 +41,9 @@ def _partitions(topology: Topology) -> Found:
                 "number on all topics and changelogs of a stage, and there are "
                 f"{topology.partitions}; "
                 "remove partitions here, or set the topology's own",
-                ("topics", topic.name, "partitions"), ("partitions",),
-            )  # fmt: skip
+                ("topics", topic.name, "partitions"),
+                ("partitions",),
+            )
 
 
 def _names(topology: Topology) -> Found:
@@ -52,8 +53,9 @@ def _names(topology: Topology) -> Found:
             if name.startswith(f"{other}-"):
                 yield problem(
                     f"{name} begins like the transactional ids of {other}, so that either could "
-                    "fence the other; give it another name", ("stages", name),
-                )  # fmt: skip
+                    "fence the other; give it another name",
+                    ("stages", name),
+                )
 
 
 def _stages(topology: Topology) -> Found:
@@ -75,8 +77,9 @@ def _reads(topology: Topology, stage: StageDeclaration) -> Found:
         elif topic.addressed:
             yield problem(
                 f"{name} is addressed to workers and not partitioned by tenant: it cannot meet "
-                "the stage's state; read another topic", (*path, index),
-            )  # fmt: skip
+                "the stage's state; read another topic",
+                (*path, index),
+            )
 
 
 def _writes(topology: Topology, stage: StageDeclaration) -> Found:
@@ -102,8 +105,10 @@ def _changelog(topology: Topology, stage: StageDeclaration, store: StoreDeclarat
     if topic.cleanup != wanted:
         yield problem(
             f"the changelog of a {store.kind} store needs cleanup {wanted!r}, not "
-            f"{topic.cleanup!r}; change it", ("topics", topic.name, "cleanup"), (*path, "kind"),
-        )  # fmt: skip
+            f"{topic.cleanup!r}; change it",
+            ("topics", topic.name, "cleanup"),
+            (*path, "kind"),
+        )
     elif store.kind == "window":
         yield from _window_changelog(topology, stage, topic)
 
@@ -115,10 +120,13 @@ def _window_changelog(topology: Topology, stage: StageDeclaration, changelog: To
         default=(0, ""),
     )
     yield from outlives(
-        topology, changelog.name, topology.window_ms + lag_ms, ("window_days",),
+        topology,
+        changelog.name,
+        topology.window_ms + lag_ms,
+        ("window_days",),
         f"the window of {days(topology.window_ms)} days and the {days(lag_ms)} of {read}, by "
         f"which {stage.name} may lag: a rebuilt store would let duplicates pass",
-    )  # fmt: skip
+    )
 
 
 def _shared_changelogs(topology: Topology) -> Found:
@@ -129,8 +137,9 @@ def _shared_changelogs(topology: Topology) -> Found:
             if owner != f"{stage.name}.{store.name}":
                 yield problem(
                     f"{store.changelog} is already the changelog of {owner}; give each store its "
-                    "own", ("stages", stage.name, "stores", store.name, "changelog"),
-                )  # fmt: skip
+                    "own",
+                    ("stages", stage.name, "stores", store.name, "changelog"),
+                )
 
 
 def _fused(topology: Topology) -> Found:
@@ -149,8 +158,9 @@ def _fused(topology: Topology) -> Found:
                 if (owner := owners.setdefault(thing, name)) != name:
                     yield problem(
                         f"{owner} and {name} both have {thing}, so they cannot be fused; take one "
-                        "of them out of `fused`", path,
-                    )  # fmt: skip
+                        "of them out of `fused`",
+                        path,
+                    )
 
 
 def _jobs(topology: Topology) -> Found:
@@ -174,8 +184,9 @@ def _jobs(topology: Topology) -> Found:
         if f"jobs.work.{pool}" not in topology.topics:
             yield problem(
                 f"its topic jobs.work.{pool} is not declared; add it to topics with "
-                "partitions (one a worker at least) and retention_days", ("pools", pool),
-            )  # fmt: skip
+                "partitions (one a worker at least) and retention_days",
+                ("pools", pool),
+            )
         yield from _replies(topology, f"jobs.work.{pool}")
 
 
@@ -187,8 +198,9 @@ def _replies(topology: Topology, work: str) -> Found:
             f"jobs.replies has {replies.partitions} partitions, {work} has {topic.partitions}: a "
             "worker on one of the last could not be answered; set partitions of jobs.replies to "
             f"{topic.partitions} or more",
-            ("topics", "jobs.replies", "partitions"), ("topics", work, "partitions"),
-        )  # fmt: skip
+            ("topics", "jobs.replies", "partitions"),
+            ("topics", work, "partitions"),
+        )
 
 
 def _limits(topology: Topology) -> Found:
@@ -210,17 +222,30 @@ def _leases(topology: Topology) -> Found:
             f"heartbeat_seconds {leases.heartbeat_seconds:g} is not below a third of the term of "
             f"{leases.term_seconds:g} s: one lost heartbeat or two would end a lease; shorten it, "
             "or lengthen term_seconds",
-            ("leases", "heartbeat_seconds"), ("leases", "term_seconds"),
-        )  # fmt: skip
+            ("leases", "heartbeat_seconds"),
+            ("leases", "term_seconds"),
+        )
     if leases.margin_seconds >= leases.term_seconds / 2:
         yield problem(
             f"margin_seconds {leases.margin_seconds:g} is not below half of the term of "
             f"{leases.term_seconds:g} s: workers would hardly work; shorten it, or lengthen "
-            "term_seconds", ("leases", "margin_seconds"), ("leases", "term_seconds"),
-        )  # fmt: skip
+            "term_seconds",
+            ("leases", "margin_seconds"),
+            ("leases", "term_seconds"),
+        )
 
 
 _RULES = (
-    lifetimes, retention, cleanups, clocks, _sizes, _partitions, _names, _stages, _fused, _jobs,
-    _limits, _leases,
-)  # fmt: skip
+    lifetimes,
+    retention,
+    cleanups,
+    clocks,
+    _sizes,
+    _partitions,
+    _names,
+    _stages,
+    _fused,
+    _jobs,
+    _limits,
+    _leases,
+)

@@ -93,8 +93,11 @@ def _messaging(
     topic: str, name: str, type_: str, more: Mapping[str, str | int]
 ) -> dict[str, str | int | bool]:
     found: dict[str, str | int | bool] = {
-        SYSTEM: "kafka", OPERATION_NAME: name, OPERATION_TYPE: type_, DESTINATION: topic,
-    }  # fmt: skip
+        SYSTEM: "kafka",
+        OPERATION_NAME: name,
+        OPERATION_TYPE: type_,
+        DESTINATION: topic,
+    }
     if "partition" in more:
         found[PARTITION] = str(more["partition"])  # a string by the conventions
     if "offset" in more:

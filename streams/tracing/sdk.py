@@ -52,9 +52,11 @@ def provider_of(
 ) -> TracerProvider:
     """A provider that gives its spans to this processor."""
     made = TracerProvider(
-        sampler(wanted), Resource.create(dict(attributes)), shutdown_on_exit=False,
+        sampler(wanted),
+        Resource.create(dict(attributes)),
+        shutdown_on_exit=False,
         id_generator=_Ids(),
-    )  # fmt: skip
+    )
     made.add_span_processor(processor)
     return made
 

@@ -96,9 +96,12 @@ def on() -> bool:
 
 
 def root(
-    given: str | None, name: str, attributes: Attributes, kind: SpanKind = SERVER,
+    given: str | None,
+    name: str,
+    attributes: Attributes,
+    kind: SpanKind = SERVER,
     began: int | None = None,
-) -> Opened:  # fmt: skip
+) -> Opened:
     """The first span of a trace, or the continuation of a sender's; the sampler decides on it.
 
     `began` is in nanoseconds since the epoch; None for now.
@@ -112,9 +115,13 @@ def root(
 
 
 def within(
-    traceparent: str | None, name: str, attributes: Attributes, kind: SpanKind = INTERNAL,
-    links: Iterable[Link] = (), span_id: int | None = None,
-) -> Opened:  # fmt: skip
+    traceparent: str | None,
+    name: str,
+    attributes: Attributes,
+    kind: SpanKind = INTERNAL,
+    links: Iterable[Link] = (),
+    span_id: int | None = None,
+) -> Opened:
     """A span in the trace that a record carries; nothing if that is not sampled."""
     if _tracer is None or not carried.is_sampled(traceparent):
         return NOTHING
@@ -137,10 +144,15 @@ def sending(topic: str, partition: int) -> Opened:
 
 
 def record(
-    parent: SpanContext | None, name: str, attributes: Attributes, kind: SpanKind,
-    times: tuple[int, int], links: Iterable[Link] = (), span_id: int | None = None,
+    parent: SpanContext | None,
+    name: str,
+    attributes: Attributes,
+    kind: SpanKind,
+    times: tuple[int, int],
+    links: Iterable[Link] = (),
+    span_id: int | None = None,
     error: str | None = None,
-) -> SpanContext | None:  # fmt: skip
+) -> SpanContext | None:
     """Record a span that has ended; `times` are its beginning and end in nanoseconds.
 
     Returns None while traces are off.
@@ -217,9 +229,14 @@ def exemplar_of(context: SpanContext) -> dict[str, str]:
 
 
 def _start(
-    name: str, parent: SpanContext | None, kind: SpanKind, attributes: Attributes,
-    links: Iterable[Link], span_id: int | None, began: int | None,
-) -> Span:  # fmt: skip
+    name: str,
+    parent: SpanContext | None,
+    kind: SpanKind,
+    attributes: Attributes,
+    links: Iterable[Link],
+    span_id: int | None,
+    began: int | None,
+) -> Span:
     assert _tracer is not None  # noqa: S101
     token = NEXT_SPAN_ID.set(span_id)
     try:

@@ -116,9 +116,14 @@ def _process(
         record.topic, step.stage, partition=record.partition, offset=record.offset
     )
     spans.record(
-        context, names.process(record.topic), attributes | marks, spans.CONSUMER, times, batch,
+        context,
+        names.process(record.topic),
+        attributes | marks,
+        spans.CONSUMER,
+        times,
+        batch,
         error=None if error is None else str(error),
-    )  # fmt: skip
+    )
 
 
 def _trace(record: Record) -> SpanContext | None:

@@ -15,9 +15,13 @@ from streams.errors import ConfigError
 Protocol = Literal["grpc", "http/protobuf"]
 _PROTOCOLS = ("grpc", "http/protobuf")
 SAMPLERS = (
-    "always_on", "always_off", "traceidratio",
-    "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio",
-)  # fmt: skip
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+)
 _RATIO = "traceidratio"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"

@@ -276,10 +276,16 @@ class Worker:
         with self.held_leases.lock:
             free, received = self.held_leases.tell(home)
             ended = Ended(
-                self.id, held.lease.run_id, free, run_result.status,
-                run_result.result, run_result.error, run_result.retry_after_seconds, received,
+                self.id,
+                held.lease.run_id,
+                free,
+                run_result.status,
+                run_result.result,
+                run_result.error,
+                run_result.retry_after_seconds,
+                received,
                 run_result.traceback,
-            )  # fmt: skip
+            )
             said = self._sender.send(command(held.lease, ended), lambda: held.valid_until)
         self.heartbeater.tell()
         try:

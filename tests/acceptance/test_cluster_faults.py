@@ -51,10 +51,15 @@ def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
 @pytest.mark.parametrize(
     "fault",
     [
-        faults.restart_each, faults.lose_a_disk, faults.freeze, faults.move_leaders,
-        faults.kill_coordinator, faults.kill_two, faults.kill_all,
+        faults.restart_each,
+        faults.lose_a_disk,
+        faults.freeze,
+        faults.move_leaders,
+        faults.kill_coordinator,
+        faults.kill_two,
+        faults.kill_all,
     ],
-)  # fmt: skip
+)
 def test_everything_holds_when_nodes_are_struck(
     cluster: EmbeddedCluster, tmp_path: Path, layout: Layout, fault: Callable[[Incident], None]
 ) -> None:

@@ -12,12 +12,34 @@ from support.conditions import eventually
 from support.demo_process import TIDEGATE, DemoRun, environment, run_demo
 
 KEYS = [
-    "events", "deliveries", "accepted", "duplicates", "jobs", "jobs_succeeded",
-    "effects_executed", "duplicate_effects", "same_key_repeats", "lost_events",
-    "cross_tenant_reads", "outgoing", "outgoing_delivered", "outgoing_parked", "outgoing_attempts",
-    "outgoing_repeats", "kills", "ack_p50_ms", "ack_p99_ms", "start_p50_ms", "start_p99_ms",
-    "queue_p50_ms", "pipeline_p50_ms", "seconds", "before", "guarantees", "ok",
-]  # fmt: skip
+    "events",
+    "deliveries",
+    "accepted",
+    "duplicates",
+    "jobs",
+    "jobs_succeeded",
+    "effects_executed",
+    "duplicate_effects",
+    "same_key_repeats",
+    "lost_events",
+    "cross_tenant_reads",
+    "outgoing",
+    "outgoing_delivered",
+    "outgoing_parked",
+    "outgoing_attempts",
+    "outgoing_repeats",
+    "kills",
+    "ack_p50_ms",
+    "ack_p99_ms",
+    "start_p50_ms",
+    "start_p99_ms",
+    "queue_p50_ms",
+    "pipeline_p50_ms",
+    "seconds",
+    "before",
+    "guarantees",
+    "ok",
+]
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +108,10 @@ def test_the_naive_handler_stands_beside_it_with_its_duplicates(killed: DemoRun)
 def test_a_terminated_demo_leaves_neither_processes_nor_files_behind(tmp_path: Path) -> None:
     demo = subprocess.Popen(
         [TIDEGATE, "demo", "--events", "300"],
-        env=environment() | {"TMPDIR": str(tmp_path)}, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=environment() | {"TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert demo.stderr is not None
     assert any("ready beside Kafka" in line for line in demo.stderr)
     (state,) = tmp_path.glob("tidegate-demo-*/dev.json")

@@ -36,8 +36,10 @@ pytestmark = pytest.mark.broker
 def command_line(pid: int) -> str:
     shown = subprocess.run(
         ["ps", "-ww", "-o", "command=", "-p", str(pid)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return shown.stdout.strip()
 
 
@@ -116,10 +118,20 @@ def test_each_stage_is_a_process_that_ps_shows_by_name_and_without_secrets(dev: 
 
 def test_the_broker_of_dev_answers_broker_status(dev: Dev) -> None:
     told = subprocess.run(
-        [sys.executable, "-m", "streams.cli", "broker", "status", "--json",
-         "--data-dir", str(dev.data_dir)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "streams.cli",
+            "broker",
+            "status",
+            "--json",
+            "--data-dir",
+            str(dev.data_dir),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     status = json.loads(told.stdout)
     assert (told.returncode, status["running"]) == (0, True)
     assert (status["pid"], status["bootstrap"]) == (dev.pids["broker"], dev.state["bootstrap"])
@@ -128,10 +140,21 @@ def test_the_broker_of_dev_answers_broker_status(dev: Dev) -> None:
 def test_a_second_dev_on_the_data_directory_is_refused(dev: Dev) -> None:
     before = dev.pids
     second = subprocess.run(
-        [sys.executable, "-m", "streams.cli", "dev", "--port", "0",
-         "--data-dir", str(dev.data_dir)],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "streams.cli",
+            "dev",
+            "--port",
+            "0",
+            "--data-dir",
+            str(dev.data_dir),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert second.returncode == 2
     assert f"another pipeline runs on the data directory {dev.data_dir}" in second.stderr
     assert "Traceback" not in second.stderr
@@ -183,17 +206,33 @@ def test_commands_print_the_keys_that_the_page_of_json_has(dev: Dev, tmp_path: P
     assert desk.run("tenants set keys").code == 0
     assert desk.run(f"endpoints set {given} --to {dev.url}/nowhere").code == 0
     commands = {
-        **dict.fromkeys((
-            "dlq list", "dlq count", "events list", "events duplicates", "events count",
-            "jobs list", "jobs held", "jobs review", "quarantine list", "rejections list",
-            "replays list", "sources list", "tenants list", "deliveries list", "broker status",
-            "topology plan", "doctor",
-        ), ""),
+        **dict.fromkeys(
+            (
+                "dlq list",
+                "dlq count",
+                "events list",
+                "events duplicates",
+                "events count",
+                "jobs list",
+                "jobs held",
+                "jobs review",
+                "quarantine list",
+                "rejections list",
+                "replays list",
+                "sources list",
+                "tenants list",
+                "deliveries list",
+                "broker status",
+                "topology plan",
+                "doctor",
+            ),
+            "",
+        ),
         "endpoints list": "--tenant keys",
         "endpoints test": given,
         "deliveries recover": f"{given} --since 1h",
         "events export": f"--to {tmp_path / 'exported'} --format jsonl",
-    }  # fmt: skip
+    }
     printed = {name: desk.run(f"{name} {more} --json").json for name, more in commands.items()}
     assert {name: set(found) for name, found in printed.items()} == {
         name: set(keys_of(name)) - {"nodes"} for name in commands
@@ -271,9 +310,13 @@ def _sends_onward(dev: Dev, tenant: str, url: str) -> None:
     """Set an endpoint for the events of the source `desk`, and deliver one of them."""
     dev.api("PUT", f"/v1/tenants/{tenant}", {})
     endpoint = {
-        "url": url, "sources": ["desk"], "secret": SECRET, "retry": [0.5] * 20,
-        "format": "mapped", "mapping": "{type: type, detail: data.detail}",
-    }  # fmt: skip
+        "url": url,
+        "sources": ["desk"],
+        "secret": SECRET,
+        "retry": [0.5] * 20,
+        "format": "mapped",
+        "mapping": "{type: type, detail: data.detail}",
+    }
     dev.api("PUT", f"/v1/tenants/{tenant}/endpoints/onward", endpoint)
     _sends_ticket(dev, tenant, "desk")
 
@@ -313,8 +356,9 @@ def test_whatever_is_killed_comes_back_on_the_same_port(dev: Dev) -> None:
         os.kill(before[name], signal.SIGKILL)
     eventually(
         lambda: all(pid and pid != before[n] for n, pid in dev.pids.items() if n[-1] == "0"),
-        30, what="every stage has a new pid",
-    )  # fmt: skip
+        30,
+        what="every stage has a new pid",
+    )
     eventually(dev.ready, 60, what="everything ready again")
     assert [one["port"] for one in dev.state["processes"]] == ports
     assert dev.pids["broker"] == before["broker"]
@@ -398,9 +442,10 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_start_finds_all_again
 
     second = start(tmp_path, "--port", port, "--apart")
     eventually(
-        lambda: not any(map(alive, pids.values())), GONE_SECONDS,
+        lambda: not any(map(alive, pids.values())),
+        GONE_SECONDS,
         what=f"all of {pids} gone",
-    )  # fmt: skip
+    )
     header = {"Authorization": f"Bearer {second.token}"}
     status, text = get(f"{second.url}/v1/jobs/{job_id}", header)
     again = curl(second.printed_delivery())[0]
@@ -433,10 +478,24 @@ def test_an_app_that_cannot_be_loaded_ends_dev_before_anything_is_started(
     (tmp_path / "abort.py").write_text("import os\nos.abort()\n")
     (tmp_path / "quits.py").write_text("import os\nos._exit(0)\n")
     ended = subprocess.run(
-        [sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", "data",
-         "--app", app],
-        capture_output=True, text=True, check=False, timeout=READY_SECONDS, cwd=tmp_path,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "streams.cli",
+            "dev",
+            "--port",
+            "0",
+            "--data-dir",
+            "data",
+            "--app",
+            app,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=READY_SECONDS,
+        cwd=tmp_path,
+    )
     assert ended.returncode == 2
     assert ended.stderr.startswith("error: ")
     assert told in ended.stderr.splitlines()[0]
@@ -445,10 +504,24 @@ def test_an_app_that_cannot_be_loaded_ends_dev_before_anything_is_started(
 
 def test_brokers_that_do_not_answer_end_dev_with_their_error_alone(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "streams.cli", "dev", "--port", "0", "--data-dir", "data",
-         "--bootstrap", "127.0.0.1:1"],
-        capture_output=True, text=True, check=False, timeout=READY_SECONDS, cwd=tmp_path,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "streams.cli",
+            "dev",
+            "--port",
+            "0",
+            "--data-dir",
+            "data",
+            "--bootstrap",
+            "127.0.0.1:1",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=READY_SECONDS,
+        cwd=tmp_path,
+    )
     assert ended.returncode == 1
     assert "no Kafka broker answers" in ended.stderr.splitlines()[-1]
     assert "Kafka answers at" not in ended.stdout + ended.stderr

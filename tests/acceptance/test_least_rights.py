@@ -30,10 +30,16 @@ FUSED = ("ingress", "pipeline", "delivery", "operator", "analytics", "worker-def
 APART = ("dedup", "scheduler", "dispatcher")
 NOTE = {"incident_note": "the cause is mended"}
 ODD = {
-    "events.received": "dedup", "schedule": "scheduler", "events": "dispatcher",
-    "jobs.commands": "dispatcher", "jobs": "delivery", "deliveries.commands": "delivery",
-    "jobs.work.default": "worker", "tenants": "ingress", "rejections": "operator",
-}  # fmt: skip
+    "events.received": "dedup",
+    "schedule": "scheduler",
+    "events": "dispatcher",
+    "jobs.commands": "dispatcher",
+    "jobs": "delivery",
+    "deliveries.commands": "delivery",
+    "jobs.work.default": "worker",
+    "tenants": "ingress",
+    "rejections": "operator",
+}
 """By topic who makes a dead letter of a record that cannot be read."""
 
 
@@ -119,9 +125,10 @@ def a_body_waits_in_the_quarantine(processes: OwnUsers, calls: Calls) -> None:
     body = b'{"id": 4}'
     asked = {"url": "http://ingress/v1/hooks/acme/shop", "headers": {}}
     signed = calls.ask(
-        "POST", "/v1/tenants/acme/sources/shop/sign",
+        "POST",
+        "/v1/tenants/acme/sources/shop/sign",
         asked | {"body_base64": base64.b64encode(body).decode()},
-    )  # fmt: skip
+    )
     url = f"{calls.ingress}/v1/hooks/acme/shop"
     with urlopen(Request(url, body, dict(signed["headers"])), None, 30) as answer:
         waiting = json.loads(answer.read())["event_id"]

@@ -66,12 +66,14 @@ def every_right() -> list[ParameterSet]:
     """Each right of each user; all but the sample are left to `make chaos`."""
     return [
         pytest.param(
-            user.process, right, id=f"{user.process}: {right}",
+            user.process,
+            right,
+            id=f"{user.process}: {right}",
             marks=[] if (user.process, str(right)) in SAMPLE else [pytest.mark.chaos],
         )
         for user in users(TOPOLOGY, PREFIX)
         for right in user.rights
-    ]  # fmt: skip
+    ]
 
 
 def test_the_sample_is_of_rights_that_there_are() -> None:
@@ -115,9 +117,19 @@ def named(process: StageProcess, right: Right) -> str:
 def ask_for_a_replay(processes: OwnUsers) -> None:
     """Have the operator send a dead record in again, which it cannot."""
     letter = DeadLetter(
-        "scheduler:schedule:0:0", "record", "", "undecodable", "odd", "scheduler", 1, "schedule",
-        0, 0, b"odd", b"no record",
-    )  # fmt: skip
+        "scheduler:schedule:0:0",
+        "record",
+        "",
+        "undecodable",
+        "odd",
+        "scheduler",
+        1,
+        "schedule",
+        0,
+        0,
+        b"odd",
+        b"no record",
+    )
     producer = Producer(processes.kafka.client())
     producer.produce(f"{PREFIX}dlq", DEAD_LETTER.encode(letter), letter.id.encode(), 0)
     assert producer.flush(10) == 0

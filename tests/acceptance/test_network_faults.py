@@ -25,9 +25,15 @@ pytestmark = [pytest.mark.broker, pytest.mark.fault]
 PAST_TIMEOUTS = load_settings().session_seconds + 2
 _ERROR = struct.Struct(">4xh")  # behind the throttle time, in an answer to EndTxn
 STORM = (
-    Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.ADD_PARTITIONS_TO_TXN, Api.ADD_OFFSETS_TO_TXN,
-    Api.END_TXN, Api.TXN_OFFSET_COMMIT, Api.HEARTBEAT,
-)  # fmt: skip
+    Api.PRODUCE,
+    Api.FETCH,
+    Api.LIST_OFFSETS,
+    Api.ADD_PARTITIONS_TO_TXN,
+    Api.ADD_OFFSETS_TO_TXN,
+    Api.END_TXN,
+    Api.TXN_OFFSET_COMMIT,
+    Api.HEARTBEAT,
+)
 
 
 @pytest.fixture
@@ -48,10 +54,15 @@ def await_struck(fault: Fault, times: int = 1) -> None:
 
 
 LOST = [
-    (Api.PRODUCE, 1), (Api.PRODUCE, 5), (Api.END_TXN, 1), (Api.END_TXN, 3),
-    (Api.TXN_OFFSET_COMMIT, 1), (Api.TXN_OFFSET_COMMIT, 3),
-    (Api.ADD_OFFSETS_TO_TXN, 1), (Api.ADD_PARTITIONS_TO_TXN, 1),
-]  # fmt: skip
+    (Api.PRODUCE, 1),
+    (Api.PRODUCE, 5),
+    (Api.END_TXN, 1),
+    (Api.END_TXN, 3),
+    (Api.TXN_OFFSET_COMMIT, 1),
+    (Api.TXN_OFFSET_COMMIT, 3),
+    (Api.ADD_OFFSETS_TO_TXN, 1),
+    (Api.ADD_PARTITIONS_TO_TXN, 1),
+]
 QUICK = {(Api.PRODUCE, 5), (Api.END_TXN, 3)}
 
 

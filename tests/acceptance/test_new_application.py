@@ -25,18 +25,38 @@ def tidegate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command of an environment with the wheel; its dependencies are those of this run."""
     folder = tmp_path_factory.mktemp("wheel")
     _run(
-        [sys.executable, "-m", "pip", "wheel", str(ROOT), "--quiet", "--no-deps",
-         "--no-build-isolation", "--wheel-dir", str(folder)],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            str(ROOT),
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            str(folder),
+        ],
         folder,
-    )  # fmt: skip
+    )
     venv.create(folder / "venv", with_pip=False, symlinks=True)
     (wheel,) = folder.glob("*.whl")
     python = folder / "venv/bin/python"
     _run(
-        [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps",
-         "--no-index", str(wheel)],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(python),
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            str(wheel),
+        ],
         folder,
-    )  # fmt: skip
+    )
     (site,) = folder.glob("venv/lib/python3*/site-packages")
     (site / "dependencies.pth").write_text("\n".join(_dependencies()))
     return python.with_name("tidegate")
@@ -73,9 +93,15 @@ def test_a_new_application_is_tested_run_and_answers_a_ticket(
 
     monkeypatch.delenv("PYTHONPATH", raising=False)
     dev = start(
-        project / ".tidegate", "--app", "app:app", "--topology", "topology.yaml", "--reload",
-        command=[str(tidegate)], folder=project,
-    )  # fmt: skip
+        project / ".tidegate",
+        "--app",
+        "app:app",
+        "--topology",
+        "topology.yaml",
+        "--reload",
+        command=[str(tidegate)],
+        folder=project,
+    )
     try:
         _answers_a_ticket(dev)
         _runs_changed_code(dev, project / "app.py")

@@ -76,13 +76,19 @@ async def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     log = tmp_path / "happened"
     with EmbeddedKafka(tmp_path / "kafka", security=self_signed(tmp_path)) as kafka:
         settings = load_settings(
-            {}, bootstrap=kafka.bootstrap, kafka=dict(kafka.client_settings),
-            data_dir=tmp_path / "data", port=0,
-        )  # fmt: skip
+            {},
+            bootstrap=kafka.bootstrap,
+            kafka=dict(kafka.client_settings),
+            data_dir=tmp_path / "data",
+            port=0,
+        )
         pipeline = Pipeline(
-            settings, Layout(analytics=1), app="resuming_app:app", allow_unsafe=True,
+            settings,
+            Layout(analytics=1),
+            app="resuming_app:app",
+            allow_unsafe=True,
             env={"RESUMING_LOG": str(log)},
-        )  # fmt: skip
+        )
         async with pipeline, aiohttp.ClientSession() as http:
             yield Running(pipeline, http, log)
 
@@ -110,8 +116,10 @@ async def test_what_a_killed_worker_had_done_is_not_done_again(running: Running)
     assert (after["attempts"], after["lost"]) == (1, 1), "what is lost with a worker is no attempt"
     assert after["steps"] == before["steps"]
     assert (len(running.did("run")), len(running.did("step")), len(running.did("effect"))) == (
-        2, 1, 1,
-    )  # fmt: skip
+        2,
+        1,
+        1,
+    )
     key = before["effects"][0]["idempotency_key"]
     assert running.did("effect") == [f"effect HELLO {key}"]
     figures = await running.figures_where(lambda found: found["jobs"] == {"succeeded": 1})

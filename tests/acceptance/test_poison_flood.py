@@ -45,11 +45,14 @@ def test_each_poison_record_leaves_one_dead_letter(
     for name, (key, value, reason) in poison().items():
         partition = dedup.random.choice(PARTITIONS)
         sender.produce(
-            topic, value, key, partition,
+            topic,
+            value,
+            key,
+            partition,
             on_delivery=lambda error, m: sent.update(  # flushed before the next
                 {f"dedup:events.received:{m.partition()}:{m.offset()}": reason}  # noqa: B023
             ),
-        )  # fmt: skip
+        )
         assert sender.flush(30) == 0, name
         eventually(lambda: len(letters(dedup)) == len(sent), 60, what=f"a dead letter for {name}")
         dedup.await_recovery(name)

@@ -74,9 +74,15 @@ def started(folder: Path, collector: Collector, *arguments: str, **more: str) ->
         **more,
     }
     dev = start(
-        folder / "data", "--app", "desk:app", "--topology", "topology.yaml", *arguments,
-        folder=folder, environment=environment,
-    )  # fmt: skip
+        folder / "data",
+        "--app",
+        "desk:app",
+        "--topology",
+        "topology.yaml",
+        *arguments,
+        folder=folder,
+        environment=environment,
+    )
     dev.api("PUT", "/v1/tenants/acme", {})
     source = {"scheme": "standard-webhooks", "secret": SECRET}
     dev.api("PUT", "/v1/tenants/acme/sources/desk", source)
@@ -88,10 +94,12 @@ def deliver(dev: Dev) -> tuple[str, str]:
     trace_id = os.urandom(16).hex()
     body, now = json.dumps({"type": "ticket.created", "data": {"text": TOLD}}), datetime.now(UTC)
     headers = {
-        "webhook-id": f"msg_{trace_id}", "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-id": f"msg_{trace_id}",
+        "webhook-timestamp": str(int(now.timestamp())),
         "webhook-signature": Webhook(SECRET).sign(f"msg_{trace_id}", now, body),
-        "traceparent": f"00-{trace_id}-{'b' * 16}-01", "Content-Type": "application/json",
-    }  # fmt: skip
+        "traceparent": f"00-{trace_id}-{'b' * 16}-01",
+        "Content-Type": "application/json",
+    }
     url = f"{dev.url}/v1/hooks/acme/desk?key=of-the-query"
     taken = eventually(
         lambda: found if (found := get(url, headers, body.encode()))[0] == 202 else None,
@@ -181,8 +189,11 @@ def test_each_lease_is_linked_to_the_one_before_and_a_replay_to_what_it_replays(
 ) -> None:
     leases, ids = story.leases, [(story.trace_id, span.span_id) for span in story.leases]
     assert [span.links for span in leases] == [
-        {}, {ids[0]: "attempt_before"}, {ids[1]: "attempt_before"}, {ids[2]: "replay_of"},
-    ]  # fmt: skip
+        {},
+        {ids[0]: "attempt_before"},
+        {ids[1]: "attempt_before"},
+        {ids[2]: "replay_of"},
+    ]
     ended = [span.attributes.get("tidegate.job.last_run") for span in leases]
     assert ended == [None, "failed", "lost", None]
     jobs = [span.attributes["tidegate.job.id"] for span in leases]
@@ -196,8 +207,10 @@ def test_a_run_has_its_step_and_its_effect_and_a_killed_one_leaves_its_lease(sto
     outcomes = [run.attributes["tidegate.outcome"] for run in (first, third, replayed)]
     assert outcomes == ["retry", "failed", "succeeded"]
     assert [run.attributes.get("error.type") for run in (first, third, replayed)] == [
-        "TransientError", "PermanentError", None,
-    ]  # fmt: skip
+        "TransientError",
+        "PermanentError",
+        None,
+    ]
     assert tree([first, *children(story.spans, first)]) == [first.name, "  step draft"]
     (done,) = children(story.spans, third, "effect email:send")
     (kept,) = children(story.spans, replayed, "effect email:send")
@@ -219,13 +232,15 @@ def test_a_batch_is_linked_to_its_records_and_they_to_it(story: Story) -> None:
     sent = only(story.spans, "send events.received")
     for service in ("dedup", "dispatcher", "delivery"):
         (one,) = [
-            span for span in children(story.spans, sent)
+            span
+            for span in children(story.spans, sent)
             if span.service == f"tidegate-{service}" and span.name.startswith("process")
-        ]  # fmt: skip
+        ]
         (batch,) = [
-            span for span in story.collector.spans
+            span
+            for span in story.collector.spans
             if span.name.startswith("poll") and span.service == one.service
-        ]  # fmt: skip
+        ]
         assert (story.trace_id, sent.span_id) in batch.links
         assert one.links == {(batch.trace_id, batch.span_id): "batch"}
         assert batch.attributes["messaging.batch.message_count"] == 1
@@ -247,9 +262,13 @@ def test_log_lines_of_a_handler_name_its_span(story: Story) -> None:
 
 @pytest.mark.parametrize(
     "histogram",
-    ["tidegate_ingress_ack_seconds", "tidegate_stage_commit_seconds",
-     "tidegate_worker_handler_seconds", "tidegate_worker_claim_seconds"],
-)  # fmt: skip
+    [
+        "tidegate_ingress_ack_seconds",
+        "tidegate_stage_commit_seconds",
+        "tidegate_worker_handler_seconds",
+        "tidegate_worker_claim_seconds",
+    ],
+)
 def test_histograms_have_the_trace_as_an_exemplar(story: Story, histogram: str) -> None:
     lines = [line for line in story.metrics.splitlines() if line.startswith(f"{histogram}_bucket")]
     assert [line for line in lines if f'trace_id="{story.trace_id}"' in line]

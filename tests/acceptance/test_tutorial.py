@@ -31,9 +31,15 @@ class Terminal:
 
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self._shell = subprocess.Popen(
-            ["bash"], cwd=folder, env=environ, text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            ["bash"],
+            cwd=folder,
+            env=environ,
+            text=True,
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         self.printed = ""
         self._reading = Thread(target=self._read, daemon=True)
         self._reading.start()

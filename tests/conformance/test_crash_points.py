@@ -59,11 +59,17 @@ def filing_topology() -> Topology:
     stores = tuple(StoreDeclaration(name, f"filing.{name}.changelog") for name in STORES)
     names = ("in", "out", "dlq", *(store.changelog for store in stores))
     return Topology(
-        partitions=PARTITIONS, window_ms=1_000,
+        partitions=PARTITIONS,
+        window_ms=1_000,
         topics={name: Topic(name, PARTITIONS) for name in names},
         stages={"filing": StageDeclaration("filing", ("in",), ("out", "dlq"), stores)},
-        priorities={}, pools=(), job_types={}, routes=(), limits=(), finished_jobs_ms=0,
-    )  # fmt: skip
+        priorities={},
+        pools=(),
+        job_types={},
+        routes=(),
+        limits=(),
+        finished_jobs_ms=0,
+    )
 
 
 @pytest.fixture(params=["memory", "rocksdb"])

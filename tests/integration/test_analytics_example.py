@@ -36,8 +36,11 @@ def example(cluster: Cluster, folder: Path, log: Path) -> Iterator[subprocess.Po
     with log.open("wb") as out:
         running = subprocess.Popen(
             [sys.executable, str(PROGRAM), "worker", "--without-web", "-l", "warn"],
-            stdout=out, stderr=subprocess.STDOUT, env=environ, cwd=folder,
-        )  # fmt: skip
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            cwd=folder,
+        )
     try:
         yield running
     finally:

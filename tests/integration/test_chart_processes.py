@@ -117,11 +117,17 @@ def _values(kafka: KafkaUnderTest, prefix: str) -> Resource:
                 "routes": [{"match": {"source": "shop", "event_type": "*"}, "job": "answer"}],
             },
         },
-        "ingress": one, "operator": one, "delivery": stage, "analytics": stage | {"enabled": True},
+        "ingress": one,
+        "operator": one,
+        "delivery": stage,
+        "analytics": stage | {"enabled": True},
         "pipeline": stage | {"replicas": 2},
-        "dedup": stage, "scheduler": stage, "dispatcher": stage,
+        "dedup": stage,
+        "scheduler": stage,
+        "dispatcher": stage,
         "workers": {
-            "answers": one | {
+            "answers": one
+            | {
                 "app": "answers:app",
                 "wheel": {
                     "volume": {"configMap": {"name": "application"}},
@@ -129,7 +135,7 @@ def _values(kafka: KafkaUnderTest, prefix: str) -> Resource:
                 },
             }
         },
-    }  # fmt: skip
+    }
 
 
 def _wheel(directory: Path) -> bytes:

@@ -48,9 +48,14 @@ def run(program: str, cluster: Cluster) -> str:
     """What a program of the page prints, in the test's own folder."""
     program = program.replace("127.0.0.1:9092", cluster.settings.bootstrap)
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=cluster.settings.data_dir, timeout=60, check=True,
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        cwd=cluster.settings.data_dir,
+        timeout=60,
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     return done.stdout.splitlines()[-1]
 
 
@@ -59,11 +64,17 @@ def written(cluster: Cluster, *events: Envelope) -> None:
     cluster.write(make_event("aborted"), commit=False)
     cluster.write(*events)
     eventually(
-        lambda: consume(lambda *_: None, group=os.urandom(8).hex(), until_end=True,
-                        into=SqliteSink(cluster.settings.data_dir / f"{os.urandom(8).hex()}.db"))
-        == len(events),
+        lambda: (
+            consume(
+                lambda *_: None,
+                group=os.urandom(8).hex(),
+                until_end=True,
+                into=SqliteSink(cluster.settings.data_dir / f"{os.urandom(8).hex()}.db"),
+            )
+            == len(events)
+        ),
         what="all events are committed for readers",
-    )  # fmt: skip
+    )
 
 
 def test_the_pages_program_has_each_event_once_in_its_database(cluster: Cluster) -> None:
@@ -72,8 +83,9 @@ def test_the_pages_program_has_each_event_once_in_its_database(cluster: Cluster)
     assert run(TO_SQLITE, cluster) == "0 events"
     db = sqlite3.connect(cluster.settings.data_dir / "orders.db")
     assert sorted(db.execute("SELECT id, type FROM orders")) == [
-        ("evt_k1", "order.paid"), ("evt_k2", "order.paid"),
-    ]  # fmt: skip
+        ("evt_k1", "order.paid"),
+        ("evt_k2", "order.paid"),
+    ]
     db.close()
 
 
@@ -142,8 +154,12 @@ def test_no_setting_of_the_environment_loses_the_event_of_a_failed_transaction(
     for _ in range(2):
         with pytest.raises(ValueError, match="evt_a1"):
             consume(failing, group="kept", into=KafkaSink("kept-0"), until_end=True)
-    consume(lambda event, _: seen.append(event.event_id), group="kept", into=KafkaSink("kept-0"),
-            until_end=True)  # fmt: skip
+    consume(
+        lambda event, _: seen.append(event.event_id),
+        group="kept",
+        into=KafkaSink("kept-0"),
+        until_end=True,
+    )
     assert seen == ["evt_a1", "evt_a2"]
 
 
@@ -158,9 +174,15 @@ def end(cluster: Cluster, topic: str) -> int:
 
 def sent(cluster: Cluster, topic: str) -> Counter[str]:
     """How often each value stands on a topic, as committed."""
-    reader = Consumer(cluster.settings.client(**{
-        "group.id": "sent", "isolation.level": "read_committed", "enable.partition.eof": True,
-    }))  # fmt: skip
+    reader = Consumer(
+        cluster.settings.client(
+            **{
+                "group.id": "sent",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+    )
     reader.assign([TopicPartition(topic, 0, 0)])
     found, last = Counter[str](), end(cluster, topic)
 

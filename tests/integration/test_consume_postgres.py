@@ -37,9 +37,11 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
         with postgres(folder, {"fsync": "off"}) as (_, url):
             where = urlsplit(url)
             yield lambda: pg8000.dbapi.connect(
-                user=where.username or "", host=where.hostname or "", port=where.port or 0,
+                user=where.username or "",
+                host=where.hostname or "",
+                port=where.port or 0,
                 database=where.path[1:],
-            )  # fmt: skip
+            )
     except Unavailable as error:
         pytest.skip(str(error))
 

@@ -39,9 +39,12 @@ def run(opt: Path, tmp_path: Path) -> Run:
     def run_it(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(opt / "tidegate" / "bin" / program), *arguments],
-            cwd=tmp_path, env={"PATH": os.defpath, "HOME": str(tmp_path), "COLUMNS": "200"},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=tmp_path,
+            env={"PATH": os.defpath, "HOME": str(tmp_path), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     return run_it
 
@@ -119,10 +122,13 @@ def test_the_pipeline_of_the_image_runs(
     key, port = tmp_path / "cluster.key", _free_port()
     key.write_bytes(os.urandom(32))
     environment = {
-        "PATH": os.defpath, "TIDEGATE_BOOTSTRAP": kafka.bootstrap, "TIDEGATE_TOPIC_PREFIX": prefix,
-        "TIDEGATE_CLUSTER_KEY_FILE": str(key), "TIDEGATE_DATA_DIR": str(tmp_path / "data"),
+        "PATH": os.defpath,
+        "TIDEGATE_BOOTSTRAP": kafka.bootstrap,
+        "TIDEGATE_TOPIC_PREFIX": prefix,
+        "TIDEGATE_CLUSTER_KEY_FILE": str(key),
+        "TIDEGATE_DATA_DIR": str(tmp_path / "data"),
         "TIDEGATE_PROBE_PORT": str(port),
-    }  # fmt: skip
+    }
     tidegate = str(opt / "tidegate" / "bin" / "tidegate")
     applied = subprocess.run(
         [tidegate, "topology", "apply", "--allow-unsafe"], env=environment, check=False

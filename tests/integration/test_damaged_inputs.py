@@ -107,6 +107,9 @@ def test_the_operators_read_model_stands_still_before_it_and_is_not_rebuilt(
     eventually(lambda: second.ready, what="it has caught up")
     second.stop()
     assert shown() == {
-        "job_first": "marked", "job_before": "acme", "job_damaged": "acme", "job_behind": "acme",
+        "job_first": "marked",
+        "job_before": "acme",
+        "job_damaged": "acme",
+        "job_behind": "acme",
         "job_beside": beside,
-    }  # fmt: skip
+    }

@@ -103,8 +103,10 @@ class Reader:
 def test_partitions_that_ask_at_once_are_each_read_whole_in_parts(
     topics: Topics, history: KafkaHistory
 ) -> None:
-    written = {(t, p): [b"%d" % n for n in range(2_300 + p)]
-               for t, p in zip(("events", "jobs") * 2, range(PARTITIONS), strict=True)}  # fmt: skip
+    written = {
+        (t, p): [b"%d" % n for n in range(2_300 + p)]
+        for t, p in zip(("events", "jobs") * 2, range(PARTITIONS), strict=True)
+    }
     for place, values in written.items():
         topics.write(*place, values)
     readers = {place: Reader(history, place) for place in written}

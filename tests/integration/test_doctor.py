@@ -61,9 +61,15 @@ HOUR_MS = 3_600_000
 DOCTOR_SECONDS = 20.0
 """It ends within them, whatever does not answer."""
 FINE = (
-    "cluster: reach", "topics: as declared", "topics: partitions", "topics: replicas",
-    "stages: transactions", "clocks: broker", "clocks: this machine", "clocks: brokers",
-)  # fmt: skip
+    "cluster: reach",
+    "topics: as declared",
+    "topics: partitions",
+    "topics: replicas",
+    "stages: transactions",
+    "clocks: broker",
+    "clocks: this machine",
+    "clocks: brokers",
+)
 Findings = dict[str, list[dict[str, Any]]]
 
 
@@ -73,12 +79,17 @@ class Installation:
     def __init__(self, kafka: Any, folder: Path) -> None:
         file = folder / "topology.yaml"
         file.write_text(SMALL)
-        client = {f"TIDEGATE_KAFKA_{k.upper().replace('.', '_')}": str(v)
-                  for k, v in kafka.client_settings.items()}  # fmt: skip
+        client = {
+            f"TIDEGATE_KAFKA_{k.upper().replace('.', '_')}": str(v)
+            for k, v in kafka.client_settings.items()
+        }
         self.environ = {
-            **client, "TIDEGATE_BOOTSTRAP": kafka.bootstrap, "TIDEGATE_TOPOLOGY": str(file),
-            "TIDEGATE_TOPIC_PREFIX": PREFIX, "TIDEGATE_DATA_DIR": str(folder / "data"),
-        }  # fmt: skip
+            **client,
+            "TIDEGATE_BOOTSTRAP": kafka.bootstrap,
+            "TIDEGATE_TOPOLOGY": str(file),
+            "TIDEGATE_TOPIC_PREFIX": PREFIX,
+            "TIDEGATE_DATA_DIR": str(folder / "data"),
+        }
         self.settings: Settings = load_settings(self.environ)
         self.topology = load(file)
         apply(self.topology, self.settings, allow_unsafe=True)
@@ -91,10 +102,17 @@ class Installation:
         """Its exit code, its findings by area and check, and all that it printed."""
         command = [sys.executable, "-m", "streams.cli", "doctor", "--json", *flags]
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
-        with TemporaryFile("w+") as out, TemporaryFile("w+") as err, subprocess.Popen(
-            command, stdout=out, stderr=err,
-            env={**kept, **self.environ, **environ}, cwd=self.settings.data_dir.parent,
-        ) as process:  # fmt: skip
+        with (
+            TemporaryFile("w+") as out,
+            TemporaryFile("w+") as err,
+            subprocess.Popen(
+                command,
+                stdout=out,
+                stderr=err,
+                env={**kept, **self.environ, **environ},
+                cwd=self.settings.data_dir.parent,
+            ) as process,
+        ):
             try:
                 eventually(
                     lambda: process.poll() is not None, DOCTOR_SECONDS, what="the doctor has ended"
@@ -166,8 +184,11 @@ def test_vault_keys_that_do_not_open_what_tenants_have_are_told(
         path.chmod(0o600)
     record = new_key_record(local_vault(ours.read_bytes()), "acme")
     producer = Producer(producer_config(installation.settings))
-    producer.produce(f"{PREFIX}tenants", TENANT.encode(record),
-                     tenant_key(record.tenant_id, record.kind, record.id))  # fmt: skip
+    producer.produce(
+        f"{PREFIX}tenants",
+        TENANT.encode(record),
+        tenant_key(record.tenant_id, record.kind, record.id),
+    )
     assert producer.flush(10) == 0
 
     code, found, _ = installation.doctor(TIDEGATE_VAULT_KEY_FILE=str(ours))
@@ -256,11 +277,16 @@ def test_a_broker_that_accepts_and_never_answers_ends_in_time_and_no_secret_is_t
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         code, found, printed = installation.doctor(
-            "--bootstrap", address, "--url", f"http://me:{PASSWORD}@{address}",
-            TIDEGATE_ADMIN_TOKEN=PASSWORD, TIDEGATE_KAFKA_SASL_PASSWORD=PASSWORD,
+            "--bootstrap",
+            address,
+            "--url",
+            f"http://me:{PASSWORD}@{address}",
+            TIDEGATE_ADMIN_TOKEN=PASSWORD,
+            TIDEGATE_KAFKA_SASL_PASSWORD=PASSWORD,
             TIDEGATE_KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT",
-            TIDEGATE_KAFKA_SASL_MECHANISM="PLAIN", TIDEGATE_KAFKA_SASL_USERNAME="me",
-        )  # fmt: skip
+            TIDEGATE_KAFKA_SASL_MECHANISM="PLAIN",
+            TIDEGATE_KAFKA_SASL_USERNAME="me",
+        )
     assert code == 1
     assert "no answer came within 5 s" in texts(found, "cluster: reach")
     assert status(found, "operator: ready") == ["skipped"]

@@ -77,10 +77,14 @@ def produce(kafka: EmbeddedKafka, value: bytes, topic: str = "orders") -> None:
 
 def consume(bootstrap: str, topic: str = "orders", **settings: str) -> list[bytes | None]:
     """The topic's first records."""
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest",
-        **settings,
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            **settings,
+        }
+    )
     consumer.subscribe([topic])
     try:
         first = eventually(lambda: consumer.consume(1, 0.2), 20, what=f"a record in {topic}")
@@ -94,8 +98,10 @@ def owner_process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], int, 
     """Another Python process that owns a broker; yields it, the JVM's and the reaper's pid."""
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(data_dir)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     with process:
         assert process.stdout is not None
         jvm, reaper = map(int, process.stdout.readline().split())
@@ -183,10 +189,14 @@ def test_another_object_finds_the_same_address_without_network(
     monkeypatch.setattr(jars, "_maven", no_network)
     with EmbeddedKafka(data_dir) as second:
         assert second.bootstrap == address
-        assert read_status(data_dir).as_json() == json.dumps({
-            "running": True, "bootstrap": address, "pid": second.pid,
-            "version": jars.kafka_version(),
-        })  # fmt: skip
+        assert read_status(data_dir).as_json() == json.dumps(
+            {
+                "running": True,
+                "bootstrap": address,
+                "pid": second.pid,
+                "version": jars.kafka_version(),
+            }
+        )
 
 
 def test_sigkill_of_the_owner_ends_the_jvm(data_dir: Path) -> None:
@@ -257,8 +267,10 @@ def test_detached_start_status_and_stop(data_dir: Path) -> None:
     where = ["--data-dir", str(data_dir)]
     started = subprocess.run(
         [sys.executable, "-c", CLI, "start", "--detach", "--port", "0", *where],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     runner = CliRunner()
     try:
         shown = runner.invoke(app, ["status", *where, "--json"])

@@ -85,9 +85,13 @@ def settings(data_dir: Path) -> Settings:
 
 def produce(bootstrap: str, topic: str, value: bytes) -> None:
     """One record in a transaction."""
-    producer = Producer({
-        "bootstrap.servers": bootstrap, "log_level": 0, "transactional.id": f"{topic}-writer",
-    })  # fmt: skip
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "transactional.id": f"{topic}-writer",
+        }
+    )
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, value, partition=0)
@@ -96,10 +100,14 @@ def produce(bootstrap: str, topic: str, value: bytes) -> None:
 
 def consume(bootstrap: str, topic: str, number: int) -> list[bytes | None]:
     """The topic's first records; their positions are committed."""
-    reader = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False,
-        "log_level": 0,
-    })  # fmt: skip
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "g",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
     found: list[bytes | None] = []
     reader.assign([TopicPartition(topic, 0, 0)])
 

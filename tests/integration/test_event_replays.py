@@ -330,18 +330,23 @@ class OperatorProcess:
             if name != "log_level"
         }
         environ = {
-            **os.environ, **passed,
-            "TIDEGATE_BOOTSTRAP": settings.bootstrap, "TIDEGATE_ADMIN_TOKEN": TOKEN,
-            "TIDEGATE_TOPIC_PREFIX": settings.topic_prefix, "TIDEGATE_LOG_FORMAT": "json",
+            **os.environ,
+            **passed,
+            "TIDEGATE_BOOTSTRAP": settings.bootstrap,
+            "TIDEGATE_ADMIN_TOKEN": TOKEN,
+            "TIDEGATE_TOPIC_PREFIX": settings.topic_prefix,
+            "TIDEGATE_LOG_FORMAT": "json",
             "TIDEGATE_VAULT_KEY_FILE": str(settings.data_dir / "vault.key"),
             "TIDEGATE_SESSION_SECONDS": "6",
-        }  # fmt: skip
+        }
         words = ["operator", "--port", "0", "--instance", instance]
         with log.open("wb") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "streams.cli", *words, "--data-dir", settings.data_dir],
-                env=environ, stdout=out, stderr=out,
-            )  # fmt: skip
+                env=environ,
+                stdout=out,
+                stderr=out,
+            )
         listens = r'"operator listens".*"port": (\d+)|"port": (\d+).*"operator listens"'
         found = eventually(lambda: re.search(listens, log.read_text()), 30, what="it listens")
         self.api = RunningOperator(f"http://127.0.0.1:{found[1] or found[2]}")

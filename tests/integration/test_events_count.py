@@ -140,9 +140,15 @@ def test_times_that_make_no_sense_are_refused(run: Count) -> None:
 def test_a_cluster_without_the_topic_is_an_error_that_names_it(
     kafka: KafkaUnderTest, run: Count
 ) -> None:
-    refused = CliRunner().invoke(
-        events, ["count", "--bootstrap", kafka.bootstrap], env={"TIDEGATE_TOPIC_PREFIX": "none."}
-    ) if not kafka.client_settings else run("--bootstrap", "127.0.0.1:1")  # fmt: skip
+    refused = (
+        CliRunner().invoke(
+            events,
+            ["count", "--bootstrap", kafka.bootstrap],
+            env={"TIDEGATE_TOPIC_PREFIX": "none."},
+        )
+        if not kafka.client_settings
+        else run("--bootstrap", "127.0.0.1:1")
+    )
     assert refused.exit_code == 1
     assert refused.stderr.startswith("error: ")
 

@@ -53,8 +53,9 @@ def environ(cluster: Cluster, kafka: KafkaUnderTest) -> dict[str, str]:
     }
     return {
         "TIDEGATE_TOPIC_PREFIX": cluster.settings.topic_prefix,
-        "TIDEGATE_BOOTSTRAP": kafka.bootstrap, **passed,
-    }  # fmt: skip
+        "TIDEGATE_BOOTSTRAP": kafka.bootstrap,
+        **passed,
+    }
 
 
 @pytest.fixture
@@ -66,11 +67,13 @@ def written(cluster: Cluster, run: Run, count: int, prefix: str = "k") -> set[st
     """Events of two types, once a committed reader is told of all of them; their ids."""
     made = [
         make_event(
-            f"{prefix}{n}", ("acme", "bolt")[n % 2], event_type=("order.paid", "a/../b")[n % 2],
+            f"{prefix}{n}",
+            ("acme", "bolt")[n % 2],
+            event_type=("order.paid", "a/../b")[n % 2],
             attributes={"n": str(n)},
         )
         for n in range(count)
-    ]  # fmt: skip
+    ]
     cluster.write(make_event("aborted"), commit=False)
     before = counted(run)
     cluster.write(*made)
@@ -109,9 +112,13 @@ def test_duckdb_and_pandas_read_what_is_exported_as_parquet(
     assert set(table["event_id"]) == ids
     assert str(table["at"].dtype) == "datetime64[ms, UTC]"
     told = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=tmp_path, check=True, capture_output=True, text=True,
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
         timeout=60,
-    ).stdout  # fmt: skip
+    ).stdout
     assert "a/../b" in told
     assert told.count("    5\n") == 2, told
 
@@ -146,9 +153,10 @@ def test_a_kill_in_the_middle_of_an_export_loses_and_repeats_nothing(
     words = ["events", "export", "--to", str(folder)]
     for files in (1, 5, 12):
         with subprocess.Popen(
-            [sys.executable, "-c", program, *words], stdout=subprocess.DEVNULL,
+            [sys.executable, "-c", program, *words],
+            stdout=subprocess.DEVNULL,
             env={**os.environ, **environ, "PYTHONPATH": str(ROOT)},
-        ) as exporter:  # fmt: skip
+        ) as exporter:
             eventually(
                 lambda least=files: len(list(folder.rglob("*.jsonl"))) >= least,  # type: ignore[misc]
                 what=f"{files} files are written",
@@ -246,9 +254,12 @@ def test_tail_begins_with_the_newest_and_goes_on_with_what_comes(
         assert tail.wait(20) == 0
     assert len(first) == 2
     with subprocess.Popen(
-        [*words, "--type", "ordr.*"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*words, "--type", "ordr.*"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env=env,
-    ) as silent:  # fmt: skip
+    ) as silent:
         assert silent.stderr is not None
         assert "waiting for the next such event" in silent.stderr.readline()
         silent.send_signal(signal.SIGINT)
@@ -256,8 +267,11 @@ def test_tail_begins_with_the_newest_and_goes_on_with_what_comes(
         assert (silent.returncode, told) == (0, ("", ""))
     with subprocess.Popen(
         ["/bin/sh", "-c", f"{' '.join(words)} --type 'order.*' | head -n 1"],
-        env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as piped:  # fmt: skip
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as piped:
         assert piped.stdout is not None
         assert "order.paid" in piped.stdout.readline()
         cluster.write(make_event("after"), make_event("that"))

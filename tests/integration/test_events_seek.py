@@ -113,8 +113,9 @@ def test_what_must_not_or_cannot_be_set_is_refused(
     ):
         result = seek(*words)
         assert (result.exit_code, told in " ".join(result.output.split())) == (code, True), (
-            words, result.output,
-        )  # fmt: skip
+            words,
+            result.output,
+        )
     wider = cluster.settings.data_dir / "wider.yaml"
     wider.write_text("partitions: 7\n")
     result = seek("--group", f"{prefix}reader", "--to", "end", "--topology", str(wider))

@@ -54,8 +54,12 @@ async def test_a_202_is_on_both_topics_when_it_is_answered(world: World, hooks: 
     assert {m.partition() for m in (received, payload)} == {home}
     headers: Any = received.headers()
     assert [name for name, _ in headers] == [
-        "traceparent", "ce_id", "ce_source", "ce_specversion", "ce_type",
-    ]  # fmt: skip
+        "traceparent",
+        "ce_id",
+        "ce_source",
+        "ce_specversion",
+        "ce_type",
+    ]
 
 
 async def test_a_redelivery_gets_the_same_ids_and_is_not_stored(world: World, hooks: Hooks) -> None:
@@ -139,8 +143,11 @@ async def test_a_broken_record_of_tenants_is_dead_lettered_and_the_next_one_read
     [letter] = await hooks.reaches(lambda: asyncio.to_thread(world.scan, "dlq"), "a dead letter")
     dead = DEAD_LETTER.decode(letter.value())
     assert (dead.kind, dead.stage, dead.topic, dead.reason) == (
-        "record", "ingress", "tenants", "undecodable",
-    )  # fmt: skip
+        "record",
+        "ingress",
+        "tenants",
+        "undecodable",
+    )
     assert (dead.tenant_id, letter.key()) == ("acme", dead.id.encode())
     assert dead.value is None, "it may hold a secret"
 
@@ -162,13 +169,14 @@ async def test_a_misfit_is_durable_once_and_what_was_refused_is_written_when_it_
     record = QUARANTINED.decode(kept.value())
     assert record.event_id == answers[0][1]["event_id"]
     assert (record.payload_ref.partition, record.payload_ref.offsets) == (
-        payload.partition(), (payload.offset(),),
-    )  # fmt: skip
+        payload.partition(),
+        (payload.offset(),),
+    )
     counted = [REJECTION.decode(m.value()) for m in world.scan("rejections")]
     assert {(each.tenant_id, each.source, each.reason, each.cause) for each in counted} == {
         ("acme", "shop", "unauthorized", "missing_header"),
         (None, None, "unauthorized", "unknown_tenant"),
-    }  # fmt: skip
+    }
 
 
 async def test_a_connection_without_a_complete_request_head_is_closed(world: World) -> None:

@@ -57,8 +57,10 @@ class Edge:
             "HOOK_SECRET": "from-env",
         }
         log = self.folder / f"ingress-{uuid.uuid4().hex[:6]}.log"
-        self.processes[index:] = [StageProcess("ingress_stage", log, environ),
-                                  *self.processes[index + 1:]]  # fmt: skip
+        self.processes[index:] = [
+            StageProcess("ingress_stage", log, environ),
+            *self.processes[index + 1 :],
+        ]
         self.ports[index:] = [port, *self.ports[index + 1 :]]
 
     def ready(self) -> None:
@@ -89,8 +91,9 @@ class Edge:
         """Every process answers so within two seconds from now, or from `after` seconds on."""
         eventually(
             lambda: asyncio.run(self.statuses(secret, path)) == [status] * len(self.ports),
-            after + LIVE_SECONDS, what=f"{status} for {secret!r} on every ingress",
-        )  # fmt: skip
+            after + LIVE_SECONDS,
+            what=f"{status} for {secret!r} on every ingress",
+        )
 
 
 @pytest.fixture
@@ -107,10 +110,13 @@ def edges(kafka: KafkaUnderTest, tmp_path: Path, *left_out: str) -> Iterator[Edg
     cluster.create(*left_out)
     (tmp_path / "vault.key").write_bytes(os.urandom(32))
     settings = Settings(
-        bootstrap=kafka.bootstrap, kafka={"log_level": "0", **kafka.client_settings},
-        topic_prefix=cluster.prefix, data_dir=tmp_path / "operator",
-        admin_token=SecretStr(TOKEN), vault_key_file=(tmp_path / "vault.key",),
-    )  # fmt: skip
+        bootstrap=kafka.bootstrap,
+        kafka={"log_level": "0", **kafka.client_settings},
+        topic_prefix=cluster.prefix,
+        data_dir=tmp_path / "operator",
+        admin_token=SecretStr(TOKEN),
+        vault_key_file=(tmp_path / "vault.key",),
+    )
     with running(settings, topology) as operator:
         found = Edge(operator, cluster, tmp_path, tmp_path / "mounted")
         operator.send("PUT", "/v1/tenants/acme", {})
@@ -380,8 +386,9 @@ def test_while_demand_cannot_be_told_a_rate_is_answered_503_and_no_rate_is_none_
         edge.joined(0)  # without a share
         edge.cluster.create(*(name for name in load().topics if name != "ingress.rates"))
         eventually(
-            lambda: asyncio.run(edge.statuses(b"s")) == [202, 202], 20,
+            lambda: asyncio.run(edge.statuses(b"s")) == [202, 202],
+            20,
             what="the rate is kept once its topic is there",
-        )  # fmt: skip
+        )
         edge.operator.send("PUT", "/v1/tenants/acme", {})
         edge.live(202, b"s")

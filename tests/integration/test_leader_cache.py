@@ -81,9 +81,12 @@ def test_a_new_client_looks_for_no_leader_while_it_asks(
 
 @pytest.mark.parametrize(("believed", "looks"), [(0.1, False), (100.0, True)])
 def test_nor_does_it_once_librdkafka_has_forgotten_the_leaders(
-    kafka: KafkaUnderTest, places: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch,
-    believed: float, looks: bool,
-) -> None:  # fmt: skip
+    kafka: KafkaUnderTest,
+    places: list[tuple[str, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    believed: float,
+    looks: bool,
+) -> None:
     """It reads them again before; a client that believes them for longer would look."""
     monkeypatch.setattr(leaders, "_BELIEVED_SECONDS", believed)
     monkeypatch.setattr(leader_cache, "_CACHED_MS", 1_000)

@@ -38,8 +38,11 @@ def test_a_partition_without_a_leader_is_told_and_nothing_is_lost(tmp_path: Path
         lost.kill()
         eventually(lambda: -1 in leaders(cluster).values(), what="it is known to be gone")
         out = str(tmp_path / "out")
-        for words in (("count",), ("export", "--to", out), ("seek", "--group", "g", "--to", "end",
-                                                            "--create")):  # fmt: skip
+        for words in (
+            ("count",),
+            ("export", "--to", out),
+            ("seek", "--group", "g", "--to", "end", "--create"),
+        ):
             refused = run(*words)
             assert refused.exit_code == 1, refused.output
             assert "eader" in refused.stderr, refused.stderr

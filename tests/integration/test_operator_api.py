@@ -70,17 +70,30 @@ def _obey(command: Command, jobs: dict[str, Job]) -> None:
     match body:
         case Submit():
             new = make_job(
-                job_id, command.tenant_id, type=body.type, input=body.input,
-                scheduled_at=body.run_at, request_hash=body.request_hash,
-                traceparent=body.traceparent, submitted_by=body.submitted_by,
-                workflow_id=body.workflow_id, event_time=command.at,
-            )  # fmt: skip
+                job_id,
+                command.tenant_id,
+                type=body.type,
+                input=body.input,
+                scheduled_at=body.run_at,
+                request_hash=body.request_hash,
+                traceparent=body.traceparent,
+                submitted_by=body.submitted_by,
+                workflow_id=body.workflow_id,
+                event_time=command.at,
+            )
             jobs.setdefault(job_id, new)
         case Replay():
-            jobs.setdefault(job_id, make_job(
-                job_id, command.tenant_id, replay_of=body.replay_of, replay_note=body.note,
-                scope=f"{job_id}.1" if body.fresh_scope else f"{body.replay_of}.1", status="dead",
-            ))  # fmt: skip
+            jobs.setdefault(
+                job_id,
+                make_job(
+                    job_id,
+                    command.tenant_id,
+                    replay_of=body.replay_of,
+                    replay_note=body.note,
+                    scope=f"{job_id}.1" if body.fresh_scope else f"{body.replay_of}.1",
+                    status="dead",
+                ),
+            )
         case Cancel():
             assert body.incarnation == jobs[job_id].incarnation
             jobs[job_id] = replace(
@@ -229,14 +242,17 @@ def _later(**ahead: int) -> str:
 
 REFUSED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no type": ({}, ["type"]),
-    "all at once": ({"type": "", "priorty": "x", "timeout_seconds": 0}, ["type", "timeout_seconds", "priorty"]),  # noqa: E501
+    "all at once": (
+        {"type": "", "priorty": "x", "timeout_seconds": 0},
+        ["type", "timeout_seconds", "priorty"],
+    ),
     "unknown priority": ({"type": "t", "priority": "urgent"}, ["priority"]),
     "two times": ({"type": "t", "delay_seconds": 1, "run_at": _later(days=1)}, ["body"]),
     "no offset": ({"type": "t", "run_at": "2026-11-21T09:00:00"}, ["run_at"]),
     "beyond the payloads": ({"type": "t", "run_at": _later(days=32)}, ["run_at"]),
     "delayed beyond them": ({"type": "t", "delay_seconds": 32 * 86_400}, ["delay_seconds"]),
     "no link": ({"type": "t", "callback_url": "ftp://x/"}, ["callback_url"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -327,8 +343,10 @@ def test_what_may_be_replayed(cluster: Cluster, operator: RunningOperator) -> No
         replayed = operator.send("POST", "/v1/dlq/job_review/replay", note)
     assert replayed["replay_of"] == "job_review"
     for job_id, reason in {
-        "job_done": "is succeeded", "job_purged": "was purged", "job_none": "no dead letter",
-    }.items():  # fmt: skip
+        "job_done": "is succeeded",
+        "job_purged": "was purged",
+        "job_none": "no dead letter",
+    }.items():
         with pytest.raises(CallFailed, match=reason):
             operator.send("POST", f"/v1/dlq/{job_id}/replay", note)
 

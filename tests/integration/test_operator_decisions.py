@@ -76,9 +76,12 @@ def test_a_second_replay_names_the_first_and_has_to_be_asked_for(
 ) -> None:
     first = make_job("job_first", status="succeeded", replay_of="job_dead", scope=DEAD.scope)
     letter = make_letter(
-        DEAD, replayed_at=1_700_000_000_000, replayed_as="job_first", replayed_by="operator",
+        DEAD,
+        replayed_at=1_700_000_000_000,
+        replayed_as="job_first",
+        replayed_by="operator",
         note="once",
-    )  # fmt: skip
+    )
     cluster.write(replace(DEAD, replayed_as="job_first"), first, letter)
     operator.shows("/v1/dlq/job_dead", replayed_as="job_first", replayed_status="succeeded")
     shown = operator.get("/v1/dlq/job_dead")
@@ -96,8 +99,14 @@ def test_a_second_replay_names_the_first_and_has_to_be_asked_for(
     def made(command: Command, _: Message) -> list[Any]:
         assert isinstance(command.body, Replay)
         assert command.body.again
-        return [make_job(command.job_id, replay_of="job_dead", scope=DEAD.scope,
-                         replay_note=command.body.note)]  # fmt: skip
+        return [
+            make_job(
+                command.job_id,
+                replay_of="job_dead",
+                scope=DEAD.scope,
+                replay_note=command.body.note,
+            )
+        ]
 
     with obeying(cluster, made):
         assert asked(operator, REPLAY, NOTE | {"again": True})[0] == 202
@@ -113,8 +122,9 @@ def test_the_replay_of_a_job_in_review_is_the_same_however_often_it_is_asked_for
 
     def made(command: Command, _: Message) -> list[Any]:
         assert isinstance(command.body, Replay)
-        new = make_job(command.job_id, replay_of="job_old", scope=old.scope,
-                       replay_note=command.body.note)  # fmt: skip
+        new = make_job(
+            command.job_id, replay_of="job_old", scope=old.scope, replay_note=command.body.note
+        )
         return [replace(old, status="cancelled", replayed_as=command.job_id), new]
 
     with obeying(cluster, made):
@@ -144,8 +154,10 @@ def test_a_replay_that_no_dispatcher_has_taken_yet_counts(
     with obeying(cluster, refusing("not_replayable", "job job_dead is running")):
         status, name, answer = asked(operator, REPLAY, NOTE, "k")
         assert (status, name, answer["detail"]) == (
-            409, "not-replayable", "job job_dead is running",
-        )  # fmt: skip
+            409,
+            "not-replayable",
+            "job job_dead is running",
+        )
         assert asked(operator, REPLAY, NOTE)[:2] == (409, "not-replayable")
 
 
@@ -156,19 +168,23 @@ def test_a_fresh_scope_names_each_effect_that_is_done_or_may_be(
     # A replay in a fresh scope did it as well: to be begun a third time if nobody is told.
     earlier = make_job("job_fresh", status="dead", replay_of="job_dead", scope="job_fresh.1")
     cluster.write(
-        DEAD, other, make_letter(DEAD), earlier,
+        DEAD,
+        other,
+        make_letter(DEAD),
+        earlier,
         make_entry(DEAD, "email:send/x", status="done"),
         make_entry(DEAD, "lookup/y", status="failed"),
         make_entry(other, "theirs/z", status="done"),
         make_entry(earlier, "payment:refund/r1", status="review"),
-    )  # fmt: skip
+    )
     operator.shows("/v1/jobs/job_fresh", status="dead")
     fresh = NOTE | {"fresh_scope": True, "again": True}
     status, name, answer = asked(operator, REPLAY, fresh)
     assert (status, name) == (409, "effects-done")
     assert {each["action"]: each["status"] for each in answer["effects"]} == {
-        "email:send/x": "done", "payment:refund/r1": "review",
-    }  # fmt: skip
+        "email:send/x": "done",
+        "payment:refund/r1": "review",
+    }
     one = fresh | {"repeat_effects": ["email:send/x"]}
     _, name, answer = asked(operator, REPLAY, one)
     assert (name, len(answer["effects"])) == ("effects-done", 1)
@@ -180,8 +196,9 @@ def test_a_fresh_scope_names_each_effect_that_is_done_or_may_be(
     both = ["email:send/x", "payment:refund/r1"]
     with obeying(cluster, refusing("scope_in_use", "job_x works in it")):
         assert asked(operator, REPLAY, fresh | {"repeat_effects": both})[:2] == (
-            409, "scope-in-use",
-        )  # fmt: skip
+            409,
+            "scope-in-use",
+        )
     (command,) = commands(cluster)
     assert command.body == Replay(
         "job_dead", "the vendor is back", True, "operator", True, tuple(both), None
@@ -201,8 +218,11 @@ def test_a_job_does_not_pass_for_purged_while_its_letter_alone_is_shown(
 ) -> None:
     def made(command: Command, _: Message) -> list[Any]:
         assert isinstance(command.body, Replay)
-        return [make_job(command.job_id, scope=f"{command.body.replay_of}.1",
-                         replay_note=command.body.note)]  # fmt: skip
+        return [
+            make_job(
+                command.job_id, scope=f"{command.body.replay_of}.1", replay_note=command.body.note
+            )
+        ]
 
     with obeying(cluster, made):
         for n in range(5):
@@ -222,8 +242,15 @@ def test_a_replay_can_be_of_another_type(cluster: Cluster, operator: RunningOper
 
     def made(command: Command, _: Message) -> list[Any]:
         assert isinstance(command.body, Replay)
-        return [make_job(command.job_id, replay_of="job_dead", type=command.body.type,
-                         replay_note=command.body.note, scope=DEAD.scope)]  # fmt: skip
+        return [
+            make_job(
+                command.job_id,
+                replay_of="job_dead",
+                type=command.body.type,
+                replay_note=command.body.note,
+                scope=DEAD.scope,
+            )
+        ]
 
     with obeying(cluster, made):
         _, _, answer = asked(operator, REPLAY, NOTE | {"type": "draft_v2"}, "k")
@@ -247,10 +274,11 @@ def test_a_job_is_moved_to_a_declared_pool_alone(
         status, _, job = asked(operator, "/v1/jobs/job_a/move", body)
     assert (status, job["pool"], job["asked_pool"]) == (202, "gpu", "gpu")
     for path, wrong, expected in (
-        ("job_ended", body, (409, "job-ended")), ("job_none", body, (404, "job-unknown")),
+        ("job_ended", body, (409, "job-ended")),
+        ("job_none", body, (404, "job-unknown")),
         ("job_a", body | {"pool": "none"}, (422, "invalid-request")),
         ("job_a", {"pool": "gpu"}, (422, "invalid-request")),
-    ):  # fmt: skip
+    ):
         assert asked(operator, f"/v1/jobs/{path}/move", wrong)[:2] == expected
     cluster.write(make_job("job_b"))
     operator.shows("/v1/jobs/job_b", status="pending")
@@ -263,9 +291,12 @@ def test_the_waiting_jobs_of_a_type_are_moved_a_page_at_a_time(
 ) -> None:
     waiting = [make_job(f"job_{n}", created_at=n) for n in range(5)]
     cluster.write(
-        *waiting, make_job("job_5", "globex"), make_job("running", status="running"),
-        make_job("there", pool="gpu"), make_job("typed", type="other"),
-    )  # fmt: skip
+        *waiting,
+        make_job("job_5", "globex"),
+        make_job("running", status="running"),
+        make_job("there", pool="gpu"),
+        make_job("typed", type="other"),
+    )
     operator.shows("/v1/jobs/typed", type="other")
     operator.shows("/v1/jobs/job_5", tenant_id="globex")  # of another partition
     body: dict[str, Any] = {"type": "draft_reply", "pool": "gpu", "note": "n", "limit": 4}
@@ -277,8 +308,9 @@ def test_the_waiting_jobs_of_a_type_are_moved_a_page_at_a_time(
     assert (first["moved"], second["moved"], second["next_cursor"]) == (4, 2, None)
     sent = commands(cluster)
     assert {each.job_id: each.tenant_id for each in sent} == {
-        **{each.job_id: "acme" for each in waiting}, "job_5": "globex",
-    }  # fmt: skip
+        **{each.job_id: "acme" for each in waiting},
+        "job_5": "globex",
+    }
     _, _, ours = asked(operator, "/v1/jobs:move", body | {"tenant_id": "globex", "dry_run": True})
     assert ours["matched"] == 1
 
@@ -292,13 +324,19 @@ def test_an_effect_is_settled_and_says_by_whom(cluster: Cluster, operator: Runni
     operator.shows("/v1/jobs/job_review", status="needs_review")
 
     def settled(command: Command, _: Message) -> list[Any]:
-        assert command.body == Settle("payment:refund/r 1", "done", '{"id":"re_1"}', "found it",
-                                      "operator")  # fmt: skip
+        assert command.body == Settle(
+            "payment:refund/r 1", "done", '{"id":"re_1"}', "found it", "operator"
+        )
         return [
-            replace(refund, status="done", result=command.body.result, settled_by="operator",
-                    note="found it"),
+            replace(
+                refund,
+                status="done",
+                result=command.body.result,
+                settled_by="operator",
+                note="found it",
+            ),
             replace(REVIEW, status="pending"),
-        ]  # fmt: skip
+        ]
 
     path = f"/v1/jobs/job_review/effects/{quote('payment:refund/r 1')}/settle"
     body = {"status": "done", "result": {"id": "re_1"}, "note": "found it"}
@@ -316,12 +354,16 @@ def test_an_effect_is_settled_and_says_by_whom(cluster: Cluster, operator: Runni
     otherwise = {"status": "not_done", "note": "it was not"}
     assert asked(operator, escaped, otherwise)[:2] == (409, "already-settled")
     for action, wrong, expected in (
-        ("email/x", body, (409, "already-settled")), ("none/x", body, (404, "effect-unknown")),
+        ("email/x", body, (409, "already-settled")),
+        ("none/x", body, (404, "effect-unknown")),
         ("email/x", {"status": "not_done", "note": "n", "result": 1}, (422, "invalid-request")),
         ("email/x", {"status": "done"}, (422, "invalid-request")),
-        ("email/x", {"status": "done", "note": "n", "result": "x" * 262_143},
-         (413, "body-too-large")),
-    ):  # fmt: skip
+        (
+            "email/x",
+            {"status": "done", "note": "n", "result": "x" * 262_143},
+            (413, "body-too-large"),
+        ),
+    ):
         place = f"/v1/jobs/job_review/effects/{action}/settle"
         assert asked(operator, place, wrong)[:2] == expected
 
@@ -331,14 +373,17 @@ def test_an_effect_whose_call_may_be_under_way_is_not_settled_yet(
 ) -> None:
     living = make_job("job_living", status="running")
     cluster.write(
-        REVIEW, living, make_entry(REVIEW, "a/1", status="review"),
+        REVIEW,
+        living,
+        make_entry(REVIEW, "a/1", status="review"),
         make_entry(living, "b/1", status="claimed"),
-    )  # fmt: skip
+    )
     operator.shows("/v1/jobs/job_living", status="running")
     body = {"status": "not_done", "note": "nothing there"}
     assert asked(operator, "/v1/jobs/job_living/effects/b/1/settle", body)[:2] == (
-        409, "not-in-review",
-    )  # fmt: skip
+        409,
+        "not-in-review",
+    )
     detail = "a call may still be under way: settle it after 2026-11-21T10:00:00+00:00"
     with obeying(cluster, refusing("too_early", detail)):
         status, name, answer = asked(operator, "/v1/jobs/job_review/effects/a/1/settle", body)
@@ -393,22 +438,38 @@ def test_a_pending_job_says_what_holds_it_and_its_history_is_shown(
     run = Attempt(1, 1_700_000_000_000, "w1/b", "lost", "WorkerLost: gone")
     job = make_job("job_a", lost=1, history=(run,))
     cluster.write(
-        job, make_job("job_run", status="running"),
+        job,
+        make_job("job_run", status="running"),
         Held(home, "default", "draft_reply", None, "no_worker", 1_700_000_000_000, 3, "start one"),
         Held(elsewhere, "default", "other", None, "no_worker", 1_600_000_000_000, 1, "start one"),
-    )  # fmt: skip
-    shown = operator.shows("/v1/jobs/job_a", held={
-        "reason": "no_worker", "since": "2023-11-14T22:13:20.000Z", "detail": "start one",
-    })  # fmt: skip
-    assert (shown["lost"], shown["history"]) == (1, [{
-        "attempt": 1, "at": "2023-11-14T22:13:20.000Z", "worker_id": "w1/b", "kind": "lost",
-        "error": "WorkerLost: gone", "traceback": None,
-    }])  # fmt: skip
+    )
+    shown = operator.shows(
+        "/v1/jobs/job_a",
+        held={
+            "reason": "no_worker",
+            "since": "2023-11-14T22:13:20.000Z",
+            "detail": "start one",
+        },
+    )
+    assert (shown["lost"], shown["history"]) == (
+        1,
+        [
+            {
+                "attempt": 1,
+                "at": "2023-11-14T22:13:20.000Z",
+                "worker_id": "w1/b",
+                "kind": "lost",
+                "error": "WorkerLost: gone",
+                "traceback": None,
+            }
+        ],
+    )
     assert operator.shows("/v1/jobs/job_run", status="running")["held"] is None
     held = operator.get("/v1/held")["held"]
     assert [(each["partition"], each["type"]) for each in held] == [
-        (home, "draft_reply"), (elsewhere, "other"),
-    ]  # fmt: skip
+        (home, "draft_reply"),
+        (elsewhere, "other"),
+    ]
     # Its tenant's own reason comes first; a reason that is over leaves.
     cluster.write(
         Held(home, "default", "draft_reply", "acme", "tenant_disabled", 1, 1, "enable it"),
@@ -448,8 +509,14 @@ def test_dead_jobs_are_replayed_in_bulk_each_once_with_the_note(
     def made(command: Command, _: Message) -> list[Any]:
         assert isinstance(command.body, Replay)
         old = next(job for job in dead if job.job_id == command.body.replay_of)
-        return [make_job(command.job_id, replay_of=old.job_id, scope=f"{old.scope}.replay",
-                         replay_note=command.body.note)]  # fmt: skip
+        return [
+            make_job(
+                command.job_id,
+                replay_of=old.job_id,
+                scope=f"{old.scope}.replay",
+                replay_note=command.body.note,
+            )
+        ]
 
     with obeying(cluster, made):
         _, _, first = asked(operator, "/v1/dlq:replay", body)
@@ -489,8 +556,9 @@ def test_a_discarded_letter_leaves_the_list_with_a_note(
     assert asked(operator, "/v1/dlq/none/discard", {"note": "n"})[1] == "dead-letter-unknown"
     _, _, answer = asked(operator, discard, {"note": "the order was cancelled"})
     assert (answer["discarded_by"], answer["discard_note"]) == (
-        "operator", "the order was cancelled",
-    )  # fmt: skip
+        "operator",
+        "the order was cancelled",
+    )
     assert operator.get("/v1/dlq")["dead_letters"] == []
     assert [e["id"] for e in operator.get("/v1/dlq", discarded="true")["dead_letters"]] == [
         "job_dead"

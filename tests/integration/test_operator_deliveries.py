@@ -82,13 +82,24 @@ def test_deliveries_are_listed_with_their_attempts_where_people_look_for_them(
     job = event_job(event, status="succeeded")
     row = make_delivery(attempts=2, last_status=503, last_error="http_status")
     told = make_delivery(
-        "dlv_told", endpoint_id="callbacks", kind="callback", event_id=None, job_id=job.job_id,
-        status="delivered", url="https://acme.example/done", created_at=AT + 1,
-    )  # fmt: skip
+        "dlv_told",
+        endpoint_id="callbacks",
+        kind="callback",
+        event_id=None,
+        job_id=job.job_id,
+        status="delivered",
+        url="https://acme.example/done",
+        created_at=AT + 1,
+    )
     cluster.write(
-        event, job, row, told, make_attempt(row, 1, at=now), make_attempt(row, 2, at=now),
+        event,
+        job,
+        row,
+        told,
+        make_attempt(row, 1, at=now),
+        make_attempt(row, 2, at=now),
         make_delivery("dlv_theirs", "bolt"),
-    )  # fmt: skip
+    )
     operator.shows("/v1/deliveries/dlv_theirs", tenant_id="bolt")
     eventually(
         lambda: len(operator.get("/v1/deliveries/dlv_a")["attempts"]) == 2, what="both attempts"
@@ -139,8 +150,13 @@ def test_an_endpoint_is_recovered_once_for_one_key(
     cluster.write(make_endpoint(at=AT + 1))
 
     def obey(command: DeliveryCommand, _: Message) -> list[Any]:
-        begun = make_recovery(command.command_id, since=command.since, recovered=1,
-                              statuses=command.statuses, ended_at=command.at)  # fmt: skip
+        begun = make_recovery(
+            command.command_id,
+            since=command.since,
+            recovered=1,
+            statuses=command.statuses,
+            ended_at=command.at,
+        )
         pending = replace(parked, status="pending", parked_because=None)
         return [make_state(recovery=begun), pending]
 

@@ -69,8 +69,11 @@ def test_an_endpoint_gets_a_secret_that_is_shown_once_and_keeps_it(
     assert made["secret"].startswith("whsec_")
     assert secrets(cluster) == [made["secret"]]
     assert operator.get(PATH) == {k: v for k, v in made.items() if k != "secret"}
-    assert (made["events"], made["sources"], made["enabled"]) == (["order.*", "job.dead"], ["*"],
-                                                                  True)  # fmt: skip
+    assert (made["events"], made["sources"], made["enabled"]) == (
+        ["order.*", "job.dead"],
+        ["*"],
+        True,
+    )
     assert made["keys"] == [{"kind": "v1", "secret_ref": None, "public_key": None, "until": None}]
     assert made["state"]["circuit"] == "closed"
     again = operator.send("PUT", PATH, {"url": URL, "timeout_seconds": 5})
@@ -116,10 +119,15 @@ def test_the_old_key_signs_beside_the_new_one_until_the_overlap_is_over(
     assert old["kind"] == "v1"
     assert old["until"] > rotated["updated_at"]
     assert secrets(cluster) == [private, first]
-    referred = operator.send("POST", f"{PATH}/rotate", {"secret_ref": "env:KEY",
-                                                        "overlap_seconds": 60})  # fmt: skip
-    assert referred["keys"][0] == {"kind": None, "secret_ref": "env:KEY", "public_key": None,
-                                   "until": None}  # fmt: skip
+    referred = operator.send(
+        "POST", f"{PATH}/rotate", {"secret_ref": "env:KEY", "overlap_seconds": 60}
+    )
+    assert referred["keys"][0] == {
+        "kind": None,
+        "secret_ref": "env:KEY",
+        "public_key": None,
+        "until": None,
+    }
     assert len(referred["keys"]) == 3
     made = operator.send("POST", f"{PATH}/rotate", {"overlap_seconds": 0})
     assert len(made["keys"]) == 3, "those in their overlap keep their ends"
@@ -182,10 +190,14 @@ def test_what_the_stage_knows_of_an_endpoint_is_shown_until_a_put_enables_it(
     at = standing(cluster)["crm"].updated_at + 1
     recovery = Recovery("cmd_1", 0, 1_000, ("parked",), 7, None)
     state = EndpointState("acme", "crm", "open", at, at, "gone", at, recovery, at)
-    cluster.write((
-        "deliveries.endpoints", cluster.home("acme"), keys.join("acme", "crm"),
-        ENDPOINT_STATE.encode(state),
-    ))  # fmt: skip
+    cluster.write(
+        (
+            "deliveries.endpoints",
+            cluster.home("acme"),
+            keys.join("acme", "crm"),
+            ENDPOINT_STATE.encode(state),
+        )
+    )
     eventually(
         lambda: operator.get(PATH)["state"]["circuit"] == "open", what="the circuit is shown open"
     )

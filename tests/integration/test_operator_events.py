@@ -54,9 +54,12 @@ def produced(cluster: Cluster, topic: str, value: bytes, partition: int, **more:
     found: list[Message] = []
     producer = Producer(cluster.settings.client())
     producer.produce(
-        cluster.settings.topic_prefix + topic, value, partition=partition,
-        on_delivery=lambda _, message: found.append(message), **more,
-    )  # fmt: skip
+        cluster.settings.topic_prefix + topic,
+        value,
+        partition=partition,
+        on_delivery=lambda _, message: found.append(message),
+        **more,
+    )
     assert producer.flush(30) == 0
     return found[0].offset() or 0
 
@@ -87,21 +90,32 @@ def payload(operator: RunningOperator, event_id: str) -> tuple[int, str]:
 def test_events_show_what_became_of_them(cluster: Cluster, operator: RunningOperator) -> None:
     worked, unrouted = make_event("worked"), make_event("unrouted", routed=False)
     job = event_job(worked, status="dead")
-    again = make_job("job_again", replay_of=job.job_id, status="succeeded", replay_note="mended",
-                     submitted_by="operator")  # fmt: skip
+    again = make_job(
+        "job_again",
+        replay_of=job.job_id,
+        status="succeeded",
+        replay_note="mended",
+        submitted_by="operator",
+    )
     now = int(time.time() * 1000)
     counted = Duplicate("acme", 2, now, now + 60_000, "evt_dup")
     cluster.write(
-        worked, unrouted, job, make_entry(job, "email:send/reply"), make_letter(job), again,
+        worked,
+        unrouted,
+        job,
+        make_entry(job, "email:send/reply"),
+        make_letter(job),
+        again,
         ("duplicates", cluster.home("acme"), worked.fingerprint, DUPLICATE.encode(counted)),
         make_event("theirs", "bolt", source="desk"),
-    )  # fmt: skip
+    )
     operator.shows("/v1/events/evt_worked", job_id=job.job_id)
     operator.shows("/v1/dlq/" + job.job_id, kind="job")
     story = eventually(
         lambda: (s := operator.get("/v1/events/evt_worked"))["duplicates"] and s["replays"] and s,
-        30, what="the whole story",
-    )  # fmt: skip
+        30,
+        what="the whole story",
+    )
     assert (story["duplicates"]["count"], story["duplicates"]["last_event_id"]) == (2, "evt_dup")
     assert story["job"]["status"] == "dead"
     assert [each["action"] for each in story["job"]["effects"]] == ["email:send/reply"]

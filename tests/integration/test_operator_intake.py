@@ -67,10 +67,16 @@ def operator(cluster: Cluster) -> Iterator[RunningOperator]:
 
 
 def put_source(operator: RunningOperator, dedup_key: str) -> None:
-    operator.send("PUT", SOURCE, {
-        "scheme": "hmac-sha256", "secret": "s3cret", "mapping": {"dedup_key": dedup_key},
-        "callback_url": "https://acme.example/done",
-    })  # fmt: skip
+    operator.send(
+        "PUT",
+        SOURCE,
+        {
+            "scheme": "hmac-sha256",
+            "secret": "s3cret",
+            "mapping": {"dedup_key": dedup_key},
+            "callback_url": "https://acme.example/done",
+        },
+    )
 
 
 def quarantined(cluster: Cluster, body: bytes = BODY) -> Quarantined:
@@ -82,10 +88,12 @@ def quarantined(cluster: Cluster, body: bytes = BODY) -> Quarantined:
     cluster.write(("tenants", home, address, TENANT.encode(wrapped)))
     event_id = make_quarantined(body, PayloadRef(0, (), 0, "")).event_id
     chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
-    cluster.write(*(
-        ("payloads", home, b"acme", data_key.seal(event_id, index, chunk))
-        for index, chunk in enumerate(chunks)
-    ))  # fmt: skip
+    cluster.write(
+        *(
+            ("payloads", home, b"acme", data_key.seal(event_id, index, chunk))
+            for index, chunk in enumerate(chunks)
+        )
+    )
     offsets = [m.offset() or 0 for m in cluster.read("payloads") if m.partition() == home]
     ref = PayloadRef(home, tuple(offsets[-len(chunks) :]), len(body), data_key.key_id)
     record = make_quarantined(body, ref)
@@ -98,8 +106,11 @@ def opened(cluster: Cluster, envelope: Envelope) -> bytes:
     book, ref = DataKeyring(local_vault(cluster.vault_key)), envelope.payload_ref
     for message in cluster.read("tenants"):
         book.apply(message.key(), message.value())
-    sealed = {m.offset(): m.value() or b"" for m in cluster.read("payloads")
-              if m.partition() == ref.partition}  # fmt: skip
+    sealed = {
+        m.offset(): m.value() or b""
+        for m in cluster.read("payloads")
+        if m.partition() == ref.partition
+    }
     data_key = book.find(envelope.tenant_id, ref.key_id).result(5)
     return data_key.open(envelope.event_id, [sealed[at] for at in ref.offsets], ref.size)
 
@@ -137,8 +148,9 @@ def test_a_quarantined_body_is_listed_with_its_reason_and_released_once_its_mapp
     assert envelope.event_id == record.event_id
     assert envelope.fingerprint == ids.fingerprint("acme", "shop", "o-1")
     assert (message.partition(), envelope.callback_url) == (
-        cluster.home("acme"), "https://acme.example/done",
-    )  # fmt: skip
+        cluster.home("acme"),
+        "https://acme.example/done",
+    )
     assert opened(cluster, envelope) == BODY
 
     again = operator.send("POST", f"{path}/release", {"note": "again"})
@@ -233,8 +245,10 @@ def test_rejections_are_listed_for_their_tenant_alone(
     assert mine["count"] == 7
     assert mine["first_at"] < mine["last_at"]
     assert [each["id"] for each in operator.get("/v1/rejections")["rejections"]] == [
-        "rej_3", "rej_2", "rej_1",
-    ]  # fmt: skip
+        "rej_3",
+        "rej_2",
+        "rej_1",
+    ]
     with pytest.raises(CallFailed, match="no tenant 'nobody'"):
         operator.get("/v1/tenants/nobody/rejections")
 
@@ -264,10 +278,15 @@ def test_duplicates_are_listed_and_stand_with_their_events_job(
 
 def item(number: int, **more: Any) -> dict[str, Any]:
     return {
-        "source": "shop", "event_type": "order.paid", "dedup_key": f"o-{number}",
-        "subject": "s", "occurred_at": "2026-11-21T09:00:00Z", "attributes": {"k": "v"},
-        "payload": {"n": number}, **more,
-    }  # fmt: skip
+        "source": "shop",
+        "event_type": "order.paid",
+        "dedup_key": f"o-{number}",
+        "subject": "s",
+        "occurred_at": "2026-11-21T09:00:00Z",
+        "attributes": {"k": "v"},
+        "payload": {"n": number},
+        **more,
+    }
 
 
 def test_a_batch_answers_each_of_its_events_and_the_bad_do_not_fail_the_good(
@@ -275,14 +294,25 @@ def test_a_batch_answers_each_of_its_events_and_the_bad_do_not_fail_the_good(
 ) -> None:
     put_source(operator, "id")
     events = [
-        item(1), "no event", item(2, event_type=""), item(1), item(3, occurred_at="yesterday"),
-        item(4, source="other", dedup_key=None), item(5, unknown=1),
-    ]  # fmt: skip
+        item(1),
+        "no event",
+        item(2, event_type=""),
+        item(1),
+        item(3, occurred_at="yesterday"),
+        item(4, source="other", dedup_key=None),
+        item(5, unknown=1),
+    ]
     answer = operator.send("POST", BATCH, {"events": events})
     results = answer["results"]
     assert [each["status"] for each in results] == [
-        "accepted", "refused", "refused", "duplicate", "refused", "accepted", "refused",
-    ]  # fmt: skip
+        "accepted",
+        "refused",
+        "refused",
+        "duplicate",
+        "refused",
+        "accepted",
+        "refused",
+    ]
     assert (answer["accepted"], answer["duplicate"], answer["refused"]) == (2, 1, 4)
     assert results[0]["job_id"] == ids.event_job_id("acme", "shop", "o-1") == results[3]["job_id"]
     assert results[3]["event_id"] == results[0]["event_id"]
@@ -292,14 +322,18 @@ def test_a_batch_answers_each_of_its_events_and_the_bad_do_not_fail_the_good(
         (422, "urn:tidegate:problem:invalid-request")
     }
     assert [p["errors"][0]["field"] for p in problems] == [
-        "body", "event_type", "occurred_at", "unknown",
-    ]  # fmt: skip
+        "body",
+        "event_type",
+        "occurred_at",
+        "unknown",
+    ]
     envelopes = [ENVELOPE.decode(m.value()) for m in cluster.read("events.received")]
     assert {e.event_id for e in envelopes} == {results[0]["event_id"], results[5]["event_id"]}
     by_source = {e.source: e for e in envelopes}
     assert (by_source["shop"].attributes, by_source["shop"].callback_url) == (
-        {"k": "v"}, "https://acme.example/done",
-    )  # fmt: skip
+        {"k": "v"},
+        "https://acme.example/done",
+    )
     assert by_source["other"].callback_url is None
     assert by_source["other"].dedup_key.startswith("sha256:")
     again = operator.send("POST", BATCH, {"events": events})

@@ -43,10 +43,15 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         "evt_1", "zendesk", "ticket.created", None, None, 1, "application/json", None, None, "k", {}
     )
     job = make_job(
-        status="running", event=event, payload_ref=PayloadRef(2, (7, 8), 1234, "kek_1"),
-        attempts=1, run_id="run_1", scheduled_at=1_700_000_000_123, callback_url="https://acme.example/",
+        status="running",
+        event=event,
+        payload_ref=PayloadRef(2, (7, 8), 1234, "kek_1"),
+        attempts=1,
+        run_id="run_1",
+        scheduled_at=1_700_000_000_123,
+        callback_url="https://acme.example/",
         result='{"draft":"Hi"}',
-    )  # fmt: skip
+    )
     home = cluster.home(job.tenant_id)
     step = (CHECKPOINTS, home, checkpoint_key(job.job_id, 1, "draft"), b'{"text":"Hi"}')
     old_step = (CHECKPOINTS, home, checkpoint_key(job.job_id, 0, "draft"), b'"old"')
@@ -56,29 +61,66 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         cluster.write(job)
         shown = operator.shows("/v1/jobs/job_a", status="running")
     assert shown == {
-        "job_id": "job_a", "tenant_id": "acme", "type": "draft_reply", "status": "running",
-        "priority": "webhook", "attempts": 1, "incarnation": 1, "event_id": "evt_1",
-        "run_id": "run_1", "workflow_id": None, "timeout_seconds": 300.0,
+        "job_id": "job_a",
+        "tenant_id": "acme",
+        "type": "draft_reply",
+        "status": "running",
+        "priority": "webhook",
+        "attempts": 1,
+        "incarnation": 1,
+        "event_id": "evt_1",
+        "run_id": "run_1",
+        "workflow_id": None,
+        "timeout_seconds": 300.0,
         "callback_url": "https://acme.example/",
         "payload_ref": {"partition": 2, "offsets": [7, 8], "size": 1234, "key_id": "kek_1"},
-        "scheduled_at": "2023-11-14T22:13:20.123Z", "next_retry_at": None, "last_error": None,
+        "scheduled_at": "2023-11-14T22:13:20.123Z",
+        "next_retry_at": None,
+        "last_error": None,
         "result": {"draft": "Hi"},
-        "effects": [{
-            "action": "email:send/reply", "status": "done", "idempotency_key": "idk_1",
-            "tool": "email:send", "key": "reply", "began_at": "2023-11-14T22:13:21.000Z",
-            "run_id": "run_1", "arguments_sha256": "01" * 32,
-            "claims": 1, "result": {"sent": True}, "error": None,
-            "settle_after": None, "repeatable_until": None, "settled_by": None, "note": None,
-            "updated_at": "2023-11-14T22:13:22.000Z",
-        }],
-        "steps": [{"name": "draft", "value": {"text": "Hi"}}], "progress": {"pct": 50},
-        "duplicates": None, "pool": "default", "asked_pool": None, "held": None, "lost": 0,
-        "input": {}, "waits": None, "deliveries": [],
-        "end_reason": None, "history": [], "cancel_reason": None, "replayed_as": None,
-        "cancel_requested": False, "replay_of": None, "replay_note": None, "replay_id": None,
-        "submitted_by": None, "trace_id": "a" * 32,
-        "created_at": "2023-11-14T22:13:20.000Z", "updated_at": "2023-11-14T22:13:20.500Z",
-    }  # fmt: skip
+        "effects": [
+            {
+                "action": "email:send/reply",
+                "status": "done",
+                "idempotency_key": "idk_1",
+                "tool": "email:send",
+                "key": "reply",
+                "began_at": "2023-11-14T22:13:21.000Z",
+                "run_id": "run_1",
+                "arguments_sha256": "01" * 32,
+                "claims": 1,
+                "result": {"sent": True},
+                "error": None,
+                "settle_after": None,
+                "repeatable_until": None,
+                "settled_by": None,
+                "note": None,
+                "updated_at": "2023-11-14T22:13:22.000Z",
+            }
+        ],
+        "steps": [{"name": "draft", "value": {"text": "Hi"}}],
+        "progress": {"pct": 50},
+        "duplicates": None,
+        "pool": "default",
+        "asked_pool": None,
+        "held": None,
+        "lost": 0,
+        "input": {},
+        "waits": None,
+        "deliveries": [],
+        "end_reason": None,
+        "history": [],
+        "cancel_reason": None,
+        "replayed_as": None,
+        "cancel_requested": False,
+        "replay_of": None,
+        "replay_note": None,
+        "replay_id": None,
+        "submitted_by": None,
+        "trace_id": "a" * 32,
+        "created_at": "2023-11-14T22:13:20.000Z",
+        "updated_at": "2023-11-14T22:13:20.500Z",
+    }
 
 
 def test_a_purged_job_leaves_and_an_aborted_one_never_comes(cluster: Cluster) -> None:
@@ -146,9 +188,11 @@ def test_a_record_that_cannot_be_decoded_is_a_dead_letter_and_the_model_moves_on
 ) -> None:
     home = cluster.home("acme")
     cluster.write(
-        make_job("job_1"), ("jobs", home, b"job_1", b"\0garbage"), make_job("job_2"),
+        make_job("job_1"),
+        ("jobs", home, b"job_1", b"\0garbage"),
+        make_job("job_2"),
         (CHECKPOINTS, home, checkpoint_key("job_1", 1, "draft"), b"not json"),
-    )  # fmt: skip
+    )
     with running(cluster.settings, cluster.topology) as operator:
         eventually(lambda: len(operator.get("/v1/dlq")["dead_letters"]) == 2, what="both listed")
         letter = operator.get(f"/v1/dlq/operator:jobs:{home}:1")

@@ -41,19 +41,44 @@ pytestmark = pytest.mark.broker
 
 NOTE = {"incident_note": "the work topic is back"}
 NOW = int(time.time() * 1000)
-SUBMIT = Command("cmd_1", "acme", "job_a", 0, NOW, Submit(
-    "t", "{}", None, None, None, None, None, None, b"\1" * 32, None,
-))  # fmt: skip
+SUBMIT = Command(
+    "cmd_1",
+    "acme",
+    "job_a",
+    0,
+    NOW,
+    Submit(
+        "t",
+        "{}",
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        b"\1" * 32,
+        None,
+    ),
+)
 
 
 def letter(offset: int = 7, **fields: Any) -> DeadLetter:
     """A record that dedup could not process."""
     given: dict[str, Any] = {
-        "kind": "record", "tenant_id": "", "reason": "output_refused", "detail": "too large",
-        "stage": "dispatcher", "at": NOW, "topic": "events", "partition": 1, "offset": offset,
-        "key": b"acme", "value": b"envelope", "timestamp": NOW - 90_000,
+        "kind": "record",
+        "tenant_id": "",
+        "reason": "output_refused",
+        "detail": "too large",
+        "stage": "dispatcher",
+        "at": NOW,
+        "topic": "events",
+        "partition": 1,
+        "offset": offset,
+        "key": b"acme",
+        "value": b"envelope",
+        "timestamp": NOW - 90_000,
         "headers": {"traceparent": b"00-a-b-01", "ce_id": b"evt_1"},
-    }  # fmt: skip
+    }
     given |= fields
     place = f"{given['topic']}:{given['partition']}:{given['offset']}"
     return DeadLetter(**({"id": f"{given['stage']}:{place}"} | given))
@@ -106,9 +131,11 @@ def test_a_letter_goes_to_its_own_stage_and_partition_and_says_so(
     status, _, answer = replay(operator, dead.id)
     assert status == 202
     assert answer["sent"] == {
-        "topic": "jobs.commands", "partition": 1, "timestamp_of": "record",
+        "topic": "jobs.commands",
+        "partition": 1,
+        "timestamp_of": "record",
         "timestamp": operator.get(f"/v1/dlq/{dead.id}")["timestamp"],
-    }  # fmt: skip
+    }
     (sent,) = cluster.read("jobs.commands")
     assert (sent.partition(), sent.key()) == (1, dead.id.encode())
     shown = operator.get(f"/v1/dlq/{dead.id}")
@@ -161,10 +188,14 @@ def make_others(cluster: Cluster) -> None:
     admin, prefix = admin_client(cluster.settings), cluster.settings.topic_prefix
     known = admin.list_topics(timeout=30).topics
     wanted = [t for t in cluster.topology.topics.values() if prefix + t.name not in known]
-    create_topics(cluster.settings.bootstrap, admin, [
-        NewTopic(prefix + t.name, t.partitions, 1, config=topic_config(t, replicated=False))
-        for t in wanted
-    ])  # fmt: skip
+    create_topics(
+        cluster.settings.bootstrap,
+        admin,
+        [
+            NewTopic(prefix + t.name, t.partitions, 1, config=topic_config(t, replicated=False))
+            for t in wanted
+        ],
+    )
 
 
 @contextmanager
@@ -194,14 +225,15 @@ ASKED = replace(SUBMIT, body=Replay("job_a", "n", False, None))
 UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "cut": ({"cut": True}, "does not hold the whole record"),
     "cut by an earlier version": (
-        {"timestamp": None, "value": b"x" * 900 * 1024}, "does not hold the whole record",
+        {"timestamp": None, "value": b"x" * 900 * 1024},
+        "does not hold the whole record",
     ),
     "a worker's": ({"stage": "worker", "topic": "jobs.work.default"}, "worker has no input of its"),
     "not read": ({"topic": "deliveries"}, "dispatcher does not read deliveries now"),
     "no partition": ({"partition": 4}, "events has no partition 4: it has 4"),
     "of a moment": (COMMAND_LETTER | {"value": COMMAND.encode(BEAT)}, "a worker's Heartbeat"),
     "refused": (COMMAND_LETTER | {"value": COMMAND.encode(ASKED)}, "ask for it again"),
-}  # fmt: skip
+}
 
 
 def test_what_cannot_go_in_again_is_told_with_the_reason(
@@ -210,10 +242,13 @@ def test_what_cannot_go_in_again_is_told_with_the_reason(
     letters = {case: letter(n, **fields) for n, (case, (fields, _)) in enumerate(UNFIT.items())}
     fit = letter(99, **COMMAND_LETTER)
     places = {case: (each.partition or 0) % 4 for case, each in letters.items()}
-    cluster.write(fit, *(
-        ("dlq", places[case], each.id.encode(), DEAD_LETTER.encode(each))
-        for case, each in letters.items()
-    ))  # fmt: skip
+    cluster.write(
+        fit,
+        *(
+            ("dlq", places[case], each.id.encode(), DEAD_LETTER.encode(each))
+            for case, each in letters.items()
+        ),
+    )
     for each in letters.values():
         operator.shows(f"/v1/dlq/{each.id}", kind="record")
     for case, (_, reason) in UNFIT.items():
@@ -234,15 +269,21 @@ def test_many_go_in_page_by_page_in_the_order_of_their_offsets(
     offsets = [2, 9, 10, 100, 11]
     wanted = [letter(n, value=str(n).encode(), at=NOW - n) for n in offsets]
     others = [
-        letter(1, reason="undecodable"), letter(3, stage="dedup", topic="events.received"),
-        letter(4, at=NOW - 500_000), letter(5, replayed_at=1, note="before"),
-    ]  # fmt: skip
+        letter(1, reason="undecodable"),
+        letter(3, stage="dedup", topic="events.received"),
+        letter(4, at=NOW - 500_000),
+        letter(5, replayed_at=1, note="before"),
+    ]
     cluster.write(*wanted, *others)
     operator.shows(f"/v1/dlq/{others[-1].id}", note="before")
     filters = NOTE | {
-        "stage": "dispatcher", "reason": "output_refused", "topic": "events", "limit": 3,
-        "since": "2020-01-01T00:00:00Z", "until": "2999-01-01T00:00:00Z",
-    }  # fmt: skip
+        "stage": "dispatcher",
+        "reason": "output_refused",
+        "topic": "events",
+        "limit": 3,
+        "since": "2020-01-01T00:00:00Z",
+        "until": "2999-01-01T00:00:00Z",
+    }
     _, _, dry = asked(operator, "/v1/dlq:replay", filters | {"dry_run": True})
     assert (dry["matched"], dry["replayed"], dry["replayable"]) == (6, 0, 3)
     assert cluster.read("jobs.commands") == []
@@ -266,17 +307,19 @@ def test_two_operators_send_a_record_in_once(cluster: Cluster, tmp_path: Path) -
     cluster.write(*letters)
     with ExitStack() as stack, ThreadPoolExecutor(8) as pool:
         both = [
-            stack.enter_context(running(
-                cluster.settings.model_copy(update={"instance": name, "data_dir": tmp_path / name}),
-                cluster.topology,
-            ))
+            stack.enter_context(
+                running(
+                    cluster.settings.model_copy(
+                        update={"instance": name, "data_dir": tmp_path / name}
+                    ),
+                    cluster.topology,
+                )
+            )
             for name in ("a", "b")
-        ]  # fmt: skip
+        ]
         for each in both:
             each.shows(f"/v1/dlq/{letters[-1].id}", kind="record")
-        answers = list(pool.map(
-            lambda n: replay(both[n % 2], letters[n // 2].id)[:2], range(8)
-        ))  # fmt: skip
+        answers = list(pool.map(lambda n: replay(both[n % 2], letters[n // 2].id)[:2], range(8)))
         # Each letter was asked for twice. Who was told nothing of it asks again.
         for n, (status, _) in enumerate(answers):
             if status == 503:

@@ -135,8 +135,10 @@ def test_tenants_and_their_sources_are_listed_by_name(operator: RunningOperator)
     operator.send("DELETE", "/v1/tenants/zeta")
     whole = operator.get("/v1/tenants")
     assert [(t["tenant_id"], t["disabled"], t["sources"]) for t in whole["tenants"]] == [
-        ("acme", False, []), ("bolt", False, ["a", "b"]), ("zeta", True, []),
-    ]  # fmt: skip
+        ("acme", False, []),
+        ("bolt", False, ["a", "b"]),
+        ("zeta", True, []),
+    ]
     first = operator.get("/v1/tenants", limit="2")
     rest = operator.get("/v1/tenants", limit="2", cursor=first["next_cursor"])
     assert first["tenants"] + rest["tenants"] == whole["tenants"]

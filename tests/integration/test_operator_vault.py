@@ -87,12 +87,15 @@ def with_body(cluster: Cluster, body: bytes, tenant_id: str = "acme") -> tuple[J
     for index in range(-(-len(body) // CHUNK_BYTES)):
         chunk = body[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES]
         producer.produce(
-            cluster.settings.topic_prefix + "payloads", key.seal(event_id, index, chunk),
-            partition=home, on_delivery=lambda error, message: found.append(message),
-        )  # fmt: skip
+            cluster.settings.topic_prefix + "payloads",
+            key.seal(event_id, index, chunk),
+            partition=home,
+            on_delivery=lambda error, message: found.append(message),
+        )
     producer.flush(30)
-    event = EventInfo(event_id, "shop", "order.paid", None, None, 1, "text/html", None, None, "k",
-                      {})  # fmt: skip
+    event = EventInfo(
+        event_id, "shop", "order.paid", None, None, 1, "text/html", None, None, "k", {}
+    )
     ref = PayloadRef(home, tuple(m.offset() or 0 for m in found), len(body), record.id)
     job = make_job(f"job_{tenant_id}", tenant_id, event=event, payload_ref=ref)
     cluster.write(job)
@@ -253,8 +256,14 @@ def test_after_rewrapping_the_old_key_can_be_taken_away(cluster: Cluster, tmp_pa
         assert key_ages(operator) == [], "the new key has sealed no data key yet"
         done = operator.send("POST", "/v1/vault/rewrap")
         key_id = local_vault(new.read_bytes()).key_id
-        assert done == {"key_id": key_id, "data_keys": 1, "sources": 1, "endpoints": 0,
-                        "unchanged": 0, "unreadable": [f"bolt/data_key/{foreign.id}"]}  # fmt: skip
+        assert done == {
+            "key_id": key_id,
+            "data_keys": 1,
+            "sources": 1,
+            "endpoints": 0,
+            "unchanged": 0,
+            "unreadable": [f"bolt/data_key/{foreign.id}"],
+        }
         again = operator.send("POST", "/v1/vault/rewrap")
         assert (again["data_keys"], again["sources"], again["unchanged"]) == (0, 0, 2)
     with running(_with_keys(cluster, new), cluster.topology) as operator:
@@ -296,9 +305,10 @@ def test_a_destroyed_key_leaves_the_disk_of_the_broker_and_of_the_operator(
             began = time.monotonic()
             operator.send("POST", "/v1/tenants/acme/erase", NOTE)
             eventually(
-                lambda: not any(_on_disk(tmp_path / "kafka", each) for each in sealed), 60,
+                lambda: not any(_on_disk(tmp_path / "kafka", each) for each in sealed),
+                60,
                 what="the log cleaner has removed the key",
-            )  # fmt: skip
+            )
             print(f"gone from the broker's disk after {time.monotonic() - began:.1f} s")
             eventually(
                 lambda: not any(_on_disk(data_dir, each) for each in sealed),

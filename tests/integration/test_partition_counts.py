@@ -38,12 +38,17 @@ def test_a_process_whose_topic_has_another_number_of_partitions_ends_and_writes_
     ended = subprocess.run(
         [TIDEGATE, command, "--port", str(pick_free()), "--data-dir", tmp_path],
         env={
-            **passed, "TIDEGATE_BOOTSTRAP": kafka.bootstrap, "TIDEGATE_TOPIC_PREFIX": prefix,
+            **passed,
+            "TIDEGATE_BOOTSTRAP": kafka.bootstrap,
+            "TIDEGATE_TOPIC_PREFIX": prefix,
             "TIDEGATE_VAULT_KEY_FILE": str(tmp_path / "vault.key"),
             "TIDEGATE_ADMIN_TOKEN": "an-operator-s-token",
         },
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert ended.returncode == 2
     told = f"error: {command}: {topic} has 6 partitions, topology.yaml says 4: "
     assert told in ended.stderr

@@ -37,9 +37,11 @@ def test_it_is_alive_and_not_ready_and_ends_when_it_is_told(stage: str, tmp_path
     (tmp_path / "app.py").write_text(APP)
     port = pick_free()
     env = {
-        **os.environ, **credentials(Settings(data_dir=tmp_path)).environment(),
-        "TIDEGATE_BOOTSTRAP": f"127.0.0.1:{pick_free()}", "TIDEGATE_DATA_DIR": str(tmp_path),
-    }  # fmt: skip
+        **os.environ,
+        **credentials(Settings(data_dir=tmp_path)).environment(),
+        "TIDEGATE_BOOTSTRAP": f"127.0.0.1:{pick_free()}",
+        "TIDEGATE_DATA_DIR": str(tmp_path),
+    }
     words = [sys.executable, "-m", "streams.cli", stage, "--probe-port", str(port), *STAGES[stage]]
     with subprocess.Popen(words, cwd=tmp_path, env=env, stderr=subprocess.STDOUT) as process:
         try:

@@ -46,9 +46,11 @@ def test_the_pages_consumers_print_each_committed_event(
         running(cluster.settings, cluster.topology) as operator,
         subprocess.Popen(
             [sys.executable, "-c", program.replace("http://127.0.0.1:8080", operator.url)],
-            stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
         ) as reader,
-    ):  # fmt: skip
+    ):
         assert reader.stdout is not None
         printed = {reader.stdout.readline().strip() for _ in range(2)}
         reader.kill()

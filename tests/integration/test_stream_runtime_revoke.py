@@ -100,10 +100,16 @@ class Everything:
 
 def transactions(source: Source, settings: Settings) -> KafkaTransactions:
     return KafkaTransactions(
-        STAGE.name, f"{settings.topic_prefix}{STAGE.name}-0", settings.topic_prefix,
-        producer_config(settings), settings.session_timeout_ms, source,
-        cast(StageTopics, Everything()), Outage(), lambda: False,
-    )  # fmt: skip
+        STAGE.name,
+        f"{settings.topic_prefix}{STAGE.name}-0",
+        settings.topic_prefix,
+        producer_config(settings),
+        settings.session_timeout_ms,
+        source,
+        cast(StageTopics, Everything()),
+        Outage(),
+        lambda: False,
+    )
 
 
 def committed(to: KafkaTransactions, tasks: list[Task]) -> bool:

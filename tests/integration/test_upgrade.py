@@ -67,12 +67,16 @@ class Cluster:
         with (self.directory / f"{stage}.log").open("ab") as log:
             self.processes[stage] = subprocess.Popen(
                 [sys.executable, "-m", "streams.cli", stage, *more],
-                cwd=self.directory, stdout=log, stderr=log,
-                env=self._environment(tree) | settings | {
+                cwd=self.directory,
+                stdout=log,
+                stderr=log,
+                env=self._environment(tree)
+                | settings
+                | {
                     "TIDEGATE_PORT": str(self.ports[stage]),
                     "TIDEGATE_PROBE_PORT": str(self.ports[stage]),
                 },
-            )  # fmt: skip
+            )
         eventually(lambda: self._ready(stage), 60, what=f"{stage} of {tree.name} is ready")
 
     def stop(self, stage: str) -> None:
@@ -102,10 +106,21 @@ class Cluster:
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The code of the earlier release."""
     archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", COMMIT, "streams", "ingress", "schemas",
-         "topology.yaml", "pyproject.toml"],
-        capture_output=True, check=False,
-    )  # fmt: skip
+        [
+            "git",
+            "-C",
+            str(ROOT),
+            "archive",
+            COMMIT,
+            "streams",
+            "ingress",
+            "schemas",
+            "topology.yaml",
+            "pyproject.toml",
+        ],
+        capture_output=True,
+        check=False,
+    )
     if archive.returncode:
         pytest.skip(f"the history of this checkout lacks commit {COMMIT}, the earlier release")
     tree = tmp_path_factory.mktemp("before")
@@ -134,12 +149,14 @@ def _environment(kafka: KafkaUnderTest, directory: Path) -> dict[str, str]:
     (directory / "answers.py").write_text(APPLICATION)
     (directory / "topology.yaml").write_text(yaml.safe_dump(TOPOLOGY))
     return {
-        "TIDEGATE_BOOTSTRAP": kafka.bootstrap, "TIDEGATE_TOPIC_PREFIX": f"{directory.name}.",
+        "TIDEGATE_BOOTSTRAP": kafka.bootstrap,
+        "TIDEGATE_TOPIC_PREFIX": f"{directory.name}.",
         "TIDEGATE_TOPOLOGY": str(directory / "topology.yaml"),
-        "TIDEGATE_DATA_DIR": str(directory / "data"), "TIDEGATE_ADMIN_TOKEN": TOKEN,
+        "TIDEGATE_DATA_DIR": str(directory / "data"),
+        "TIDEGATE_ADMIN_TOKEN": TOKEN,
         "TIDEGATE_VAULT_KEY_FILE": str(directory / "vault.key"),
         "TIDEGATE_CLUSTER_KEY_FILE": str(directory / "cluster.key"),
-    }  # fmt: skip
+    }
 
 
 def test_each_stage_is_upgraded_alone_goes_back_and_nothing_is_lost_or_done_twice(

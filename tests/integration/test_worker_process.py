@@ -145,22 +145,36 @@ def start(cluster: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Star
     (tmp_path / "topology.yaml").write_text(TOPOLOGY)
     (tmp_path / "vault.key").write_bytes(VAULT_KEY)
     (tmp_path / "cluster.key").write_bytes(CLUSTER_KEY)
-    passed = {f"TIDEGATE_KAFKA_{k.upper().replace('.', '_')}": v
-              for k, v in cluster.client_settings.items()}  # fmt: skip
+    passed = {
+        f"TIDEGATE_KAFKA_{k.upper().replace('.', '_')}": v
+        for k, v in cluster.client_settings.items()
+    }
 
     def run(instance: str = "w1", slots: int = 2) -> WorkerProcess:
         environment = {
-            **os.environ, **passed,
+            **os.environ,
+            **passed,
             "TIDEGATE_TOPIC_PREFIX": dispatcher.prefix,
             "TIDEGATE_VAULT_KEY_FILE": str(tmp_path / "vault.key"),
             "TIDEGATE_CLUSTER_KEY_FILE": str(tmp_path / "cluster.key"),
-        }  # fmt: skip
+        }
         port, log = pick_free(), tmp_path / f"{instance}-{len(started)}.log"
         command = [
-            str(Path(sys.executable).parent / "tidegate"), "worker", "--app", "jobs:app",
-            "--bootstrap", cluster.bootstrap, "--topology", "topology.yaml",
-            "--instance", instance, "--slots", str(slots), "--probe-port", str(port),
-        ]  # fmt: skip
+            str(Path(sys.executable).parent / "tidegate"),
+            "worker",
+            "--app",
+            "jobs:app",
+            "--bootstrap",
+            cluster.bootstrap,
+            "--topology",
+            "topology.yaml",
+            "--instance",
+            instance,
+            "--slots",
+            str(slots),
+            "--probe-port",
+            str(port),
+        ]
         with log.open("wb") as out:
             process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=out)
         started.append(WorkerProcess(process, log, port))
@@ -274,9 +288,11 @@ def test_a_restarted_worker_declines_the_leases_of_its_last_boot(
     members = admin.describe_consumer_groups([group])[group].result(30).members
     assert [member.group_instance_id for member in members] == ["worker-default-w1"]
     dispatcher.write(
-        "jobs.work.default", body.work_partition, b"acme",
+        "jobs.work.default",
+        body.work_partition,
+        b"acme",
         seal_lease(replace(lease, epoch=2), CLUSTER_KEY),
-    )  # fmt: skip
+    )
     declined = dispatcher.find(Declined, lambda c: c.job_id == lease.job_id and c.epoch == 2)
     assert declined.reason == "not_mine"
 

@@ -108,35 +108,56 @@ def _unread_lease_counts() -> Any:
 
 INJECTED_FAULTS = {
     "4 submission judged by now": InjectedFault(
-        _submission_judged_by_now, ("twin",), ("submit", "leap", "reset"), ("note", "mail"),
+        _submission_judged_by_now,
+        ("twin",),
+        ("submit", "leap", "reset"),
+        ("note", "mail"),
     ),
     "4 cancel means any life": InjectedFault(
-        _cancel_means_any_life, ("cancelled_unasked",), ("submit", "cancel", "leap", "reset"),
+        _cancel_means_any_life,
+        ("cancelled_unasked",),
+        ("submit", "cancel", "leap", "reset"),
         ("slow",),
     ),
     "5 scope without birth": InjectedFault(
-        _scope_without_birth, ("scope_reused", "scope_of_two", "effect_swallowed"),
+        _scope_without_birth,
+        ("scope_reused", "scope_of_two", "effect_swallowed"),
         ("deliver", "submit", "leap"),
     ),
     "6 two live jobs a scope": InjectedFault(
-        _two_live_jobs_a_scope, ("two_in_scope", "two_runs"), ("deliver", "replay"), ("crm",),
-    ),
-    "8 impatient with types": InjectedFault(
-        _impatient_with_types, ("dead_unread",), ("deliver", "wait"), ("late",),
-    ),
-    "9 cancel told once": InjectedFault(
-        _cancel_told_once, ("cancel_lost",),
-        ("deliver", "takeover"), ("nap",),
-    ),
-    "12 loss is an attempt": InjectedFault(
-        _loss_is_an_attempt, ("buried_early",), ("deliver", "kill"),
-    ),
-    "17 unrouted is forgotten": InjectedFault(
-        _unrouted_is_forgotten, ("no_job",), ("deliver", "route"), ("note",),
-    ),
-    "18 unread lease counts": InjectedFault(
-        _unread_lease_counts, ("dead_unread", "buried_early"), ("deliver", "stop", "kill"),
+        _two_live_jobs_a_scope,
+        ("two_in_scope", "two_runs"),
+        ("deliver", "replay"),
         ("crm",),
     ),
-}  # fmt: skip
+    "8 impatient with types": InjectedFault(
+        _impatient_with_types,
+        ("dead_unread",),
+        ("deliver", "wait"),
+        ("late",),
+    ),
+    "9 cancel told once": InjectedFault(
+        _cancel_told_once,
+        ("cancel_lost",),
+        ("deliver", "takeover"),
+        ("nap",),
+    ),
+    "12 loss is an attempt": InjectedFault(
+        _loss_is_an_attempt,
+        ("buried_early",),
+        ("deliver", "kill"),
+    ),
+    "17 unrouted is forgotten": InjectedFault(
+        _unrouted_is_forgotten,
+        ("no_job",),
+        ("deliver", "route"),
+        ("note",),
+    ),
+    "18 unread lease counts": InjectedFault(
+        _unread_lease_counts,
+        ("dead_unread", "buried_early"),
+        ("deliver", "stop", "kill"),
+        ("crm",),
+    ),
+}
 """By the number of what was once wrong."""

@@ -155,9 +155,13 @@ class Judge:
             return
         job, old = JOB.decode(record.value), self.jobs.get(job_id)
         self._world.tell(
-            "job", job.job_id, job.status, f"{job.incarnation}.{job.epoch} in {job.scope}",
-            f"attempts={job.attempts} lost={job.lost}", job.last_error,
-        )  # fmt: skip
+            "job",
+            job.job_id,
+            job.status,
+            f"{job.incarnation}.{job.epoch} in {job.scope}",
+            f"attempts={job.attempts} lost={job.lost}",
+            job.last_error,
+        )
         if job.tenant_id != self._world.desk.owners.get(job_id):
             raise Violation("foreign_tenant", f"{job_id} is now of {job.tenant_id}")
         if old is None or old.scope != job.scope or self.root_of(old) != self.root_of(job):
@@ -270,9 +274,10 @@ class Judge:
         alone = sum(lease.alone for lease in self.runs[place])
         if self.failed[place] < job.max_attempts and alone < 2 and job.max_attempts > 1:
             raise Violation(
-                "buried_early", f"{job.job_id} failed {self.failed[place]} times of "
+                "buried_early",
+                f"{job.job_id} failed {self.failed[place]} times of "
                 f"{job.max_attempts} and ran alone {alone} times: {job.last_error}",
-            )  # fmt: skip
+            )
 
     def _unhandled(self, job: Job) -> None:
         waited = self._world.true_ms - job.ready_at
@@ -315,9 +320,10 @@ class Judge:
             self._fair(begun)
             self._open(begun)
         self._known_closed |= {
-            tenant for tenant, record in self._closed.items()
+            tenant
+            for tenant, record in self._closed.items()
             if self._world.cluster.position("dispatcher", record) > record.offset
-        }  # fmt: skip
+        }
         self._one_run_a_job()
 
     def _caps(self, begun: list[Job]) -> None:
@@ -339,10 +345,13 @@ class Judge:
         cap = self._world.wiring.cap
         running = Counter(j.tenant_id for j in self.jobs.values() if j.status == "running")
         waiting = {
-            self._lane(j) for j in self.jobs.values()
-            if j.status == "pending" and j.lost < 2 and j.tenant_id not in self._closed
+            self._lane(j)
+            for j in self.jobs.values()
+            if j.status == "pending"
+            and j.lost < 2
+            and j.tenant_id not in self._closed
             and not (cap and running[j.tenant_id] >= cap)
-        }  # fmt: skip
+        }
         for lane in [lane for lane in self._overtaken if lane not in waiting]:
             del self._overtaken[lane]
         for job in begun:
@@ -384,8 +393,11 @@ class Judge:
     def next_due(self) -> int | None:
         """When the next scheduled job is due, if all others are at rest."""
         busy = [j for j in self.jobs.values() if j.status in ("pending", "running")]
-        due = [j.next_retry_at or j.scheduled_at or 0
-               for j in self.jobs.values() if j.status == "scheduled"]  # fmt: skip
+        due = [
+            j.next_retry_at or j.scheduled_at or 0
+            for j in self.jobs.values()
+            if j.status == "scheduled"
+        ]
         return min(due) if due and not busy else None
 
     def at_the_end(self, *, settled: bool) -> None:
@@ -395,8 +407,11 @@ class Judge:
             Violation: it does not.
         """
         if not settled:
-            stuck = [(j.job_id, j.status, j.last_error) for j in self.jobs.values()
-                     if j.status not in TERMINAL and j.status != "needs_review"]  # fmt: skip
+            stuck = [
+                (j.job_id, j.status, j.last_error)
+                for j in self.jobs.values()
+                if j.status not in TERMINAL and j.status != "needs_review"
+            ]
             raise Violation("stuck", f"{stuck[:3]}")
         for job in self.jobs.values():
             if job.status in _BURIED and job.job_id not in self.letters:
@@ -425,9 +440,10 @@ class Judge:
         """It made one, or repeats a request within its window that has one."""
         window = self._world.wiring.topology().window_ms
         return any(
-            self._has_its_own(twin) for twin in self._world.desk.asked.values()
+            self._has_its_own(twin)
+            for twin in self._world.desk.asked.values()
             if twin.job_id == asked.job_id and abs(asked.at - twin.at) < window
-        )  # fmt: skip
+        )
 
     def _has_its_own(self, asked: Asked) -> bool:
         """It made a job, or came while one lived, which keeps twins out past the window, too."""
@@ -444,8 +460,9 @@ class Judge:
 
     def effects(self, job: Job) -> list[LedgerEntry]:
         """The ledger's entries of a job's scope, as an operator reads them."""
-        return [e for e in self.ledger.values()
-                if (e.tenant_id, e.scope) == (job.tenant_id, job.scope)]  # fmt: skip
+        return [
+            e for e in self.ledger.values() if (e.tenant_id, e.scope) == (job.tenant_id, job.scope)
+        ]
 
 
 def _may_be_refused(letter: DeadLetter) -> bool:

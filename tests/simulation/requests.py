@@ -120,9 +120,11 @@ class Desk:
         judge, outside = self._world.judge, self._world.outside
         found = [
             (job, entry)
-            for job in judge.jobs.values() if job.status == "needs_review"
-            for entry in judge.effects(job) if entry.status in ("claimed", "unknown", "review")
-        ]  # fmt: skip
+            for job in judge.jobs.values()
+            if job.status == "needs_review"
+            for entry in judge.effects(job)
+            if entry.status in ("claimed", "unknown", "review")
+        ]
         if not found:
             return
         job, entry = found[which % len(found)]

@@ -120,9 +120,14 @@ class RunModel:
 
     def _effect(self, action: str) -> Answered:
         claim = Claim(
-            self._worker.id, self._worker.work_partition, new_id("clm"), self.lease.run_id,
-            action, DIGEST, TOOLS[action.partition("/")[0]].key_ms,
-        )  # fmt: skip
+            self._worker.id,
+            self._worker.work_partition,
+            new_id("clm"),
+            self.lease.run_id,
+            action,
+            DIGEST,
+            TOOLS[action.partition("/")[0]].key_ms,
+        )
         reply = yield from self._ask(claim)
         if reply.kind == "granted":
             return (yield from self._perform(claim, reply))
@@ -150,10 +155,18 @@ class RunModel:
         worker, lease = self._worker, self.lease
         tool, root = claim.action.partition("/")[0], root_of(lease)
         self._calling = True
-        answer = worker.outside.call(Call(
-            worker.true_ms, tool, reply.idempotency_key, lease.tenant_id, lease.scope,
-            claim.action, root, worker.id,
-        ))  # fmt: skip
+        answer = worker.outside.call(
+            Call(
+                worker.true_ms,
+                tool,
+                reply.idempotency_key,
+                lease.tenant_id,
+                lease.scope,
+                claim.action,
+                root,
+                worker.id,
+            )
+        )
         worker.tell("calls", claim.action, "of", lease.job_id, lease.epoch, answer)
         for _ in range(worker.dice.of("lasts", root, claim.action).choice((0, 0, 1, 3))):
             yield

@@ -12,8 +12,15 @@ from simulation.handlers import SCRIPTS
 from simulation.requests import LARGE
 from simulation.world import STAGES, STORES, TENANTS, World
 
-POINTS = ("received", "positions_sent", "produced", "before_commit",
-          "after_commit", "between_writes", "after_write")  # fmt: skip
+POINTS = (
+    "received",
+    "positions_sent",
+    "produced",
+    "before_commit",
+    "after_commit",
+    "between_writes",
+    "after_write",
+)
 _GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 8, 20)
 _TYPES = tuple(SCRIPTS)
 Args = tuple[Any, ...]
@@ -84,21 +91,27 @@ KINDS: dict[str, Kind] = {
     # event: tenant, key, type. The same three again are a redelivery.
     "deliver": Kind(14, Die.ask, lambda w, *a: w.desk.deliver(*a)),
     # tenant, key, type, delay in seconds
-    "submit": Kind(6, lambda d: (*d.ask(), d.one(0, 0, 7, 60, 90_000)),
-                   lambda w, *a: w.desk.submit(*a)),
+    "submit": Kind(
+        6, lambda d: (*d.ask(), d.one(0, 0, 7, 60, 90_000)), lambda w, *a: w.desk.submit(*a)
+    ),
     # the same with a large input, and how much the work topic takes: 0 is all
     "large": Kind(0.7, Die.ask, lambda w, *a: w.desk.submit(*a, size=LARGE + 10_000)),
     "narrow": Kind(0.7, lambda d: (d.one(0, LARGE, LARGE),), lambda w, n: w.narrow(n)),
-    "drop_topic": Kind(0.4, lambda d: (d.one("jobs.work.default", "jobs.work.heavy"),),
-                       lambda w, t: w.drop_topic(t)),
+    "drop_topic": Kind(
+        0.4,
+        lambda d: (d.one("jobs.work.default", "jobs.work.heavy"),),
+        lambda w, t: w.drop_topic(t),
+    ),
     # two tenants want much at once: type
     "flood": Kind(0.7, lambda d: (d.one("note", "mail", "crm"),), lambda w, t: w.flood(t)),
     # the so-manieth job asked for
     "cancel": Kind(3, lambda d: (d.below(6),), lambda w, i: w.desk.cancel(i)),
     # the so-manieth replayable job, idempotency key, in a fresh scope, insisting
-    "replay": Kind(4, lambda d: (d.below(4), d.below(3), d.one(False, False, True),
-                                 d.one(False, True)),
-                   lambda w, i, k, f, a: w.desk.replay(i, k, fresh=f, again=a)),
+    "replay": Kind(
+        4,
+        lambda d: (d.below(4), d.below(3), d.one(False, False, True), d.one(False, True)),
+        lambda w, i, k, f, a: w.desk.replay(i, k, fresh=f, again=a),
+    ),
     # the so-manieth job in review
     "settle": Kind(3, lambda d: (d.below(3),), lambda w, i: w.desk.settle(i)),
     # the so-manieth event
@@ -106,53 +119,74 @@ KINDS: dict[str, Kind] = {
     "kill": Kind(3, Die.worker, lambda w, i: w.kill_worker(_which(w, i))),
     "stop": Kind(2, Die.worker, lambda w, i: w.stop_worker(_which(w, i))),
     # worker, seconds
-    "cut": Kind(2, lambda d: (d.below(3), d.one(4, 12, 40)),
-                lambda w, i, s: w.cut(_which(w, i), s)),
-    "lag": Kind(2, lambda d: (d.below(3), d.one(3, 9, 28)),
-                lambda w, i, s: w.lag(_which(w, i), s)),
+    "cut": Kind(
+        2, lambda d: (d.below(3), d.one(4, 12, 40)), lambda w, i, s: w.cut(_which(w, i), s)
+    ),
+    "lag": Kind(2, lambda d: (d.below(3), d.one(3, 9, 28)), lambda w, i, s: w.lag(_which(w, i), s)),
     "repeat": Kind(1.5, Die.worker, lambda w, i: w.repeat_next(_which(w, i))),
     # worker, hours by which the clock of its next boot is behind
-    "reboot_behind": Kind(0.7, lambda d: (d.below(3), d.one(1, 12)),
-                          lambda w, i, h: w.reboot_behind(_which(w, i), h)),
+    "reboot_behind": Kind(
+        0.7, lambda d: (d.below(3), d.one(1, 12)), lambda w, i, h: w.reboot_behind(_which(w, i), h)
+    ),
     "swap": Kind(1, lambda d: (), lambda w: w.swap_work(_which(w, 0), _which(w, 1))),
     "deploy": Kind(0.7, Die.worker, lambda w, i: w.deploy(_which(w, i), "late")),
     # stage, point of a commit, the so-manieth time that it is passed
-    "crash": Kind(6, lambda d: (d.one(*STAGES, "dispatcher"), d.one(*POINTS), d.one(1, 1, 2)),
-                  lambda w, *a: w.crash(*a)),
-    "freeze": Kind(2, lambda d: (d.one(*STAGES), d.one(2, 10, 33)),
-                   lambda w, s, n: w.freeze(s, n)),
+    "crash": Kind(
+        6,
+        lambda d: (d.one(*STAGES, "dispatcher"), d.one(*POINTS), d.one(1, 1, 2)),
+        lambda w, *a: w.crash(*a),
+    ),
+    "freeze": Kind(2, lambda d: (d.one(*STAGES), d.one(2, 10, 33)), lambda w, s, n: w.freeze(s, n)),
     # stage, store, how: empty or as photographed
-    "lose": Kind(2, lambda d: (*d.one(*STORES), d.one("lost", "old")),
-                 lambda w, *a: w.cluster.lose(*a)),
+    "lose": Kind(
+        2, lambda d: (*d.one(*STORES), d.one("lost", "old")), lambda w, *a: w.cluster.lose(*a)
+    ),
     "photograph": Kind(1, lambda d: (), lambda w: w.cluster.photograph()),
-    "rebalance": Kind(2, lambda d: (d.one(*STAGES), d.below(4)),
-                      lambda w, s, p: w.cluster.rebalance(s, p % w.partitions)),
+    "rebalance": Kind(
+        2,
+        lambda d: (d.one(*STAGES), d.below(4)),
+        lambda w, s, p: w.cluster.rebalance(s, p % w.partitions),
+    ),
     "deaf": Kind(1, lambda d: (d.one(3, 12, 40),), lambda w, n: w.deafen(n)),
-    "reset": Kind(0.8, lambda d: (d.one("scheduler", "dispatcher"),),
-                  lambda w, s: w.reset_offsets(s)),
+    "reset": Kind(
+        0.8, lambda d: (d.one("scheduler", "dispatcher"),), lambda w, s: w.reset_offsets(s)
+    ),
     "reset_dedup": Kind(0.3, lambda d: (), lambda w: w.reset_offsets("dedup")),
     "lose_timers": Kind(0.4, lambda d: (), lambda w: w.lose_timers()),
     # hours by which the machines' wall clocks are wrong from now on
     "step": Kind(1, lambda d: (d.one(-12, -3, 3, 12),), lambda w, h: w.step_clock(h)),
     # worker, job: another dispatcher, which does not know the worker yet, is to cancel the job
-    "takeover": Kind(0.7, lambda d: (d.below(3), d.below(6)),
-                     lambda w, i, j: w.takeover(_which(w, i), j)),
+    "takeover": Kind(
+        0.7, lambda d: (d.below(3), d.below(6)), lambda w, i, j: w.takeover(_which(w, i), j)
+    ),
     # stage: it goes on on another machine
     "reboot": Kind(1, lambda d: (d.one(*STAGES),), lambda w, s: w.cluster.reboot(s)),
     # hours
-    "leap": Kind(2, lambda d: (d.one(1, 12, 30, 24 * 3, 24 * 7.5, 24 * 8, 24 * 16, 24 * 31),),
-                 lambda w, h: w.leap(h)),
-    "garbage": Kind(0.7, lambda d: (d.one("events.received", "events", "jobs.commands",
-                    "schedule"), d.one(*TENANTS)), lambda w, *a: w.desk.garbage(*a)),
+    "leap": Kind(
+        2,
+        lambda d: (d.one(1, 12, 30, 24 * 3, 24 * 7.5, 24 * 8, 24 * 16, 24 * 31),),
+        lambda w, h: w.leap(h),
+    ),
+    "garbage": Kind(
+        0.7,
+        lambda d: (
+            d.one("events.received", "events", "jobs.commands", "schedule"),
+            d.one(*TENANTS),
+        ),
+        lambda w, *a: w.desk.garbage(*a),
+    ),
     "route": Kind(1, lambda d: (d.one(*d.types),), lambda w, t: w.toggle_route(t)),
     # tenant, what
-    "tenant": Kind(1, lambda d: (d.one(*d.tenants), d.one("disable", "disable", "enable", "erase")),
-                   lambda w, *a: w.tenant(*a)),
+    "tenant": Kind(
+        1,
+        lambda d: (d.one(*d.tenants), d.one("disable", "disable", "enable", "erase")),
+        lambda w, *a: w.tenant(*a),
+    ),
     "layout": Kind(1, lambda d: (), lambda w: w.toggle_layout()),
     "pool": Kind(0.5, lambda d: (), lambda w: w.toggle_pool()),
     "cap": Kind(0.5, lambda d: (d.one(0, 1, 3),), lambda w, n: w.set_cap(n)),
     "wait": Kind(3, lambda d: (d.one(6, 15, 40),), lambda w, s: w.let_pass(s)),
-}  # fmt: skip
+}
 """Every operation by name."""
 
 AWAITED = ("reset_dedup",)

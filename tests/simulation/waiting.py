@@ -66,14 +66,17 @@ class Waiting:
     def _places(self, jobs: list[Job]) -> set[tuple[int, str, str]]:
         """Partition, pool and type of ready jobs that no worker handles now."""
         handled = {
-            (worker.pool, each.type) for worker in self._world.workers.values()
-            if worker.alive for each in worker.heartbeater.identity.handlers
-        }  # fmt: skip
+            (worker.pool, each.type)
+            for worker in self._world.workers.values()
+            if worker.alive
+            for each in worker.heartbeater.identity.handlers
+        }
         partitions = self._world.partitions
         return {
-            (partition_for(job.tenant_id, partitions), job.pool, job.type) for job in jobs
+            (partition_for(job.tenant_id, partitions), job.pool, job.type)
+            for job in jobs
             if job.status == "pending" and (job.pool, job.type) not in handled
-        }  # fmt: skip
+        }
 
     def _disturbed(self) -> bool:
         """Whether the dispatcher stood still or began anew: then it has to learn who is there."""

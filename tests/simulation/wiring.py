@@ -35,10 +35,9 @@ class Wiring:
 def _built(partitions: int, cap: int, unrouted: frozenset[str], heavy: bool) -> Topology:
     shipped = _shipped()
     topics = {
-        name: replace(t, partitions=partitions)
-        if t.partitions == shipped.partitions else t
+        name: replace(t, partitions=partitions) if t.partitions == shipped.partitions else t
         for name, t in shipped.topics.items()
-    }  # fmt: skip
+    }
     if heavy:
         topics["jobs.work.heavy"] = replace(topics["jobs.work.default"], name="jobs.work.heavy")
     routes = [Route(SOURCE, t, t, "webhook") for t in SCRIPTS if t not in unrouted]

@@ -58,9 +58,15 @@ class WorkerModel:
     """One process of an instance."""
 
     def __init__(
-        self, world: Surroundings, instance: str, boot: str, pool: str, slots: int,
-        types: tuple[str, ...], work_partition: int,
-    ) -> None:  # fmt: skip
+        self,
+        world: Surroundings,
+        instance: str,
+        boot: str,
+        pool: str,
+        slots: int,
+        types: tuple[str, ...],
+        work_partition: int,
+    ) -> None:
         self.id = f"{pool}-{instance}/{boot}"
         self.instance, self.pool = instance, pool
         self.world, self.dice, self.outside = world, world.dice, world.outside
@@ -76,9 +82,14 @@ class WorkerModel:
         )
         self._notices = Notices(self.heartbeater, self.held_leases, self._now).by_kind()
         self._receiver = LeaseReceiver(
-            CLUSTER_KEY, partitions, self.held_leases, self.heartbeater,
-            RetryingSender(self.sender, self._now), self._taken, self._now,
-        )  # fmt: skip
+            CLUSTER_KEY,
+            partitions,
+            self.held_leases,
+            self.heartbeater,
+            RetryingSender(self.sender, self._now),
+            self._taken,
+            self._now,
+        )
         self._early: OrderedDict[tuple[str, int], str] = OrderedDict()
         self._every = policy.heartbeat_seconds
         self._beat_at = self.seconds + self._every

@@ -24,9 +24,12 @@ from streams.serde.records import Lease, TenantRecord
 
 STAGES = ("dedup", "scheduler", "dispatcher")
 STORES = (
-    ("dedup", "seen"), ("scheduler", "timers"),
-    ("dispatcher", "jobs"), ("dispatcher", "checkpoints"), ("dispatcher", "ledger"),
-)  # fmt: skip
+    ("dedup", "seen"),
+    ("scheduler", "timers"),
+    ("dispatcher", "jobs"),
+    ("dispatcher", "checkpoints"),
+    ("dispatcher", "ledger"),
+)
 TENANTS = ("acme", "globex", "initech")
 _TICK, _LONG_TICK, _IDLE_TICK = 1.0, 2.5, 5.0
 _SUPERVISOR_SECONDS = 3

@@ -156,9 +156,12 @@ def test_a_crash_and_a_lost_disk_neither_lose_nor_repeat(
 
 
 BAD = [
-    b"", b"\0\0\0\0\3", ENVELOPE.encode(ENVELOPE.decode(envelope("x")))[1:], b"{}" * 40,
+    b"",
+    b"\0\0\0\0\3",
+    ENVELOPE.encode(ENVELOPE.decode(envelope("x")))[1:],
+    b"{}" * 40,
     COMMAND.encode(Command("c" * 40, "acme", "job_1", 0, 1, Cancel("asked", None))),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("bad", BAD, ids=range(len(BAD)))
@@ -218,8 +221,10 @@ def test_a_traced_delivery_shows_whether_it_repeats_another(driver: TopologyTest
         for delivery in range(2):
             value = envelope("a", delivery=delivery)
             driver.pipe("events.received", b"acme", value, headers=headers)
-    marks = [(span.attributes or {}).get("tidegate.duplicate") for span in
-             found.named("process events.received")]  # fmt: skip
+    marks = [
+        (span.attributes or {}).get("tidegate.duplicate")
+        for span in found.named("process events.received")
+    ]
     assert marks == [None, True]
     assert driver.output("events")[0].headers == headers
 

@@ -32,8 +32,9 @@ def test_an_event_is_sent_once_to_each_endpoint_that_wants_it(stage: Deliveries)
         "https://orders.example/hook",
     ]
     assert [(r.message_id, r.status, r.attempts) for r in stage.rows()] == [
-        (event_id, "delivered", 1), (event_id, "delivered", 1),
-    ]  # fmt: skip
+        (event_id, "delivered", 1),
+        (event_id, "delivered", 1),
+    ]
     assert [(a.attempt, a.status, a.error) for a in stage.attempts()] == [(1, 200, None)] * 2
 
 
@@ -312,8 +313,10 @@ def test_order_by_subject_lets_other_subjects_pass(stage: Deliveries) -> None:
     stage.driver.advance(1)
     assert {r.message_id: r.status for r in stage.rows()} == {
         "evt_first": "delivered",
-        "evt_k0": "pending", "evt_k1": "pending", "evt_k2": "delivered",
-    }  # fmt: skip
+        "evt_k0": "pending",
+        "evt_k1": "pending",
+        "evt_k2": "delivered",
+    }
 
 
 def test_a_job_s_end_is_told_once_and_its_callback_too(stage: Deliveries) -> None:
@@ -322,12 +325,19 @@ def test_a_job_s_end_is_told_once_and_its_callback_too(stage: Deliveries) -> Non
     job = stage.job(status="running", callback_url="https://acme.example/done")
     job = stage.job(status="succeeded", callback_url="https://acme.example/done", result="1")
     stage.driver.advance(0.2)
-    stage.job(**{f.name: getattr(job, f.name) for f in dataclasses.fields(job) if f.name in (
-        "status", "callback_url", "result")}, updated_at=5)  # fmt: skip
+    stage.job(
+        **{
+            f.name: getattr(job, f.name)
+            for f in dataclasses.fields(job)
+            if f.name in ("status", "callback_url", "result")
+        },
+        updated_at=5,
+    )
     stage.driver.advance(0.2)
     assert sorted((r.kind, r.status) for r in stage.rows()) == [
-        ("callback", "delivered"), ("job", "delivered"),
-    ]  # fmt: skip
+        ("callback", "delivered"),
+        ("job", "delivered"),
+    ]
     assert "https://acme.example/done" in stage.sender.urls()
 
 

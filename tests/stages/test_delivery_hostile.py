@@ -167,8 +167,9 @@ def test_one_callback_that_is_gone_does_not_disable_the_others(stage: Deliveries
     stage.job("job_2", status="succeeded", callback_url="https://acme.example/done")
     stage.driver.advance(0.1)
     assert [(r.job_id, r.status) for r in stage.rows()] == [
-        ("job_1", "dead"), ("job_2", "delivered"),
-    ]  # fmt: skip
+        ("job_1", "dead"),
+        ("job_2", "delivered"),
+    ]
     assert stage.state("callbacks").disabled_because is None
 
 

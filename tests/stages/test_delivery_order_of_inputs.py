@@ -165,8 +165,10 @@ def test_an_enabling_does_not_send_what_an_earlier_creation_missed_while_it_was_
     stage.driver.advance(1)
     found = {row.message_id: row.status for row in stage.rows()}
     assert found == {
-        "evt_missed": "delivered", "evt_disabled": "parked", "evt_enabled": "delivered",
-    }  # fmt: skip
+        "evt_missed": "delivered",
+        "evt_disabled": "parked",
+        "evt_enabled": "delivered",
+    }
 
 
 def test_a_callback_that_was_read_before_the_enabling_that_preceded_it_is_sent(
@@ -209,9 +211,10 @@ def test_a_job_s_end_is_not_told_again_if_the_job_is_replayed_long_after(stage: 
     stage.endpoint()
     stage.endpoint("callbacks", url=None)
     ended: dict[str, Any] = {
-        "status": "dead", "callback_url": "https://acme.example/done",
+        "status": "dead",
+        "callback_url": "https://acme.example/done",
         "updated_at": stage.driver.now,
-    }  # fmt: skip
+    }
     stage.job(**ended)
     stage.driver.advance(1)
     assert len(stage.sender.sent) == 2

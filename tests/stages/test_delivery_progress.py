@@ -69,10 +69,19 @@ def test_a_tenant_that_asks_for_recoveries_again_and_again_holds_up_no_other(
 def _recover(stage: Deliveries, tenant: str) -> None:
     stage.repeat(
         DeliveryCommand(
-            new_id("cmd"), tenant, "crm", "recover", None, 0, None, ("parked",), None,
-            "operator", stage.driver.now,
+            new_id("cmd"),
+            tenant,
+            "crm",
+            "recover",
+            None,
+            0,
+            None,
+            ("parked",),
+            None,
+            "operator",
+            stage.driver.now,
         )
-    )  # fmt: skip
+    )
 
 
 def test_a_tenant_that_fell_behind_catches_up_while_its_messages_go_on(

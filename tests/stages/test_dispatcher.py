@@ -90,8 +90,10 @@ def test_a_failed_attempt_waits_out_its_backoff_and_the_last_one_is_dead(
     assert (desk.job(job_id).status, desk.job(job_id).attempts) == ("dead", 3)
     (letter,) = desk.dead_letters()
     assert (letter.id, letter.reason, letter.detail) == (
-        job_id, "attempts_exhausted", "TransientError: 503",
-    )  # fmt: skip
+        job_id,
+        "attempts_exhausted",
+        "TransientError: 503",
+    )
 
 
 def test_retry_after_wins_over_the_backoff(desk: Desk, worker: ScriptedWorker) -> None:

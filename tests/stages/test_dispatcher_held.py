@@ -252,8 +252,11 @@ def test_what_is_held_is_told_and_told_to_be_over(desk: Desk) -> None:
     desk.driver.advance(6)
     (held,) = desk.held().values()
     assert (held.pool, held.type, held.reason, held.jobs) == (
-        "default", "draft_reply", "no_worker", 1,
-    )  # fmt: skip
+        "default",
+        "draft_reply",
+        "no_worker",
+        1,
+    )
     assert 0 <= held.since - since <= 5_000
     assert gauge() == 1
     desk.event("t2")

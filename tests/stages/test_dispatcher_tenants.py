@@ -82,8 +82,9 @@ def test_an_erased_tenants_waiting_jobs_are_cancelled_and_running_ones_told(
     assert (reply.kind, reply.job_id, reply.message) == ("cancel", running, "tenant erased")
     worker.end(desk.lease(running), "retry", error="CancelledError: ")
     assert (desk.job(running).status, desk.job(running).last_error) == (
-        "cancelled", "Cancelled: tenant erased",
-    )  # fmt: skip
+        "cancelled",
+        "Cancelled: tenant erased",
+    )
     assert desk.job(other).status == "running"
     assert desk.held() == {}
 

@@ -71,8 +71,9 @@ def test_a_duplicate_is_counted_and_told_under_its_fingerprint(driver: TopologyT
     deliver(driver, "t1", START_MS + 9, "evt_3")
     assert stored(driver, "t1") == struct.pack(">qIq", START_MS, 2, START_MS + 9)
     assert [(r.key, r.timestamp) for r in driver.output("duplicates")] == [
-        (of("t1"), START_MS + 5), (of("t1"), START_MS + 9),
-    ]  # fmt: skip
+        (of("t1"), START_MS + 5),
+        (of("t1"), START_MS + 9),
+    ]
     assert told(driver) == [
         dropped(1, START_MS, START_MS + 5, "evt_2"),
         dropped(2, START_MS, START_MS + 9, "evt_3"),
@@ -140,9 +141,12 @@ def test_entries_from_before_duplicates_were_counted_go_on(driver: TopologyTestD
 def test_what_is_no_text_loses_no_record(driver: TopologyTestDriver, broken: bytes | None) -> None:
     for _ in range(2):
         driver.pipe(
-            "events.received", broken, FRAME + of("t1") + b"x", timestamp=START_MS,
+            "events.received",
+            broken,
+            FRAME + of("t1") + b"x",
+            timestamp=START_MS,
             headers=[("ce_id", broken)],  # type: ignore[list-item]
-        )  # fmt: skip
+        )
     (record,) = told(driver)
     assert (record.count, record.last_event_id) == (1, None)
     assert driver.output("dlq") == []
@@ -205,10 +209,15 @@ def test_the_log_says_at_most_every_ten_seconds_what_was_dropped(
         driver.advance(60)
     first, second = lines
     assert first == {
-        "event": "duplicates dropped", "log_level": "info", "dropped": 1,
-        "tenant_id": "acme", "event_id": "evt_2", "fingerprint": of("t1").hex(),
-        "first_seen": START_MS, "count": 1,
-    }  # fmt: skip
+        "event": "duplicates dropped",
+        "log_level": "info",
+        "dropped": 1,
+        "tenant_id": "acme",
+        "event_id": "evt_2",
+        "fingerprint": of("t1").hex(),
+        "first_seen": START_MS,
+        "count": 1,
+    }
     assert (second["dropped"], second["tenant_id"], second["count"]) == (3, "initech", 2)
 
 

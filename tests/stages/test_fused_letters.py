@@ -26,13 +26,20 @@ TOPICS = {
 }
 READS = ("settings", "orders", "facts")
 TOPOLOGY = Topology(
-    partitions=1, window_ms=1_000, topics=TOPICS,
+    partitions=1,
+    window_ms=1_000,
+    topics=TOPICS,
     stages={
         "maker": StageDeclaration("maker", ("raw",), ("settings", "dlq")),
         "keeper": StageDeclaration("keeper", READS, ("told", "dlq"), (STORE,)),
     },
-    priorities={}, pools=(), job_types={}, routes=(), limits=(), finished_jobs_ms=0,
-)  # fmt: skip
+    priorities={},
+    pools=(),
+    job_types={},
+    routes=(),
+    limits=(),
+    finished_jobs_ms=0,
+)
 NARROW = replace(TOPOLOGY, topics={**TOPICS, "told": Topic("told", 1, max_message_bytes=60)})
 
 
@@ -90,9 +97,10 @@ def stages(keeper: type[Keeper], fused: bool) -> list[AnyStage]:
 
 
 WRITES = st.tuples(
-    st.sampled_from(["raw", "raw", "facts"]), st.sampled_from([b"a", b"b"]),
+    st.sampled_from(["raw", "raw", "facts"]),
+    st.sampled_from([b"a", b"b"]),
     st.sampled_from([b"plain", b"new", b"newer", b"long" * 20]),
-)  # fmt: skip
+)
 ACTS = ["replay", "replay", "mend", "break", "narrow", "wide", "restart", "rebuild", "crash"]
 STEPS = st.one_of(st.lists(WRITES, min_size=1, max_size=4), st.sampled_from(ACTS))
 

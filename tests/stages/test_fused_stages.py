@@ -26,8 +26,10 @@ WORKER = "default-w1/b1"
 
 def stages(fused: bool) -> list[AnyStage]:
     parts = (
-        dedup.stage(TOPOLOGY), scheduler.stage(TOPOLOGY), dispatcher.stage(TOPOLOGY, CLUSTER_KEY),
-    )  # fmt: skip
+        dedup.stage(TOPOLOGY),
+        scheduler.stage(TOPOLOGY),
+        dispatcher.stage(TOPOLOGY, CLUSTER_KEY),
+    )
     return [FusedStage("pipeline", parts)] if fused else list(parts)
 
 

@@ -279,8 +279,10 @@ def test_a_reroute_that_cannot_be_says_why(desk: Desk) -> None:
     reroute(desk, "t2")
     reroute(desk, tenant="globex")
     assert [letter.reason for letter in unreachable(desk)] == [
-        "no_route", "event_not_kept", "event_not_kept",
-    ]  # fmt: skip
+        "no_route",
+        "event_not_kept",
+        "event_not_kept",
+    ]
     assert jobs(desk) == []
 
 

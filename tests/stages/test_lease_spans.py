@@ -82,8 +82,10 @@ def test_each_lease_is_linked_to_the_one_before(desk: Desk, worker: ScriptedWork
     leases = found.named(LEASE)
     one, two, three = ids(leases)
     assert [linked(span) for span in leases] == [
-        [], [(one, "attempt_before")], [(two, "attempt_before")],
-    ]  # fmt: skip
+        [],
+        [(one, "attempt_before")],
+        [(two, "attempt_before")],
+    ]
     ended = [(span.attributes or {}).get("tidegate.job.last_run") for span in leases]
     assert ended == [None, "failed", "lost"]
     assert len({one, two, three}) == 3

@@ -176,9 +176,12 @@ def test_a_replay_in_the_old_scope_repeats_nothing_a_fresh_one_does_all(
     worker.end(lease, "failed", error="PermanentError: x")
     desk.replay("job_same", lease.job_id)
     desk.replay(
-        "job_fresh", lease.job_id, fresh_scope=True, again=True,
+        "job_fresh",
+        lease.job_id,
+        fresh_scope=True,
+        again=True,
         repeat_effects=("email:send/reply",),
-    )  # fmt: skip
+    )
     assert desk.lease("job_same").checkpoints == {"draft": '"hello"'}
     assert desk.lease("job_fresh").checkpoints == {}
     assert worker.claim(desk.lease("job_same")).kind == "done"

@@ -27,8 +27,10 @@ def stages(fused: bool) -> Sequence[AnyStage]:
     if fused:
         return [pipeline.stage(TOPOLOGY, CLUSTER_KEY)]
     return [
-        dedup.stage(TOPOLOGY), scheduler.stage(TOPOLOGY), dispatcher.stage(TOPOLOGY, CLUSTER_KEY)
-    ]  # fmt: skip
+        dedup.stage(TOPOLOGY),
+        scheduler.stage(TOPOLOGY),
+        dispatcher.stage(TOPOLOGY, CLUSTER_KEY),
+    ]
 
 
 def made(fused: bool) -> TopologyTestDriver:
@@ -179,9 +181,20 @@ def old_letter(record_topic: str, key: bytes, value: bytes | None) -> DeadLetter
     """A letter as an earlier version wrote it, which kept a setting with its secrets."""
     place = f"delivery:{record_topic}:0:0"
     return DeadLetter(
-        place, "record", "", "undecodable", "", "delivery", 1, record_topic, 0, 0, key, value,
+        place,
+        "record",
+        "",
+        "undecodable",
+        "",
+        "delivery",
+        1,
+        record_topic,
+        0,
+        0,
+        key,
+        value,
         timestamp=1,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("since", ["deleted", "moved", "erased"])
@@ -264,7 +277,9 @@ def test_fused_stages_take_their_letters_from_inputs_of_their_own() -> None:
     assert isinstance(fused, FusedStage)
     own = {part.name: part.letters for part in fused.parts}
     assert own == {
-        "dedup": "events.received", "scheduler": "schedule", "dispatcher": "jobs.commands",
-    }  # fmt: skip
+        "dedup": "events.received",
+        "scheduler": "schedule",
+        "dispatcher": "jobs.commands",
+    }
     assert TOPOLOGY.letter_input("delivery") == "deliveries.commands"
     assert TOPOLOGY.letter_input("analytics") is None

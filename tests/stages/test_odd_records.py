@@ -48,20 +48,46 @@ def returning(stage: str, record: st.SearchStrategy[tuple[Any, ...]]) -> st.Sear
     """The odd record of an input, brought back in a letter that nobody's operator wrote."""
     own = TOPOLOGY.letter_input(stage) or ""
     return st.builds(
-        partial(carrier, stage, own), record, st.none() | LONGS, st.none() | LONGS,
-        st.dictionaries(TEXTS, BYTES, max_size=3), TEXTS, st.none() | TEXTS,
-    )  # fmt: skip
+        partial(carrier, stage, own),
+        record,
+        st.none() | LONGS,
+        st.none() | LONGS,
+        st.dictionaries(TEXTS, BYTES, max_size=3),
+        TEXTS,
+        st.none() | TEXTS,
+    )
 
 
 def carrier(
-    stage: str, own: str, record: tuple[Any, ...], offset: int | None, at: int | None,
-    headers: dict[str, bytes], text: str, trace: str | None,
-) -> tuple[Any, ...]:  # fmt: skip
+    stage: str,
+    own: str,
+    record: tuple[Any, ...],
+    offset: int | None,
+    at: int | None,
+    headers: dict[str, bytes],
+    text: str,
+    trace: str | None,
+) -> tuple[Any, ...]:
     topic, key, value, _, read_at = record
     letter = DeadLetter(
-        f"{stage}:{text}", "record", text, text, text, stage, 1, topic, 0, offset, key, value,
-        traceparent=trace, timestamp=at, headers=headers, note=text, replay_outcome="failed",
-    )  # fmt: skip
+        f"{stage}:{text}",
+        "record",
+        text,
+        text,
+        text,
+        stage,
+        1,
+        topic,
+        0,
+        offset,
+        key,
+        value,
+        traceparent=trace,
+        timestamp=at,
+        headers=headers,
+        note=text,
+        replay_outcome="failed",
+    )
     key, value, marks = dead_letter.returning(letter)
     return own, key, value, marks, read_at
 

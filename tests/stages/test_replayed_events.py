@@ -81,8 +81,9 @@ def test_an_event_of_another_tenant_or_one_that_cannot_be_read_becomes_a_dead_le
     broken = ask(desk, replace(event, event_id="evt_2"), event=b"\0\0\0\0\x13?")
     assert not {foreign, broken} & {JOB.decode(r.value).job_id for r in desk.driver.output("jobs")}
     assert sorted(letter.reason for letter in desk.dead_letters()) == [
-        "replay_of_unknown", "undecodable",
-    ]  # fmt: skip
+        "replay_of_unknown",
+        "undecodable",
+    ]
 
 
 def test_a_waiting_job_of_a_replay_keeps_its_type_when_the_routes_change(desk: Desk) -> None:

@@ -99,8 +99,11 @@ def test_a_dead_letter_shows_what_became_of_it(desk: Desk, worker: ScriptedWorke
     letter = DEAD_LETTER.decode(record.value)
     assert record.key == old.job_id.encode()
     assert (letter.replayed_as, letter.replayed_by, letter.note, letter.replayed_at) == (
-        "job_new", "ops", "vendor mended", desk.driver.now,
-    )  # fmt: skip
+        "job_new",
+        "ops",
+        "vendor mended",
+        desk.driver.now,
+    )
     assert (letter.id, letter.reason, letter.at) == (before.id, before.reason, before.at)
 
 
@@ -124,9 +127,11 @@ def test_a_job_in_review_gives_way_to_its_replay_and_says_so(
 def test_a_replay_takes_the_route_and_the_pool_of_now(desk: Desk, worker: ScriptedWorker) -> None:
     old = failed(desk, worker)
     desk.start_with(
-        Route("zendesk", "ticket.*", "refund", "interactive"), *ROUTES,
-        job_types={"refund": JobType("refund", pool="slow")}, pools=("default", "slow"),
-    )  # fmt: skip
+        Route("zendesk", "ticket.*", "refund", "interactive"),
+        *ROUTES,
+        job_types={"refund": JobType("refund", pool="slow")},
+        pools=("default", "slow"),
+    )
     desk.replay("job_new", old.job_id)
     job = desk.job("job_new")
     assert (job.type, job.pool, job.priority) == ("refund", "slow", "interactive")

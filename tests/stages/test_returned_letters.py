@@ -30,13 +30,20 @@ TOPICS = {
 }
 READS = ("settings", "facts", "orders")
 TOPOLOGY = Topology(
-    partitions=1, window_ms=1_000, topics=TOPICS,
+    partitions=1,
+    window_ms=1_000,
+    topics=TOPICS,
     stages={
         "keeper": StageDeclaration("keeper", READS, ("told", "dlq"), (STORE,)),
         "reader": StageDeclaration("reader", ("settings", "facts"), ()),
     },
-    priorities={}, pools=(), job_types={}, routes=(), limits=(), finished_jobs_ms=0,
-)  # fmt: skip
+    priorities={},
+    pools=(),
+    job_types={},
+    routes=(),
+    limits=(),
+    finished_jobs_ms=0,
+)
 SETTING, FACT = "keeper:settings:0:0", "keeper:facts:0:0"
 
 
@@ -118,8 +125,10 @@ def test_the_stage_takes_it_as_it_was_and_no_topic_has_it_twice(
     mend()
     assert (again(driver, SETTING), again(driver, FACT)) == ("taken", "taken")
     assert [(r.key, r.timestamp) for r in driver.output("told")] == [
-        (b"facts/a", 7), (b"settings/a", 5), (b"facts/a", 6),
-    ]  # fmt: skip
+        (b"facts/a", 7),
+        (b"settings/a", 5),
+        (b"facts/a", 6),
+    ]
     assert (len(driver.output("settings")), len(driver.output("facts"))) == (1, 2)
     first, *_, last = map(DEAD_LETTER.decode, (r.value for r in driver.output("dlq")))
     assert last.replayed_at is not None
@@ -205,8 +214,19 @@ def test_a_letter_with_another_value_than_the_dead_record_is_refused(
 
 def test_a_letter_of_an_earlier_version_overwrites_nothing(driver: TopologyTestDriver) -> None:
     old = DeadLetter(
-        SETTING, "record", "", "undecodable", "", "keeper", 1, "settings", 0, 0, b"a", b"old",
-    )  # fmt: skip
+        SETTING,
+        "record",
+        "",
+        "undecodable",
+        "",
+        "keeper",
+        1,
+        "settings",
+        0,
+        0,
+        b"a",
+        b"old",
+    )
     give_back(driver, TOPOLOGY, old)
     assert (outcome(driver, SETTING), shelf(driver)) == ("superseded", {})
     fact = replace(old, id=FACT, topic="facts", traceparent="00-a-b-01")
@@ -301,8 +321,9 @@ def test_an_output_that_is_refused_is_answered_in_the_same_letter(
         give_back(driver, TOPOLOGY, SETTING)
         driver.pipe("facts", b"long", b"old")
     assert (outcome(driver, SETTING), letters(driver)[SETTING].reason) == (
-        "failed", "output_refused",
-    )  # fmt: skip
+        "failed",
+        "output_refused",
+    )
     monkeypatch.setitem(TOPICS, "told", Topic("told", 1))
     assert again(driver, SETTING) == "taken"
     assert shelf(driver) == {b"settings/a": b"new"}
@@ -310,12 +331,14 @@ def test_an_output_that_is_refused_is_answered_in_the_same_letter(
 
 Step = tuple[str, bytes, bytes | None]
 STEPS = st.one_of(
-    st.tuples(st.just("write"), st.sampled_from([b"a", b"b"]), st.sampled_from(
-        [b"old", b"other", b"new", b"newer", None]
-    )),
+    st.tuples(
+        st.just("write"),
+        st.sampled_from([b"a", b"b"]),
+        st.sampled_from([b"old", b"other", b"new", b"newer", None]),
+    ),
     st.tuples(st.sampled_from(["replay", "restart", "rebuild", "mend"]), st.just(b""), st.none()),
     st.tuples(st.just("crash"), st.sampled_from([p.encode() for p in POINTS]), st.none()),
-)  # fmt: skip
+)
 
 
 class Expected:

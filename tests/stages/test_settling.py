@@ -70,8 +70,11 @@ def test_a_done_effect_is_not_done_again_and_the_job_goes_on(
     settle(desk, run.job_id, "done", result='{"id":7}')
     known = entry(desk)
     assert (known.status, known.result, known.settled_by, known.note) == (
-        "done", '{"id":7}', "ops", "asked the vendor",
-    )  # fmt: skip
+        "done",
+        '{"id":7}',
+        "ops",
+        "asked the vendor",
+    )
     assert desk.job(run.job_id).last_error == "TransientError: x", "nobody is asked any more"
     again = desk.lease(run.job_id)
     assert (again.epoch, again.attempt, again.scope) == (run.epoch + 1, run.attempt, run.scope)
@@ -186,10 +189,14 @@ def test_what_cannot_be_settled_says_why(desk: Desk, worker: ScriptedWorker) -> 
     later(desk, worker, 1)
     settle(desk, lease.job_id, "failed")
     assert [letter.reason for letter in refusals(desk)] == [
-        "settle_of_unknown", "settle_of_unknown", "no_such_effect", "not_supported",
+        "settle_of_unknown",
+        "settle_of_unknown",
+        "no_such_effect",
+        "not_supported",
         "result_not_json",
-        "result_too_large", "not_in_review",
-    ]  # fmt: skip
+        "result_too_large",
+        "not_in_review",
+    ]
     assert entry(desk).status == "claimed"
 
 
@@ -337,8 +344,9 @@ def test_an_effect_is_not_settled_while_a_replay_of_its_ended_job_lives(desk: De
     settle(desk, run.job_id, "failed", at=desk.driver.now + PATIENCE * 1000)
     (letter,) = refusals(desk)
     assert (letter.reason, "job_new of its scope is running" in letter.detail) == (
-        "not_in_review", True,
-    )  # fmt: skip
+        "not_in_review",
+        True,
+    )
     assert entry(desk).status == "unknown"
 
 

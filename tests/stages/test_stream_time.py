@@ -13,14 +13,20 @@ from streams.runtime.processor import Context, FusedStage, Record, declared_stag
 from streams.topology.model import StageDeclaration, Topic, Topology
 
 TOPOLOGY = Topology(
-    partitions=1, window_ms=1_000,
+    partitions=1,
+    window_ms=1_000,
     topics={name: Topic(name, 1) for name in ("raw", "facts", "told", "dlq")},
     stages={
         "maker": StageDeclaration("maker", ("raw",), ("facts", "dlq")),
         "teller": StageDeclaration("teller", ("facts",), ("told", "dlq")),
     },
-    priorities={}, pools=(), job_types={}, routes=(), limits=(), finished_jobs_ms=0,
-)  # fmt: skip
+    priorities={},
+    pools=(),
+    job_types={},
+    routes=(),
+    limits=(),
+    finished_jobs_ms=0,
+)
 
 
 class Maker:
@@ -59,8 +65,9 @@ def test_a_record_that_is_handed_over_counts_in_the_time_that_its_processor_sees
     seen: list[tuple[bytes | None, int]],
 ) -> None:
     parts = (
-        declared_stage(TOPOLOGY, "maker", Maker), declared_stage(TOPOLOGY, "teller", Teller),
-    )  # fmt: skip
+        declared_stage(TOPOLOGY, "maker", Maker),
+        declared_stage(TOPOLOGY, "teller", Teller),
+    )
     driver = TopologyTestDriver([FusedStage("both", parts)], TOPOLOGY)
     with driver.together():
         driver.pipe("raw", b"k", b"a", timestamp=7)

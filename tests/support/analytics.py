@@ -108,9 +108,12 @@ class Traffic:
         tenant, at = f"tenant{pick.randrange(6)}", NOW - pick.randrange(5 * 86_400_000)
         number = pick.randrange(1 << 40)
         event = make_event(
-            f"e{number}", tenant, source=pick.choice(["shop", "desk"]),
-            event_type=pick.choice(["order.paid", "ticket"]), subject=f"s{pick.randrange(50)}",
-        )  # fmt: skip
+            f"e{number}",
+            tenant,
+            source=pick.choice(["shop", "desk"]),
+            event_type=pick.choice(["order.paid", "ticket"]),
+            subject=f"s{pick.randrange(50)}",
+        )
         partition = partition_for(tenant, self._cluster.width("events"))
         self._send("events", partition, tenant.encode(), ENVELOPE.encode(event), at)
         job = event_job(event, event_time=at, ready_at=at, created_at=at, updated_at=at)
@@ -132,9 +135,11 @@ class Traffic:
         self._jobs[at_] = partition, job
         self._send("jobs", partition, job.job_id.encode(), JOB.encode(job), at)
         entry = make_entry(
-            job, pick.choice(["mail:send/a", "pay:refund/b"]), first_claimed_at=job.event_time,
+            job,
+            pick.choice(["mail:send/a", "pay:refund/b"]),
+            first_claimed_at=job.event_time,
             status=pick.choice(["claimed", "done", "failed"]),
-        )  # fmt: skip
+        )
         key = ledger_key(entry.tenant_id, entry.scope, entry.action)
         self._send("ledger", partition, key, LEDGER_ENTRY.encode(entry), at)
         if self._duplicates:
@@ -169,8 +174,9 @@ def counted_from_topics(cluster: Cluster) -> Rows:
 
     for message in cluster.read("events"):
         event = ENVELOPE.decode(message.value())
-        for row in at("events", event.tenant_id, message.timestamp()[1], event.source,
-                      event.event_type):  # fmt: skip
+        for row in at(
+            "events", event.tenant_id, message.timestamp()[1], event.source, event.event_type
+        ):
             row.events += 1
             row.subjects.add(event.tenant_id, event.source, event.subject or "")
     before: dict[bytes, int] = {}
@@ -179,20 +185,23 @@ def counted_from_topics(cluster: Cluster) -> Rows:
         key = message.key() or b""
         more = again.count - before.get(key, 0)
         before[key] = again.count
-        for row in at("duplicates", again.tenant_id, again.last_at, str(again.source),
-                      str(again.event_type)):  # fmt: skip
+        for row in at(
+            "duplicates", again.tenant_id, again.last_at, str(again.source), str(again.event_type)
+        ):
             row.redeliveries += more
     for value in {m.key(): m.value() for m in cluster.read("jobs")}.values():
         job = JOB.decode(value)
         if job.status in TERMINAL and job.event:
-            for row in at("jobs", job.tenant_id, job.event_time, job.event.source,
-                          job.event.event_type):  # fmt: skip
+            for row in at(
+                "jobs", job.tenant_id, job.event_time, job.event.source, job.event.event_type
+            ):
                 row.outcome(job.status)
                 row.took.add(job.updated_at - job.event_time)
     for value in {m.key(): m.value() for m in cluster.read("ledger")}.values():
         entry = LEDGER_ENTRY.decode(value)
-        for row in at("ledger", entry.tenant_id, entry.first_claimed_at,
-                      entry.action.split("/")[0]):  # fmt: skip
+        for row in at(
+            "ledger", entry.tenant_id, entry.first_claimed_at, entry.action.split("/")[0]
+        ):
             row.outcome(entry.status)
     return {key: row.encode() for key, row in rows.items()}
 

@@ -36,6 +36,10 @@ class AtTheTerminal:
         """Run `tidegate` with these words; `typed` is its standard input."""
         ran = subprocess.run(
             [sys.executable, "-m", "streams.cli", *line.split(), "--data-dir", str(self.data_dir)],
-            input=typed, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+            input=typed,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
         return Ran(ran.returncode, ran.stdout, ran.stderr)

@@ -128,9 +128,11 @@ class AuthorizingKafka:
         own = self.security.client_settings
         if user is not None:
             own = {
-                **own, "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": user,
+                **own,
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": user,
                 "sasl.password": _PASSWORD,
-            }  # fmt: skip
+            }
         return {"bootstrap.servers": self.bootstrap, "log_level": 0, **own}
 
     def environ(self, user: str) -> dict[str, str]:
@@ -172,16 +174,24 @@ class AuthorizingKafka:
 
     def _granted(self) -> set[Grant]:
         every = AclBindingFilter(
-            ResourceType.ANY, None, ResourcePatternType.ANY, None, None,  # type: ignore[arg-type]
-            AclOperation.ANY, AclPermissionType.ANY,
-        )  # fmt: skip
+            ResourceType.ANY,
+            None,  # type: ignore[arg-type]
+            ResourcePatternType.ANY,
+            None,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
         return {
             Grant(
-                each.principal.removeprefix("User:"), each.restype.name, each.name,
-                each.resource_pattern_type is ResourcePatternType.PREFIXED, each.operation.name,
+                each.principal.removeprefix("User:"),
+                each.restype.name,
+                each.name,
+                each.resource_pattern_type is ResourcePatternType.PREFIXED,
+                each.operation.name,
             )
             for each in self._admin.describe_acls(every).result(10)
-        }  # fmt: skip
+        }
 
     def decisions(self) -> list[Decision]:
         """All that the authorizer has logged, of users that are not the super user."""
@@ -216,9 +226,10 @@ def authorizing(directory: Path) -> Iterator[AuthorizingKafka]:
         "allow.everyone.if.no.acl.found": "false",
         "super.users": f"User:{security.username}",
         "listener.name.clients.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-        "listener.name.clients.scram-sha-512.sasl.jaas.config":
-            "org.apache.kafka.common.security.scram.ScramLoginModule required;",
-    }  # fmt: skip
+        "listener.name.clients.scram-sha-512.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+    }
     broker = EmbeddedKafka(directory / "broker", security=security, extra=extra)
     with patch.object(java, "_LOGGING", logging), broker:
         yield AuthorizingKafka(broker, security, directory / "broker")

@@ -94,10 +94,12 @@ def held_back(cluster: EmbeddedCluster) -> list[str] | None:
         topics = admin.list_topics(timeout=5).topics
         asked = {TopicPartition(n, p): latest() for n, t in topics.items() for p in t.partitions}
         stable, ends = (
-            {place: answer.result(20).offset for place, answer in
-             admin.list_offsets(asked, isolation_level=level).items()}
+            {
+                place: answer.result(20).offset
+                for place, answer in admin.list_offsets(asked, isolation_level=level).items()
+            }
             for level in levels
-        )  # fmt: skip
+        )
     except KafkaException:
         return None
     return [f"{p.topic}/{p.partition}" for p, end in ends.items() if stable[p] != end]

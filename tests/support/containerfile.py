@@ -78,9 +78,14 @@ def build(into: Path) -> Path:
         elif instruction.verb == "RUN":
             command = instruction.rest.replace("/opt/", f"{opt}/")
             done = subprocess.run(
-                command, shell=True, cwd=source, env=environment, capture_output=True, text=True,
+                command,
+                shell=True,
+                cwd=source,
+                env=environment,
+                capture_output=True,
+                text=True,
                 check=False,
-            )  # fmt: skip
+            )
             assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
     return opt
 

@@ -84,9 +84,11 @@ def counting_topology(partitions: int = 2, inputs: tuple[str, ...] = ("in",)) ->
         Topic("clock", partitions, timestamp="append"),
     ]
     declaration = StageDeclaration(
-        "counting", inputs, ("out", "dlq"),
+        "counting",
+        inputs,
+        ("out", "dlq"),
         (StoreDeclaration("counts", "counting.counts.changelog"),),
-    )  # fmt: skip
+    )
     return Topology(
         partitions=partitions,
         window_ms=1_000,

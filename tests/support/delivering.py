@@ -130,9 +130,15 @@ class Deliveries:
         self.driver.advance(0.1)
 
     def endpoint(
-        self, id_: str = "crm", tenant: str = "acme", *, at: int = 0, created: int = 0,
-        keys: Sequence[Any] = (), **settings: Any,
-    ) -> None:  # fmt: skip
+        self,
+        id_: str = "crm",
+        tenant: str = "acme",
+        *,
+        at: int = 0,
+        created: int = 0,
+        keys: Sequence[Any] = (),
+        **settings: Any,
+    ) -> None:
         """Set an endpoint; the operator's clock says `at`, the record's time is `created`."""
         self.driver.advance(0.01)
         given = {"url": f"https://{id_}.example/hook", "set_at": self.driver.now, **settings}
@@ -168,13 +174,21 @@ class Deliveries:
 
     def command(self, kind: Any, endpoint: str = "crm", **fields: Any) -> DeliveryCommand:
         given: dict[str, Any] = {
-            "delivery_id": None, "since": None, "until": None, "statuses": ("parked", "dead"),
-            "sample": None, "submitted_by": "operator",
-        }  # fmt: skip
+            "delivery_id": None,
+            "since": None,
+            "until": None,
+            "statuses": ("parked", "dead"),
+            "sample": None,
+            "submitted_by": "operator",
+        }
         command = DeliveryCommand(
-            fields.pop("command_id", None) or new_id("cmd"), "acme", endpoint, kind,
-            at=self.driver.now, **(given | fields),
-        )  # fmt: skip
+            fields.pop("command_id", None) or new_id("cmd"),
+            "acme",
+            endpoint,
+            kind,
+            at=self.driver.now,
+            **(given | fields),
+        )
         self.repeat(command)
         return command
 

@@ -69,9 +69,12 @@ class DeliveryProcesses:
         """Set the endpoint `crm` of a tenant, which leads to the receiver."""
         now = wall_ms()
         given: dict[str, Any] = {
-            "url": self.receiver.url, "retry": (0.1, 0.1, 0.1), "timeout_seconds": 1,
-            "created_at": now, "set_at": now,
-        }  # fmt: skip
+            "url": self.receiver.url,
+            "retry": (0.1, 0.1, 0.1),
+            "timeout_seconds": 1,
+            "created_at": now,
+            "set_at": now,
+        }
         key = endpoint_key(self._vault, tenant, "crm", SECRET)
         chosen = EndpointSettings(**(given | settings))
         self._set(endpoint_record(self._vault, tenant, "crm", chosen, (key,), {}, now))

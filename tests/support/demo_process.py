@@ -40,8 +40,12 @@ def run_demo(*arguments: str, fault: str | None = None, seconds: float = 600) ->
         env |= {"PYTHONPATH": os.pathsep.join(path), "DEMO_FAULT": fault}
     done = subprocess.run(
         [TIDEGATE, "demo", "--json", *arguments],
-        env=env, capture_output=True, text=True, timeout=seconds, check=False,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
     lines = done.stdout.splitlines()
     assert len(lines) == 1, f"one line of JSON, not {done.stdout!r}\n{done.stderr}"
     return DemoRun(done.returncode, json.loads(lines[0]), done.stderr)

@@ -100,9 +100,12 @@ def start(
     """
     process = subprocess.Popen(
         [*command, "dev", "--port", "0", "--data-dir", str(data_dir), *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
         env={**os.environ, **(environment or {})},
-    )  # fmt: skip
+    )
     dev = Dev(data_dir, process)
     Thread(target=_collect, args=(process.stdout, dev.lines), daemon=True).start()
     Thread(target=_collect, args=(process.stderr, dev.errors), daemon=True).start()

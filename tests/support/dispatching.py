@@ -97,9 +97,14 @@ class Desk:
         self.driver._flow()
 
     def event(
-        self, key: str, tenant: str = "acme", *, type_: str = "ticket.created", at: int = 0,
+        self,
+        key: str,
+        tenant: str = "acme",
+        *,
+        type_: str = "ticket.created",
+        at: int = 0,
         routed: bool = False,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """An event of `events`; returns the id of the job it should have."""
         event = dataclasses.replace(envelope(tenant, key, type_), routed=routed)
         value = ENVELOPE.encode(event)
@@ -118,9 +123,14 @@ class Desk:
         return {(held.pool, held.type, held.tenant_id): held for held in records}
 
     def command(
-        self, body: CommandBody, job_id: str = "", epoch: int = 0, tenant: str = "acme",
-        *, at: int = 0,
-    ) -> str:  # fmt: skip
+        self,
+        body: CommandBody,
+        job_id: str = "",
+        epoch: int = 0,
+        tenant: str = "acme",
+        *,
+        at: int = 0,
+    ) -> str:
         """A command of `jobs.commands`, appended `at` (now unless told); returns its id."""
         command = Command(new_id("cmd"), tenant, job_id, epoch, self.driver.now, body)
         value = COMMAND.encode(command)
@@ -198,10 +208,17 @@ class ScriptedWorker:
     """Says what a worker says, when the test wants it said."""
 
     def __init__(
-        self, desk: Desk, name: str = "w1/b1", *, slots: int = 10, types: tuple[str, ...] = (),
-        attempts: int = 3, backoff: tuple[float, ...] = (10, 30), partition: int = 3,
+        self,
+        desk: Desk,
+        name: str = "w1/b1",
+        *,
+        slots: int = 10,
+        types: tuple[str, ...] = (),
+        attempts: int = 3,
+        backoff: tuple[float, ...] = (10, 30),
+        partition: int = 3,
         pool: str = "default",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.pool = pool
         self.desk = desk
         self.name = name
@@ -216,19 +233,28 @@ class ScriptedWorker:
         return sum(lease.worker_id == self.name for lease in self.desk.leases())
 
     def heartbeat(
-        self, *tarpit: Lease, free: int | None = None, lean: bool = False,
+        self,
+        *tarpit: Lease,
+        free: int | None = None,
+        lean: bool = False,
         waits: bool | None = None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         held = tuple(
             HeldLease(lease.job_id, lease.epoch, waits if lease.alone else None) for lease in tarpit
         )
         free = self.slots if free is None else free
         return self.desk.command(
             Heartbeat(
-                self.name, self.pool, self.partition, free, held, () if lean else self.handlers,
-                received=self.received, lean=lean,
+                self.name,
+                self.pool,
+                self.partition,
+                free,
+                held,
+                () if lean else self.handlers,
+                received=self.received,
+                lean=lean,
             )
-        )  # fmt: skip
+        )
 
     def leave(self) -> None:
         """The last word of a process that ends in order."""
@@ -244,21 +270,36 @@ class ScriptedWorker:
         self.heartbeat(*tarpit, free=free)
 
     def claim(
-        self, lease: Lease, action: str = "email:send/reply", *, claim_id: str = "",
-        digest: bytes = DIGEST, lifetime_ms: int = 0,
-    ) -> Reply:  # fmt: skip
+        self,
+        lease: Lease,
+        action: str = "email:send/reply",
+        *,
+        claim_id: str = "",
+        digest: bytes = DIGEST,
+        lifetime_ms: int = 0,
+    ) -> Reply:
         """Ask, and return the answer."""
         body = Claim(
-            self.name, self.partition, claim_id or new_id("clm"), lease.run_id, action, digest,
+            self.name,
+            self.partition,
+            claim_id or new_id("clm"),
+            lease.run_id,
+            action,
+            digest,
             lifetime_ms,
-        )  # fmt: skip
+        )
         self.desk.command(body, lease.job_id, lease.epoch)
         return self.desk.replies()[-1]
 
     def outcome(
-        self, lease: Lease, reply: Reply, status: Any, result: str | None = None, *,
+        self,
+        lease: Lease,
+        reply: Reply,
+        status: Any,
+        result: str | None = None,
+        *,
         action: str = "email:send/reply",
-    ) -> None:  # fmt: skip
+    ) -> None:
         body = Outcome(reply.claim_id, lease.run_id, action, status, result, None)
         self.desk.command(body, lease.job_id, lease.epoch)
 
@@ -266,9 +307,16 @@ class ScriptedWorker:
         self.desk.command(Checkpoint(lease.run_id, name, value), lease.job_id, lease.epoch)
 
     def end(
-        self, lease: Lease, status: Any, *, free: int = 10, result: str | None = None,
-        error: str | None = None, after: float | None = None, traceback: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        lease: Lease,
+        status: Any,
+        *,
+        free: int = 10,
+        result: str | None = None,
+        error: str | None = None,
+        after: float | None = None,
+        traceback: str | None = None,
+    ) -> None:
         body = Ended(
             self.name, lease.run_id, free, status, result, error, after, self.received, traceback
         )

@@ -31,13 +31,15 @@ WITHOUT_SAMPLE: Mapping[str, frozenset[str]] = {
 def not_exported(pages: Iterable[str]) -> list[str]:
     """What queries select that no page has: metrics, and labels of metrics."""
     known = _labels(pages)
-    return sorted({
-        f"{where}: {selector.metric} {sorted(selector.labels)}"
-        for where, found in selected().items()
-        for selector in found
-        if selector.metric not in OF_PROMETHEUS
-        and not (selector.metric in known and selector.labels <= known[selector.metric])
-    })  # fmt: skip
+    return sorted(
+        {
+            f"{where}: {selector.metric} {sorted(selector.labels)}"
+            for where, found in selected().items()
+            for selector in found
+            if selector.metric not in OF_PROMETHEUS
+            and not (selector.metric in known and selector.labels <= known[selector.metric])
+        }
+    )
 
 
 def _labels(pages: Iterable[str]) -> dict[str, frozenset[str]]:

@@ -47,14 +47,22 @@ FAULT_POINTS = "FAULT_POINTS"
 """Environment variable: the file of a process under test."""
 
 STEPS = (
-    "received", "offsets_sent", "produced", "before_commit",
-    "after_commit", "before_write", "after_write",
-)  # fmt: skip
+    "received",
+    "offsets_sent",
+    "produced",
+    "before_commit",
+    "after_commit",
+    "before_write",
+    "after_write",
+)
 COMMANDS = ("Heartbeat", "Checkpoint", "Claim", "Outcome", "Ended")
 WORKER_STEPS = (
-    "leased", "told", "called mail", "called pay",
+    "leased",
+    "told",
+    "called mail",
+    "called pay",
     *(f"{when} {command}" for command in COMMANDS for when in ("sends", "acked")),
-)  # fmt: skip
+)
 LEAVING_STEPS = ("sends leaving", "acked leaving")
 _NAMES = ("idle", *STEPS, "punctuated", "restoring", *WORKER_STEPS, *LEAVING_STEPS)
 _FLUSH_SECONDS = 10

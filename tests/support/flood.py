@@ -101,10 +101,23 @@ def delivery(event: int) -> Envelope:
     tenant, key = _tenant(event % TENANTS), f"ticket:{event // TENANTS}"
     now = time.time_ns() // 1_000_000
     return Envelope(
-        fingerprint(tenant, "zendesk", key), new_id("evt"), "zendesk", tenant, "ticket.updated",
-        now, now, b"\7" * 32, key, key, "application/json", None, None,
-        PayloadRef(0, (0,), 100, "kek"), {"ticket_id": key}, "webhook",
-    )  # fmt: skip
+        fingerprint(tenant, "zendesk", key),
+        new_id("evt"),
+        "zendesk",
+        tenant,
+        "ticket.updated",
+        now,
+        now,
+        b"\7" * 32,
+        key,
+        key,
+        "application/json",
+        None,
+        None,
+        PayloadRef(0, (0,), 100, "kek"),
+        {"ticket_id": key},
+        "webhook",
+    )
 
 
 def _tenant(number: int) -> str:

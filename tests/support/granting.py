@@ -102,8 +102,14 @@ def granting_topology(partitions: int = 2) -> Topology:
     names = ("in", "out", "dlq", store.changelog)
     clock = Topic("clock", partitions, timestamp="append")
     return Topology(
-        partitions=partitions, window_ms=1_000,
+        partitions=partitions,
+        window_ms=1_000,
         topics={t.name: t for t in (*(Topic(n, partitions) for n in names), clock)},
         stages={"granting": StageDeclaration("granting", ("in",), ("out", "dlq"), (store,))},
-        priorities={}, pools=(), job_types={}, routes=(), limits=(), finished_jobs_ms=0,
-    )  # fmt: skip
+        priorities={},
+        pools=(),
+        job_types={},
+        routes=(),
+        limits=(),
+        finished_jobs_ms=0,
+    )

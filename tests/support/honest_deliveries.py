@@ -66,16 +66,47 @@ def _row(number: int, place: Place) -> Delivery:
     tenant_id, endpoint_id, message_id = place
     kind: DeliveryKind = "callback" if (tenant_id, endpoint_id) == CALLBACKS else "event"
     return Delivery(
-        delivery_id=f"dlv_{number}", tenant_id=tenant_id, endpoint_id=endpoint_id,
-        message_id=message_id, kind=kind, type="t", source="s", event_id=None, job_id=None,
-        status="pending", attempts=0, round=0, next_attempt_at=0, parked_because=None,
-        last_status=None, last_error=None, lane=None, order=0, url=None, format="cloudevents",
-        mapping=None, command_id=None, traceparent=None, created_at=0, updated_at=0,
-    )  # fmt: skip
+        delivery_id=f"dlv_{number}",
+        tenant_id=tenant_id,
+        endpoint_id=endpoint_id,
+        message_id=message_id,
+        kind=kind,
+        type="t",
+        source="s",
+        event_id=None,
+        job_id=None,
+        status="pending",
+        attempts=0,
+        round=0,
+        next_attempt_at=0,
+        parked_because=None,
+        last_status=None,
+        last_error=None,
+        lane=None,
+        order=0,
+        url=None,
+        format="cloudevents",
+        mapping=None,
+        command_id=None,
+        traceparent=None,
+        created_at=0,
+        updated_at=0,
+    )
 
 
 def _attempt(row: Delivery, number: int, status: int) -> DeliveryAttempt:
     return DeliveryAttempt(
-        row.delivery_id, row.tenant_id, row.endpoint_id, row.message_id, number, 0, 1, "127.0.0.1",
-        status, None if status < 300 else "status", "", "", None,
-    )  # fmt: skip
+        row.delivery_id,
+        row.tenant_id,
+        row.endpoint_id,
+        row.message_id,
+        number,
+        0,
+        1,
+        "127.0.0.1",
+        status,
+        None if status < 300 else "status",
+        "",
+        "",
+        None,
+    )

@@ -58,9 +58,15 @@ def call(ticket: Ticket, action: str = "email:send", **changes: Any) -> Call:
     """The one call of a ticket's side effect."""
     id_ = job_id(ticket)
     made = Call(
-        caller(ticket.tenant_id, id_), ticket.external_id, action, f"key-{id_}-{action}",
-        f"text {ticket.marker}", T0 + 1, T0 + 1.01, T0 + 1.1,
-    )  # fmt: skip
+        caller(ticket.tenant_id, id_),
+        ticket.external_id,
+        action,
+        f"key-{id_}-{action}",
+        f"text {ticket.marker}",
+        T0 + 1,
+        T0 + 1.01,
+        T0 + 1.1,
+    )
     return replace(made, **changes)
 
 
@@ -111,30 +117,65 @@ class HonestRun:
 
     def evidence(self) -> Evidence:
         records = Records(
-            tuple(self.received), tuple(self.events), tuple(self.jobs), tuple(self.commands),
-            tuple(self.schedule), tuple(self.ledger), tuple(self.dead), tuple(self.leases),
-            tuple(self.outgoing.rows), tuple(self.outgoing.attempts),
-        )  # fmt: skip
+            tuple(self.received),
+            tuple(self.events),
+            tuple(self.jobs),
+            tuple(self.commands),
+            tuple(self.schedule),
+            tuple(self.ledger),
+            tuple(self.dead),
+            tuple(self.leases),
+            tuple(self.outgoing.rows),
+            tuple(self.outgoing.attempts),
+        )
         return Evidence(
-            scenario=self.scenario, answers=tuple(self.answers), submitted=tuple(self.submitted),
-            starts=tuple(self.starts), calls=tuple(self.calls), high_water=self.high_water,
-            hooks=tuple(self.outgoing.hooks), records=records, kills=tuple(self.kills),
-            kill_wanted=self.kill_wanted, listed=tuple(self.listed), stores=tuple(self.stores),
-        )  # fmt: skip
+            scenario=self.scenario,
+            answers=tuple(self.answers),
+            submitted=tuple(self.submitted),
+            starts=tuple(self.starts),
+            calls=tuple(self.calls),
+            high_water=self.high_water,
+            hooks=tuple(self.outgoing.hooks),
+            records=records,
+            kills=tuple(self.kills),
+            kill_wanted=self.kill_wanted,
+            listed=tuple(self.listed),
+            stores=tuple(self.stores),
+        )
 
     def ticket(self, **wanted: Any) -> Ticket:
         """The first ticket with these properties."""
         return next(
-            t for t in self.scenario.tickets
+            t
+            for t in self.scenario.tickets
             if all(getattr(t, name) == value for name, value in wanted.items())
-        )  # fmt: skip
+        )
 
     def lease(self, id_: str, epoch: int) -> None:
         """A lease of a job."""
         granted = Lease(
-            "worker-1/b", id_, epoch, "run", "acme", id_, JOB_TYPE, 1, 1, 5, 60, 10, 0, None, None,
-            "{}", None, {}, None, "hb", 0,
-        )  # fmt: skip
+            "worker-1/b",
+            id_,
+            epoch,
+            "run",
+            "acme",
+            id_,
+            JOB_TYPE,
+            1,
+            1,
+            5,
+            60,
+            10,
+            0,
+            None,
+            None,
+            "{}",
+            None,
+            {},
+            None,
+            "hb",
+            0,
+        )
         self.leases.append(seen("jobs.work.default", granted))
 
     def change_job(self, id_: str, **changes: Any) -> None:
@@ -172,9 +213,18 @@ class HonestRun:
             self.starts.append(Start(caller(ticket.tenant_id, id_, attempt=2), T0 + 2.1))
         ended: JobStatus = "dead" if ticket.poison else "succeeded"
         event = EventInfo(
-            event_id, SOURCE, "ticket.created", None, None, 0, "", None, None,
-            ticket.vendor_event_id, {},
-        )  # fmt: skip
+            event_id,
+            SOURCE,
+            "ticket.created",
+            None,
+            None,
+            0,
+            "",
+            None,
+            None,
+            ticket.vendor_event_id,
+            {},
+        )
         self._end(_job(id_, ticket.tenant_id, JOB_TYPE, ended, attempts, event), ticket.marker)
 
     def _play_delayed(self) -> None:
@@ -199,39 +249,98 @@ class HonestRun:
         )
         if job.status == "dead":
             letter = DeadLetter(
-                job.job_id, "job", job.tenant_id, "attempts_exhausted", "", "dispatcher", 0,
+                job.job_id,
+                "job",
+                job.tenant_id,
+                "attempts_exhausted",
+                "",
+                "dispatcher",
+                0,
                 job_id=job.job_id,
-            )  # fmt: skip
+            )
             self.dead.append(seen("dlq", letter))
 
 
 def _envelope(ticket: Ticket, event_id: str) -> Envelope:
     key = ticket.vendor_event_id
     return Envelope(
-        fingerprint(ticket.tenant_id, SOURCE, key), event_id, SOURCE, ticket.tenant_id,
-        "ticket.created", None, 0, b"", key, None, "application/json", None, None,
-        PayloadRef(0, (0,), 1, ""), {}, "webhook",
-    )  # fmt: skip
+        fingerprint(ticket.tenant_id, SOURCE, key),
+        event_id,
+        SOURCE,
+        ticket.tenant_id,
+        "ticket.created",
+        None,
+        0,
+        b"",
+        key,
+        None,
+        "application/json",
+        None,
+        None,
+        PayloadRef(0, (0,), 1, ""),
+        {},
+        "webhook",
+    )
 
 
 def _job(
     id_: str, tenant: str, type_: str, status: JobStatus, attempts: int, event: EventInfo | None
 ) -> Job:
     return Job(
-        job_id=id_, tenant_id=tenant, incarnation=1, type=type_, pool="default",
-        priority="webhook", status=status, scope=id_, attempts=attempts, max_attempts=5,
-        backoff=(1.0,), timeout_seconds=60, epoch=attempts, run_id=None, worker_id=None,
-        event=event, payload_ref=None, input="{}", request_hash=None, event_time=0,
-        scheduled_at=None, next_retry_at=None, last_error=None, result=None,
-        cancel_requested=False, workflow_id=None, callback_url=None, replay_of=None,
-        replay_note=None, submitted_by=None, traceparent=None, created_at=0, updated_at=0,
+        job_id=id_,
+        tenant_id=tenant,
+        incarnation=1,
+        type=type_,
+        pool="default",
+        priority="webhook",
+        status=status,
+        scope=id_,
+        attempts=attempts,
+        max_attempts=5,
+        backoff=(1.0,),
+        timeout_seconds=60,
+        epoch=attempts,
+        run_id=None,
+        worker_id=None,
+        event=event,
+        payload_ref=None,
+        input="{}",
+        request_hash=None,
+        event_time=0,
+        scheduled_at=None,
+        next_retry_at=None,
+        last_error=None,
+        result=None,
+        cancel_requested=False,
+        workflow_id=None,
+        callback_url=None,
+        replay_of=None,
+        replay_note=None,
+        submitted_by=None,
+        traceparent=None,
+        created_at=0,
+        updated_at=0,
         ready_at=0,
-    )  # fmt: skip
+    )
 
 
 def _ledger_entry(made: Call) -> LedgerEntry:
     tenant, id_ = made.caller.tenant_id, made.caller.job_id
     return LedgerEntry(
-        tenant, id_, made.action, "done", id_, 1, made.caller.run_id, "claim", b"",
-        made.key or "", 0, 1, 0, 0, None, None,
-    )  # fmt: skip
+        tenant,
+        id_,
+        made.action,
+        "done",
+        id_,
+        1,
+        made.caller.run_id,
+        "claim",
+        b"",
+        made.key or "",
+        0,
+        1,
+        0,
+        0,
+        None,
+        None,
+    )

@@ -128,9 +128,12 @@ class Incident:
         self.topology = load(OVERLAY)
         self.topics = Cluster(KafkaUnderTest(cluster.bootstrap), self.topology)
         self.settings = load_settings(
-            data_dir=folder, topology=OVERLAY, port=0, bootstrap=cluster.bootstrap,
+            data_dir=folder,
+            topology=OVERLAY,
+            port=0,
+            bootstrap=cluster.bootstrap,
             topic_prefix=self.topics.prefix,
-        )  # fmt: skip
+        )
         self.violations: list[str] = []
         self._report = KeptReport()
         self._stages = [self._progress(name, places) for name, places in self._groups()]
@@ -213,11 +216,15 @@ class Incident:
         if not running:
             self.violations.append("no job was under way when the fault struck")
         counted = {
-            "webhooks": evidence.answers, "jobs": evidence.records.newest,
-            "effects": evidence.calls, "webhooks out": evidence.hooks,
-        }  # fmt: skip
-        print(f"{running} jobs under way when it struck; in all",
-              ", ".join(f"{len(seen)} {what}" for what, seen in counted.items()))  # fmt: skip
+            "webhooks": evidence.answers,
+            "jobs": evidence.records.newest,
+            "effects": evidence.calls,
+            "webhooks out": evidence.hooks,
+        }
+        print(
+            f"{running} jobs under way when it struck; in all",
+            ", ".join(f"{len(seen)} {what}" for what, seen in counted.items()),
+        )
         self._told.append(_standstills(evidence))
         print(f"seed {evidence.scenario.seed}; violations: {self.violations[:20]}")
 

@@ -87,9 +87,11 @@ async def running(
 ) -> AsyncIterator[Edge]:
     edge = Edge(**options)
     edge.listener = server = Listener(
-        partial(edge.router.handle, elsewhere=elsewhere), edge.router.unread,
-        keepalive_timeout=keepalive_seconds, lingering_time=0.1,
-    )  # fmt: skip
+        partial(edge.router.handle, elsewhere=elsewhere),
+        edge.router.unread,
+        keepalive_timeout=keepalive_seconds,
+        lingering_time=0.1,
+    )
     runner = web.ServerRunner(server, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -263,9 +263,23 @@ class JobsUnderLoad:
         """An event, and a redelivery of it."""
         print_, job_id = fingerprint(tenant, "shop", key), event_job_id(tenant, "shop", key)
         event = Envelope(
-            print_, new_id("evt"), "shop", tenant, "order.created", None, 1, b"h" * 32, key, key,
-            "application/json", None, None, PayloadRef(0, (7,), 10, "kek"), {}, "webhook",
-        )  # fmt: skip
+            print_,
+            new_id("evt"),
+            "shop",
+            tenant,
+            "order.created",
+            None,
+            1,
+            b"h" * 32,
+            key,
+            key,
+            "application/json",
+            None,
+            None,
+            PayloadRef(0, (7,), 10, "kek"),
+            {},
+            "webhook",
+        )
         for _ in range(2):
             self._send("events.received", tenant, tenant.encode(), ENVELOPE.encode(event))
         self._expect(job_id, tenant, "note")
@@ -345,10 +359,13 @@ class JobsUnderLoad:
                     copy
                     for name in (stage.name, FUSED)
                     for copy in copies(
-                        [settings], name, spec, changelogs[spec.changelog],
+                        [settings],
+                        name,
+                        spec,
+                        changelogs[spec.changelog],
                         self.topology.partitions,
                     )
-                ]  # fmt: skip
+                ]
                 read = self.cluster.read(spec.changelog)
                 found += stores_as_changelogs(spec, stores, read)
         return found

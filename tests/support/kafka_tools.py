@@ -27,9 +27,20 @@ def typed(command: str) -> str:
     script, *words = shlex.split(command)
     classes = os.pathsep.join(map(str, (*ensure_jars(), *ensure_jars(_LOCK))))
     done = subprocess.run(
-        [str(java_binary()), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classes,
-         _CLASSES[script], *words],
-        env=environment(), capture_output=True, text=True, timeout=_SECONDS, check=False,
-    )  # fmt: skip
+        [
+            str(java_binary()),
+            "-Xmx128m",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            classes,
+            _CLASSES[script],
+            *words,
+        ],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -54,12 +54,14 @@ class NodeLinks:
     def between(self, ports: Ports) -> Ports:
         """A port here for each of the nodes' own."""
         return {
-            node: NodePorts(**{
-                name: self._run(self._listen(node, port, of_nodes=name != "clients"))
-                for name, port in vars(own).items()
-            })
+            node: NodePorts(
+                **{
+                    name: self._run(self._listen(node, port, of_nodes=name != "clients"))
+                    for name, port in vars(own).items()
+                }
+            )
             for node, own in ports.items()
-        }  # fmt: skip
+        }
 
     def attach(self, cluster: EmbeddedCluster) -> None:
         """Tell the nodes of this cluster from its clients; call it before they start."""
@@ -80,9 +82,13 @@ class NodeLinks:
         return int(server.sockets[0].getsockname()[1])
 
     async def _serve(
-        self, node: int, port: int, of_nodes: bool,
-        near: asyncio.StreamReader, to_near: asyncio.StreamWriter,
-    ) -> None:  # fmt: skip
+        self,
+        node: int,
+        port: int,
+        of_nodes: bool,
+        near: asyncio.StreamReader,
+        to_near: asyncio.StreamWriter,
+    ) -> None:
         from_port = to_near.get_extra_info("peername")[1]
         ends = {node, self._dialler(from_port) if of_nodes else _CLIENT}
         try:

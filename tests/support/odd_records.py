@@ -18,10 +18,22 @@ LONGS = st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 1_7
 INTS = st.sampled_from([0, 1, -1, 3, 2**31 - 1, -(2**31)])
 KNOWN_JOB = event_job_id("acme", "zendesk", "known")
 ODD = [
-    "", "a\0b", "\n", "\ud7ff", "\U0010ffff", "x" * 300, "NaN", "{}", "[1", "9" * 400, "[" * 3000,
-    "[1e999]", '{"at": 1e30}', '{"created_at": 1e30, "set_at": 99999999999999999999}',
+    "",
+    "a\0b",
+    "\n",
+    "\ud7ff",
+    "\U0010ffff",
+    "x" * 300,
+    "NaN",
+    "{}",
+    "[1",
+    "9" * 400,
+    "[" * 3000,
+    "[1e999]",
+    '{"at": 1e30}',
+    '{"created_at": 1e30, "set_at": 99999999999999999999}',
     '{"url": "http://[::", "events": ["[", "*a*a*a*a*"], "retry": [1e-320]}',
-]  # fmt: skip
+]
 APT = ["acme", "zendesk", "ticket.refund", "refund", "default", "webhook", "known", KNOWN_JOB, "w1"]
 TEXTS = st.sampled_from(ODD + APT)
 """Some that fit what a test has set up, so that a record gets beyond the first look at it."""

@@ -17,12 +17,16 @@ def open_transactions(bootstrap: str, topic: str, width: int, seconds: int) -> l
     The broker aborts their transactions after some seconds.
     """
     producers = [
-        Producer({
-            "bootstrap.servers": bootstrap, "log_level": 0,
-            "transactional.id": f"{topic}-{index}", "transaction.timeout.ms": seconds * 1_000,
-        })
+        Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "log_level": 0,
+                "transactional.id": f"{topic}-{index}",
+                "transaction.timeout.ms": seconds * 1_000,
+            }
+        )
         for index in range(width)
-    ]  # fmt: skip
+    ]
     for producer in producers:
         producer.init_transactions(_SECONDS)
     for index, producer in enumerate(producers):
@@ -39,10 +43,12 @@ def open_partitions(bootstrap: str, topic: str, width: int) -> list[int] | None:
     levels = (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
     try:
         ends, stable = (
-            [answer.result(20).offset for answer in
-             admin.list_offsets(asked, isolation_level=level).values()]
+            [
+                answer.result(20).offset
+                for answer in admin.list_offsets(asked, isolation_level=level).values()
+            ]
             for level in levels
-        )  # fmt: skip
+        )
     except KafkaException:
         return None
     return [p for p in range(width) if stable[p] < ends[p]]

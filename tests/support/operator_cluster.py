@@ -68,38 +68,85 @@ from support.topics import create_topics
 C = TypeVar("C")
 TOKEN = "an-operator-s-token"
 FOLLOWED = (
-    "events", "jobs", "jobs.held", "jobs.progress", "ledger", "dlq", "tenants", "quarantine",
-    "rejections", "duplicates", "dispatcher.checkpoints.changelog", "deliveries",
-    "deliveries.attempts", "deliveries.endpoints", "replays",
-)  # fmt: skip
+    "events",
+    "jobs",
+    "jobs.held",
+    "jobs.progress",
+    "ledger",
+    "dlq",
+    "tenants",
+    "quarantine",
+    "rejections",
+    "duplicates",
+    "dispatcher.checkpoints.changelog",
+    "deliveries",
+    "deliveries.attempts",
+    "deliveries.endpoints",
+    "replays",
+)
 
 
 def make_job(job_id: str = "job_a", tenant_id: str = "acme", **fields: Any) -> Job:
     """A job with a value in every field that matters, to be overridden by name."""
     given: dict[str, Any] = {
-        "job_id": job_id, "tenant_id": tenant_id, "incarnation": 1, "type": "draft_reply",
-        "pool": "default", "priority": "webhook", "status": "pending", "scope": f"{job_id}.1",
-        "attempts": 0, "max_attempts": 5, "backoff": (10.0, 30.0), "timeout_seconds": 300.0,
-        "epoch": 0, "run_id": None, "worker_id": None, "event": None, "payload_ref": None,
-        "input": "{}", "request_hash": None, "event_time": 1_700_000_000_000,
-        "scheduled_at": None, "next_retry_at": None, "last_error": None, "result": None,
-        "cancel_requested": False, "workflow_id": None, "callback_url": None,
-        "replay_of": None, "replay_note": None, "submitted_by": None,
-        "traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "created_at": 1_700_000_000_000,
-        "updated_at": 1_700_000_000_500, "ready_at": 1_700_000_000_000,
-    }  # fmt: skip
+        "job_id": job_id,
+        "tenant_id": tenant_id,
+        "incarnation": 1,
+        "type": "draft_reply",
+        "pool": "default",
+        "priority": "webhook",
+        "status": "pending",
+        "scope": f"{job_id}.1",
+        "attempts": 0,
+        "max_attempts": 5,
+        "backoff": (10.0, 30.0),
+        "timeout_seconds": 300.0,
+        "epoch": 0,
+        "run_id": None,
+        "worker_id": None,
+        "event": None,
+        "payload_ref": None,
+        "input": "{}",
+        "request_hash": None,
+        "event_time": 1_700_000_000_000,
+        "scheduled_at": None,
+        "next_retry_at": None,
+        "last_error": None,
+        "result": None,
+        "cancel_requested": False,
+        "workflow_id": None,
+        "callback_url": None,
+        "replay_of": None,
+        "replay_note": None,
+        "submitted_by": None,
+        "traceparent": f"00-{'a' * 32}-{'b' * 16}-01",
+        "created_at": 1_700_000_000_000,
+        "updated_at": 1_700_000_000_500,
+        "ready_at": 1_700_000_000_000,
+    }
     return Job(**(given | fields))
 
 
 def make_entry(job: Job, action: str, **fields: Any) -> LedgerEntry:
     """A done effect of a job."""
     given: dict[str, Any] = {
-        "tenant_id": job.tenant_id, "scope": job.scope, "action": action, "status": "done",
-        "job_id": job.job_id, "epoch": 1, "run_id": "run_1", "claim_id": "clm_1",
-        "digest": b"\1" * 32, "idempotency_key": "idk_1", "key_lifetime_ms": 0, "claims": 1,
-        "first_claimed_at": 1_700_000_001_000, "updated_at": 1_700_000_002_000,
-        "result": '{"sent":true}', "error": None,
-    }  # fmt: skip
+        "tenant_id": job.tenant_id,
+        "scope": job.scope,
+        "action": action,
+        "status": "done",
+        "job_id": job.job_id,
+        "epoch": 1,
+        "run_id": "run_1",
+        "claim_id": "clm_1",
+        "digest": b"\1" * 32,
+        "idempotency_key": "idk_1",
+        "key_lifetime_ms": 0,
+        "claims": 1,
+        "first_claimed_at": 1_700_000_001_000,
+        "updated_at": 1_700_000_002_000,
+        "result": '{"sent":true}',
+        "error": None,
+    }
     return LedgerEntry(**(given | fields))
 
 
@@ -108,22 +155,41 @@ def make_event(dedup_key: str = "k1", tenant_id: str = "acme", **fields: Any) ->
     source = fields.get("source", "shop")
     given: dict[str, Any] = {
         "fingerprint": ids.fingerprint(tenant_id, source, dedup_key),
-        "event_id": f"evt_{dedup_key}", "source": source, "tenant_id": tenant_id,
-        "event_type": "order.paid", "occurred_at": None, "received_at": 1_700_000_000_000,
-        "payload_hash": b"\1" * 32, "dedup_key": dedup_key, "subject": None,
-        "content_type": "application/json", "delivery_id": None, "request_id": None,
-        "payload_ref": PayloadRef(0, (0,), 12, "kek_1"), "attributes": {},
-        "priority": "webhook", "routed": True,
-    }  # fmt: skip
+        "event_id": f"evt_{dedup_key}",
+        "source": source,
+        "tenant_id": tenant_id,
+        "event_type": "order.paid",
+        "occurred_at": None,
+        "received_at": 1_700_000_000_000,
+        "payload_hash": b"\1" * 32,
+        "dedup_key": dedup_key,
+        "subject": None,
+        "content_type": "application/json",
+        "delivery_id": None,
+        "request_id": None,
+        "payload_ref": PayloadRef(0, (0,), 12, "kek_1"),
+        "attributes": {},
+        "priority": "webhook",
+        "routed": True,
+    }
     return Envelope(**(given | fields))
 
 
 def event_job(event: Envelope, **fields: Any) -> Job:
     """The job of an event."""
     about = EventInfo(
-        event.event_id, event.source, event.event_type, event.subject, None, event.received_at,
-        event.content_type, None, None, event.dedup_key, event.attributes,
-    )  # fmt: skip
+        event.event_id,
+        event.source,
+        event.event_type,
+        event.subject,
+        None,
+        event.received_at,
+        event.content_type,
+        None,
+        None,
+        event.dedup_key,
+        event.attributes,
+    )
     job_id = ids.event_job_id(event.tenant_id, event.source, event.dedup_key)
     return make_job(job_id, event.tenant_id, event=about, payload_ref=event.payload_ref, **fields)
 
@@ -131,11 +197,19 @@ def event_job(event: Envelope, **fields: Any) -> Job:
 def make_letter(job: Job, **fields: Any) -> DeadLetter:
     """The dead letter of a job."""
     given: dict[str, Any] = {
-        "id": job.job_id, "kind": "job", "tenant_id": job.tenant_id,
-        "reason": "attempts_exhausted", "detail": "TimeoutError: slow", "stage": "dispatcher",
-        "at": int(time.time() * 1000), "job_id": job.job_id, "type": job.type,
-        "status": job.status, "attempts": job.attempts, "value": JOB.encode(job),
-    }  # fmt: skip
+        "id": job.job_id,
+        "kind": "job",
+        "tenant_id": job.tenant_id,
+        "reason": "attempts_exhausted",
+        "detail": "TimeoutError: slow",
+        "stage": "dispatcher",
+        "at": int(time.time() * 1000),
+        "job_id": job.job_id,
+        "type": job.type,
+        "status": job.status,
+        "attempts": job.attempts,
+        "value": JOB.encode(job),
+    }
     return DeadLetter(**(given | fields))
 
 
@@ -143,10 +217,19 @@ def make_quarantined(body: bytes, ref: PayloadRef, tenant_id: str = "acme") -> Q
     """A body of source `shop` that waits in the quarantine."""
     digest = hashlib.sha256(body).digest()
     return Quarantined(
-        ids.quarantined_event_id(tenant_id, "shop", digest), tenant_id, "shop", "dedup_key",
-        "mapping.dedup_key ('id') finds nothing usable in it", int(time.time() * 1000), digest, ref,
-        "application/json", "r-1", {}, f"00-{'a' * 32}-{'b' * 16}-01",
-    )  # fmt: skip
+        ids.quarantined_event_id(tenant_id, "shop", digest),
+        tenant_id,
+        "shop",
+        "dedup_key",
+        "mapping.dedup_key ('id') finds nothing usable in it",
+        int(time.time() * 1000),
+        digest,
+        ref,
+        "application/json",
+        "r-1",
+        {},
+        f"00-{'a' * 32}-{'b' * 16}-01",
+    )
 
 
 @dataclass
@@ -182,10 +265,15 @@ class Cluster:
         # Not to where a committed reader is told it ends: just after a commit that may be before
         # its records.
         ends = eventually(lambda: self._ends(topic), 30, what=f"the ends of {topic}")
-        consumer = Consumer(self.settings.client(**{
-            "group.id": f"{self.settings.topic_prefix}reader",
-            "auto.offset.reset": "earliest", "isolation.level": "read_committed",
-        }))  # fmt: skip
+        consumer = Consumer(
+            self.settings.client(
+                **{
+                    "group.id": f"{self.settings.topic_prefix}reader",
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_committed",
+                }
+            )
+        )
         name = self.settings.topic_prefix + topic
         places = [TopicPartition(name, p, 0) for p, end in ends.items() if end]
         consumer.assign(places)
@@ -287,10 +375,19 @@ def refusal(message: Message, reason: str, detail: str = "no") -> DeadLetter:
     """The dead letter of a command that a dispatcher turns down."""
     partition, offset = message.partition() or 0, message.offset() or 0
     return DeadLetter(
-        f"dispatcher:jobs.commands:{partition}:{offset}", "record", "", reason, detail,
-        "dispatcher", int(time.time() * 1000), "jobs.commands", partition, offset,
-        message.key(), message.value(),
-    )  # fmt: skip
+        f"dispatcher:jobs.commands:{partition}:{offset}",
+        "record",
+        "",
+        reason,
+        detail,
+        "dispatcher",
+        int(time.time() * 1000),
+        "jobs.commands",
+        partition,
+        offset,
+        message.key(),
+        message.value(),
+    )
 
 
 @dataclass
@@ -385,9 +482,13 @@ def make_cluster(
     key = data_dir / "vault.key"
     key.write_bytes(uuid.uuid4().bytes * 2)
     settings = Settings(
-        bootstrap=bootstrap, kafka={"log_level": "0", **client}, topic_prefix=prefix,
-        data_dir=data_dir, admin_token=SecretStr(TOKEN), vault_key_file=(key,),
-    )  # fmt: skip
+        bootstrap=bootstrap,
+        kafka={"log_level": "0", **client},
+        topic_prefix=prefix,
+        data_dir=data_dir,
+        admin_token=SecretStr(TOKEN),
+        vault_key_file=(key,),
+    )
     wanted = [
         topology.topics[name]
         for name in (

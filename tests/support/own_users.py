@@ -117,9 +117,12 @@ class OwnUsers:
         """Run a command to its end as the user of a process."""
         done = subprocess.run(
             [*_COMMAND, *arguments],
-            env=self._environ(process, "0"), capture_output=True, text=True, timeout=120,
+            env=self._environ(process, "0"),
+            capture_output=True,
+            text=True,
+            timeout=120,
             check=False,
-        )  # fmt: skip
+        )
         assert (done.returncode != 0) is fails, done.stdout + done.stderr
         return done
 
@@ -132,8 +135,9 @@ class OwnUsers:
         worker = ["--app", "rights_app:app", "--pool", pool] if pool else []
         started = CommandProcess(
             [stage, "--instance", instance, flag, str(port), *worker],
-            self._new_log(name), self._environ(process, instance) | environ,
-        )  # fmt: skip
+            self._new_log(name),
+            self._environ(process, instance) | environ,
+        )
         self.running[name] = started
         return started
 

@@ -58,9 +58,12 @@ class Dispatcher:
     def write(self, topic: str, partition: int, key: bytes, value: bytes) -> int:
         found: list[Message] = []
         self.producer.produce(
-            self.prefix + topic, value, key, partition,
+            self.prefix + topic,
+            value,
+            key,
+            partition,
             on_delivery=lambda error, message: found.append(message),
-        )  # fmt: skip
+        )
         self.producer.flush(10)
         offset = found[0].offset()
         assert offset is not None
@@ -110,12 +113,28 @@ class Dispatcher:
         body = answered.body
         assert isinstance(body, Heartbeat)
         lease = Lease(
-            worker_id=body.worker_id, job_id=new_id("job"), epoch=1, run_id=new_id("run"),
-            tenant_id="acme", scope="s", type=type, incarnation=0, attempt=1, max_attempts=5,
-            timeout_seconds=30, term_seconds=12, home_partition=0, event=None, payload_ref=None,
-            input="null", workflow_id=None, checkpoints={}, traceparent=None,
-            heartbeat_id=answered.command_id, granted_at=0,
-        )  # fmt: skip
+            worker_id=body.worker_id,
+            job_id=new_id("job"),
+            epoch=1,
+            run_id=new_id("run"),
+            tenant_id="acme",
+            scope="s",
+            type=type,
+            incarnation=0,
+            attempt=1,
+            max_attempts=5,
+            timeout_seconds=30,
+            term_seconds=12,
+            home_partition=0,
+            event=None,
+            payload_ref=None,
+            input="null",
+            workflow_id=None,
+            checkpoints={},
+            traceparent=None,
+            heartbeat_id=answered.command_id,
+            granted_at=0,
+        )
         lease = replace(lease, **changes)
         value = seal_lease(lease, CLUSTER_KEY)
         self.write("jobs.work.default", body.work_partition, b"acme", value)
@@ -133,8 +152,9 @@ class Dispatcher:
             sealed = self.data_key.seal(event_id, index, chunk)
             self.write("payloads", 1, b"acme", b"another's")
             offsets.append(self.write("payloads", 1, b"acme", sealed))
-        event = EventInfo(event_id, "zendesk", "ticket.created", None, None, 1, "text/plain",
-                          None, None, "k", {})  # fmt: skip
+        event = EventInfo(
+            event_id, "zendesk", "ticket.created", None, None, 1, "text/plain", None, None, "k", {}
+        )
         ref = PayloadRef(1, tuple(offsets), len(body), self.key.id)
         return {"event": event, "payload_ref": ref}
 

@@ -178,12 +178,16 @@ class Pod:
         with (self.node.directory / f"{self.name}.log").open("ab") as log:
             return subprocess.Popen(
                 [self._here(part, paths) for part in command],
-                cwd=self.home, stdout=log, stderr=log,
-                env=environment | {
-                    "PATH": f"{_BIN}{os.pathsep}{os.defpath}", "HOME": str(self.home),
+                cwd=self.home,
+                stdout=log,
+                stderr=log,
+                env=environment
+                | {
+                    "PATH": f"{_BIN}{os.pathsep}{os.defpath}",
+                    "HOME": str(self.home),
                     "TMPDIR": paths["/tmp"],
                 },
-            )  # fmt: skip
+            )
 
     def _here(self, value: str, paths: Mapping[str, str]) -> str:
         """A value of the container with this machine's paths and address."""

@@ -63,8 +63,11 @@ def selectors(expressions: list[str]) -> list[list[Selector]]:
     """
     done = subprocess.run(
         [program(), "selectors"],
-        input=json.dumps(expressions), text=True, capture_output=True, check=False,
-    )  # fmt: skip
+        input=json.dumps(expressions),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     if done.returncode:
         raise ValueError(done.stderr)
     return [

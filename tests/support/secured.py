@@ -21,15 +21,18 @@ def self_signed(directory: Path) -> BrokerSecurity:
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(name).issuer_name(name).public_key(key.public_key())
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5)).not_valid_after(now + timedelta(hours=1))
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(hours=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(
             x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
         )
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     (directory / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     (directory / "key.pem").write_bytes(
         key.private_bytes(

@@ -21,9 +21,14 @@ BODY = b'{"type":"a.b","data":{"id":"1"}}\xff'
 def check(vector: Vector, **changes: Any) -> Verified:
     seen = dataclasses.replace(vector, **changes)
     return verify(
-        seen.scheme, [seen.secret], seen.headers, seen.body,
-        url=seen.url, now=seen.now, options=seen.options,
-    )  # fmt: skip
+        seen.scheme,
+        [seen.secret],
+        seen.headers,
+        seen.body,
+        url=seen.url,
+        now=seen.now,
+        options=seen.options,
+    )
 
 
 def refused(vector: Vector, **changes: Any) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-TOGETHER = frozenset({
-    "tests/acceptance/test_demo.py",
-    "tests/acceptance/test_dev_pipeline.py",
-    "tests/acceptance/test_missing_rights.py",
-    "tests/acceptance/test_traces.py",
-    "tests/integration/test_container_image.py",
-    "tests/integration/test_doctor.py",
-    "tests/integration/test_embedded_cluster.py",
-})  # fmt: skip
+TOGETHER = frozenset(
+    {
+        "tests/acceptance/test_demo.py",
+        "tests/acceptance/test_dev_pipeline.py",
+        "tests/acceptance/test_missing_rights.py",
+        "tests/acceptance/test_traces.py",
+        "tests/integration/test_container_image.py",
+        "tests/integration/test_doctor.py",
+        "tests/integration/test_embedded_cluster.py",
+    }
+)
 """Modules whose fixtures start a broker of their own, a whole pipeline, or an installation, or make
 all topics."""
 

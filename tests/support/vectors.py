@@ -116,28 +116,33 @@ TWILIO_OTHERS = {
         "CYn1h0gLBdNxDGkKJg6hYohgeD8=", _TWILIO_FORM, _TWILIO_URL.replace(".com", ".com:1234")
     ),
     "the host's case is kept": _twilio(
-        "g9IN/x4Cft2g517EjYvEvM/W7LU=", _TWILIO_FORM,
+        "g9IN/x4Cft2g517EjYvEvM/W7LU=",
+        _TWILIO_FORM,
         "https://MyCompany.com/myapp.php?foo=1&bar=2",
     ),
     "credentials in the URL are kept": _twilio(
-        "PJ08CxXr7KLPjEQCTc8LkUSMwSM=", _TWILIO_FORM,
+        "PJ08CxXr7KLPjEQCTc8LkUSMwSM=",
+        _TWILIO_FORM,
         "http://username:password@MyCompany.com/myapp.php?foo=1&bar=2",
     ),
     "a key is repeated": _twilio(
         "IK+Dwps556ElfBT0I3Rgjkr1wJU=",
-        b"Sid=CA123&SidAccount=AC123&Digits=5678&Digits=1234&Digits=1234", _TWILIO_URL,
+        b"Sid=CA123&SidAccount=AC123&Digits=5678&Digits=1234&Digits=1234",
+        _TWILIO_URL,
     ),
     "JSON by its hash": _twilio(
-        "a9nBmqA0ju/hNViExpshrM61xv4=", b'{"property": "value", "boolean": true}',
+        "a9nBmqA0ju/hNViExpshrM61xv4=",
+        b'{"property": "value", "boolean": true}',
         f"{_TWILIO_URL}&bodySHA256="
         "0a1ff7634d9ab3b95db5c9a2dfe9416e41502b283a80c7cf19632632f96e6620",
     ),
     "JSON by its hash alone": _twilio(
-        "y77kIzt2vzLz71DgmJGsen2scGs=", b'{"property": "value", "boolean": true}',
+        "y77kIzt2vzLz71DgmJGsen2scGs=",
+        b'{"property": "value", "boolean": true}',
         "https://mycompany.com/myapp.php?bodySHA256="
         "0a1ff7634d9ab3b95db5c9a2dfe9416e41502b283a80c7cf19632632f96e6620",
     ),
-}  # fmt: skip
+}
 
 PAGERDUTY = Vector(
     "pagerduty",

@@ -36,12 +36,14 @@ class Calls:
         """Deliver a signed event until the ingress takes it; returns its job."""
         body = json.dumps({"id": number, "type": "ticket.created"}).encode()
         signed = self.ask(
-            "POST", "/v1/tenants/acme/sources/shop/sign",
+            "POST",
+            "/v1/tenants/acme/sources/shop/sign",
             {
-                "url": "http://ingress/v1/hooks/acme/shop", "headers": {},
+                "url": "http://ingress/v1/hooks/acme/shop",
+                "headers": {},
                 "body_base64": base64.b64encode(body).decode(),
             },
-        )  # fmt: skip
+        )
 
         def taken() -> Any:
             try:

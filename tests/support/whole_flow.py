@@ -43,9 +43,12 @@ T = TypeVar("T")
 WORK, REPLIES, WORK_PARTITION = "jobs.work.default", "jobs.replies", 3
 STAGES = ("dedup", "scheduler", "dispatcher")
 STORES = (
-    ("dedup", "seen"), ("scheduler", "timers"),
-    ("dispatcher", "jobs"), ("dispatcher", "checkpoints"), ("dispatcher", "ledger"),
-)  # fmt: skip
+    ("dedup", "seen"),
+    ("scheduler", "timers"),
+    ("dispatcher", "jobs"),
+    ("dispatcher", "checkpoints"),
+    ("dispatcher", "ledger"),
+)
 _QUIET_ROUNDS = 20
 _PATIENCE_SECONDS = 200
 
@@ -145,9 +148,14 @@ class Flow:
         self.transport = MemoryTransport(self._to_driver.append)
         self.transport.payloads = self._payloads
         self.worker = Worker(
-            support(self.outside), self.transport, self.topology, WorkerSpec("w1", slots=4),
-            cluster_key=CLUSTER_KEY, book=self.book, clock=lambda: self.driver.now / 1000,
-        )  # fmt: skip
+            support(self.outside),
+            self.transport,
+            self.topology,
+            WorkerSpec("w1", slots=4),
+            cluster_key=CLUSTER_KEY,
+            book=self.book,
+            clock=lambda: self.driver.now / 1000,
+        )
         self.worker.start()
         self.transport.assign(WORK_PARTITION)
         self.worker.heartbeater.beat()
@@ -278,9 +286,13 @@ async def flow(**given: Any) -> AsyncIterator[Flow]:
 
 
 TICKETS = (
-    ("acme", "1"), ("globex", "1"), ("acme", "2", "flaky"), ("globex", "2", "refund"),
-    ("initech", "3", "hopeless"), ("initech", "1", "refund", "flaky"),
-)  # fmt: skip
+    ("acme", "1"),
+    ("globex", "1"),
+    ("acme", "2", "flaky"),
+    ("globex", "2", "refund"),
+    ("initech", "3", "hopeless"),
+    ("initech", "1", "refund", "flaky"),
+)
 
 LATER = {"acme": 31, "globex": 23, "initech": 27}
 """Seconds after which each tenant's delayed job is due."""

@@ -94,9 +94,14 @@ class Bench:
         self.book = DataKeyring(self.vault)
         self.answer = answer
         self.worker = Worker(
-            app, self.transport, topology(leases), WorkerSpec("w1", slots=slots),
-            cluster_key=CLUSTER_KEY, book=self.book, clock=clock,
-        )  # fmt: skip
+            app,
+            self.transport,
+            topology(leases),
+            WorkerSpec("w1", slots=slots),
+            cluster_key=CLUSTER_KEY,
+            book=self.book,
+            clock=clock,
+        )
         self.leases = leases
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -112,12 +117,28 @@ class Bench:
     def blank(self, type: str = "job") -> Lease:
         """A lease for the worker that answers no heartbeat."""
         return Lease(
-            worker_id=self.worker.id, job_id=new_id("job"), epoch=1, run_id=new_id("run"),
-            tenant_id="acme", scope="s", type=type, incarnation=0, attempt=1, max_attempts=5,
-            timeout_seconds=30, term_seconds=self.leases.term_seconds, home_partition=0,
-            event=None, payload_ref=None, input='{"n": 1}', workflow_id=None, checkpoints={},
-            traceparent=None, heartbeat_id="", granted_at=0,
-        )  # fmt: skip
+            worker_id=self.worker.id,
+            job_id=new_id("job"),
+            epoch=1,
+            run_id=new_id("run"),
+            tenant_id="acme",
+            scope="s",
+            type=type,
+            incarnation=0,
+            attempt=1,
+            max_attempts=5,
+            timeout_seconds=30,
+            term_seconds=self.leases.term_seconds,
+            home_partition=0,
+            event=None,
+            payload_ref=None,
+            input='{"n": 1}',
+            workflow_id=None,
+            checkpoints={},
+            traceparent=None,
+            heartbeat_id="",
+            granted_at=0,
+        )
 
     def notice(self, kind: ReplyKind, partition: int, worker_id: str | None = None) -> None:
         """A reply of a partition's dispatcher that concerns no run."""
@@ -231,8 +252,25 @@ def payload_ref(bench: Bench, tenant_id: str, event_id: str, *chunks: bytes) -> 
 def lease_to(home_partition: int, worker_id: str = "w1/boot") -> Lease:
     """A lease of a partition, for tests of what holds leases."""
     return Lease(
-        worker_id=worker_id, job_id="job_1", epoch=1, run_id="run_1", tenant_id="acme", scope="s",
-        type="job", incarnation=0, attempt=1, max_attempts=1, timeout_seconds=300, term_seconds=30,
-        home_partition=home_partition, event=None, payload_ref=None, input="null",
-        workflow_id=None, checkpoints={}, traceparent=None, heartbeat_id="", granted_at=0,
-    )  # fmt: skip
+        worker_id=worker_id,
+        job_id="job_1",
+        epoch=1,
+        run_id="run_1",
+        tenant_id="acme",
+        scope="s",
+        type="job",
+        incarnation=0,
+        attempt=1,
+        max_attempts=1,
+        timeout_seconds=300,
+        term_seconds=30,
+        home_partition=home_partition,
+        event=None,
+        payload_ref=None,
+        input="null",
+        workflow_id=None,
+        checkpoints={},
+        traceparent=None,
+        heartbeat_id="",
+        granted_at=0,
+    )

@@ -99,7 +99,10 @@ def test_the_command_of_a_stage_notes_them_before_it_asks_a_broker(tmp_path: Pat
     )
     environ = {"TIDEGATE_KAFKA_SSL_CA_LOCATION": str(authority)}
     done = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path), **environ},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": ":".join(sys.path), **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert 'timestamp_seconds{use="kafka_authority"}' in done.stdout

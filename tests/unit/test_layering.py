@@ -10,27 +10,57 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
-    {"streams.errors", "streams.http", "streams.process", "streams.shipped_files",
-     "streams.dev_state", "streams.user_json"},
+    {
+        "streams.errors",
+        "streams.http",
+        "streams.process",
+        "streams.shipped_files",
+        "streams.dev_state",
+        "streams.user_json",
+    },
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
-    {"ingress.schemes", "streams.broker", "streams.certificates", "streams.dead_letter",
-     "streams.ledger", "streams.schemas",
-     "streams.topology", "streams.tracing", "streams.vault"},
-    {"ingress.samples", "ingress.signatures", "streams.delivery.egress",
-     "streams.delivery.message", "streams.fairness", "streams.kafka", "streams.retry_policy",
-     "streams.telemetry"},
+    {
+        "ingress.schemes",
+        "streams.broker",
+        "streams.certificates",
+        "streams.dead_letter",
+        "streams.ledger",
+        "streams.schemas",
+        "streams.topology",
+        "streams.tracing",
+        "streams.vault",
+    },
+    {
+        "ingress.samples",
+        "ingress.signatures",
+        "streams.delivery.egress",
+        "streams.delivery.message",
+        "streams.fairness",
+        "streams.kafka",
+        "streams.retry_policy",
+        "streams.telemetry",
+    },
     {"streams.runtime", "streams.tenants"},
     {"streams.event_admission", "streams.event_reader"},
     {"streams.event_export", "streams.event_replay"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
-    {"ingress.rates", "ingress.tenants", "streams.analytics", "streams.dedup", "streams.delivery",
-     "streams.dispatcher", "streams.operator", "streams.scheduler", "streams.worker"},
+    {
+        "ingress.rates",
+        "ingress.tenants",
+        "streams.analytics",
+        "streams.dedup",
+        "streams.delivery",
+        "streams.dispatcher",
+        "streams.operator",
+        "streams.scheduler",
+        "streams.worker",
+    },
     {"ingress.receive", "streams"},
     {"ingress.http", "streams.stages"},
     {"streams.doctor", "streams.pipeline"},
     {"streams.dev"},
     {"streams.cli", "streams.demo", "streams.new", "streams.testing"},
-)  # fmt: skip
+)
 """The rooms of the house from the ground up: each a package or module of `streams` or `ingress`."""
 
 PROCESSORS = (

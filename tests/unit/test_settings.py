@@ -28,11 +28,14 @@ def test_the_environment_adds_to_the_clients_settings_of_the_file(tmp_path: Path
     named = {"TIDEGATE_CONFIG": str(path)}
     password = {"TIDEGATE_KAFKA_SASL_PASSWORD": "x"}
     assert load_settings(named | password).kafka == {
-        "security.protocol": "SASL_SSL", "sasl.username": "file", "sasl.password": "x",
-    }  # fmt: skip
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "file",
+        "sasl.password": "x",
+    }
     assert load_settings(named | {"TIDEGATE_KAFKA_SASL_USERNAME": "env"}).kafka == {
-        "security.protocol": "SASL_SSL", "sasl.username": "env",
-    }  # fmt: skip
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "env",
+    }
 
 
 def test_a_password_of_the_wrong_kind_is_not_shown(tmp_path: Path) -> None:
@@ -76,8 +79,9 @@ def test_no_setting_of_kafkas_clients_makes_a_consumer_skip_records_or_read_abor
         config = consumer_config(load_settings(given, topic_prefix="t."), "dedup", **own)
         assert (config["group.id"], config["auto.offset.reset"]) == ("t.dedup", reset)
         assert (config["enable.auto.commit"], config["isolation.level"]) == (
-            False, "read_committed",
-        )  # fmt: skip
+            False,
+            "read_committed",
+        )
         assert (config["enable.partition.eof"], config["fetch.wait.max.ms"]) == (True, "50")
 
 
@@ -108,8 +112,9 @@ def test_where_outgoing_requests_may_go_is_a_matter_of_settings() -> None:
     given = {
         "TIDEGATE_EGRESS_ALLOW_NETWORKS": "10.0.0.0/8, fd00::/8",
         "TIDEGATE_EGRESS_DENY_PORTS": "8443",
-        "TIDEGATE_EGRESS_OWN_HOSTS": "Hooks.example.com", "TIDEGATE_EGRESS_ALLOW_HTTP": "true",
-    }  # fmt: skip
+        "TIDEGATE_EGRESS_OWN_HOSTS": "Hooks.example.com",
+        "TIDEGATE_EGRESS_ALLOW_HTTP": "true",
+    }
     policy = egress_policy(load_settings(given))
     reached = ("10.1.2.3", "fd00::1", "192.168.0.1")
     assert [policy.permits(ip_address(each)) for each in reached] == [True, True, False]

@@ -12,9 +12,12 @@ from streams.runtime.clock import SystemClock
 
 ROOT = Path(__file__).parents[2]
 WALL_CLOCKS = {
-    ("time", "time"), ("time", "time_ns"), ("datetime", "now"), ("datetime", "utcnow"),
+    ("time", "time"),
+    ("time", "time_ns"),
+    ("datetime", "now"),
+    ("datetime", "utcnow"),
     ("date", "today"),
-}  # fmt: skip
+}
 
 READ_IN = {
     "ingress/receive/admission.py": "when a body was released or a batch came: shown",
@@ -115,8 +118,10 @@ def test_every_reading_of_a_wall_clock_is_known_and_decides_nothing_that_lasts()
 
 def test_the_check_itself_sees_a_reading() -> None:
     assert {name for name, path in modules() if list(readings(path))} >= {
-        "streams/vault/data_key.py", "streams/runtime/stalled_inputs.py", "streams/runtime/lag.py"
-    }  # fmt: skip
+        "streams/vault/data_key.py",
+        "streams/runtime/stalled_inputs.py",
+        "streams/runtime/lag.py",
+    }
 
 
 def test_what_expires_counts_the_time_that_a_machine_is_suspended() -> None:

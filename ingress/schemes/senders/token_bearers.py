@@ -53,10 +53,14 @@ SENDERS: Mapping[str, Scheme] = {
     # https://docs.gitlab.com/user/project/integrations/webhooks/
     "gitlab": _row(
         Layout("X-Gitlab-Token"),
-        Preset("[object_kind, object_attributes.action]", "project.path_with_namespace",
-               "object_attributes.updated_at", None,
-               {"project": "project.path_with_namespace", "ref": "ref", "user": "user.username"},
-               delivery_header="Idempotency-Key"),
+        Preset(
+            "[object_kind, object_attributes.action]",
+            "project.path_with_namespace",
+            "object_attributes.updated_at",
+            None,
+            {"project": "project.path_with_namespace", "ref": "ref", "user": "user.username"},
+            delivery_header="Idempotency-Key",
+        ),
     ),
     # https://developer.okta.com/docs/concepts/event-hooks/
     "okta": _row(
@@ -68,17 +72,24 @@ SENDERS: Mapping[str, Scheme] = {
     # https://pipedrive.readme.io/docs/guide-for-webhooks-v2
     "pipedrive": _row(
         Layout("Authorization", prefix="Basic "),
-        Preset("[meta.entity || meta.object, meta.action]", "meta.entity_id || data.id",
-               "meta.timestamp",
-               "meta.entity && [meta.id, meta.entity, meta.entity_id, meta.action]",
-               {"company": "meta.company_id", "user": "meta.user_id"}),
-        holds=_by_basic, signs=_basic,
+        Preset(
+            "[meta.entity || meta.object, meta.action]",
+            "meta.entity_id || data.id",
+            "meta.timestamp",
+            "meta.entity && [meta.id, meta.entity, meta.entity_id, meta.action]",
+            {"company": "meta.company_id", "user": "meta.user_id"},
+        ),
+        holds=_by_basic,
+        signs=_basic,
     ),
     # https://core.telegram.org/bots/api#setwebhook
     "telegram": _row(
         Layout("X-Telegram-Bot-Api-Secret-Token"),
-        Preset("keys(@) | [?@ != 'update_id'] | [0]",
-               "message.chat.id || edited_message.chat.id || callback_query.from.id",
-               "message.date || edited_message.edit_date", "update_id"),
+        Preset(
+            "keys(@) | [?@ != 'update_id'] | [0]",
+            "message.chat.id || edited_message.chat.id || callback_query.from.id",
+            "message.date || edited_message.edit_date",
+            "update_id",
+        ),
     ),
-}  # fmt: skip
+}

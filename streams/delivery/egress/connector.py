@@ -175,9 +175,13 @@ def _by_turns(answers: Sequence[str]) -> list[str]:
 def _result(host: str, address: str, port: int) -> ResolveResult:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     return ResolveResult(
-        hostname=host, host=address, port=port, family=family, proto=0,
+        hostname=host,
+        host=address,
+        port=port,
+        family=family,
+        proto=0,
         flags=socket.AI_NUMERICHOST,
-    )  # fmt: skip
+    )
 
 
 def _is_readable(connection: Connection) -> bool:

@@ -13,11 +13,31 @@ _DECODED_BYTES = 8_192
 _CHARSET = re.compile(r';[ \t]{0,8}charset="?([\w-]{1,20})', re.ASCII | re.IGNORECASE)
 _CHARSETS = frozenset(
     {
-        "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1", "iso-8859-2",
-        "iso-8859-15", "windows-1250", "windows-1251", "windows-1252", "koi8-r", "utf-16",
-        "utf-16le", "utf-16be", "shift_jis", "euc-jp", "euc-kr", "gb2312", "gbk", "gb18030", "big5",
+        "utf-8",
+        "utf8",
+        "us-ascii",
+        "ascii",
+        "iso-8859-1",
+        "latin-1",
+        "latin1",
+        "iso-8859-2",
+        "iso-8859-15",
+        "windows-1250",
+        "windows-1251",
+        "windows-1252",
+        "koi8-r",
+        "utf-16",
+        "utf-16le",
+        "utf-16be",
+        "shift_jis",
+        "euc-jp",
+        "euc-kr",
+        "gb2312",
+        "gbk",
+        "gb18030",
+        "big5",
     }
-)  # fmt: skip
+)
 """Python remembers each other name that it is asked for, for ever."""
 _SHORTEST_SECRET = 4
 _SECRETS = re.compile(

@@ -9,9 +9,20 @@ from typing import Literal
 from streams.errors import EgressDenied
 
 ErrorClass = Literal[
-    "timeout", "refused", "unreachable", "reset", "closed", "dns", "tls", "denied", "proxy",
-    "exhausted", "stalled", "redirect", "protocol",
-]  # fmt: skip
+    "timeout",
+    "refused",
+    "unreachable",
+    "reset",
+    "closed",
+    "dns",
+    "tls",
+    "denied",
+    "proxy",
+    "exhausted",
+    "stalled",
+    "redirect",
+    "protocol",
+]
 """Why no usable answer came.
 
 `denied`: Tidegate, or this machine's firewall, did not send. `refused`, `unreachable`, `dns`,
@@ -26,10 +37,20 @@ receiver. `exhausted`: this machine had no descriptor, port, thread or memory le
 
 _OURS = frozenset(
     {
-        "accept-encoding", "connection", "content-length", "expect", "host", "keep-alive",
-        "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
     }
-)  # fmt: skip
+)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\ud7ff\ue000-\U0010ffff]*")
 

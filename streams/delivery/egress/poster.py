@@ -214,9 +214,14 @@ class _Exchange:
         told = response.headers.get("Retry-After"), response.headers.get("Date")
         retry_after = retry_after_seconds(*told)
         return Outcome(
-            response.status, error, detail, self._dial.address, duration_ms, retry_after,
+            response.status,
+            error,
+            detail,
+            self._dial.address,
+            duration_ms,
+            retry_after,
             _excerpt(response, self._body, redact),
-        )  # fmt: skip
+        )
 
 
 def _excerpt(response: ClientResponse, body: bytearray, redact: Collection[str]) -> str:

@@ -21,10 +21,18 @@ MOST_RESULT_BYTES = 1024 * 1024
 _BUDGET = 8 * 1024 * 1024
 """The limit of characters and values that an expression makes; each step costs as much as 32."""
 _STEP = 32
-_MAKES = frozenset({
-    "function_expression", "flatten", "projection", "filter_projection", "value_projection",
-    "multi_select_list", "multi_select_dict", "slice",
-})  # fmt: skip
+_MAKES = frozenset(
+    {
+        "function_expression",
+        "flatten",
+        "projection",
+        "filter_projection",
+        "value_projection",
+        "multi_select_list",
+        "multi_select_dict",
+        "slice",
+    }
+)
 """Kinds of nodes whose value is new. All others return a part of a value that is there."""
 
 FUNCTIONS = frozenset(Functions.FUNCTION_TABLE)

@@ -23,10 +23,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME = r"[A-Za-z0-9!#$&^_.+-]+"
 _MEDIA_TYPE = re.compile(rf"{_NAME}/{_NAME}(?: *;[ -~]*)?")
 _JSON = re.compile(rf"(?:(?:application|text)/json|{_NAME}/{_NAME}\+json) *(?:;.*)?", re.I)
-_TAKEN = frozenset({
-    "specversion", "id", "type", "source", "subject", "time", "data", "datacontenttype",
-    "dataschema", "traceparent", "tracestate",
-})  # fmt: skip
+_TAKEN = frozenset(
+    {
+        "specversion",
+        "id",
+        "type",
+        "source",
+        "subject",
+        "time",
+        "data",
+        "datacontenttype",
+        "dataschema",
+        "traceparent",
+        "tracestate",
+    }
+)
 _FORBIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 65536))

@@ -176,9 +176,10 @@ class Faults(Strikes):
         def due_soon() -> bool:
             now = time.time()
             timers[:] = [
-                s for s in self._topics.schedule
+                s
+                for s in self._topics.schedule
                 if now + 0.05 < s.value.due_at / 1000 < now + 0.5 and not self._fired(s)
-            ]  # fmt: skip
+            ]
             return bool(timers)
 
         if not await until(due_soon, _CHANCE_SECONDS):

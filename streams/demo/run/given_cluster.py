@@ -44,8 +44,10 @@ def removed_afterwards(settings: Settings, tell: Callable[[str], None]) -> Itera
             names what is left.
     """
     wait_for_broker(settings, _ANSWER_SECONDS)
-    tell(f"on {settings.bootstrap}: topics and groups of this run begin with "
-         f"{settings.topic_prefix} and are removed at its end; no broker is touched")  # fmt: skip
+    tell(
+        f"on {settings.bootstrap}: topics and groups of this run begin with "
+        f"{settings.topic_prefix} and are removed at its end; no broker is touched"
+    )
     try:
         yield
     finally:

@@ -77,9 +77,11 @@ class Outgoing:
         await self._topics.to_end()
         events, jobs = self._topics.events, self._topics.jobs
         wanted = owed(
-            self._subscribers.values(), (s.value for s in events), (s.value for s in jobs),
+            self._subscribers.values(),
+            (s.value for s in events),
+            (s.value for s in jobs),
             called_back,
-        )  # fmt: skip
+        )
         rows, attempts = self._topics.rows, self._topics.attempts
         left, moved, since = set(wanted), 0, time.monotonic()
 

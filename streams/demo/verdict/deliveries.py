@@ -112,9 +112,12 @@ def not_shown(evidence: Evidence) -> Iterator[str]:
         yield "no outgoing delivery failed at first and then arrived"
     if not any(row.status == "delivered" and row.kind == "callback" for row in rows):
         yield "the delayed job's callback was not delivered"
-    at_restarted = {seen.value.delivery_id for seen in evidence.records.attempts
-                    if (seen.value.tenant_id, seen.value.endpoint_id) == RESTARTED
-                    and seen.value.error is not None}  # fmt: skip
+    at_restarted = {
+        seen.value.delivery_id
+        for seen in evidence.records.attempts
+        if (seen.value.tenant_id, seen.value.endpoint_id) == RESTARTED
+        and seen.value.error is not None
+    }
     if not at_restarted:
         yield "no attempt met the receiver while it was down"
 

@@ -183,9 +183,15 @@ class TopicRecorder:
         if isinstance(value, Delivery):
             self.rows[value.tenant_id, value.endpoint_id, value.message_id] = value
         seen = Seen(
-            topic, message.partition() or 0, message.offset() or 0, message.timestamp()[1] / 1000,
-            raw, value, time.time(), _is_taken(message),
-        )  # fmt: skip
+            topic,
+            message.partition() or 0,
+            message.offset() or 0,
+            message.timestamp()[1] / 1000,
+            raw,
+            value,
+            time.time(),
+            _is_taken(message),
+        )
         self._seen[topic].append(seen)
         if isinstance(value, Command):
             self.commanded.setdefault(raw, seen.at)

@@ -33,9 +33,13 @@ async def draft_reply(ctx: Context) -> dict[str, str]:
             raise ValueError("this ticket cannot be understood")
         draft = await ctx.step("draft", tools.draft, id_, ticket["description"])
         await ctx.effect(
-            "email:send", tools.send_email,
-            key="reply", ticket=id_, to=ticket["requester_email"], text=draft,
-        )  # fmt: skip
+            "email:send",
+            tools.send_email,
+            key="reply",
+            ticket=id_,
+            to=ticket["requester_email"],
+            text=draft,
+        )
         if "refund" in tags:
             await ctx.effect("payment:refund", tools.refund, key="order", ticket=id_, reason=draft)
         if "flaky" in tags and ctx.attempt == 1:
@@ -50,9 +54,13 @@ async def follow_up(ctx: Context) -> dict[str, Any]:
     async with Tools(_caller(ctx)) as tools:
         await tools.started(began)
         sent: dict[str, Any] = await ctx.effect(
-            "email:send", tools.send_email,
-            key="follow-up", ticket=ctx.input["ticket"], to=ctx.input["to"], text=ctx.input["text"],
-        )  # fmt: skip
+            "email:send",
+            tools.send_email,
+            key="follow-up",
+            ticket=ctx.input["ticket"],
+            to=ctx.input["to"],
+            text=ctx.input["text"],
+        )
     return sent
 
 

@@ -49,9 +49,14 @@ class Activity:
     def __init__(self) -> None:
         self._started: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._makers: dict[type, Callable[[Any], Line | None]] = {
-            Envelope: _event, Duplicate: _duplicate, Quarantined: _quarantined, Job: self._job,
-            LedgerEntry: _effect, Held: _held, DeadLetter: _dead_letter,
-        }  # fmt: skip
+            Envelope: _event,
+            Duplicate: _duplicate,
+            Quarantined: _quarantined,
+            Job: self._job,
+            LedgerEntry: _effect,
+            Held: _held,
+            DeadLetter: _dead_letter,
+        }
 
     def line(self, value: object) -> Line | None:
         """The line of a record; None if it says nothing that a developer waits for."""

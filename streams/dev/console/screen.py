@@ -13,9 +13,13 @@ NAME_WIDTH = 12
 _RESET, _DIM = "\x1b[0m", "\x1b[2m"
 _LEVELS = {"warning": "\x1b[33m", "error": "\x1b[31m"}
 _NAMES = {
-    "dev": "\x1b[1m", "event": "\x1b[36m", "job": "\x1b[32m", "effect": "\x1b[35m",
-    "dead letter": "\x1b[31m", "worker": "\x1b[34m",
-}  # fmt: skip
+    "dev": "\x1b[1m",
+    "event": "\x1b[36m",
+    "job": "\x1b[32m",
+    "effect": "\x1b[35m",
+    "dead letter": "\x1b[31m",
+    "worker": "\x1b[34m",
+}
 _BIDIRECTIONAL = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Marks, embeddings, overrides and isolates (UAX #9): they reorder what stands beside them."""
 _LINE_ENDS = (0x2028, 0x2029)

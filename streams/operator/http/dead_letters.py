@@ -71,16 +71,18 @@ async def replay_in_bulk(request: web.Request) -> web.Response:
     )
     act = judge_page if wanted.dry_run else replay_page
     done = await act(state, found, wanted.incident_note)
-    return web.json_response({
-        "dry_run": wanted.dry_run,
-        "matched": found.matched,
-        "replayed": 0 if wanted.dry_run else done.jobs + done.records,
-        "replayable": done.jobs + done.records,
-        "jobs": done.jobs,
-        "records": done.records,
-        "left_out": [{"id": i, "reason": w.name, "detail": w.detail} for i, w in done.left_out],
-        "next_cursor": None if found.next is None else str(found.next),
-    })  # fmt: skip
+    return web.json_response(
+        {
+            "dry_run": wanted.dry_run,
+            "matched": found.matched,
+            "replayed": 0 if wanted.dry_run else done.jobs + done.records,
+            "replayable": done.jobs + done.records,
+            "jobs": done.jobs,
+            "records": done.records,
+            "left_out": [{"id": i, "reason": w.name, "detail": w.detail} for i, w in done.left_out],
+            "next_cursor": None if found.next is None else str(found.next),
+        }
+    )
 
 
 @routes.post("/v1/dlq/{id}/discard")

@@ -58,7 +58,8 @@ async def _known(state: AppState, delivery_id: str) -> Delivery:
 
 def _unknown(delivery_id: str) -> Refusal:
     return unknown(
-        "delivery", delivery_id,
+        "delivery",
+        delivery_id,
         "it was never made, is not shown yet, or has been purged since it ended: compare the id "
         "with GET /v1/deliveries",
-    )  # fmt: skip
+    )

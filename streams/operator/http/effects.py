@@ -90,5 +90,9 @@ def _require_unsettled(entry: LedgerEntry, job: Job) -> None:
         settled = f"effect {action} is {entry.status}: its outcome is already known"
         raise Refusal(409, "already-settled", settled)
     if job.status != "needs_review" and job.status not in TERMINAL:
-        raise Refusal(409, "not-in-review", f"effect {action} is {entry.status} and its job "
-                      f"{job.status}: settle it when that is in review or has ended")  # fmt: skip
+        raise Refusal(
+            409,
+            "not-in-review",
+            f"effect {action} is {entry.status} and its job "
+            f"{job.status}: settle it when that is in review or has ended",
+        )

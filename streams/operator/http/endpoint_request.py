@@ -23,10 +23,23 @@ _MOST_HEADER_BYTES = 8_192
 _LONGEST_OVERLAP_SECONDS = 7 * 86_400
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
-_OURS = frozenset({
-    "host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection",
-    "keep-alive", "te", "trailer", "upgrade", "expect", "accept-encoding", "traceparent",
-})  # fmt: skip
+_OURS = frozenset(
+    {
+        "host",
+        "content-length",
+        "content-type",
+        "content-encoding",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+        "accept-encoding",
+        "traceparent",
+    }
+)
 _OUR_PREFIXES = ("webhook-", "proxy-")
 
 _GLOB = re.compile(r"[^\x00-\x1f\x7f]{1,255}")
@@ -97,11 +110,25 @@ class EndpointRequest(EndpointOptions, NewSecret):
             raise invalid([("headers", f"there is no value of {lacking[0]} to keep: give one")])
         merged = {n: kept[n.lower()] if v is None else v for n, v in self.headers.items()}
         if len(merged) > MOST_HEADERS:
-            raise invalid([("headers", f"has {len(merged)} headers, at most {MOST_HEADERS} are "
-                            "sent: leave some out")])  # fmt: skip
+            raise invalid(
+                [
+                    (
+                        "headers",
+                        f"has {len(merged)} headers, at most {MOST_HEADERS} are "
+                        "sent: leave some out",
+                    )
+                ]
+            )
         if (size := sum(len(n) + len(v) for n, v in merged.items())) > _MOST_HEADER_BYTES:
-            raise invalid([("headers", f"has {size} bytes of names and values, at most "
-                            f"{_MOST_HEADER_BYTES} are sent: shorten them")])  # fmt: skip
+            raise invalid(
+                [
+                    (
+                        "headers",
+                        f"has {size} bytes of names and values, at most "
+                        f"{_MOST_HEADER_BYTES} are sent: shorten them",
+                    )
+                ]
+            )
         return merged
 
     def settings(self, name: str, created_at: int) -> EndpointSettings:
@@ -111,8 +138,15 @@ class EndpointRequest(EndpointOptions, NewSecret):
             Refusal: 422, the URL is missing, or is one too many.
         """
         if name == CALLBACKS and self.url is not None:
-            raise invalid([("url", f"must not be given: {CALLBACKS} serves the callback_url of "
-                            "each job; choose another id for an endpoint of its own")])  # fmt: skip
+            raise invalid(
+                [
+                    (
+                        "url",
+                        f"must not be given: {CALLBACKS} serves the callback_url of "
+                        "each job; choose another id for an endpoint of its own",
+                    )
+                ]
+            )
         if name != CALLBACKS and not self.url:
             raise invalid([("url", "must be given: where deliveries are posted")])
         chosen: dict[str, Any] = self.model_dump(include=set(EndpointOptions.model_fields))

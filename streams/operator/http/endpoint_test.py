@@ -48,9 +48,13 @@ async def send_test(request: web.Request) -> web.Response:
         detail = f"endpoint {record.id!r} has no url: only jobs with a callback_url use it"
         raise Refusal(409, "endpoint-without-url", detail)
     command = delivery_command(
-        ids.new_id("cmd"), record.tenant_id, record.id, "test",
-        delivery_id=ids.new_id("dlv"), sample=sample,
-    )  # fmt: skip
+        ids.new_id("cmd"),
+        record.tenant_id,
+        record.id,
+        "test",
+        delivery_id=ids.new_id("dlv"),
+        sample=sample,
+    )
     return web.json_response(await _tested(state, command, settings))
 
 
@@ -67,8 +71,12 @@ async def _tested(state: AppState, command: DeliveryCommand, settings: EndpointS
 
     found = await run_delivery_command(state, command, row, shown)
     if found is None:
-        raise Refusal(503, "delivery-silent", "the delivery stage has not taken the test: is "
-                      "`tidegate delivery` running? Then send the call again")  # fmt: skip
+        raise Refusal(
+            503,
+            "delivery-silent",
+            "the delivery stage has not taken the test: is "
+            "`tidegate delivery` running? Then send the call again",
+        )
     attempts: list[RowKey] = [("attempts", (delivery_id, n + 1)) for n in range(_ATTEMPTS)]
     seconds = _ATTEMPTS * settings.timeout_seconds + _BETWEEN_SECONDS
     await state.wait_for(row, ended, attempts, seconds)

@@ -143,10 +143,11 @@ def _wanted(
 async def _refuse_too_many(state: AppState, tenant_id: str) -> None:
     if await state.query(lambda db: endpoints_count(db, tenant_id)) >= MOST_ENDPOINTS:
         raise Refusal(
-            409, "too-many-endpoints",
+            409,
+            "too-many-endpoints",
             f"tenant {tenant_id!r} has {MOST_ENDPOINTS} endpoints: remove one, or let one receiver "
             "pass on what several need",
-        )  # fmt: skip
+        )
 
 
 def _headers(state: AppState, before: TenantRecord | None) -> dict[str, str]:

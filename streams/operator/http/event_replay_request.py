@@ -74,17 +74,28 @@ class ReplayEventsRequest(Body):
             raise invalid([("since", came)])
         if since is not None and until is not None and until <= since:
             raise invalid([("until", "must be after since")])
-        ranges = tuple(sorted(
-            (ReplayRange(int(p), *of) for p, of in (self.offsets or {}).items()),
-            key=lambda each: each.partition,
-        ))  # fmt: skip
+        ranges = tuple(
+            sorted(
+                (ReplayRange(int(p), *of) for p, of in (self.offsets or {}).items()),
+                key=lambda each: each.partition,
+            )
+        )
         _check(ranges, self.tenant_id, topology)
         types = (self.event_type,) if isinstance(self.event_type, str) else self.event_type or ()
         return ReplayAsked(
-            self.note or "", self.tenant_id, self.source, tuple(types), self.subject,
-            since, until, ranges,
-            self.job, self._priority(topology), self.rate, self._digest(),
-        )  # fmt: skip
+            self.note or "",
+            self.tenant_id,
+            self.source,
+            tuple(types),
+            self.subject,
+            since,
+            until,
+            ranges,
+            self.job,
+            self._priority(topology),
+            self.rate,
+            self._digest(),
+        )
 
     def _priority(self, topology: Topology) -> str:
         declared = list(topology.priorities)

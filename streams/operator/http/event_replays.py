@@ -93,11 +93,12 @@ async def _previewed(state: AppState, asked: ReplayAsked) -> Json:
             found = await in_daemon_thread(partial(_preview, state, asked))
     except TooWide as error:
         raise Refusal(
-            422, "selection-too-wide",
+            422,
+            "selection-too-wide",
             f"{error.records} records of events lie in this selection, and a dry run reads at most "
             f"{MOST_RECORDS}: narrow it by tenant, a later `since` or offsets, or count it with "
             "`tidegate events count`",
-        ) from None  # fmt: skip
+        ) from None
     except KafkaException as error:
         raise KafkaUnavailable(f"events: {error.args[0].str()}") from error
     return {"dry_run": True, **found, "selection": selection_json(asked), "rate": asked.rate}
@@ -117,11 +118,12 @@ async def _begun(state: AppState, replay_id: str, asked: ReplayAsked) -> Known:
         known = await _asked_for(state, replay_id, asked)
     if known.asked is not None and known.asked.digest != asked.digest:
         raise Refusal(
-            409, "key-reused",
+            409,
+            "key-reused",
             f"this key belongs to replay {replay_id}, asked for with another body: send the same "
             "body, or a new key",
             replay_id=replay_id,
-        )  # fmt: skip
+        )
     return known
 
 
@@ -135,12 +137,13 @@ async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked) -> Kno
         await _write(state, replay_id, asked)
     except KafkaUnavailable as error:
         raise Refusal(
-            503, "kafka-unavailable",
+            503,
+            "kafka-unavailable",
             f"not acknowledged by Kafka ({error}): replay {replay_id} may have begun. Look at "
             f"GET /v1/replays/{replay_id} before you ask again, or ask with the same "
             "Idempotency-Key",
             replay_id=replay_id,
-        ) from None  # fmt: skip
+        ) from None
     with suppress(Refusal, sqlite3.Error):
         return await _shown(state, replay_id)
     return Known(replay_id, asked, wall_ms(), SUBMITTED_BY)
@@ -170,9 +173,11 @@ async def _known(request: web.Request) -> Known:
 async def _write(state: AppState, replay_id: str, body: ReplayBody) -> None:
     record = ReplayRecord(replay_id, wall_ms(), SUBMITTED_BY, body)
     await state.producer.send(
-        TOPIC, keys.replay_key(replay_id, KINDS[type(body)]), REPLAY.encode(record),
+        TOPIC,
+        keys.replay_key(replay_id, KINDS[type(body)]),
+        REPLAY.encode(record),
         partition=ids.partition_for(replay_id, state.topology.partitions),
-    )  # fmt: skip
+    )
 
 
 async def _shown(state: AppState, replay_id: str) -> Known:

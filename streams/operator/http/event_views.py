@@ -35,9 +35,10 @@ async def get_payload(request: web.Request) -> web.Response:
 
 def _unknown(event_id: str) -> Refusal:
     return unknown(
-        "event", event_id,
+        "event",
+        event_id,
         "it is a duplicate, waits in the quarantine, is not shown yet, or is older than the list "
         "(TIDEGATE_EVENTS_LISTED_HOURS, 24 by default): GET /v1/events lists events, "
         "GET /v1/duplicates what came again, GET /v1/quarantine the bodies that wait, "
         "and the topic `events` keeps older events",
-    )  # fmt: skip
+    )

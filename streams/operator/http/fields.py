@@ -88,6 +88,10 @@ def stored_json(value: Any, field: str, most: int) -> str:
     """
     text = user_json.write(value)
     if len(text) > most:
-        raise Refusal(413, "body-too-large", f"{field} has {len(text)} bytes as JSON that is kept, "
-                      f"at most {most} are taken: store it and send a link")  # fmt: skip
+        raise Refusal(
+            413,
+            "body-too-large",
+            f"{field} has {len(text)} bytes as JSON that is kept, "
+            f"at most {most} are taken: store it and send a link",
+        )
     return text.decode()

@@ -73,8 +73,11 @@ async def get_payload(request: web.Request) -> web.Response:
     job = await known_job(state, job_id)
     ref, event = job.payload_ref, job.event
     if ref is None or event is None:
-        raise Refusal(404, "payload-none", f"job {job_id} has no payload: it was submitted "
-                      "directly, with an input and no body")  # fmt: skip
+        raise Refusal(
+            404,
+            "payload-none",
+            f"job {job_id} has no payload: it was submitted directly, with an input and no body",
+        )
     return attachment(await open_body(state, job.tenant_id, event.event_id, ref))
 
 
@@ -151,8 +154,11 @@ async def shown_job(state: AppState, job_id: str) -> Json:
     if shown is not None:
         return shown
     if await outstanding(state, ("job", job_id)) is not None:
-        raise Refusal(503, "not-shown", f"job {job_id} is accepted, and no dispatcher has taken it "
-                      "yet: ask again")  # fmt: skip
+        raise Refusal(
+            503,
+            "not-shown",
+            f"job {job_id} is accepted, and no dispatcher has taken it yet: ask again",
+        )
     raise _unknown(job_id)
 
 

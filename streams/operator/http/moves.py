@@ -74,13 +74,15 @@ async def move_jobs(request: web.Request) -> web.Response:
     if not wanted.dry_run:
         move = _move(wanted)
         await asyncio.gather(*(state.command(tenant, id_, move) for id_, tenant in found.jobs))
-    return web.json_response({
-        "dry_run": wanted.dry_run,
-        "matched": found.matched,
-        "movable": len(found.jobs),
-        "moved": 0 if wanted.dry_run else len(found.jobs),
-        "next_cursor": None if found.next is None else str(found.next),
-    })  # fmt: skip
+    return web.json_response(
+        {
+            "dry_run": wanted.dry_run,
+            "matched": found.matched,
+            "movable": len(found.jobs),
+            "moved": 0 if wanted.dry_run else len(found.jobs),
+            "next_cursor": None if found.next is None else str(found.next),
+        }
+    )
 
 
 def _move(wanted: MoveRequest) -> Move:

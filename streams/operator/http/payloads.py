@@ -64,8 +64,11 @@ async def _key(state: AppState, tenant_id: str, key_id: str) -> DataKey:
         return DataKey(state.vault, record)
     if record is False:
         raise _erased(tenant_id)
-    raise Refusal(503, "payload-unreadable", f"data key {key_id} of tenant {tenant_id} is not "
-                  "known: see docs/vault.md")  # fmt: skip
+    raise Refusal(
+        503,
+        "payload-unreadable",
+        f"data key {key_id} of tenant {tenant_id} is not known: see docs/vault.md",
+    )
 
 
 def _erased(tenant_id: str) -> Refusal:

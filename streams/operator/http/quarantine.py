@@ -113,8 +113,11 @@ async def _settings(state: AppState, record: Quarantined) -> SourceSettings:
     )
     if found is None or found.disabled:
         where = f"/v1/tenants/{record.tenant_id}/sources/{record.source}"
-        raise Refusal(409, "source-disabled", f"its source has no mapping now: set it up with "
-                      f"PUT {where}, then release it")  # fmt: skip
+        raise Refusal(
+            409,
+            "source-disabled",
+            f"its source has no mapping now: set it up with PUT {where}, then release it",
+        )
     return source_settings(found)
 
 

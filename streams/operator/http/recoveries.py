@@ -72,14 +72,17 @@ async def recover(request: web.Request) -> web.Response:
     begun = await _begun(state, selected, command_id)
     if begun is not None and _differs(begun, selected):
         raise _key_reused(begun)
-    return web.json_response({
-        "dry_run": False,
-        "command_id": command_id,
-        "matched": matched,
-        **_asked(selected),
-        "recovery": None if begun is None else recovery_json(begun),
-        "answered": begun is not None,
-    }, status=202)  # fmt: skip
+    return web.json_response(
+        {
+            "dry_run": False,
+            "command_id": command_id,
+            "matched": matched,
+            **_asked(selected),
+            "recovery": None if begun is None else recovery_json(begun),
+            "answered": begun is not None,
+        },
+        status=202,
+    )
 
 
 async def _begun(state: AppState, selected: Selection, command_id: str) -> Recovery | None:
@@ -93,9 +96,14 @@ async def _begun(state: AppState, selected: Selection, command_id: str) -> Recov
     if found is not None:
         return found
     command = delivery_command(
-        command_id, selected.tenant_id, selected.endpoint_id, "recover",
-        since=selected.since, until=selected.until, statuses=selected.statuses,
-    )  # fmt: skip
+        command_id,
+        selected.tenant_id,
+        selected.endpoint_id,
+        "recover",
+        since=selected.since,
+        until=selected.until,
+        statuses=selected.statuses,
+    )
     row = ("endpoint_states", (selected.tenant_id, selected.endpoint_id))
     return await run_delivery_command(state, command, row, shown)
 
@@ -111,10 +119,11 @@ def _key_reused(begun: Recovery) -> Refusal:
     """Tell which recovery has the key: `2h ago` is another time in each call."""
     which = f"since {rfc3339(begun.since)} until {rfc3339(begun.until)}"
     return Refusal(
-        409, "key-reused",
+        409,
+        "key-reused",
         f"this key belongs to a recovery {which} of status {', '.join(begun.statuses)}: ask for "
         "that again, or send a new key",
-    )  # fmt: skip
+    )
 
 
 def _recovery(connection: sqlite3.Connection, tenant_id: str, endpoint_id: str) -> Recovery | None:

@@ -46,11 +46,13 @@ class ReplayRequest(Body):
     def require_record(self) -> None:
         """Refuse with 422 if the request has a field that is only for jobs."""
         for_jobs = {
-            "fresh_scope": self.fresh_scope, "repeat_effects": self.repeat_effects,
+            "fresh_scope": self.fresh_scope,
+            "repeat_effects": self.repeat_effects,
             "type": self.type,
-        }  # fmt: skip
-        if faults := [(name, "is for jobs, and this is a record") for name in for_jobs if
-                      for_jobs[name]]:  # fmt: skip
+        }
+        if faults := [
+            (name, "is for jobs, and this is a record") for name in for_jobs if for_jobs[name]
+        ]:
             raise invalid(faults)
 
 

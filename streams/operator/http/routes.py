@@ -30,11 +30,24 @@ from streams.operator.http.listing import lister
 from streams.operator.resources import LISTINGS
 
 _CALLS = (
-    tenants, signing, endpoints, vault, jobs, moves, effects, events, event_route, event_views,
+    tenants,
+    signing,
+    endpoints,
+    vault,
+    jobs,
+    moves,
+    effects,
+    events,
+    event_route,
+    event_views,
     event_replays,
-    dead_letters, quarantine, deliveries, recoveries, endpoint_test,
+    dead_letters,
+    quarantine,
+    deliveries,
+    recoveries,
+    endpoint_test,
     schemas,
-)  # fmt: skip
+)
 
 
 def routes() -> Iterator[AbstractRouteDef]:

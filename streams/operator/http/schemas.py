@@ -222,8 +222,16 @@ def _digest(body: bytes) -> str:
     try:
         parsed: Any = parse_schema(orjson.loads(orjson.loads(body)["schema"]))
         return digest(parsed)
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, SchemaParseException,
-            UnknownType, RecursionError) as error:  # fmt: skip
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        ArithmeticError,
+        SchemaParseException,
+        UnknownType,
+        RecursionError,
+    ) as error:
         raise RegistryError(42201, "Invalid Avro schema") from error
 
 

@@ -61,10 +61,13 @@ async def sign_delivery(request: web.Request) -> web.Response:
     record = await known_source(request)
     found = _signed(request.app[STATE], record, wanted.unsigned(wall_ms() / 1000))
     log.info("a delivery was signed", tenant=record.tenant_id, source=record.id)
-    return web.json_response({
-        "url": found.url, "headers": dict(found.headers),
-        "body_base64": base64.b64encode(found.body).decode(),
-    })  # fmt: skip
+    return web.json_response(
+        {
+            "url": found.url,
+            "headers": dict(found.headers),
+            "body_base64": base64.b64encode(found.body).decode(),
+        }
+    )
 
 
 def _signed(state: AppState, record: TenantRecord, request: SignedRequest) -> SignedRequest:

@@ -110,8 +110,9 @@ def with_newest(
     if len(keys) > MOST_KEYS:
         until = rfc3339(min(each.until for each in keys if each.until is not None))
         raise Refusal(
-            409, "too-many-secrets",
+            409,
+            "too-many-secrets",
             f"{MOST_KEYS} secrets are in use already: the next one ends at {until}; "
             "rotate after that, or set a new secret to end all at once",
-        )  # fmt: skip
+        )
     return keys

@@ -27,10 +27,16 @@ class ErasureRequest(Body):
 async def rewrap_all(request: web.Request) -> web.Response:
     """Seal all data keys and secrets again, under the first key-encryption key."""
     done = await rewrap(request.app[STATE])
-    return web.json_response({
-        "key_id": done.key_id, "data_keys": done.data_keys, "sources": done.sources,
-        "endpoints": done.endpoints, "unchanged": done.unchanged, "unreadable": done.unreadable,
-    })  # fmt: skip
+    return web.json_response(
+        {
+            "key_id": done.key_id,
+            "data_keys": done.data_keys,
+            "sources": done.sources,
+            "endpoints": done.endpoints,
+            "unchanged": done.unchanged,
+            "unreadable": done.unreadable,
+        }
+    )
 
 
 @routes.post("/v1/tenants/{tenant_id}/erase")
@@ -40,7 +46,13 @@ async def erase_tenant(request: web.Request) -> web.Response:
     wanted = await read_body(request, ErasureRequest)
     await known_tenant(state, tenant_id)
     erasure = await erase(state, tenant_id, wanted.note)
-    return web.json_response({
-        "tenant_id": tenant_id, "note": erasure.note, "erased_at": rfc3339(erasure.at),
-        "data_keys": erasure.data_keys, "sources": erasure.sources, "endpoints": erasure.endpoints,
-    })  # fmt: skip
+    return web.json_response(
+        {
+            "tenant_id": tenant_id,
+            "note": erasure.note,
+            "erased_at": rfc3339(erasure.at),
+            "data_keys": erasure.data_keys,
+            "sources": erasure.sources,
+            "endpoints": erasure.endpoints,
+        }
+    )

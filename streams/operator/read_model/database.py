@@ -159,8 +159,11 @@ class Database:
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
-            uri=True, timeout=10, isolation_level=None, check_same_thread=False,
-        )  # fmt: skip
+            uri=True,
+            timeout=10,
+            isolation_level=None,
+            check_same_thread=False,
+        )
         if not read_only:
             connection.execute("PRAGMA journal_mode=WAL")
             # A power cut loses the last commits, rows and offsets alike; they are read again.

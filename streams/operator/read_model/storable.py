@@ -13,9 +13,14 @@ from streams.operator.resources.table import Row
 from streams.runtime.processor import Record
 
 OF_A_RECORD = (
-    ValueError, ArithmeticError, LookupError, TypeError, RecursionError,
-    sqlite3.DataError, sqlite3.IntegrityError,
-)  # fmt: skip
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    RecursionError,
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+)
 """Errors that the content of a record can cause: in its fold, or in SQLite when it is written.
 
 `UnicodeError` is a `ValueError`, `OverflowError` an `ArithmeticError`."""

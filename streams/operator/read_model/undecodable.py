@@ -62,8 +62,9 @@ class Undecodable:
                 return
         log.error(
             "the broker refuses a dead letter for its size: mend the topic dlq, as `tidegate "
-            "topology plan` says; a rebuilt read model makes the letter again", id=letter.id,
-        )  # fmt: skip
+            "topology plan` says; a rebuilt read model makes the letter again",
+            id=letter.id,
+        )
 
     def _send(self, letter: DeadLetter) -> None:
         key, value = dead_letter.encoded(letter)

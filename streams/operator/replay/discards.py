@@ -65,10 +65,12 @@ def _require_settled(letter: DeadLetter, topology: Topology, now: int) -> None:
     until = (letter.replayed_at or 0) + (topic.retention_ms or 0) + topic.segment_ms
     if now < until:
         raise Refusal(
-            409, "replay-under-way", f"{letter.id} was sent in again, and {letter.stage} has not "
+            409,
+            "replay-under-way",
+            f"{letter.id} was sent in again, and {letter.stage} has not "
             "answered yet: discard it once `replay_outcome` says what became of it, or from "
             f"{rfc3339(until)} on, when {topic.name} no longer has it",
-        )  # fmt: skip
+        )
 
 
 async def answered(state: AppState, refusal: DeadLetter) -> None:

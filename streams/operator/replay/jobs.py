@@ -46,9 +46,14 @@ class JobReplay:
     def command(self) -> Replay:
         wanted = self.wanted
         return Replay(
-            self.id, wanted.incident_note, wanted.fresh_scope, SUBMITTED_BY, wanted.again,
-            tuple(wanted.repeat_effects), wanted.type,
-        )  # fmt: skip
+            self.id,
+            wanted.incident_note,
+            wanted.fresh_scope,
+            SUBMITTED_BY,
+            wanted.again,
+            tuple(wanted.repeat_effects),
+            wanted.type,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +160,20 @@ async def _known(state: AppState, id_: str) -> Job:
     if letter is None and job is None:
         raise unknown_letter(id_)
     if job is None:
-        raise Refusal(409, "job-purged", f"job {id_} was purged, and its effects with it: submit "
-                      "a new one")  # fmt: skip
+        raise Refusal(
+            409, "job-purged", f"job {id_} was purged, and its effects with it: submit a new one"
+        )
     return job
 
 
 def _refuse_unreplayable(job: Job) -> None:
     if job.status not in _REPLAYABLE:
-        raise Refusal(409, "not-replayable", f"job {job.job_id} is {job.status}: only "
-                      f"{', '.join(sorted(_REPLAYABLE))} jobs are replayed")  # fmt: skip
+        raise Refusal(
+            409,
+            "not-replayable",
+            f"job {job.job_id} is {job.status}: only "
+            f"{', '.join(sorted(_REPLAYABLE))} jobs are replayed",
+        )
 
 
 def unknown_letter(id_: str) -> Refusal:
@@ -182,9 +192,12 @@ async def _refuse_clashes(state: AppState, asked: JobReplay, job: Job, new_id: s
         await _refuse_unnamed_effects(state, asked, job)
     elif (other := await state.query(lambda db: jobs.sharing(db, job))) is not None:
         raise Refusal(
-            409, "scope-in-use", f"job {other.job_id} is {other.status} and shares the effects of "
-            f"{job.job_id}: wait for its end, or cancel it", job_id=other.job_id,
-        )  # fmt: skip
+            409,
+            "scope-in-use",
+            f"job {other.job_id} is {other.status} and shares the effects of "
+            f"{job.job_id}: wait for its end, or cancel it",
+            job_id=other.job_id,
+        )
 
 
 async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
@@ -200,26 +213,32 @@ async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: st
             named[id_] = id_
     if named:
         raise Refusal(
-            409, "already-replayed", f"job {job.job_id} was replayed before, as "
+            409,
+            "already-replayed",
+            f"job {job.job_id} was replayed before, as "
             f"{', '.join(named.values())}: to replay it once more, call again with `again` "
-            "(`--again`)", replays=made,
-        )  # fmt: skip
+            "(`--again`)",
+            replays=made,
+        )
 
 
 async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -> None:
     begun = await state.query(lambda db: begun_effects(db, job))
     named, known = set(asked.wanted.repeat_effects), {entry.action for entry in begun}
     if unknown_ones := sorted(named - known):
-        raise invalid([("repeat_effects", f"{job.job_id} has not begun {each}") for each in
-                       unknown_ones])  # fmt: skip
+        raise invalid(
+            [("repeat_effects", f"{job.job_id} has not begun {each}") for each in unknown_ones]
+        )
     unnamed = [entry for entry in begun if entry.action not in named]
     if unnamed:
         told = ", ".join(f"{entry.action} ({entry.status})" for entry in unnamed)
         raise Refusal(
-            409, "effects-done", f"a fresh scope repeats effects that (may) have happened: {told}; "
+            409,
+            "effects-done",
+            f"a fresh scope repeats effects that (may) have happened: {told}; "
             "replay without it, or name each in `repeat_effects` (`--repeat-effect`)",
             effects=[effect_json(entry) for entry in unnamed],
-        )  # fmt: skip
+        )
 
 
 async def _send(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:

@@ -42,8 +42,12 @@ async def settled(state: AppState, attempt: Callable[[bool], Awaitable[T]]) -> T
                 return await attempt(number > 0)
             except Unsettled as error:
                 log.warning("transaction on dead letters is tried again", error=str(error))
-    raise Refusal(503, "replay-unsettled", "Kafka did not say whether the dead letters were "
-                  "changed, or another operator changes some: send the call again")  # fmt: skip
+    raise Refusal(
+        503,
+        "replay-unsettled",
+        "Kafka did not say whether the dead letters were "
+        "changed, or another operator changes some: send the call again",
+    )
 
 
 async def current(state: AppState, ids: Collection[str]) -> list[StoredLetter]:

@@ -95,13 +95,16 @@ class ReplayTransaction:
         self._timeout = settings.session_seconds
         self._failed: list[KafkaError] = []
         self._producer = Producer(
-            producer_config(settings, **{
-                "transactional.id": transactional_id(settings),
-                "transaction.timeout.ms": settings.session_timeout_ms,
-                "message.max.bytes": MAX_MESSAGE_BYTES,
-                "logger": _SILENT_LOG,
-            })
-        )  # fmt: skip
+            producer_config(
+                settings,
+                **{
+                    "transactional.id": transactional_id(settings),
+                    "transaction.timeout.ms": settings.session_timeout_ms,
+                    "message.max.bytes": MAX_MESSAGE_BYTES,
+                    "logger": _SILENT_LOG,
+                },
+            )
+        )
         self._until_answered(partial(self._producer.init_transactions, _CALL_SECONDS))
 
     async def commit(self, outgoing: Sequence[Outgoing]) -> None:
@@ -128,10 +131,14 @@ class ReplayTransaction:
 
     def _produce(self, each: Outgoing) -> None:
         self._producer.produce(
-            self._prefix + each.topic, each.value, each.key, each.partition,
-            on_delivery=self._delivered, timestamp=each.timestamp or _NOW,
+            self._prefix + each.topic,
+            each.value,
+            each.key,
+            each.partition,
+            on_delivery=self._delivered,
+            timestamp=each.timestamp or _NOW,
             headers=list(each.headers),
-        )  # fmt: skip
+        )
         self._producer.poll(0)
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:

@@ -87,9 +87,13 @@ def _is_marked(letter: DeadLetter, mark: Mark) -> bool:
 def _marked(letter: DeadLetter, mark: Mark) -> DeadLetter:
     headers = {**letter.headers, REPLAY_HEADER: mark.id}
     return replace(
-        letter, replayed_at=mark.at, replayed_by=SUBMITTED_BY, note=mark.note, headers=headers,
+        letter,
+        replayed_at=mark.at,
+        replayed_by=SUBMITTED_BY,
+        note=mark.note,
+        headers=headers,
         replay_outcome=None,
-    )  # fmt: skip
+    )
 
 
 def _returning(letter: DeadLetter, topology: Topology) -> Outgoing:

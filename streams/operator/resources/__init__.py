@@ -24,9 +24,22 @@ from streams.operator.resources.paging import Listing
 from streams.operator.resources.table import Table
 
 _RESOURCES = (
-    jobs, held, progress, steps, effects, dead_letters, tenants, quarantine, rejections, duplicates,
-    events, endpoints, deliveries, attempts, event_replays,
-)  # fmt: skip
+    jobs,
+    held,
+    progress,
+    steps,
+    effects,
+    dead_letters,
+    tenants,
+    quarantine,
+    rejections,
+    duplicates,
+    events,
+    endpoints,
+    deliveries,
+    attempts,
+    event_replays,
+)
 
 TABLES: tuple[Table, ...] = tuple(resource.TABLE for resource in _RESOURCES)
 LISTINGS: tuple[Listing, ...] = tuple(

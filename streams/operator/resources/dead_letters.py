@@ -81,10 +81,16 @@ def errors(connection: sqlite3.Connection, query: PageQuery) -> tuple[list[Json]
         (*values, query.limit + 1),
     ).fetchall()
     found = [
-        {"count": count, "error": error, "reason": reason, "type": type_,
-         "last_at": rfc3339(last), "first_at": rfc3339(first)}
+        {
+            "count": count,
+            "error": error,
+            "reason": reason,
+            "type": type_,
+            "last_at": rfc3339(last),
+            "first_at": rfc3339(first),
+        }
         for count, error, reason, type_, last, first in rows[: query.limit]
-    ]  # fmt: skip
+    ]
     return found, len(rows) > query.limit
 
 
@@ -105,10 +111,23 @@ def _base64(raw: bytes | None) -> str | None:
 
 def _row(record: Record) -> Row:
     letter = DEAD_LETTER.decode(record.value)
-    return (letter.id, letter.tenant_id, letter.kind, letter.stage, letter.reason, letter.topic,
-            letter.type, is_replayed(letter), letter.discarded_at is not None,
-            _place(letter), letter.detail, _error(letter.detail), record.partition, letter.at,
-            record.value)  # fmt: skip
+    return (
+        letter.id,
+        letter.tenant_id,
+        letter.kind,
+        letter.stage,
+        letter.reason,
+        letter.topic,
+        letter.type,
+        is_replayed(letter),
+        letter.discarded_at is not None,
+        _place(letter),
+        letter.detail,
+        _error(letter.detail),
+        record.partition,
+        letter.at,
+        record.value,
+    )
 
 
 def _error(detail: str) -> str:
@@ -155,15 +174,23 @@ LISTING = Listing(
     ("/v1/dlq",),
     lambda db, entry: shown_letter(db, DEAD_LETTER.decode(entry.record)),
     {
-        "tenant_id": (), "kind": ("job", "record"), "stage": (), "reason": (), "topic": (),
-        "type": (), "error": (), "not_replayed": ("true",), "discarded": ("true", "false"),
+        "tenant_id": (),
+        "kind": ("job", "record"),
+        "stage": (),
+        "reason": (),
+        "topic": (),
+        "type": (),
+        "error": (),
+        "not_replayed": ("true",),
+        "discarded": ("true", "false"),
     },
     moves=True,
     conditions={
-        "not_replayed": f"? = 'true' AND {UNREPLAYED}", "discarded": "discarded = (? = 'true')",
+        "not_replayed": f"? = 'true' AND {UNREPLAYED}",
+        "discarded": "discarded = (? = 'true')",
         "error": HAS_ERROR,
     },
     defaults={"discarded": "false"},
-)  # fmt: skip
+)
 FOR_A_PERSON = {"not_replayed": "true"}
 """The filters of the list of letters that a person has to act on."""

@@ -60,9 +60,14 @@ def count(connection: sqlite3.Connection, selected: Selection) -> int:
     (found,) = connection.execute(
         "SELECT count(*) FROM deliveries WHERE tenant_id = ? AND endpoint_id = ?"  # noqa: S608
         f" AND status IN ({marks}) AND created_at >= ? AND created_at < ? AND kind <> 'test'",
-        (selected.tenant_id, selected.endpoint_id, *selected.statuses, selected.since,
-         _EVER if selected.until is None else selected.until),
-    ).fetchone()  # fmt: skip
+        (
+            selected.tenant_id,
+            selected.endpoint_id,
+            *selected.statuses,
+            selected.since,
+            _EVER if selected.until is None else selected.until,
+        ),
+    ).fetchone()
     return int(found)
 
 
@@ -183,9 +188,18 @@ def _item(connection: sqlite3.Connection, entry: Entry) -> Json:
 
 def _row(record: Record) -> Row:
     row = DELIVERY.read(record.value)
-    return (row["delivery_id"], row["tenant_id"], row["endpoint_id"], row["status"], row["kind"],
-            row["event_id"], row["job_id"], row["next_attempt_at"], row["created_at"],
-            record.value)  # fmt: skip
+    return (
+        row["delivery_id"],
+        row["tenant_id"],
+        row["endpoint_id"],
+        row["status"],
+        row["kind"],
+        row["event_id"],
+        row["job_id"],
+        row["next_attempt_at"],
+        row["created_at"],
+        record.value,
+    )
 
 
 TABLE = Table(
@@ -213,10 +227,16 @@ LISTING = Listing(
     TABLE.name,
     ("/v1/deliveries", "/v1/tenants/{tenant_id}/endpoints/{endpoint_id}/deliveries"),
     _item,
-    {"tenant_id": (), "endpoint_id": (), "status": get_args(DeliveryStatus), "event_id": (),
-     "job_id": (), "since": ()},
+    {
+        "tenant_id": (),
+        "endpoint_id": (),
+        "status": get_args(DeliveryStatus),
+        "event_id": (),
+        "job_id": (),
+        "since": (),
+    },
     order=("created_at", "delivery_id"),
     conditions={"since": "created_at >= ?"},
     times=("since",),
-)  # fmt: skip
+)
 """`since` is an RFC 3339 time; the list has what was created then or later."""

@@ -95,8 +95,15 @@ def _repeatable_until(entry: LedgerEntry) -> int | None:
 
 def _row(record: Record) -> Row:
     entry = LEDGER_ENTRY.decode(record.value)
-    return (entry.tenant_id, entry.scope, entry.action, entry.idempotency_key, entry.status,
-            entry.first_claimed_at, record.value)  # fmt: skip
+    return (
+        entry.tenant_id,
+        entry.scope,
+        entry.action,
+        entry.idempotency_key,
+        entry.status,
+        entry.first_claimed_at,
+        record.value,
+    )
 
 
 TABLE = Table(

@@ -91,8 +91,18 @@ def _row(record: Record) -> Row:
     event = ENVELOPE.read(record.value)
     tenant_id, source = event["tenant_id"], event["source"]
     job_id = ids.event_job_id(tenant_id, source, event["dedup_key"])
-    return (event["event_id"], tenant_id, source, event["event_type"], job_id, event["routed"],
-            record.partition, record.offset, record.timestamp, record.value)  # fmt: skip
+    return (
+        event["event_id"],
+        tenant_id,
+        source,
+        event["event_type"],
+        job_id,
+        event["routed"],
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.value,
+    )
 
 
 def _no_tombstone(_: bytes) -> list[str]:

@@ -108,12 +108,17 @@ def selected(
 
 def _conditions(wanted: LetterFilter, cursor: Cursor | None) -> tuple[str, list[str | int]]:
     given: dict[str, str | int | None] = {
-        "kind = ?": wanted.kind, "tenant_id = ?": wanted.tenant_id, "type = ?": wanted.type,
-        "stage = ?": wanted.stage, "reason = ?": wanted.reason, "topic = ?": wanted.topic,
+        "kind = ?": wanted.kind,
+        "tenant_id = ?": wanted.tenant_id,
+        "type = ?": wanted.type,
+        "stage = ?": wanted.stage,
+        "reason = ?": wanted.reason,
+        "topic = ?": wanted.topic,
         HAS_ERROR: wanted.error,
-        "at >= ?": wanted.since, "at < ?": wanted.until,
+        "at >= ?": wanted.since,
+        "at < ?": wanted.until,
         "place > ?": cursor.id if cursor else None,
-    }  # fmt: skip
+    }
     known = {condition: value for condition, value in given.items() if value is not None}
     return " AND ".join(["discarded = 0", UNREPLAYED, *known]), list(known.values())
 

@@ -50,8 +50,15 @@ def _status(kept: Quarantined) -> str:
 
 def _row(record: Record) -> Row:
     kept = QUARANTINED.decode(record.value)
-    return (kept.tenant_id, kept.source, kept.payload_hash.hex(), kept.event_id, _status(kept),
-            kept.received_at, record.value)  # fmt: skip
+    return (
+        kept.tenant_id,
+        kept.source,
+        kept.payload_hash.hex(),
+        kept.event_id,
+        _status(kept),
+        kept.received_at,
+        record.value,
+    )
 
 
 TABLE = Table(

@@ -16,9 +16,11 @@ from streams.serde.records import Held, Job
 from streams.topology.model import Limit, LimitScope, Topology
 
 UNREAD: Json = {
-    "reason": "unread", "since": None, "caps": [],
+    "reason": "unread",
+    "since": None,
+    "caps": [],
     "detail": "its command is written, and no dispatcher has read it yet: ask again",
-}  # fmt: skip
+}
 """Of a job whose command is durable, before the read model shows the job."""
 
 # Write the status out as in the index `jobs_running`, or SQLite would not use it.
@@ -47,8 +49,10 @@ class RunningJobs:
 
     def _count(self, limit: Limit, value: str, job: Job) -> int:
         given: dict[LimitScope, tuple[str, ...]] = {
-            "tenant": (value,), "job_type": (value, job.job_id), "global": (job.job_id,),
-        }  # fmt: skip
+            "tenant": (value,),
+            "job_type": (value, job.job_id),
+            "global": (job.job_id,),
+        }
         row: tuple[int] = self._connection.execute(
             _RUNS + _OF[limit.scope], given[limit.scope]
         ).fetchone()
@@ -99,9 +103,12 @@ def _reached(running: RunningJobs, job: Job, topology: Topology) -> list[Json]:
 
 def _cap(running: RunningJobs, job: Job, limit: Limit, value: str) -> Json:
     return {
-        "limit": limit.name, "scope": limit.scope, "value": value or None,
-        "in_use": running.under(limit, value, job), "concurrency": limit.concurrency or 0,
-    }  # fmt: skip
+        "limit": limit.name,
+        "scope": limit.scope,
+        "value": value or None,
+        "in_use": running.under(limit, value, job),
+        "concurrency": limit.concurrency or 0,
+    }
 
 
 def _cap_detail(cap: Json) -> str:

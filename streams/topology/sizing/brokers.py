@@ -16,17 +16,34 @@ from streams.topology.sizing.units import count, size, span
 
 DIRT = 0.2
 """`min.cleanable.dirty.ratio`: this share of a compacted log may be superseded records."""
-OPERATOR_READS = frozenset({
-    "deliveries", "deliveries.attempts", "deliveries.endpoints", "dispatcher.checkpoints.changelog",
-    "dlq", "duplicates", "events", "jobs", "jobs.held", "jobs.progress", "ledger", "quarantine",
-    "rejections", "replays", "tenants",
-})  # fmt: skip
+OPERATOR_READS = frozenset(
+    {
+        "deliveries",
+        "deliveries.attempts",
+        "deliveries.endpoints",
+        "dispatcher.checkpoints.changelog",
+        "dlq",
+        "duplicates",
+        "events",
+        "jobs",
+        "jobs.held",
+        "jobs.progress",
+        "ledger",
+        "quarantine",
+        "rejections",
+        "replays",
+        "tenants",
+    }
+)
 _CHECK_SECONDS = 300.0
 """`log.retention.check.interval.ms`: how often Kafka looks for segments to delete."""
 _MIB = 1024 * 1024
 _COPIES = {
-    "jobs": 3, "dispatcher.jobs.changelog": 3, "jobs.commands": 1, "jobs.work.default": 1,
-}  # fmt: skip
+    "jobs": 3,
+    "dispatcher.jobs.changelog": 3,
+    "jobs.commands": 1,
+    "jobs.work.default": 1,
+}
 """How many records of a topic carry the values of one job, at most."""
 _COMMITTING = ("pipeline", "dedup", "dispatcher")
 
@@ -74,8 +91,9 @@ def topic_sizes(
 
 def _written(topic: str, demand: Demand, rates: Mapping[str, float]) -> float:
     """Bytes a second that producers add to the segments of a topic."""
-    written = sum(rates[each.per] * each.value for each in figures("logged", topic)
-                  if each.per in rates)  # fmt: skip
+    written = sum(
+        rates[each.per] * each.value for each in figures("logged", topic) if each.per in rates
+    )
     if topic == "payloads":
         chunks = -(-demand.body_bytes // CHUNK_BYTES)
         return written * chunks + rates["delivery in"] * demand.body_bytes
@@ -83,9 +101,12 @@ def _written(topic: str, demand: Demand, rates: Mapping[str, float]) -> float:
 
 
 def _kept(
-    topic: Topic, written: float, demand: Demand, rates: Mapping[str, float],
+    topic: Topic,
+    written: float,
+    demand: Demand,
+    rates: Mapping[str, float],
     alive: Mapping[str, float],
-) -> TopicSize:  # fmt: skip
+) -> TopicSize:
     if topic.retention_ms is not None:
         held = topic.retention_ms / 1_000 + _open_seconds(topic, written) + _CHECK_SECONDS
         formula = f"{size(written)}/s x {span(held)} until its last segment is deleted"
@@ -126,15 +147,18 @@ def brokers(
     replicas = sum(topic.partitions for topic in topology.topics.values()) * demand.replication
     return Brokers(
         work * demand.replication + commits * committing,
-        written, written * copies, read + bodies,
-        sum(topic.disk for topic in topics) * demand.replication, replicas,
+        written,
+        written * copies,
+        read + bodies,
+        sum(topic.disk for topic in topics) * demand.replication,
+        replicas,
         (
             f"cores: {work:.2f} for the records x {demand.replication} replicas + {commits:g} x "
             f"{committing} processes that commit",
             f"between brokers: {size(written)}/s x {copies} more replicas",
             f"out: each topic x its readers, + {size(bodies)}/s of bodies for workers and delivery",
         ),
-    )  # fmt: skip
+    )
 
 
 def readers(topology: Topology, topic: str, processes: Mapping[str, int]) -> int:

@@ -10,9 +10,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 What = Literal[
-    "processor time", "commits", "resident", "store memory", "logged", "kept", "store", "rows",
-    "waiting", "seconds", "rate", "most",
-]  # fmt: skip
+    "processor time",
+    "commits",
+    "resident",
+    "store memory",
+    "logged",
+    "kept",
+    "store",
+    "rows",
+    "waiting",
+    "seconds",
+    "rate",
+    "most",
+]
 WHAT: dict[What, str] = {
     "processor time": "us",
     "commits": "cores",
@@ -65,49 +75,87 @@ class Figure:
 
 
 _TIMES = (
-    ("ingress", "delivery in", 355), ("pipeline", "event without a job", 131),
-    ("pipeline", "redelivery", 211), ("pipeline", "job", 488), ("pipeline", "effect", 252),
-    ("delivery", "event", 64), ("delivery", "job", 137), ("delivery", "delivery out", 532),
-    ("worker", "job", 230), ("worker", "effect", 323), ("operator", "event without a job", 42),
-    ("operator", "redelivery", 41), ("operator", "job", 201), ("operator", "effect", 123),
-    ("operator", "delivery out", 111), ("broker", "event without a job", 428),
-    ("broker", "redelivery", 631), ("broker", "job", 367), ("broker", "effect", 331),
+    ("ingress", "delivery in", 355),
+    ("pipeline", "event without a job", 131),
+    ("pipeline", "redelivery", 211),
+    ("pipeline", "job", 488),
+    ("pipeline", "effect", 252),
+    ("delivery", "event", 64),
+    ("delivery", "job", 137),
+    ("delivery", "delivery out", 532),
+    ("worker", "job", 230),
+    ("worker", "effect", 323),
+    ("operator", "event without a job", 42),
+    ("operator", "redelivery", 41),
+    ("operator", "job", 201),
+    ("operator", "effect", 123),
+    ("operator", "delivery out", 111),
+    ("broker", "event without a job", 428),
+    ("broker", "redelivery", 631),
+    ("broker", "job", 367),
+    ("broker", "effect", 331),
     ("broker", "delivery out", 406),
-)  # fmt: skip
+)
 """A job's time has that of its event in it, as far as a stage or the broker handles both."""
 _COMMITS = (
-    ("ingress", 0.08), ("pipeline", 0.13), ("delivery", 0.08), ("worker", 0.02), ("operator", 0.03),
-)  # fmt: skip
+    ("ingress", 0.08),
+    ("pipeline", 0.13),
+    ("delivery", 0.08),
+    ("worker", 0.02),
+    ("operator", 0.03),
+)
 _LOGGED = (
-    ("payloads", "delivery in", 94), ("events.received", "delivery in", 383),
-    ("events", "event", 391), ("duplicates", "redelivery", 158),
-    ("dedup.seen.changelog", "event", 112), ("dedup.seen.changelog", "redelivery", 102),
+    ("payloads", "delivery in", 94),
+    ("events.received", "delivery in", 383),
+    ("events", "event", 391),
+    ("duplicates", "redelivery", 158),
+    ("dedup.seen.changelog", "event", 112),
+    ("dedup.seen.changelog", "redelivery", 102),
     ("dispatcher.jobs.changelog", "event without a job", 360),
-    ("dispatcher.jobs.changelog", "redelivery", 90), ("dispatcher.jobs.changelog", "job", 638),
-    ("jobs", "job", 608), ("jobs.commands", "job", 147), ("jobs.commands", "effect", 261),
-    ("jobs.work.default", "job", 267), ("jobs.replies", "effect", 97), ("ledger", "effect", 337),
-    ("deliveries", "delivery out", 398), ("deliveries.attempts", "delivery out", 144),
+    ("dispatcher.jobs.changelog", "redelivery", 90),
+    ("dispatcher.jobs.changelog", "job", 638),
+    ("jobs", "job", 608),
+    ("jobs.commands", "job", 147),
+    ("jobs.commands", "effect", 261),
+    ("jobs.work.default", "job", 267),
+    ("jobs.replies", "effect", 97),
+    ("ledger", "effect", 337),
+    ("deliveries", "delivery out", 398),
+    ("deliveries.attempts", "delivery out", 144),
     ("delivery.queue.changelog", "delivery out", 324),
-)  # fmt: skip
+)
 _KEPT = (
-    ("jobs", "job", 293), ("dispatcher.jobs.changelog", "job", 342),
-    ("dispatcher.jobs.changelog", "event without a job", 359), ("ledger", "effect", 194),
-    ("deliveries", "delivery out", 234), ("delivery.queue.changelog", "delivery out", 302),
-)  # fmt: skip
+    ("jobs", "job", 293),
+    ("dispatcher.jobs.changelog", "job", 342),
+    ("dispatcher.jobs.changelog", "event without a job", 359),
+    ("ledger", "effect", 194),
+    ("deliveries", "delivery out", 234),
+    ("delivery.queue.changelog", "delivery out", 302),
+)
 _STORES = (
-    ("jobs", "job", 332, "sizes"), ("jobs", "event without a job", 283, "sizes"),
-    ("ledger", "effect", 180, "sizes"), ("deliveries", "delivery out", 159, "sizes"),
-    ("queue", "delivery out", 131, "sizes"), ("seen", "event", 27.5, "sizes"),
+    ("jobs", "job", 332, "sizes"),
+    ("jobs", "event without a job", 283, "sizes"),
+    ("ledger", "effect", 180, "sizes"),
+    ("deliveries", "delivery out", 159, "sizes"),
+    ("queue", "delivery out", 131, "sizes"),
+    ("seen", "event", 27.5, "sizes"),
     ("seen", "redelivery", 12, "code"),
-)  # fmt: skip
+)
 _ROWS = (
-    ("events", "event", 619, "rows"), ("jobs", "job", 1_230, "sizes"),
-    ("effects", "effect", 530, "sizes"), ("duplicates", "redelivery", 312, "sizes"),
-    ("deliveries", "delivery out", 774, "sizes"), ("attempts", "delivery out", 274, "sizes"),
-)  # fmt: skip
+    ("events", "event", 619, "rows"),
+    ("jobs", "job", 1_230, "sizes"),
+    ("effects", "effect", 530, "sizes"),
+    ("duplicates", "redelivery", 312, "sizes"),
+    ("deliveries", "delivery out", 774, "sizes"),
+    ("attempts", "delivery out", 274, "sizes"),
+)
 _RESIDENT = (
-    ("ingress", 94), ("pipeline", 170), ("delivery", 161), ("worker", 87), ("operator", 105),
-)  # fmt: skip
+    ("ingress", 94),
+    ("pipeline", 170),
+    ("delivery", 161),
+    ("worker", 87),
+    ("operator", 105),
+)
 FIGURES: tuple[Figure, ...] = (
     *(Figure("processor time", about, per, amount, "sizes") for about, per, amount in _TIMES),
     Figure("processor time", "dedup", "delivery in", 9.7, "dedup"),

@@ -117,14 +117,21 @@ def _restore_seconds(each: Figure, rates: Mapping[str, float], kept: Kept) -> fl
 
 
 def stage_size(
-    stage: str, processes: int, partitions: int, rates: Mapping[str, float], kept: Kept,
+    stage: str,
+    processes: int,
+    partitions: int,
+    rates: Mapping[str, float],
+    kept: Kept,
     demand: Demand,
-) -> StageSize:  # fmt: skip
+) -> StageSize:
     """A stage with its stores, in so many processes that share the partitions."""
     needed = busy(stage, rates)
     share = fullest(processes, partitions, demand.largest_tenant)
-    stores = [_store(each, rates, kept, demand) for name in STORES.get(stage, ())
-              for each in figures("store", name)]  # fmt: skip
+    stores = [
+        _store(each, rates, kept, demand)
+        for name in STORES.get(stage, ())
+        for each in figures("store", name)
+    ]
     disk = sum(store.disk for store in stores)
     memory = _memory(stage, share, disk, sum(store.entries for store in stores), rates)
     formulas = [
@@ -136,10 +143,16 @@ def stage_size(
         formulas.append(_fullest(processes, partitions, demand.largest_tenant))
     commits = processes * value("commits", MEASURED_AS.get(stage, stage), "process")
     return StageSize(
-        stage, processes, needed, needed + commits, sum(mib for mib, _ in memory), disk * share,
+        stage,
+        processes,
+        needed,
+        needed + commits,
+        sum(mib for mib, _ in memory),
+        disk * share,
         sum(store.restore_seconds for store in stores) * share,
-        max((store.entries * share for store in stores), default=0.0), tuple(formulas),
-    )  # fmt: skip
+        max((store.entries * share for store in stores), default=0.0),
+        tuple(formulas),
+    )
 
 
 def operator_size(
@@ -160,10 +173,16 @@ def operator_size(
             )
     cores = needed + value("commits", "operator", "process")
     return StageSize(
-        "operator", 1, needed, cores, value("resident", "operator", "process"), disk,
-        rows / value("rate", "operator", "event"), rows,
+        "operator",
+        1,
+        needed,
+        cores,
+        value("resident", "operator", "process"),
+        disk,
+        rows / value("rate", "operator", "event"),
+        rows,
         (_work("operator", needed, rates), *formulas),
-    )  # fmt: skip
+    )
 
 
 def worker_size(pool: Pool, effects: float) -> StageSize:
@@ -175,8 +194,14 @@ def worker_size(pool: Pool, effects: float) -> StageSize:
     processes = max(1, math.ceil(running / (pool.slots * HEAD_ROOM)), math.ceil(needed / HEAD_ROOM))
     resident = value("resident", "worker", "process")
     return StageSize(
-        f"worker, pool {pool.name}", processes, needed,
-        needed + processes * value("commits", "worker", "process"), resident, 0.0, 0.0, 0.0,
+        f"worker, pool {pool.name}",
+        processes,
+        needed,
+        needed + processes * value("commits", "worker", "process"),
+        resident,
+        0.0,
+        0.0,
+        0.0,
         (
             _work("worker", needed, rates),
             f"slots: {count(pool.jobs)} jobs/s x ({pool.handler_seconds:g} s + "
@@ -184,7 +209,7 @@ def worker_size(pool: Pool, effects: float) -> StageSize:
             f"{pool.slots} a process x {HEAD_ROOM:g}",
             f"memory of a process: {resident:g} MiB without the handlers' own",
         ),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +229,7 @@ def _store(each: Figure, rates: Mapping[str, float], kept: Kept, demand: Demand)
         _restore_seconds(each, rates, kept),
         f"store {each.about}: {count(rate)}/s x {span(seconds)} x {bytes_each:,.1f} B for each "
         f"{each.per}; a restore reads {count(rate * kept.restored[each.per])}",
-    )  # fmt: skip
+    )
 
 
 def _memory(

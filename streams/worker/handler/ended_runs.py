@@ -32,9 +32,14 @@ class EndedRuns:
                 self._more += 1
                 return
         log.info(
-            "run ended", job_id=lease.job_id, type=lease.type, attempt=lease.attempt,
-            ended=run_result.status, error=run_result.error, seconds=round(seconds, 3),
-        )  # fmt: skip
+            "run ended",
+            job_id=lease.job_id,
+            type=lease.type,
+            attempt=lease.attempt,
+            ended=run_result.status,
+            error=run_result.error,
+            seconds=round(seconds, 3),
+        )
 
     def sum_up(self) -> None:
         """Log the count of the second that is over, and begin the next."""

@@ -82,9 +82,11 @@ class Execution:
             # SystemExit too: a handler ends its run, never the worker.
             if unforeseen(error):
                 log.warning(
-                    "handler raised", type=lease.type, attempt=lease.attempt,
+                    "handler raised",
+                    type=lease.type,
+                    attempt=lease.attempt,
                     exception=own_traceback(error),
-                )  # fmt: skip
+                )
                 log.debug(ALL_FRAMES, exc_info=error)
             return raised(error)
 
@@ -119,6 +121,8 @@ class Execution:
             lease = self._session.lease
             log.error(
                 "handler ignores that it was cancelled: its slot stays taken",
-                job_id=lease.job_id, type=lease.type, ended=self._session.verdict,
-            )  # fmt: skip
+                job_id=lease.job_id,
+                type=lease.type,
+                ended=self._session.verdict,
+            )
             task.cancel()

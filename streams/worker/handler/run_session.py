@@ -107,9 +107,12 @@ class RunSession:
         record = Progress(lease.job_id, lease.tenant_id, lease.run_id, wall_ms(), value)
         partition = partition_for(lease.tenant_id, self._partitions)
         letter = Letter(
-            "jobs.progress", lease.job_id.encode(), PROGRESS.encode(record), partition,
+            "jobs.progress",
+            lease.job_id.encode(),
+            PROGRESS.encode(record),
+            partition,
             f"Progress of {lease.job_id}",
-        )  # fmt: skip
+        )
         await self._send(letter, lambda: self.held.valid_until)
 
     def _worth_telling(self, outcome: Outcome) -> Deadline:

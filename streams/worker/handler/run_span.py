@@ -18,10 +18,14 @@ def run_span(lease: Lease, pool: str) -> spans.Opened:
         return spans.NOTHING
     topic = f"jobs.work.{pool}"
     attributes = names.processing(topic, f"worker-{pool}") | {
-        names.TENANT: lease.tenant_id, names.JOB: lease.job_id, names.JOB_TYPE: lease.type,
-        names.RUN: lease.run_id, names.WORKER: lease.worker_id, names.ATTEMPT: lease.attempt,
+        names.TENANT: lease.tenant_id,
+        names.JOB: lease.job_id,
+        names.JOB_TYPE: lease.type,
+        names.RUN: lease.run_id,
+        names.WORKER: lease.worker_id,
+        names.ATTEMPT: lease.attempt,
         names.EPOCH: lease.epoch,
-    }  # fmt: skip
+    }
     return spans.within(lease.traceparent, names.process(topic), attributes, spans.CONSUMER)
 
 

@@ -210,17 +210,30 @@ class Heartbeater:
         who = self.identity
         free, received = self._held_leases.tell(target)
         body = Heartbeat(
-            who.worker_id, who.pool, work_partition, free, leases,
-            () if lean else who.handlers, received=received, lean=lean,
-        )  # fmt: skip
+            who.worker_id,
+            who.pool,
+            work_partition,
+            free,
+            leases,
+            () if lean else who.handlers,
+            received=received,
+            lean=lean,
+        )
         return _command(body)
 
     def _farewell(self, target: int, work_partition: int) -> Letter:
         who, (_, received) = self.identity, self._held_leases.word(target)
         body = Heartbeat(
-            who.worker_id, who.pool, work_partition, 0, (), (),
-            received=received, lean=True, leaving=True,
-        )  # fmt: skip
+            who.worker_id,
+            who.pool,
+            work_partition,
+            0,
+            (),
+            (),
+            received=received,
+            lean=True,
+            leaving=True,
+        )
         key, value = who.worker_id.encode(), COMMAND.encode(_command(body))
         return Letter("jobs.commands", key, value, target, "the last heartbeat")
 

@@ -19,13 +19,25 @@ def refuse(record: Incoming, error: PoisonRecord, partitions: int, sender: Retry
     """Log and send to `dlq`, where the same record read twice has the same id."""
     metrics.REFUSED.labels(error.reason).inc()
     log.error(
-        "record refused", reason=error.reason, detail=error.detail,
-        topic=record.topic, partition=record.partition, offset=record.offset,
-    )  # fmt: skip
+        "record refused",
+        reason=error.reason,
+        detail=error.detail,
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+    )
     letter = dead_letter.of_record(
-        "worker", record.topic, record.partition, record.offset, None, record.key, record.value,
-        reason=error.reason, detail=error.detail, at=wall_ms(),
-    )  # fmt: skip
+        "worker",
+        record.topic,
+        record.partition,
+        record.offset,
+        None,
+        record.key,
+        record.value,
+        reason=error.reason,
+        detail=error.detail,
+        at=wall_ms(),
+    )
     # Trust no tenant in such a record: file its letter with those that have none.
     partition = partition_for("", partitions)
     _, shorter = dead_letter.encoded(dead_letter.shortened(letter))

@@ -88,8 +88,9 @@ class RetryingSender:
             return
         log.error(
             f"the broker refuses a record for its size, and it is given up: mend the topic "
-            f"{letter.topic}, as `tidegate topology plan` says", record=letter.what,
-        )  # fmt: skip
+            f"{letter.topic}, as `tidegate topology plan` says",
+            record=letter.what,
+        )
         if done:
             done(error)
 

@@ -71,8 +71,9 @@ def test_a_span_over_two_segments_and_partitions_is_summed_up(tables: InMemory) 
     tables.event(NOW, "bolt", 1)
     assert answers.summary(tables.assignment, WHOLE, NOW)["events"] == 4
     assert [row["tenant_id"] for row in answers.top(tables.assignment, WHOLE, 9)["rows"]] == [
-        "acme", "bolt",
-    ]  # fmt: skip
+        "acme",
+        "bolt",
+    ]
 
 
 def test_a_tenant_sees_its_own_rows_alone_though_names_begin_alike(tables: InMemory) -> None:
@@ -138,16 +139,28 @@ def test_the_job_that_waits_longest_is_the_tenants_own(tables: InMemory) -> None
     ("given", "step", "since", "until"),
     [
         ("", "minute", "2026-11-25T23:01:00Z", "2026-11-26T00:02:00Z"),
-        ("since=2026-11-25T00:00:30Z&until=2026-11-25T00:01:00Z", "minute",
-         "2026-11-25T00:00:00Z", "2026-11-25T00:01:00Z"),
+        (
+            "since=2026-11-25T00:00:30Z&until=2026-11-25T00:01:00Z",
+            "minute",
+            "2026-11-25T00:00:00Z",
+            "2026-11-25T00:01:00Z",
+        ),
         ("since=2026-11-24T00:00:00Z", "hour", "2026-11-24T00:00:00Z", "2026-11-26T01:00:00Z"),
-        ("since=2026-11-25T22:10:00Z&step=hour", "hour", "2026-11-25T22:00:00Z",
-         "2026-11-26T01:00:00Z"),
+        (
+            "since=2026-11-25T22:10:00Z&step=hour",
+            "hour",
+            "2026-11-25T22:00:00Z",
+            "2026-11-26T01:00:00Z",
+        ),
         ("since=2020-01-01T00:00:00Z", "hour", "2026-11-19T00:00:00Z", "2026-11-26T01:00:00Z"),
-        ("since=2026-11-26T00:00:00Z&until=9999-12-31T23:59:59.999Z", "hour",
-         "2026-11-26T00:00:00Z", "2026-11-27T01:00:00Z"),
+        (
+            "since=2026-11-26T00:00:00Z&until=9999-12-31T23:59:59.999Z",
+            "hour",
+            "2026-11-26T00:00:00Z",
+            "2026-11-27T01:00:00Z",
+        ),
     ],
-)  # fmt: skip
+)
 def test_spans_are_whole_windows_of_the_last_week_and_a_day_ahead_at_most(
     given: str, step: str, since: str, until: str
 ) -> None:

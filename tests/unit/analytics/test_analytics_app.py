@@ -53,10 +53,15 @@ async def test_a_table_is_used_once_the_brokers_tell_of_its_changelog(
 
 
 def test_sasl_reaches_faust() -> None:
-    given = credentials({
-        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.username": "u", "sasl.password": "p", "fetch.wait.max.ms": "5",
-    })  # fmt: skip
+    given = credentials(
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "u",
+            "sasl.password": "p",
+            "fetch.wait.max.ms": "5",
+        }
+    )
     assert given is not None
     assert (given.protocol.value, given.mechanism.value) == ("SASL_PLAINTEXT", "SCRAM-SHA-512")
     assert (given.username, given.password) == ("u", "p")

@@ -70,8 +70,10 @@ def test_events_are_counted_in_their_minute_and_hour(folded: Folded) -> None:
     event(folded, "e1", AT, subject="a")
     event(folded, "e2", AT + 59_999, subject="a")
     event(folded, "e3", AT + 60_000, subject="b")
-    first, hour = folded.row(AT, "shop", "order.paid"), folded.row(AT, "shop", "order.paid",
-                                                                   step="hour")  # fmt: skip
+    first, hour = (
+        folded.row(AT, "shop", "order.paid"),
+        folded.row(AT, "shop", "order.paid", step="hour"),
+    )
     assert first
     assert (first.events, first.subjects.estimate) == (2, 1)
     assert hour
@@ -142,8 +144,11 @@ def test_the_next_window_of_an_event_counts_anew(folded: Folded) -> None:
 def test_a_job_ends_once_however_often_its_record_is_written(folded: Folded) -> None:
     job = event_job(make_event("e1"), event_time=AT, ready_at=AT)
     lived: list[tuple[JobStatus, int]] = [
-        ("pending", 0), ("running", 5), ("dead", 900), ("dead", 900),
-    ]  # fmt: skip
+        ("pending", 0),
+        ("running", 5),
+        ("dead", 900),
+        ("dead", 900),
+    ]
     for status, later in lived:
         folded.job(replace(job, status=status, updated_at=AT + later))
     folded.job(replace(job, status="dead", updated_at=AT + 900, replayed_as="job_b"))
@@ -221,8 +226,10 @@ def test_rows_of_past_minutes_are_not_held_in_memory(folded: Folded) -> None:
 
 
 def test_an_effect_counts_once_under_its_newest_status(folded: Folded) -> None:
-    for action, statuses in (("mail:send/a", ["claimed", "failed", "claimed", "done"]),
-                             ("mail:send/b", ["claimed", "unknown"])):  # fmt: skip
+    for action, statuses in (
+        ("mail:send/a", ["claimed", "failed", "claimed", "done"]),
+        ("mail:send/b", ["claimed", "unknown"]),
+    ):
         for status in statuses:
             entry = make_entry(make_job(), action, status=status, first_claimed_at=AT)
             folded.fold("ledger", action.encode(), LEDGER_ENTRY.encode(entry))
@@ -241,9 +248,15 @@ def test_what_cannot_be_read_changes_nothing(folded: Folded, topic: str) -> None
 
 @pytest.mark.parametrize(
     ("follows", "offset", "verdict"),
-    [(7, 7, "next"), (5, 9, "next"), (3, 5, "again"), (8, 9, "gap"), (None, 8, "gap"),
-     (None, 5, "again")],
-)  # fmt: skip
+    [
+        (7, 7, "next"),
+        (5, 9, "next"),
+        (3, 5, "again"),
+        (8, 9, "gap"),
+        (None, 8, "gap"),
+        (None, 5, "again"),
+    ],
+)
 def test_only_the_record_that_continues_is_next(
     folded: Folded, follows: int | None, offset: int, verdict: str
 ) -> None:

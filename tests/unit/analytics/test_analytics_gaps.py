@@ -69,9 +69,14 @@ class Played:
     async def give(self, follows: int | None, offset: int) -> None:
         value = ENVELOPE.encode(make_event(f"e{offset}"))
         message: Any = SimpleNamespace(
-            tp=PLACE, partition=0, offset=offset, follows=follows, key=b"acme", value=value,
+            tp=PLACE,
+            partition=0,
+            offset=offset,
+            follows=follows,
+            key=b"acme",
+            value=value,
             timestamp=1_795_000_000.0,
-        )  # fmt: skip
+        )
         await self.counting.handle(message)
 
     async def sought(self) -> list[Mapping[TP, int]]:

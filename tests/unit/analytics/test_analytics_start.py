@@ -44,8 +44,11 @@ async def test_each_reason_to_wait_is_told_once(monkeypatch: pytest.MonkeyPatch)
         assert await run._topic_ids(load_settings({}), load()) == dict.fromkeys(TOPICS, "id")
     told = [line["event"].partition(":")[0] for line in lines]
     assert told == [
-        "kafka does not answer", "kafka answers", "topics are missing", "kafka refuses",
-    ]  # fmt: skip
+        "kafka does not answer",
+        "kafka answers",
+        "topics are missing",
+        "kafka refuses",
+    ]
 
 
 async def test_a_topic_that_is_made_again_ends_the_process_and_one_that_is_gone_does_not(

@@ -107,8 +107,9 @@ def test_the_controller_alone_is_the_same_node_without_a_broker() -> None:
     alone = controller_properties(server)
 
     assert (alone["process.roles"], alone["listeners"]) == (
-        "controller", "CONTROLLER://127.0.0.1:21002"
-    )  # fmt: skip
+        "controller",
+        "CONTROLLER://127.0.0.1:21002",
+    )
     for name in ("node.id", "log.dirs", "controller.quorum.voters", "num.io.threads"):
         assert alone[name] == server[name]
 

@@ -95,6 +95,9 @@ def test_a_cluster_that_is_stopped_has_three_stopped_nodes(tmp_path: Path) -> No
     save_cluster_file(tmp_path, FOUND)
     found = read_cluster_status(tmp_path)
     assert (found.several, found.running, found.pids, list(found.nodes)) == (
-        True, False, [], [1, 2, 3]
-    )  # fmt: skip
+        True,
+        False,
+        [],
+        [1, 2, 3],
+    )
     assert stop_cluster(tmp_path) == found

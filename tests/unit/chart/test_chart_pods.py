@@ -142,20 +142,23 @@ def test_the_digest_of_the_charts_image_is_of_no_other_image(tmp_path: Path) -> 
     workers = {
         name: {"app": "a:b", "image": image}
         for name, image in {
-            "same": {"pullPolicy": "Always"}, "tagged": {"tag": "2"},
+            "same": {"pullPolicy": "Always"},
+            "tagged": {"tag": "2"},
             "other": {"repository": "r/support", "tag": "1"},
             "pinned": {"repository": "r/support", "digest": "sha256:" + "1" * 64},
         }.items()
-    }  # fmt: skip
+    }
     pods = chart.pods(objects(tmp_path, image=common, workers=workers))
     images = {
         name: pods[f"tide-tidegate-worker-{name}"]["spec"]["containers"][0]["image"]
         for name in workers
     }
     assert images == {
-        "same": f"r/tidegate@{common['digest']}", "tagged": "r/tidegate:2",
-        "other": "r/support:1", "pinned": f"r/support@sha256:{'1' * 64}",
-    }  # fmt: skip
+        "same": f"r/tidegate@{common['digest']}",
+        "tagged": "r/tidegate:2",
+        "other": "r/support:1",
+        "pinned": f"r/support@sha256:{'1' * 64}",
+    }
 
 
 def test_what_goes_together_is_not_mixed_between_all_workers_and_one(tmp_path: Path) -> None:
@@ -173,11 +176,13 @@ def test_what_goes_together_is_not_mixed_between_all_workers_and_one(tmp_path: P
         workers={
             "same": {"app": "a:b", "image": {"repository": "r/support"}},
             "own": {
-                "app": "a:b", "image": {"tag": "2"}, "kafkaUser": {"secretName": "bob"},
+                "app": "a:b",
+                "image": {"tag": "2"},
+                "kafkaUser": {"secretName": "bob"},
                 "wheel": {"volume": {"persistentVolumeClaim": {"claimName": "c"}}},
             },
         },
-    )  # fmt: skip
+    )
     specs = {
         name: chart.pods(found)[f"tide-tidegate-worker-{name}"]["spec"] for name in ("same", "own")
     }
@@ -279,8 +284,9 @@ def test_volumes_of_a_component_come_in_addition(tmp_path: Path) -> None:
     def volume(name: str) -> dict[str, Any]:
         mount = {"name": name, "mountPath": f"/{name}"}
         return {
-            "extraVolumes": [{"name": name, "emptyDir": {}}], "extraVolumeMounts": [mount],
-        }  # fmt: skip
+            "extraVolumes": [{"name": name, "emptyDir": {}}],
+            "extraVolumeMounts": [mount],
+        }
 
     found = objects(tmp_path, pod=volume("common"), ingress={"pod": volume("own")})
     for component, named in ("ingress", {"common", "own"}), ("operator", {"common"}):
@@ -315,8 +321,9 @@ def test_entries_of_one_name_in_two_secrets_are_two_files(tmp_path: Path) -> Non
     }
     found = objects(tmp_path, keys=keys)
     assert [each["path"] for each in keys_of(found, "worker-answers")] == [
-        "vault/key", "cluster/key",
-    ]  # fmt: skip
+        "vault/key",
+        "cluster/key",
+    ]
     env = env_of(found, "worker-answers")
     assert env["TIDEGATE_VAULT_KEY_FILE"]["value"] == "/etc/tidegate/keys/vault/key"
     assert env["TIDEGATE_CLUSTER_KEY_FILE"]["value"] == "/etc/tidegate/keys/cluster/key"

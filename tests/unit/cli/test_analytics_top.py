@@ -13,10 +13,16 @@ from streams.cli.analytics import sparkline, view
 from streams.cli.main import application
 
 ROW = {
-    "tenant_id": "acme", "source": "shop", "type": "order.paid", "events": 1_200,
-    "redeliveries": 3, "subjects": 40, "jobs": {"dead": 2, "succeeded": 10},
-    "event_to_end_ms": {"p50": 340, "p95": 900, "p99": 65_000}, "deliveries": [0, 1, 4],
-}  # fmt: skip
+    "tenant_id": "acme",
+    "source": "shop",
+    "type": "order.paid",
+    "events": 1_200,
+    "redeliveries": 3,
+    "subjects": 40,
+    "jobs": {"dead": 2, "succeeded": 10},
+    "event_to_end_ms": {"p50": 340, "p95": 900, "p99": 65_000},
+    "deliveries": [0, 1, 4],
+}
 
 
 @pytest.mark.parametrize(
@@ -35,13 +41,26 @@ def test_a_long_series_fits() -> None:
 def test_a_row_shows_its_figures_and_what_is_missing() -> None:
     out = StringIO()
     found = {
-        "rows": [ROW], "of": 7, "since": "2026-11-24T00:00:00Z", "until": "2026-11-24T01:00:00Z",
+        "rows": [ROW],
+        "of": 7,
+        "since": "2026-11-24T00:00:00Z",
+        "until": "2026-11-24T01:00:00Z",
         "missing": ["jobs:3"],
-    }  # fmt: skip
+    }
     Console(file=out, width=200).print(view(found))
     shown = out.getvalue()
-    for text in ("acme", "shop", "order.paid", "▃█", "1,200", "12", "340 ms", "65 s", "1 of 7",
-                 "not counted here: jobs:3"):  # fmt: skip
+    for text in (
+        "acme",
+        "shop",
+        "order.paid",
+        "▃█",
+        "1,200",
+        "12",
+        "340 ms",
+        "65 s",
+        "1 of 7",
+        "not counted here: jobs:3",
+    ):
         assert text in shown
 
 

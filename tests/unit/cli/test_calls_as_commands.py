@@ -59,12 +59,18 @@ def test_a_call_is_told_as_the_command_that_makes_it(detail: str, shown: str) ->
 def _texts(file: Path) -> Iterator[str]:
     """The texts of a module, with x for each value in them; docstrings and routes are left out."""
     tree = ast.parse(file.read_text())
-    inner = {id(part) for each in ast.walk(tree) if isinstance(each, ast.JoinedStr)
-             for part in ast.walk(each) if part is not each}  # fmt: skip
+    inner = {
+        id(part)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.JoinedStr)
+        for part in ast.walk(each)
+        if part is not each
+    }
     for each in ast.walk(tree):
         if isinstance(each, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "x"
-                          for part in each.values)  # fmt: skip
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "x" for part in each.values
+            )
         elif isinstance(each, ast.Constant) and id(each) not in inner:
             text = str(each.value)
             if "\n" not in text and not text.endswith("."):
@@ -93,5 +99,6 @@ def test_a_refused_command_tells_the_command_to_type_and_where_it_goes(
     done = invoke(operator, jobs, "submit", "greet", "--tenant", "acme")
     create = f"tidegate tenants set acme --url {operator.url}"
     assert (done.exit_code, done.stderr) == (
-        1, f"error: no tenant 'acme': create it with `{create}`\n",
-    )  # fmt: skip
+        1,
+        f"error: no tenant 'acme': create it with `{create}`\n",
+    )

@@ -27,8 +27,11 @@ HEAVY = {"aiohttp", "confluent_kafka", "rocksdict", "cryptography", "fastavro", 
 def tidegate(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "streams.cli", *arguments],
-        capture_output=True, text=True, check=False, env={**os.environ, **env},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **env},
+    )
 
 
 Raising = Callable[[BaseException], int]
@@ -91,9 +94,19 @@ def test_an_interrupt_is_130_without_a_word(
 def test_every_command_of_the_contract_is_listed(shown: Help) -> None:
     listed = shown()
     for name in (
-        "dev", "demo", "broker", "topology", "jobs", "dlq",
-        "ingress", "dedup", "scheduler", "dispatcher", "worker", "operator",
-    ):  # fmt: skip
+        "dev",
+        "demo",
+        "broker",
+        "topology",
+        "jobs",
+        "dlq",
+        "ingress",
+        "dedup",
+        "scheduler",
+        "dispatcher",
+        "worker",
+        "operator",
+    ):
         assert f" {name} " in listed
 
 
@@ -169,8 +182,9 @@ def test_a_stage_that_applies_limits_logs_what_is_doubtful_in_the_topology(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, told: int
 ) -> None:
     for done_to_the_process in (
-        "streams.telemetry.configure_logging", "streams.dev.parent_death.end_with_parent",
-    ):  # fmt: skip
+        "streams.telemetry.configure_logging",
+        "streams.dev.parent_death.end_with_parent",
+    ):
         monkeypatch.setattr(done_to_the_process, lambda *_, **__: None)
     file = tmp_path / "mine.yaml"
     file.write_text("limits: [{name: cap, scope: job_type, match: draft, concurrency: 1}]\n")

@@ -20,10 +20,16 @@ from streams.operator.resources.events import event_details, event_json
 from streams.operator.resources.job_view import JobDetails, job_json
 
 ATTEMPT = {
-    "attempt": 1, "at": "2026-11-21T09:00:00.000Z", "duration_ms": 12, "address": "192.0.2.7",
-    "status": 503, "error": "http_status", "detail": "503", "excerpt": "out of \x1b[31morder",
+    "attempt": 1,
+    "at": "2026-11-21T09:00:00.000Z",
+    "duration_ms": 12,
+    "address": "192.0.2.7",
+    "status": 503,
+    "error": "http_status",
+    "detail": "503",
+    "excerpt": "out of \x1b[31morder",
     "next_attempt_at": None,
-}  # fmt: skip
+}
 ROW = delivery_json(
     make_delivery(status="parked", attempts=1, parked_because="endpoint_disabled"), [ATTEMPT]
 )
@@ -41,11 +47,17 @@ def invoke(operator: OperatorApi, *arguments: str, group: Any = deliveries) -> R
 
 def begun(**fields: Any) -> dict[str, Any]:
     given = {
-        "dry_run": False, "command_id": "cmd_1", "matched": 40, "tenant_id": "acme",
-        "endpoint_id": "crm", "since": "2026-11-21T09:00:00.000Z",
-        "until": "2026-11-21T11:00:00.000Z", "statuses": ["parked"], "recovery": None,
+        "dry_run": False,
+        "command_id": "cmd_1",
+        "matched": 40,
+        "tenant_id": "acme",
+        "endpoint_id": "crm",
+        "since": "2026-11-21T09:00:00.000Z",
+        "until": "2026-11-21T11:00:00.000Z",
+        "statuses": ["parked"],
+        "recovery": None,
         "answered": True,
-    }  # fmt: skip
+    }
     return given | fields
 
 
@@ -55,8 +67,18 @@ def recovery(recovered: int, command_id: str = "cmd_1", **fields: Any) -> dict[s
 
 def test_a_list_says_why_a_delivery_is_parked(operator: OperatorApi) -> None:
     operator.on("GET", "/v1/deliveries", {"deliveries": [ROW], "next_cursor": "abc"})
-    listed = invoke(operator, "list", "--tenant", "acme", "--endpoint", "crm", "--status", "parked",
-                    "--since", "2026-11-21T09:00:00Z")  # fmt: skip
+    listed = invoke(
+        operator,
+        "list",
+        "--tenant",
+        "acme",
+        "--endpoint",
+        "crm",
+        "--status",
+        "parked",
+        "--since",
+        "2026-11-21T09:00:00Z",
+    )
     assert listed.exit_code == 0, listed.output
     assert "parked: endpoint_disabled" in listed.stdout
     assert "more: --cursor abc" in listed.stdout
@@ -122,8 +144,18 @@ def test_a_retry_that_nobody_took_ends_with_1(
 
 def test_a_dry_run_counts(operator: OperatorApi) -> None:
     operator.on("POST", f"{ENDPOINT}/recover", {"dry_run": True, "matched": 40})
-    done = invoke(operator, "recover", "crm", "--tenant", "acme", "--since", "2h", "--status",
-                  "parked", "--dry-run")  # fmt: skip
+    done = invoke(
+        operator,
+        "recover",
+        "crm",
+        "--tenant",
+        "acme",
+        "--since",
+        "2h",
+        "--status",
+        "parked",
+        "--dry-run",
+    )
     assert (done.exit_code, "40" in done.stdout) == (0, True)
     (body,) = operator.bodies("POST")
     assert (body["status"], body["dry_run"], "until" in body) == ("parked", True, False)
@@ -137,8 +169,19 @@ def test_a_recovery_is_watched_until_it_has_ended(operator: OperatorApi) -> None
     restarted = problem(503, "not-ready")
     shown = ({"state": {"recovery": each}} for each in looks)
     operator.on("GET", ENDPOINT, restarted, *shown)
-    done = invoke(operator, "recover", "crm", "--tenant", "acme", "--since", "2h", "--watch",
-                  "--key", "k1", "--json")  # fmt: skip
+    done = invoke(
+        operator,
+        "recover",
+        "crm",
+        "--tenant",
+        "acme",
+        "--since",
+        "2h",
+        "--watch",
+        "--key",
+        "k1",
+        "--json",
+    )
     assert done.exit_code == 0, done.output
     assert done.stderr.splitlines() == ["recovered 10 of 40"]
     assert json.loads(done.stdout)["recovery"] == ended
@@ -149,9 +192,12 @@ def test_a_recovery_is_told_in_one_sentence(operator: OperatorApi) -> None:
     asked = ("recover", "crm", "--tenant", "acme", "--since", "2h")
     ended = recovery(40, ended_at="2026-11-21T11:00:09.000Z")
     operator.on(
-        "POST", f"{ENDPOINT}/recover", (202, {"dry_run": True, "matched": 1}),
-        (202, begun(recovery=recovery(7))), (202, begun(recovery=ended)),
-    )  # fmt: skip
+        "POST",
+        f"{ENDPOINT}/recover",
+        (202, {"dry_run": True, "matched": 1}),
+        (202, begun(recovery=recovery(7))),
+        (202, begun(recovery=ended)),
+    )
     assert [invoke(operator, *asked).stdout for _ in range(3)] == [
         "1 delivery would be due\n",
         "7 of 40 deliveries are due so far\n",
@@ -189,10 +235,17 @@ def test_a_job_and_an_event_show_their_deliveries(operator: OperatorApi) -> None
     assert "dlv_told" in invoke(operator, "show", "job_a", group=jobs).stdout
     event = make_event()
     story = {
-        **event_json(event, "job_a"), **event_details(event), "partition": 0, "offset": 1,
-        "duplicates": None, "job": job, "replays": [], "dead_letters": [], "quarantine": None,
+        **event_json(event, "job_a"),
+        **event_details(event),
+        "partition": 0,
+        "offset": 1,
+        "duplicates": None,
+        "job": job,
+        "replays": [],
+        "dead_letters": [],
+        "quarantine": None,
         "deliveries": [ROW, told],
-    }  # fmt: skip
+    }
     operator.on("GET", "/v1/events/evt_k1", story)
     shown = invoke(operator, "show", "evt_k1", group=events)
     assert shown.exit_code == 0, shown.output

@@ -18,18 +18,35 @@ from streams.tenants.endpoints import LONGEST_TIMEOUT_SECONDS
 
 PATH = "/v1/tenants/acme/endpoints/crm"
 SETTINGS: dict[str, Any] = {
-    "url": "https://crm.example/hooks", "events": ["order.*"], "sources": ["*"], "enabled": True,
-    "rate": None, "ordering": "parallel", "timeout_seconds": 15.0, "retry": [5.0, 300.0],
-    "format": "mapped", "mapping": "data.id", "description": "",
-}  # fmt: skip
+    "url": "https://crm.example/hooks",
+    "events": ["order.*"],
+    "sources": ["*"],
+    "enabled": True,
+    "rate": None,
+    "ordering": "parallel",
+    "timeout_seconds": 15.0,
+    "retry": [5.0, 300.0],
+    "format": "mapped",
+    "mapping": "data.id",
+    "description": "",
+}
 CRM: dict[str, Any] = {
-    "tenant_id": "acme", "endpoint_id": "crm", **SETTINGS, "headers": ["Authorization", "X-Team"],
+    "tenant_id": "acme",
+    "endpoint_id": "crm",
+    **SETTINGS,
+    "headers": ["Authorization", "X-Team"],
     "keys": [{"kind": "v1", "secret_ref": None, "public_key": None, "until": None}],
-    "state": {"circuit": "open", "open_until": "2026-11-21T09:00:00.000Z",
-              "failing_since": "2026-11-21T08:00:00.000Z", "disabled_because": None,
-              "disabled_at": None, "recovery": None},
-    "created_at": "2026-11-21T07:00:00.000Z", "updated_at": "2026-11-21T07:00:00.000Z",
-}  # fmt: skip
+    "state": {
+        "circuit": "open",
+        "open_until": "2026-11-21T09:00:00.000Z",
+        "failing_since": "2026-11-21T08:00:00.000Z",
+        "disabled_because": None,
+        "disabled_at": None,
+        "recovery": None,
+    },
+    "created_at": "2026-11-21T07:00:00.000Z",
+    "updated_at": "2026-11-21T07:00:00.000Z",
+}
 MADE = "whsec_c2hvd24gb25jZQ=="
 
 
@@ -55,20 +72,26 @@ def told(result: Result) -> str:
     ("flags", "changed"),
     [
         ([], {}),
-        (["--to", "https://new.example/", "--timeout", "5s"],
-         {"url": "https://new.example/", "timeout_seconds": 5.0}),
-        (["--events", "a.*", "--events", "job.dead", "--sources", "shop"],
-         {"events": ["a.*", "job.dead"], "sources": ["shop"]}),
+        (
+            ["--to", "https://new.example/", "--timeout", "5s"],
+            {"url": "https://new.example/", "timeout_seconds": 5.0},
+        ),
+        (
+            ["--events", "a.*", "--events", "job.dead", "--sources", "shop"],
+            {"events": ["a.*", "job.dead"], "sources": ["shop"]},
+        ),
         (["--retry", "5s, 2m"], {"retry": [5.0, 120.0]}),
         (["--retry", ""], {"retry": []}),
         (["--rate", "600/60s"], {"rate": {"count": 600, "seconds": 60.0}}),
         (["--no-rate", "--disable"], {"rate": None, "enabled": False}),
         (["--format", "raw"], {"format": "raw", "mapping": None}),
         (["--format", "mapped", "--mapping", "id"], {"mapping": "id"}),
-        (["--header", "X-New=n", "--header", "X-Team="],
-         {"headers": {"Authorization": None, "X-New": "n"}}),
+        (
+            ["--header", "X-New=n", "--header", "X-Team="],
+            {"headers": {"Authorization": None, "X-New": "n"}},
+        ),
     ],
-)  # fmt: skip
+)
 def test_set_keeps_what_it_is_not_told(
     crm: OperatorApi, flags: list[str], changed: dict[str, Any]
 ) -> None:
@@ -99,10 +122,11 @@ def test_a_secret_and_a_header_s_value_come_from_files_or_are_typed(
     done = invoke(crm, "set", "--ask-secret")
     invoke(crm, "set", "--secret-ref", "env:CRM")
     assert crm.bodies("PUT") == [
-        SETTINGS | {"secret": "whsec_file",
-                    "headers": {"Authorization": "Bearer t0ken", "X-Team": None}},
-        SETTINGS | {"secret": "whsec_typed"}, SETTINGS | {"secret_ref": "env:CRM"},
-    ]  # fmt: skip
+        SETTINGS
+        | {"secret": "whsec_file", "headers": {"Authorization": "Bearer t0ken", "X-Team": None}},
+        SETTINGS | {"secret": "whsec_typed"},
+        SETTINGS | {"secret_ref": "env:CRM"},
+    ]
     assert "the new secret alone signs from now on" in done.stderr
 
 
@@ -133,9 +157,15 @@ def test_the_list_shows_which_endpoints_fail(crm: OperatorApi) -> None:
 
 def test_a_test_says_in_one_sentence_what_its_last_attempt_met(crm: OperatorApi) -> None:
     attempt = {
-        "attempt": 1, "at": "2026-11-21T09:00:00.000Z", "duration_ms": 12, "status": 503,
-        "error": "status", "detail": "503", "excerpt": "try later", "address": "93.184.216.34",
-    }  # fmt: skip
+        "attempt": 1,
+        "at": "2026-11-21T09:00:00.000Z",
+        "duration_ms": 12,
+        "status": 503,
+        "error": "status",
+        "detail": "503",
+        "excerpt": "try later",
+        "address": "93.184.216.34",
+    }
     failed = {"delivery_id": "dlv_1", "delivered": False, "attempts": [attempt]}
     crm.on("POST", f"{PATH}/test", failed, failed | {"delivered": True})
     done = invoke(crm, "test")

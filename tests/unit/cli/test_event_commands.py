@@ -28,19 +28,37 @@ OWNER = event_job(EVENT, status="needs_review", last_error="effect refund/r 1 is
 UNKNOWN = make_entry(OWNER, "refund/r 1", status="review", result=None, error=None)
 EFFECTS = (UNKNOWN, make_entry(OWNER, "email/done"))
 JOB = job_json(OWNER, JobDetails(effects=EFFECTS, settle_after={UNKNOWN.action: 1}))
-LOST = {"tenant_id": "acme", "job_id": "job_lost", "type": "t", "job_status": "cancelled",
-        **effect_json(UNKNOWN, 1)}  # fmt: skip
-REPLAY = {"job_id": "job_again", "replay_of": OWNER.job_id, "type": "t", "status": "succeeded",
-          "created_at": "2026-11-23T20:00:00.000Z", "note": "the mapping is mended",
-          "submitted_by": "operator"}  # fmt: skip
+LOST = {
+    "tenant_id": "acme",
+    "job_id": "job_lost",
+    "type": "t",
+    "job_status": "cancelled",
+    **effect_json(UNKNOWN, 1),
+}
+REPLAY = {
+    "job_id": "job_again",
+    "replay_of": OWNER.job_id,
+    "type": "t",
+    "status": "succeeded",
+    "created_at": "2026-11-23T20:00:00.000Z",
+    "note": "the mapping is mended",
+    "submitted_by": "operator",
+}
 OF_ITS_RECORD = dead_letter_json(
     DeadLetter("dispatcher:events:1:7", "record", "", "output_refused", "large", "d", 1)
 )
 STORY: dict[str, Any] = {
-    **event_json(EVENT, None), **event_details(EVENT), "partition": 1, "offset": 7,
+    **event_json(EVENT, None),
+    **event_details(EVENT),
+    "partition": 1,
+    "offset": 7,
     "duplicates": {"count": 3, "last_at": "2026-11-23T20:00:00.000Z", "last_event_id": "evt_9"},
-    "job": None, "replays": [], "dead_letters": [], "quarantine": None, "deliveries": [],
-}  # fmt: skip
+    "job": None,
+    "replays": [],
+    "dead_letters": [],
+    "quarantine": None,
+    "deliveries": [],
+}
 
 
 def run(operator: OperatorApi, group: Any, *arguments: str) -> Result:
@@ -75,9 +93,15 @@ def test_an_event_without_a_job_comes_with_the_command_that_gives_it_one(
     assert any("no route matched it" in line for line in lines)
     (command,) = (line for line in lines if line.startswith("tidegate "))
     assert shlex.split(command) == [
-        "tidegate", "events", "route", "evt_1", "--note", "a route matches it now",
-        "--url", operator.url,
-    ]  # fmt: skip
+        "tidegate",
+        "events",
+        "route",
+        "evt_1",
+        "--note",
+        "a route matches it now",
+        "--url",
+        operator.url,
+    ]
     assert any("evt_9" in line for line in lines)
 
 
@@ -110,8 +134,14 @@ def test_an_event_shows_its_job_its_replays_and_dead_letters(operator: OperatorA
     story = STORY | {"job_id": OWNER.job_id, "job": JOB, "replays": [REPLAY]}
     operator.on("GET", "/v1/events/evt_1", story | {"dead_letters": [letter]})
     text = run(operator, events, "show", "evt_1").stdout
-    wanted = (OWNER.job_id, "refund/r 1", "email/done", "job_again", "the mapping is mended",
-              "output_refused")  # fmt: skip
+    wanted = (
+        OWNER.job_id,
+        "refund/r 1",
+        "email/done",
+        "job_again",
+        "the mapping is mended",
+        "output_refused",
+    )
     assert [each for each in wanted if each not in text] == []
     assert "events route" not in text
 
@@ -120,12 +150,26 @@ def test_an_event_names_the_commands_that_deliver_it_again(operator: OperatorApi
     operator.on("GET", "/v1/events/evt_1", STORY)
     *_, body, send = run(operator, events, "show", "evt_1").stdout.splitlines()
     assert shlex.split(body) == [
-        "tidegate", "events", "payload", STORY["event_id"], "--url", operator.url, ">", "body",
-    ]  # fmt: skip
+        "tidegate",
+        "events",
+        "payload",
+        STORY["event_id"],
+        "--url",
+        operator.url,
+        ">",
+        "body",
+    ]
     assert shlex.split(send) == [
-        "tidegate", "send", "body", "--tenant", STORY["tenant_id"], "--source", STORY["source"],
-        "--url", operator.url,
-    ]  # fmt: skip
+        "tidegate",
+        "send",
+        "body",
+        "--tenant",
+        STORY["tenant_id"],
+        "--source",
+        STORY["source"],
+        "--url",
+        operator.url,
+    ]
 
 
 def test_an_events_body_is_written_as_it_came(operator: OperatorApi) -> None:
@@ -138,8 +182,14 @@ def test_a_dead_letter_shows_its_replays_with_their_notes(operator: OperatorApi)
     shown = dead_letter_json(letter, [REPLAY], "succeeded") | {"job": None}
     operator.on("GET", "/v1/dlq/job_a", shown)
     text = run(operator, dlq, "show", "job_a").stdout
-    wanted = ("replayed as", "job_again", "succeeded", "2026-11-23 20:00:00Z", "operator",
-              "the mapping is mended")  # fmt: skip
+    wanted = (
+        "replayed as",
+        "job_again",
+        "succeeded",
+        "2026-11-23 20:00:00Z",
+        "operator",
+        "the mapping is mended",
+    )
     assert [each for each in wanted if each not in text] == []
 
 

@@ -30,8 +30,9 @@ def test_what_a_body_names_cannot_steer_the_terminal(capsys: pytest.CaptureFixtu
     count = {"by_type": {HOSTILE: 2}, "by_day": {}, "other_types": 0, "events": 2, "notes": notes}
     export = {"events": 2, "events_in_all": 2, "files": 1, "directory": "out", "notes": notes}
     shows: tuple[tuple[Callable[..., None], object], ...] = (
-        (event_count._show, count), (event_export._show, export),
-    )  # fmt: skip
+        (event_count._show, count),
+        (event_export._show, export),
+    )
     for show, found in shows:
         show(found)
         told = "".join(capsys.readouterr())
@@ -81,16 +82,19 @@ def test_a_type_is_called_absent_only_if_all_types_are_known() -> None:
     assert list(notes(seen, {}, Selection(types=("late",)))) == []
 
 
-@pytest.mark.parametrize("words", [["count"], ["tail"], ["export", "--to", "out"],
-                                   ["seek", "--group", "mine", "--to", "end"]])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [["count"], ["tail"], ["export", "--to", "out"], ["seek", "--group", "mine", "--to", "end"]],
+)
 def test_a_setting_that_the_client_refuses_is_an_error_in_one_line(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     told = CliRunner().invoke(events, words, env={"TIDEGATE_KAFKA_NO_SUCH_THING": "1"})
     assert (told.exit_code, told.stderr) == (
-        1, 'error: 127.0.0.1:9092: No such configuration property: "no.such.thing"\n',
-    )  # fmt: skip
+        1,
+        'error: 127.0.0.1:9092: No such configuration property: "no.such.thing"\n',
+    )
 
 
 def test_a_text_that_is_not_utf8_and_an_absurd_duration_are_refused() -> None:
@@ -142,16 +146,20 @@ def test_an_error_names_how_to_find_a_dev_elsewhere_unless_brokers_were_named(
 def test_an_error_of_a_leader_that_moves_asks_for_another_try(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, bootstrap="127.0.0.1:9092")
     for code, again in (
-        (KafkaError.NOT_LEADER_FOR_PARTITION, True), (KafkaError.INVALID_CONFIG, False),
-    ):  # fmt: skip
+        (KafkaError.NOT_LEADER_FOR_PARTITION, True),
+        (KafkaError.INVALID_CONFIG, False),
+    ):
         with pytest.raises(KafkaUnavailable) as caught, addressed(settings):
             raise KafkaException(KafkaError(code))
         assert ("run the command again" in str(caught.value)) == again
 
 
 READERS = (
-    ("count",), ("tail",), ("export", "--to", "out"), ("seek", "--group", "mine", "--to", "end"),
-)  # fmt: skip
+    ("count",),
+    ("tail",),
+    ("export", "--to", "out"),
+    ("seek", "--group", "mine", "--to", "end"),
+)
 
 
 @pytest.mark.parametrize("command", READERS, ids=lambda words: words[0])

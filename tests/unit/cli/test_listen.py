@@ -121,8 +121,11 @@ def test_the_first_requests_of_each_message_fail(operator: OperatorApi) -> None:
     assert answers == [503, 503, 204, 503]
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["message_id"], each["seen"], each["answered"]) for each in told] == [
-        ("evt_1", 1, 503), ("evt_1", 2, 503), ("evt_1", 3, 204), ("evt_2", 1, 503),
-    ]  # fmt: skip
+        ("evt_1", 1, 503),
+        ("evt_1", 2, 503),
+        ("evt_1", 3, 204),
+        ("evt_2", 1, 503),
+    ]
     assert told[0]["verified"] is True
     assert told[0]["body"] == BODY.decode()
 

@@ -105,8 +105,9 @@ def test_a_wrong_token_is_told_with_where_it_came_from(
     told = f"error: the operator at {operator.url} refuses the token from "
     refused = invoke(operator, jobs, "list")
     assert (refused.exit_code, refused.stderr.startswith(f"{told}TIDEGATE_ADMIN_TOKEN: ")) == (
-        1, True,
-    )  # fmt: skip
+        1,
+        True,
+    )
     monkeypatch.delenv("TIDEGATE_ADMIN_TOKEN")
     file = tmp_path / "admin.token"
     file.write_text("old")

@@ -47,9 +47,13 @@ RECORD = dead_letter_json(
     DeadLetter("dispatcher:events:1:7", "record", "", "output_refused", "job_a", "dispatcher", 1)
 ) | {"sent": {"topic": "events", "partition": 1, "timestamp": None, "timestamp_of": "replay"}}
 SENT = {
-    "dry_run": True, "matched": 9, "replayed": 0, "replayable": 8, "next_cursor": None,
+    "dry_run": True,
+    "matched": 9,
+    "replayed": 0,
+    "replayable": 8,
+    "next_cursor": None,
     "left_out": [{"id": "dispatcher:job_a:1:7", "reason": "not-replayable", "detail": "cut"}],
-}  # fmt: skip
+}
 
 
 CALLS = [
@@ -355,8 +359,14 @@ def test_a_job_of_an_event_shows_the_command_for_its_body(operator: OperatorApi)
     assert f"tidegate jobs payload job_a --url {operator.url}" in shown
 
 
-PAGE = {"dry_run": False, "matched": 5, "replayed": 3, "replayable": 3, "left_out": [HELD],
-        "next_cursor": "abc"}  # fmt: skip
+PAGE = {
+    "dry_run": False,
+    "matched": 5,
+    "replayed": 3,
+    "replayable": 3,
+    "left_out": [HELD],
+    "next_cursor": "abc",
+}
 
 
 def test_a_bulk_replay_goes_on_to_its_end_and_sums_up(operator: OperatorApi) -> None:
@@ -450,24 +460,39 @@ REVIEWED = [{"action": "a/1", "settle_after": None}, {"action": "a/2", "settle_a
 @pytest.mark.parametrize(
     ("words", "changed", "said"),
     [
-        (("cancel", "job_a"), {"status": "cancelled", "cancel_reason": "asked\n\x1b[31mtwice"},
-         "is cancelled: asked \ufffd[31mtwice"),
-        (("cancel", "job_a"),
-         {"status": "running", "cancel_requested": True, "cancel_reason": "no more"},
-         "is running until its handler stops: no more"),
+        (
+            ("cancel", "job_a"),
+            {"status": "cancelled", "cancel_reason": "asked\n\x1b[31mtwice"},
+            "is cancelled: asked \ufffd[31mtwice",
+        ),
+        (
+            ("cancel", "job_a"),
+            {"status": "running", "cancel_requested": True, "cancel_reason": "no more"},
+            "is running until its handler stops: no more",
+        ),
         (("cancel", "job_a"), {"status": "running"}, "is still running"),
-        (("settle", "job_a", "a/1", "--not-done", "--note", "n"), {"status": "pending"},
-         "has the answer, and is pending"),
-        (("settle", "job_a", "a/1", "--done", "1", "--note", "n"),
-         {"status": "needs_review", "effects": REVIEWED},
-         "has the answer, and is needs_review; settle these, too: a/2"),
-        (("move", "job_a", "--pool", "gpu", "--note", "n"), {"pool": "gpu"},
-         "is pending in pool gpu"),
-        (("move", "job_a", "--pool", "gpu", "--note", "n"),
-         {"status": "running", "asked_pool": "gpu"},
-         "still runs in pool default; next it waits in gpu"),
+        (
+            ("settle", "job_a", "a/1", "--not-done", "--note", "n"),
+            {"status": "pending"},
+            "has the answer, and is pending",
+        ),
+        (
+            ("settle", "job_a", "a/1", "--done", "1", "--note", "n"),
+            {"status": "needs_review", "effects": REVIEWED},
+            "has the answer, and is needs_review; settle these, too: a/2",
+        ),
+        (
+            ("move", "job_a", "--pool", "gpu", "--note", "n"),
+            {"pool": "gpu"},
+            "is pending in pool gpu",
+        ),
+        (
+            ("move", "job_a", "--pool", "gpu", "--note", "n"),
+            {"status": "running", "asked_pool": "gpu"},
+            "still runs in pool default; next it waits in gpu",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_command_that_changes_a_job_says_one_sentence(
     operator: OperatorApi, words: tuple[str, ...], changed: dict[str, Any], said: str
 ) -> None:
@@ -490,14 +515,26 @@ def test_a_routed_events_job_is_named_with_the_command_that_follows_it(
 @pytest.mark.parametrize(
     ("words", "path", "answer", "said"),
     [
-        (("replay", "job_a"), "job_a/replay", JOB | {"job_id": "job_b", "replay_of": "job_a"},
-         "job_a runs again as job_b (draft_reply)\n"),
-        (("replay", RECORD["id"]), f"{RECORD['id']}/replay", RECORD,
-         "dispatcher:events:1:7 is sent back to its stage by events, partition 1\n"),
-        (("discard", "job_a"), "job_a/discard", LETTER | {"discard_note": "no\nmore"},
-         "job_a is discarded: no more\n"),
+        (
+            ("replay", "job_a"),
+            "job_a/replay",
+            JOB | {"job_id": "job_b", "replay_of": "job_a"},
+            "job_a runs again as job_b (draft_reply)\n",
+        ),
+        (
+            ("replay", RECORD["id"]),
+            f"{RECORD['id']}/replay",
+            RECORD,
+            "dispatcher:events:1:7 is sent back to its stage by events, partition 1\n",
+        ),
+        (
+            ("discard", "job_a"),
+            "job_a/discard",
+            LETTER | {"discard_note": "no\nmore"},
+            "job_a is discarded: no more\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_command_that_changes_a_dead_letter_says_one_sentence(
     operator: OperatorApi, words: tuple[str, ...], path: str, answer: Any, said: str
 ) -> None:
@@ -580,8 +617,9 @@ def test_a_replay_of_all_is_told_in_a_sentence_and_lists_only_what_it_left_out(
     operator.on("POST", "/v1/dlq:replay", *answers)
     told = [invoke(operator, dlq, "replay", "--all", "--note", "n").stdout for _ in range(3)]
     assert told[0].splitlines()[:2] == [
-        "8 of 9 dead letters that match are replayed", "1 left out:",
-    ]  # fmt: skip
+        "8 of 9 dead letters that match are replayed",
+        "1 left out:",
+    ]
     assert "not-replayable" in told[0]
     assert told[1] == "9 of 9 dead letters that match are replayed\n"
     assert told[2].startswith("8 of 9 dead letters that match would be replayed\n")

@@ -15,9 +15,15 @@ ID = "job_d8utnr6f0dbu0aulueh5k9hsqk"
 
 def job(**changes: Any) -> dict[str, Any]:
     return {
-        "job_id": ID, "tenant_id": "acme", "type": "answer_ticket", "status": "needs_review",
-        "attempts": 3, "created_at": "2026-11-21T14:00:22.123Z", "last_error": None, **changes,
-    }  # fmt: skip
+        "job_id": ID,
+        "tenant_id": "acme",
+        "type": "answer_ticket",
+        "status": "needs_review",
+        "attempts": 3,
+        "created_at": "2026-11-21T14:00:22.123Z",
+        "last_error": None,
+        **changes,
+    }
 
 
 @pytest.fixture
@@ -50,33 +56,85 @@ EVENT_ID = "evt_01a1fe75-b9c2-77c7-bd07-45821f07d1f7"
 AT = "2026-11-21T14:00:22.123Z"
 LISTS: dict[str, tuple[tables.Show, dict[str, Any]]] = {
     "jobs": (tables.jobs, job(last_error="TimeoutError: no answer")),
-    "dead_letters": (tables.dead_letters, {
-        "id": ID, "tenant_id": "acme", "kind": "job", "type": "answer_ticket", "at": AT,
-        "reason": "attempts_exhausted", "attempts": 5, "replayed_at": AT, "detail": "slow " * 20,
-        "replay_outcome": None, "replayed_status": None,
-    }),
-    "quarantine": (tables.quarantined, {
-        "id": EVENT_ID, "tenant_id": "acme", "source": "zendesk", "status": "released",
-        "reason": "event_type", "received_at": AT, "job_id": ID,
-    }),
-    "duplicates": (tables.duplicates, {
-        "fingerprint": "0b" * 16, "tenant_id": "acme", "count": 1400, "first_at": AT,
-        "last_at": AT, "last_event_id": EVENT_ID,
-    }),
-    "rejections": (tables.rejections, {
-        "last_at": AT, "tenant_id": "acme", "source": "zendesk", "reason": "unauthorized",
-        "cause": "missing_header", "count": 1400, "first_at": AT,
-    }),
-    "held": (tables.held, {
-        "reason": "no_worker", "jobs": 12, "since": AT, "partition": 1, "pool": "default",
-        "type": "answer_ticket", "tenant_id": "acme", "detail": "no worker handles it " * 5,
-    }),
-    "events": (event_tables.events, {
-        "event_id": EVENT_ID, "tenant_id": "acme", "source": "zendesk", "size": 163,
-        "event_type": "ticket.created", "received_at": AT, "job_id": ID, "subject": "4711",
-        "dedup_key": "ticket-4711",
-    }),
-}  # fmt: skip
+    "dead_letters": (
+        tables.dead_letters,
+        {
+            "id": ID,
+            "tenant_id": "acme",
+            "kind": "job",
+            "type": "answer_ticket",
+            "at": AT,
+            "reason": "attempts_exhausted",
+            "attempts": 5,
+            "replayed_at": AT,
+            "detail": "slow " * 20,
+            "replay_outcome": None,
+            "replayed_status": None,
+        },
+    ),
+    "quarantine": (
+        tables.quarantined,
+        {
+            "id": EVENT_ID,
+            "tenant_id": "acme",
+            "source": "zendesk",
+            "status": "released",
+            "reason": "event_type",
+            "received_at": AT,
+            "job_id": ID,
+        },
+    ),
+    "duplicates": (
+        tables.duplicates,
+        {
+            "fingerprint": "0b" * 16,
+            "tenant_id": "acme",
+            "count": 1400,
+            "first_at": AT,
+            "last_at": AT,
+            "last_event_id": EVENT_ID,
+        },
+    ),
+    "rejections": (
+        tables.rejections,
+        {
+            "last_at": AT,
+            "tenant_id": "acme",
+            "source": "zendesk",
+            "reason": "unauthorized",
+            "cause": "missing_header",
+            "count": 1400,
+            "first_at": AT,
+        },
+    ),
+    "held": (
+        tables.held,
+        {
+            "reason": "no_worker",
+            "jobs": 12,
+            "since": AT,
+            "partition": 1,
+            "pool": "default",
+            "type": "answer_ticket",
+            "tenant_id": "acme",
+            "detail": "no worker handles it " * 5,
+        },
+    ),
+    "events": (
+        event_tables.events,
+        {
+            "event_id": EVENT_ID,
+            "tenant_id": "acme",
+            "source": "zendesk",
+            "size": 163,
+            "event_type": "ticket.created",
+            "received_at": AT,
+            "job_id": ID,
+            "subject": "4711",
+            "dedup_key": "ticket-4711",
+        },
+    ),
+}
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
@@ -143,8 +201,13 @@ def test_what_a_person_wants_first_is_whole_at_110_characters(
     for outcome in ({"replay_outcome": "superseded"}, {"replayed_status": "needs_review"}):
         tables.dead_letters({"dead_letters": [{**letter, **outcome}], "next_cursor": None})
         assert next(iter(outcome.values())) in capsys.readouterr().out
-    run = {"attempt": 1, "kind": "error", "at": AT, "error": cause * 2,
-           "worker_id": "default-0/01a22153-9b26-7707-98ec-86dce9eb522d"}  # fmt: skip
+    run = {
+        "attempt": 1,
+        "kind": "error",
+        "at": AT,
+        "error": cause * 2,
+        "worker_id": "default-0/01a22153-9b26-7707-98ec-86dce9eb522d",
+    }
     listed([run], tables._HISTORY, None)
     assert "default-0  PermanentError: no address of grace" in re.sub(
         r"\x1b\[[0-9;]*m", "", capsys.readouterr().out
@@ -158,8 +221,14 @@ def test_a_pipe_gets_every_column_whole_in_one_line_a_job(
     error = "TimeoutError: no answer within 20 seconds " * 20
     _, line = shown(capsys, job(last_error=error))
     assert line.split()[:7] == [
-        "needs_review", "answer_ticket", "acme", "2026-11-21", "14:00:22Z", "3", ID,
-    ]  # fmt: skip
+        "needs_review",
+        "answer_ticket",
+        "acme",
+        "2026-11-21",
+        "14:00:22Z",
+        "3",
+        ID,
+    ]
     assert error.strip() in line
 
 

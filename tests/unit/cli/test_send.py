@@ -21,11 +21,20 @@ from streams.operator.resources.job_view import JobDetails, job_json
 
 SOURCE, HOOK = "/v1/tenants/acme/sources/shop", "/v1/hooks/acme/shop"
 SHOP: dict[str, Any] = {
-    "tenant_id": "acme", "source": "shop", "scheme": "stripe", "mapping": {}, "options": {},
+    "tenant_id": "acme",
+    "source": "shop",
+    "scheme": "stripe",
+    "mapping": {},
+    "options": {},
     "dedup_by": "key",
-    "callback_url": None, "max_body_bytes": 1_048_576, "disabled": False, "secrets": 1,
-    "secret_ref": None, "old_secrets": [], "updated_at": "2026-11-21T09:00:00.000Z",
-}  # fmt: skip
+    "callback_url": None,
+    "max_body_bytes": 1_048_576,
+    "disabled": False,
+    "secrets": 1,
+    "secret_ref": None,
+    "old_secrets": [],
+    "updated_at": "2026-11-21T09:00:00.000Z",
+}
 ACCEPTED = (202, {"status": "accepted", "event_id": "evt_a", "job_id": "job_a"})
 DUPLICATE = (200, {**ACCEPTED[1], "status": "duplicate"})
 UNROUTED = (202, {**ACCEPTED[1], "job_id": None})
@@ -117,8 +126,9 @@ def test_a_body_of_ones_own_is_signed_under_a_secret_of_ones_own(
     body = b'{"id": "e1",\r\n "type": "order.paid"}\n'
     (tmp_path / "body.json").write_bytes(body)
     given = file if file == "-" else str(tmp_path / file)
-    done = by_file(shop, tmp_path, given, "--header", "content-type:text/x", "--no-wait",
-                   "--json", typed=body)  # fmt: skip
+    done = by_file(
+        shop, tmp_path, given, "--header", "content-type:text/x", "--no-wait", "--json", typed=body
+    )
     ((headers, raw),) = delivered(shop)
     assert raw == body
     assert verify("stripe", [b"s3cret"], headers, raw).key_index == 0
@@ -186,10 +196,14 @@ def test_an_event_without_a_route_is_told_with_the_route_that_it_lacks(
     ("answer", "said"),
     [
         (UNAUTHORIZED, ["secret is not that of source shop", "without --secret-file"]),
-        (problem(400, "malformed-body"), ["400 malformed-body: the body does not fit source shop: ",
-                                          "is not JSON"]),
-        ((202, {"status": "quarantined", "event_id": "evt_q"}),
-         ["is not JSON", "--mapping FIELD=JMESPATH", "tidegate quarantine release evt_q"]),
+        (
+            problem(400, "malformed-body"),
+            ["400 malformed-body: the body does not fit source shop: ", "is not JSON"],
+        ),
+        (
+            (202, {"status": "quarantined", "event_id": "evt_q"}),
+            ["is not JSON", "--mapping FIELD=JMESPATH", "tidegate quarantine release evt_q"],
+        ),
         (problem(429, "rate-limited"), ["tidegate tenants show acme"]),
         (problem(413, "too-large"), ["takes 1048576", "--max-body-bytes N"]),
         (problem(503, "unavailable", "try later"), ["503 unavailable: try later"]),
@@ -197,7 +211,7 @@ def test_an_event_without_a_route_is_told_with_the_route_that_it_lacks(
         ((200, {"challenge": "c"}), ["a vendor's handshake"]),
         ((502, ["no object"]), ["502 bad gateway: no further word"]),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_is_told_with_its_cause_and_the_next_step(
     shop: OperatorApi, tmp_path: Path, answer: Any, said: list[str]
 ) -> None:

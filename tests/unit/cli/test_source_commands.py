@@ -15,13 +15,20 @@ from streams.cli.sources import sources
 
 PATH = "/v1/tenants/acme/sources/shop"
 SHOP: dict[str, Any] = {
-    "tenant_id": "acme", "source": "shop", "scheme": "hmac-sha256",
+    "tenant_id": "acme",
+    "source": "shop",
+    "scheme": "hmac-sha256",
     "mapping": {"event_type": "kind", "attributes": {"total": "order.total", "id": "id"}},
     "dedup_by": "key",
-    "options": {"header": "X-Seal", "prefix": "v1="}, "callback_url": "https://a.example/ends",
-    "max_body_bytes": 2_000_000, "disabled": False, "secrets": 1, "secret_ref": None,
-    "old_secrets": [], "updated_at": "2026-11-21T09:00:00.000Z",
-}  # fmt: skip
+    "options": {"header": "X-Seal", "prefix": "v1="},
+    "callback_url": "https://a.example/ends",
+    "max_body_bytes": 2_000_000,
+    "disabled": False,
+    "secrets": 1,
+    "secret_ref": None,
+    "old_secrets": [],
+    "updated_at": "2026-11-21T09:00:00.000Z",
+}
 SETTINGS = ("scheme", "mapping", "options", "dedup_by", "callback_url", "max_body_bytes")
 KEPT = {name: SHOP[name] for name in SETTINGS}
 
@@ -51,20 +58,30 @@ def told(result: Result) -> str:
         (["--max-body-bytes", "9"], {"max_body_bytes": 9}),
         (["--callback-url", ""], {"callback_url": None}),
         (["--dedup-by", "header:X-Run"], {"dedup_by": "header:X-Run"}),
-        (["--option", "prefix=", "--option", "encoding=base64"],
-         {"options": {"header": "X-Seal", "encoding": "base64"}}),
-        (["--option", "tolerance_seconds=60", "--option", "prefix=2"],
-         {"options": {"header": "X-Seal", "prefix": "2", "tolerance_seconds": 60.0}}),
-        (["--option", "tolerance_seconds=soon"],
-         {"options": {**SHOP["options"], "tolerance_seconds": "soon"}}),
-        (["--mapping", "dedup_key=[a, b]", "--mapping", "attributes.total="],
-         {"mapping": {"event_type": "kind", "dedup_key": "[a, b]", "attributes": {"id": "id"}}}),
+        (
+            ["--option", "prefix=", "--option", "encoding=base64"],
+            {"options": {"header": "X-Seal", "encoding": "base64"}},
+        ),
+        (
+            ["--option", "tolerance_seconds=60", "--option", "prefix=2"],
+            {"options": {"header": "X-Seal", "prefix": "2", "tolerance_seconds": 60.0}},
+        ),
+        (
+            ["--option", "tolerance_seconds=soon"],
+            {"options": {**SHOP["options"], "tolerance_seconds": "soon"}},
+        ),
+        (
+            ["--mapping", "dedup_key=[a, b]", "--mapping", "attributes.total="],
+            {"mapping": {"event_type": "kind", "dedup_key": "[a, b]", "attributes": {"id": "id"}}},
+        ),
         (["--mapping", "attributes=", "--mapping", "event_type="], {"mapping": {}}),
-        (["--mapping", "attributes=", "--mapping", "attributes.n=x"],
-         {"mapping": {"event_type": "kind", "attributes": {"n": "x"}}}),
+        (
+            ["--mapping", "attributes=", "--mapping", "attributes.n=x"],
+            {"mapping": {"event_type": "kind", "attributes": {"n": "x"}}},
+        ),
         (["--scheme", "hmac-sha256"], {}),
     ],
-)  # fmt: skip
+)
 def test_set_keeps_the_settings_and_the_secret_that_it_is_not_told(
     shop: OperatorApi, flags: list[str], changed: dict[str, Any]
 ) -> None:
@@ -99,8 +116,9 @@ def test_a_secret_comes_from_a_file_or_is_a_reference(shop: OperatorApi, tmp_pat
     assert "a file" not in done.output
     invoke(shop, "set", "--secret-ref", "env:SHOP")
     assert shop.bodies("PUT") == [
-        KEPT | {"secret": "fröm a file"}, KEPT | {"secret_ref": "env:SHOP"},
-    ]  # fmt: skip
+        KEPT | {"secret": "fröm a file"},
+        KEPT | {"secret_ref": "env:SHOP"},
+    ]
 
 
 def test_a_generated_secret_never_replaces_one_that_is_in_use(shop: OperatorApi) -> None:
@@ -218,7 +236,7 @@ def test_a_rotation_without_an_overlap_shows_the_url_whose_vendor_needs_the_secr
     assert done.stderr.splitlines()[:2] == [
         "no old secret verifies any more",
         f"have the vendor that calls {url} sign with the new one now",
-    ]  # fmt: skip
+    ]
 
 
 def test_sources_are_listed_shown_and_disabled(shop: OperatorApi) -> None:

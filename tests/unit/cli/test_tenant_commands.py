@@ -14,10 +14,14 @@ from streams.cli.tenants import tenants
 
 PATH = "/v1/tenants/acme"
 ACME = {
-    "tenant_id": "acme", "display_name": "Acme", "rate": {"count": 600, "seconds": 60.0},
-    "disabled": False, "erased_at": None, "sources": ["shop"],
+    "tenant_id": "acme",
+    "display_name": "Acme",
+    "rate": {"count": 600, "seconds": 60.0},
+    "disabled": False,
+    "erased_at": None,
+    "sources": ["shop"],
     "updated_at": "2026-11-21T09:00:00.000Z",
-}  # fmt: skip
+}
 
 
 def invoke(operator: OperatorApi, *arguments: str, group: Any = tenants) -> Result:
@@ -89,15 +93,22 @@ def test_tenants_are_listed_shown_and_disabled(operator: OperatorApi) -> None:
     assert "Acme" in invoke(operator, "show", "acme").stdout
     assert "true" in invoke(operator, "disable", "acme").stdout
     assert [(each.method, each.path) for each in operator.asked] == [
-        ("GET", "/v1/tenants?limit=5"), ("GET", PATH), ("DELETE", PATH),
-    ]  # fmt: skip
+        ("GET", "/v1/tenants?limit=5"),
+        ("GET", PATH),
+        ("DELETE", PATH),
+    ]
 
 
 def test_rejections_are_listed(operator: OperatorApi) -> None:
     refused = {
-        "id": "r", "tenant_id": "acme", "source": "shop", "reason": "unauthorized", "count": 7,
-        "first_at": "2026-11-21T09:00:00.000Z", "last_at": "2026-11-21T09:00:05.000Z",
-    }  # fmt: skip
+        "id": "r",
+        "tenant_id": "acme",
+        "source": "shop",
+        "reason": "unauthorized",
+        "count": 7,
+        "first_at": "2026-11-21T09:00:00.000Z",
+        "last_at": "2026-11-21T09:00:05.000Z",
+    }
     operator.on("GET", "/v1/rejections", {"rejections": [refused], "next_cursor": None})
     listed = invoke(operator, "list", "--tenant", "acme", group=rejections)
     assert "unauthorized" in listed.stdout

@@ -44,8 +44,9 @@ def test_a_valid_file_says_what_it_declares(file: Path) -> None:
     file.write_text(ROUTED)
     told = run("validate", "--topology", str(file))
     assert (told.exit_code, told.stdout) == (
-        0, "valid (topics: 28, stages: 5, routes: 1, limits: 2)\n",
-    )  # fmt: skip
+        0,
+        "valid (topics: 28, stages: 5, routes: 1, limits: 2)\n",
+    )
 
 
 def test_an_invalid_file_exits_2_with_every_problem_on_standard_error(file: Path) -> None:
@@ -54,8 +55,9 @@ def test_an_invalid_file_exits_2_with_every_problem_on_standard_error(file: Path
     assert told.exit_code == 2
     assert told.stdout == ""
     assert sorted(line.split(": ")[1] for line in told.stderr.splitlines()) == [
-        "limits[a].concurrency", "windo_days",
-    ]  # fmt: skip
+        "limits[a].concurrency",
+        "windo_days",
+    ]
 
 
 def test_an_invalid_file_as_json(file: Path) -> None:
@@ -127,8 +129,11 @@ def test_describe_as_json_has_every_declared_value(file: Path) -> None:
         "analytics",
     ]
     assert declared["routes"][0] == {
-        "source": "zendesk", "event_type": "ticket.[ab]*", "job": "draft", "priority": "webhook",
-    }  # fmt: skip
+        "source": "zendesk",
+        "event_type": "ticket.[ab]*",
+        "job": "draft",
+        "priority": "webhook",
+    }
     assert declared["topics"][1]["retention_ms"] == 14 * 86_400_000
     assert declared["limits"][1]["holds"] == "inside each partition"
 

@@ -129,12 +129,20 @@ def test_submit_sends_what_it_is_told_and_shows_the_job(
         invoke(operator, "submit", "t", "--tenant", "acme", *flags, given, typed=typed)
     at = "2026-11-21T09:00:00Z"
     invoke(operator, "submit", "t", "--tenant", "acme", "--at", at, "--input", "null")
-    whole = {"type": "t", "input": {"a": 1}, "delay_seconds": 20, "priority": "bulk",
-             "timeout_seconds": 300}  # fmt: skip
+    whole = {
+        "type": "t",
+        "input": {"a": 1},
+        "delay_seconds": 20,
+        "priority": "bulk",
+        "timeout_seconds": 300,
+    }
     assert operator.bodies("POST") == [
-        {"type": "t", "input": {}}, whole, whole, whole,
+        {"type": "t", "input": {}},
+        whole,
+        whole,
+        whole,
         {"type": "t", "input": None, "run_at": at},
-    ]  # fmt: skip
+    ]
     assert json.loads(plain.stdout) == job("scheduled")
     assert [each.headers.get("Idempotency-Key") for each in operator.asked[:2]] == [None, "k"]
 
@@ -197,4 +205,4 @@ def test_submit_warns_of_a_type_that_nothing_handles_and_names_the_next_step(
     assert done.stderr.splitlines() == [
         "warning: did you mean 'draft_reply'?",
         f"follow it with: tidegate jobs watch job_a --url {operator.url}",
-    ]  # fmt: skip
+    ]

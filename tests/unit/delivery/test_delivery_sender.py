@@ -111,17 +111,49 @@ def attempt(
     headers = {"Authorization": "Bearer s3cret!"}
     record = endpoint_record(VAULT, "acme", "crm", EndpointSettings(url=url), keys, headers, 1)
     given: dict[str, Any] = {
-        "delivery_id": "dlv_1", "tenant_id": "acme", "endpoint_id": "crm", "message_id": "evt_1",
-        "kind": "event", "type": "order.paid", "source": "shop", "event_id": "evt_1",
-        "job_id": None, "status": "pending", "attempts": 0, "round": 0, "next_attempt_at": 1,
-        "parked_because": None, "last_status": None, "last_error": None, "lane": None, "order": 0,
-        "url": None, "format": "cloudevents", "mapping": None, "command_id": None,
-        "traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "created_at": 1, "updated_at": 1,
-    }  # fmt: skip
+        "delivery_id": "dlv_1",
+        "tenant_id": "acme",
+        "endpoint_id": "crm",
+        "message_id": "evt_1",
+        "kind": "event",
+        "type": "order.paid",
+        "source": "shop",
+        "event_id": "evt_1",
+        "job_id": None,
+        "status": "pending",
+        "attempts": 0,
+        "round": 0,
+        "next_attempt_at": 1,
+        "parked_because": None,
+        "last_status": None,
+        "last_error": None,
+        "lane": None,
+        "order": 0,
+        "url": None,
+        "format": "cloudevents",
+        "mapping": None,
+        "command_id": None,
+        "traceparent": f"00-{'a' * 32}-{'b' * 16}-01",
+        "created_at": 1,
+        "updated_at": 1,
+    }
     message = Outgoing(
-        "evt_1", "acme", "event", "order.paid", "shop", None, 1_700_000_000_000,
-        "application/json", "evt_1", None, REF, None, {}, None, 1,
-    )  # fmt: skip
+        "evt_1",
+        "acme",
+        "event",
+        "order.paid",
+        "shop",
+        None,
+        1_700_000_000_000,
+        "application/json",
+        "evt_1",
+        None,
+        REF,
+        None,
+        {},
+        None,
+        1,
+    )
     return Attempt(Delivery(**(given | row)), message, record, url, timeout)
 
 
@@ -375,11 +407,16 @@ def test_an_attempt_has_a_span_which_its_receiver_gets(
     assert parent_id(first) == parent_id(second) == int("b" * 16, 16)
     assert (linked(first), linked(second)) == ([], [(context(first).span_id, "attempt_before")])
     assert dict(second.attributes or {}) == {
-        "http.request.method": "POST", "server.address": "127.0.0.1",
-        "server.port": int(receiver.url.split(":")[2].split("/")[0]), "tidegate.attempt": 2,
-        "tidegate.tenant.id": "acme", "tidegate.endpoint.id": "crm",
-        "tidegate.delivery.id": "dlv_1", "http.response.status_code": 503, "error.type": "503",
-    }  # fmt: skip
+        "http.request.method": "POST",
+        "server.address": "127.0.0.1",
+        "server.port": int(receiver.url.split(":")[2].split("/")[0]),
+        "tidegate.attempt": 2,
+        "tidegate.tenant.id": "acme",
+        "tidegate.endpoint.id": "crm",
+        "tidegate.delivery.id": "dlv_1",
+        "http.response.status_code": 503,
+        "error.type": "503",
+    }
     for hidden in ("T0ken", "of-the-query", "s3cret!", secret.decode()):
         assert hidden not in found.text()
 

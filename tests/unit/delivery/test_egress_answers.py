@@ -18,15 +18,32 @@ DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
-        (None, None), ("0", 0.0), ("120", 120.0), (" 120 ", 120.0), ("86400", 86_400.0),
-        ("31536000", 86_400.0), ("9" * 5000, 86_400.0), ("-1", None), ("+1", None), ("1.5", None),
-        ("1e3", None), ("٣", None), ("", None), ("soon", None), ("NaN", None), ("inf", None),
-        ("Sun, 06 Nov 1994 08:50:37 GMT", 60.0), ("Sunday, 06-Nov-94 08:50:37 GMT", 60.0),
-        ("Sun Nov  6 08:50:37 1994", 60.0), ("Sun, 06 Nov 1994 10:50:37 +0200", 60.0),
-        ("Sun, 06 Nov 1995 08:49:37 GMT", 86_400.0), ("Sun, 06 Nov 1993 08:49:37 GMT", 0.0),
-        ("Sun, 99 Nov 1994 08:49:37 GMT", None), ("Sun, 06 Nov 99999 08:49:37 GMT", None),
+        (None, None),
+        ("0", 0.0),
+        ("120", 120.0),
+        (" 120 ", 120.0),
+        ("86400", 86_400.0),
+        ("31536000", 86_400.0),
+        ("9" * 5000, 86_400.0),
+        ("-1", None),
+        ("+1", None),
+        ("1.5", None),
+        ("1e3", None),
+        ("٣", None),
+        ("", None),
+        ("soon", None),
+        ("NaN", None),
+        ("inf", None),
+        ("Sun, 06 Nov 1994 08:50:37 GMT", 60.0),
+        ("Sunday, 06-Nov-94 08:50:37 GMT", 60.0),
+        ("Sun Nov  6 08:50:37 1994", 60.0),
+        ("Sun, 06 Nov 1994 10:50:37 +0200", 60.0),
+        ("Sun, 06 Nov 1995 08:49:37 GMT", 86_400.0),
+        ("Sun, 06 Nov 1993 08:49:37 GMT", 0.0),
+        ("Sun, 99 Nov 1994 08:49:37 GMT", None),
+        ("Sun, 06 Nov 99999 08:49:37 GMT", None),
     ],
-)  # fmt: skip
+)
 def test_a_wait_is_seconds_or_a_date_and_at_most_a_day(
     value: str | None, seconds: float | None
 ) -> None:
@@ -51,13 +68,20 @@ def test_no_header_breaks_the_wait(value: str, date: str) -> None:
 @pytest.mark.parametrize(
     ("body", "charset", "text"),
     [
-        (b"", None, ""), (b"ok\r\nline", None, "ok  line"), ("grün".encode(), None, "grün"),
-        ("grün".encode("latin-1"), "latin-1", "grün"), (b"gr\xfcn", "utf-8", "gr�n"),
-        (b"a", "no-such", "a"), (b"a", "zip", "a"), (b"YQ==", "base64", "YQ=="),
-        (b"a", "a\x00b", "a"), (b"\x1b[31mred\x07\x00", None, "[31mred"),
-        ("a\u202eb\u2066c\u200bd\ufeff".encode(), None, "abcd"), (b"x" * 9999, None, "x" * 1024),
+        (b"", None, ""),
+        (b"ok\r\nline", None, "ok  line"),
+        ("grün".encode(), None, "grün"),
+        ("grün".encode("latin-1"), "latin-1", "grün"),
+        (b"gr\xfcn", "utf-8", "gr�n"),
+        (b"a", "no-such", "a"),
+        (b"a", "zip", "a"),
+        (b"YQ==", "base64", "YQ=="),
+        (b"a", "a\x00b", "a"),
+        (b"\x1b[31mred\x07\x00", None, "[31mred"),
+        ("a\u202eb\u2066c\u200bd\ufeff".encode(), None, "abcd"),
+        (b"x" * 9999, None, "x" * 1024),
     ],
-)  # fmt: skip
+)
 def test_an_excerpt_is_printable_text(body: bytes, charset: str | None, text: str) -> None:
     assert excerpt(body, charset, ()) == text
 

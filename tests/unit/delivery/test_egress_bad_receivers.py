@@ -313,11 +313,18 @@ async def test_a_gzip_bomb_is_not_unpacked() -> None:
 @pytest.mark.parametrize(
     "content_type",
     [
-        b"text/plain; charset*", b"text/plain; charset*=x", b"(" * 6_000, b"a/b; " + b"(" * 6_000,
-        b";" * 8_000, b"; charset=" * 700, b"\xff\xfe", b'a/b; charset="', b"",
+        b"text/plain; charset*",
+        b"text/plain; charset*=x",
+        b"(" * 6_000,
+        b"a/b; " + b"(" * 6_000,
+        b";" * 8_000,
+        b"; charset=" * 700,
+        b"\xff\xfe",
+        b'a/b; charset="',
+        b"",
     ],
     ids=range(9),
-)  # fmt: skip
+)
 async def test_no_content_type_makes_a_success_a_failure(content_type: bytes) -> None:
     head = HEAD + b"Content-Type: " + content_type
     for body in (b"", b"ok"):

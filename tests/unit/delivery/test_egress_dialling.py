@@ -122,10 +122,15 @@ async def test_a_url_that_the_guard_denies_is_not_requested(url: str) -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Content-Length": "3"}, {"transfer-encoding": "chunked"}, {"HOST": "b.example"},
-        {"Expect": "100-continue"}, {"X-A": "a\r\nX-B: b"}, {"X A": "b"}, {"X-A": "\ud800"},
+        {"Content-Length": "3"},
+        {"transfer-encoding": "chunked"},
+        {"HOST": "b.example"},
+        {"Expect": "100-continue"},
+        {"X-A": "a\r\nX-B: b"},
+        {"X A": "b"},
+        {"X-A": "\ud800"},
     ],
-)  # fmt: skip
+)
 async def test_a_header_that_changes_how_a_request_is_read_is_not_sent(
     headers: dict[str, str],
 ) -> None:

@@ -19,9 +19,21 @@ from streams.delivery.message.formats import Format, Rendered, render
 from streams.delivery.message.message import Message
 
 ODD_BODIES = [
-    b"\xff", b'"\xed\xa0\x80"', b'"\\ud800"', b"NaN", b"1e400", b"\xef\xbb\xbf{}", b"", b" ",
-    b"1,2", b'1,"id":"stolen"', b'{}},{"id":"stolen"', b"1],[2", b"{", b"[" * 1024 + b"]" * 1024,
-]  # fmt: skip
+    b"\xff",
+    b'"\xed\xa0\x80"',
+    b'"\\ud800"',
+    b"NaN",
+    b"1e400",
+    b"\xef\xbb\xbf{}",
+    b"",
+    b" ",
+    b"1,2",
+    b'1,"id":"stolen"',
+    b'{}},{"id":"stolen"',
+    b"1],[2",
+    b"{",
+    b"[" * 1024 + b"]" * 1024,
+]
 """Bodies that are no JSON, or none that every receiver reads."""
 
 messages = st.builds(
@@ -100,9 +112,15 @@ def test_what_is_no_media_type_is_told_as_octets(content_type: str) -> None:
 
 def test_attributes_become_extensions_and_none_is_lost() -> None:
     found = document(
-        attributes={"Customer-ID": "a", "customer_id": "b", "type": "c", "\u00e4": "d", "data": "e",
-                    "id": "f\x00\ud800\uffff\U0001ffff!"}
-    )  # fmt: skip
+        attributes={
+            "Customer-ID": "a",
+            "customer_id": "b",
+            "type": "c",
+            "\u00e4": "d",
+            "data": "e",
+            "id": "f\x00\ud800\uffff\U0001ffff!",
+        }
+    )
     assert (found["customerid"], found["customerid2"]) == ("a", "b")
     assert (found["type"], found["type2"]) == ("ticket.created", "c")
     assert (found["attribute"], found["data2"], found["id2"]) == ("d", "e", "f!")

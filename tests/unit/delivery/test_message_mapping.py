@@ -32,8 +32,10 @@ def mapped(mapping: str, data: Any, **changes: Any) -> Any:
 
 
 def test_a_mapping_selects_from_the_whole_document() -> None:
-    found = mapped("{kind: type, who: data.user.name, all: data.items[*].id}",
-                   {"user": {"name": "Ann"}, "items": [{"id": 1}, {"id": 2}]})  # fmt: skip
+    found = mapped(
+        "{kind: type, who: data.user.name, all: data.items[*].id}",
+        {"user": {"name": "Ann"}, "items": [{"id": 1}, {"id": 2}]},
+    )
     assert found == {"kind": "ticket.created", "who": "Ann", "all": [1, 2]}
 
 

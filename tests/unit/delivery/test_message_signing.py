@@ -45,8 +45,10 @@ def secret_of(size: int) -> bytes:
 
 def test_the_signatures_of_the_reference_come_out() -> None:
     assert headers(MESSAGE_ID, AT, BODY, [WHSEC]) == {
-        "webhook-id": MESSAGE_ID, "webhook-timestamp": "1614265330", "webhook-signature": V1,
-    }  # fmt: skip
+        "webhook-id": MESSAGE_ID,
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": V1,
+    }
     assert headers(MESSAGE_ID, AT, BODY, [WHSK])["webhook-signature"] == V1A
     assert public_key(WHSK) == WHPK
 
@@ -91,8 +93,11 @@ def test_new_secrets_are_of_32_bytes_and_never_the_same() -> None:
 
 
 @settings(deadline=None)
-@given(st.binary(max_size=100), st.from_regex(r"[!-\-/-~]{1,40}", fullmatch=True),
-       st.integers(0, 4_000_000_000_000))  # fmt: skip
+@given(
+    st.binary(max_size=100),
+    st.from_regex(r"[!-\-/-~]{1,40}", fullmatch=True),
+    st.integers(0, 4_000_000_000_000),
+)
 def test_our_ingress_accepts_any_body(body: bytes, message_id: str, at: int) -> None:
     found = headers(message_id, at, body, [WHSK, WHSEC])
     for secret in (WHSEC, WHPK.encode()):

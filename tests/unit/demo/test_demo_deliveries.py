@@ -26,13 +26,27 @@ def a_delivered(run: HonestRun, endpoint_id: str = "everything") -> Delivery:
 
 
 def test_it_follows_from_events_and_jobs_what_each_endpoint_has_to_get(run: HonestRun) -> None:
-    ids = {name: len({r.delivery_id for r in run.outgoing.of(name)}) for name in (
-        "everything", "disabled", "refuses", "callbacks", "fails", "hangs", "restarted",
-    )}  # fmt: skip
+    ids = {
+        name: len({r.delivery_id for r in run.outgoing.of(name)})
+        for name in (
+            "everything",
+            "disabled",
+            "refuses",
+            "callbacks",
+            "fails",
+            "hangs",
+            "restarted",
+        )
+    }
     assert ids == {
         "everything": 21,  # 10 tickets, the ends of their jobs and that of the delayed job
-        "disabled": 10, "refuses": 1, "callbacks": 1, "fails": 10, "hangs": 10, "restarted": 10,
-    }  # fmt: skip
+        "disabled": 10,
+        "refuses": 1,
+        "callbacks": 1,
+        "fails": 10,
+        "hangs": 10,
+        "restarted": 10,
+    }
 
 
 def test_a_delivery_without_a_row_is_missing(run: HonestRun) -> None:
@@ -78,8 +92,9 @@ def test_a_row_that_stays_pending_or_is_parked_where_nothing_was_disabled(run: H
     run.outgoing.change(first, status="pending")
     run.outgoing.change(second, status="parked", parked_because="endpoint_disabled")
     assert {each.partition(": ")[2] for each in violations(run)} == {
-        "is pending and not delivered", "is parked and not delivered",
-    }  # fmt: skip
+        "is pending and not delivered",
+        "is parked and not delivered",
+    }
 
 
 def test_a_row_parked_without_a_reason(run: HonestRun) -> None:

@@ -83,9 +83,10 @@ async def test_the_public_library_signs_what_it_accepts(receiver: Receiver) -> N
     to, now = ENDPOINTS["everything"], time.time()
     at = datetime.fromtimestamp(now, UTC)
     signed = {
-        "webhook-id": "evt_1", "webhook-timestamp": str(int(now)),
+        "webhook-id": "evt_1",
+        "webhook-timestamp": str(int(now)),
         "webhook-signature": Webhook(to.secret).sign("evt_1", at, "{}"),
-    }  # fmt: skip
+    }
     async with aiohttp.ClientSession() as session:
         await session.post(receiver.url(to.place), data=b"{}", headers=signed)
     assert receiver.hooks[0].verified

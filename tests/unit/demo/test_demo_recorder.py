@@ -31,8 +31,11 @@ async def test_a_call_is_written_down_with_who_made_it_and_its_key(recorder: Rec
     await send(recorder, "k1")
     (call,) = recorder.calls
     assert (call.caller, call.external_id, call.action, call.key) == (
-        ACME, "7", "email:send", "k1",
-    )  # fmt: skip
+        ACME,
+        "7",
+        "email:send",
+        "k1",
+    )
     assert call.answered_at is not None
     assert call.began_at < call.answered_at
 

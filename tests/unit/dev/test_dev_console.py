@@ -35,14 +35,41 @@ EVENT = EventInfo("evt_1", "shop", "t", None, None, 0, "text/plain", None, None,
 
 def job(status: Any, **changed: Any) -> Job:
     made = Job(
-        job_id=JOB, tenant_id="demo", incarnation=1, type="answer", pool="default",
-        priority="webhook", status=status, scope="s", attempts=1, max_attempts=5, backoff=(10,),
-        timeout_seconds=60, epoch=1, run_id="run_1", worker_id=None, event=EVENT,
-        payload_ref=None, input="{}", request_hash=None, event_time=0, scheduled_at=None,
-        next_retry_at=None, last_error=None, result=None, cancel_requested=False,
-        workflow_id=None, callback_url=None, replay_of=None, replay_note=None,
-        submitted_by=None, traceparent=None, created_at=0, updated_at=1_000, ready_at=0,
-    )  # fmt: skip
+        job_id=JOB,
+        tenant_id="demo",
+        incarnation=1,
+        type="answer",
+        pool="default",
+        priority="webhook",
+        status=status,
+        scope="s",
+        attempts=1,
+        max_attempts=5,
+        backoff=(10,),
+        timeout_seconds=60,
+        epoch=1,
+        run_id="run_1",
+        worker_id=None,
+        event=EVENT,
+        payload_ref=None,
+        input="{}",
+        request_hash=None,
+        event_time=0,
+        scheduled_at=None,
+        next_retry_at=None,
+        last_error=None,
+        result=None,
+        cancel_requested=False,
+        workflow_id=None,
+        callback_url=None,
+        replay_of=None,
+        replay_note=None,
+        submitted_by=None,
+        traceparent=None,
+        created_at=0,
+        updated_at=1_000,
+        ready_at=0,
+    )
     return replace(made, **changed)
 
 
@@ -99,9 +126,23 @@ def test_a_bad_end_has_its_error_on_one_line(status: str, level: str) -> None:
 def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
     activity = Activity()
     entry = LedgerEntry(
-        "demo", "s", "email:send/reply", "claimed", JOB, 1, "run_1", "c", b"", "idk", 0, 1, 0, 0,
-        None, None,
-    )  # fmt: skip
+        "demo",
+        "s",
+        "email:send/reply",
+        "claimed",
+        JOB,
+        1,
+        "run_1",
+        "c",
+        b"",
+        "idk",
+        0,
+        1,
+        0,
+        0,
+        None,
+        None,
+    )
     assert activity.line(entry) is None
     done = activity.line(replace(entry, status="done"))
     assert done == Line("effect", f"done       email:send/reply of {JOB}")
@@ -123,9 +164,16 @@ def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
 def test_a_refused_command_of_an_operator_is_no_alarm(body: Any, name: str, level: str) -> None:
     command = COMMAND.encode(Command("c", "demo", JOB, 1, 0, body))
     letter = DeadLetter(
-        "d:1", "record", "demo", "too_early", "settle it later", "dispatcher", 0,
-        topic="jobs.commands", value=command,
-    )  # fmt: skip
+        "d:1",
+        "record",
+        "demo",
+        "too_early",
+        "settle it later",
+        "dispatcher",
+        0,
+        topic="jobs.commands",
+        value=command,
+    )
     line = Activity().line(letter)
     assert line is not None
     assert (line.name, line.level, "too_early" in line.text) == (name, level, True)
@@ -172,15 +220,31 @@ def test_the_stages_news_stays_in_the_files_and_warnings_come_with_their_traceba
 
 @pytest.mark.parametrize(
     "value",
-    ["KeyError: 'custmer'", 'a "b" c', "both ' and \"", "a=1 b='2'", "back\\slash \\'",
-     "two\nlines", "'", "", "plain", "['a', 'b']", "ümlaut ß", "error=", " spaces "],
-)  # fmt: skip
+    [
+        "KeyError: 'custmer'",
+        'a "b" c',
+        "both ' and \"",
+        "a=1 b='2'",
+        "back\\slash \\'",
+        "two\nlines",
+        "'",
+        "",
+        "plain",
+        "['a', 'b']",
+        "ümlaut ß",
+        "error=",
+        " spaces ",
+    ],
+)
 def test_a_value_with_quotes_spaces_or_equals_signs_stays_whole(value: str) -> None:
     log = parse(_rendered(error=value, attempt=1, type="answer", jobs=["a b", "c"]))
     assert log is not None
     assert log.fields == {
-        "error": value, "attempt": "1", "type": "answer", "jobs": "['a b', 'c']",
-    }  # fmt: skip
+        "error": value,
+        "attempt": "1",
+        "type": "answer",
+        "jobs": "['a b', 'c']",
+    }
     (line,) = shown("worker-0", _rendered(error="KeyError: 'custmer'", job_id="job_1"))
     assert line.text == "warning: handler raised error=\"KeyError: 'custmer'\" job_id=job_1"
 
@@ -201,8 +265,9 @@ def test_json_logs_are_read_alike() -> None:
 def test_what_the_application_prints_and_logs_is_shown() -> None:
     of_handler = "2026-11-23T20:27:15.000Z [info     ] sent    run_id=run_1 to=ada"
     assert shown("worker-0", "hello", of_handler) == [
-        Line("worker-0", "hello"), Line("worker-0", "sent to=ada"),
-    ]  # fmt: skip
+        Line("worker-0", "hello"),
+        Line("worker-0", "sent to=ada"),
+    ]
 
 
 def test_duplicates_and_refusals_of_the_ingress_are_events() -> None:

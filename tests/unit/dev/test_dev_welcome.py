@@ -52,8 +52,9 @@ def test_a_terminal_is_told_where_the_token_lies_and_a_program_gets_it() -> None
     shown = ready_text(pipeline(), on_terminal=True)
     given = ready_text(pipeline(), on_terminal=False)
     assert shown.splitlines() == [
-        "tidegate ready http://127.0.0.1:8080", "admin token: in .tidegate/admin.token",
-    ]  # fmt: skip
+        "tidegate ready http://127.0.0.1:8080",
+        "admin token: in .tidegate/admin.token",
+    ]
     assert given.splitlines()[-1] == "admin token: s3cret"
 
 

@@ -59,7 +59,7 @@ def test_a_limit_that_mistakes_a_type_for_a_tenant_or_the_reverse() -> None:
         Limit("a", "tenant", "report", concurrency=1),
         Limit("b", "job_type", "demo", concurrency=1),
         Limit("c", "tenant", "answer", concurrency=1),
-    )  # fmt: skip
+    )
     told = remarks(replace(PLAIN, limits=limits), {"answer", "report"}, {"demo"})
     no_route, first, second = told
     assert "no route leads to job type 'report'" in no_route
@@ -79,6 +79,8 @@ def test_a_module_that_has_the_name_of_our_package_is_told(tmp_path: Path) -> No
     (tmp_path / "tests/streams.py").touch()
     told = list(shadows(tmp_path))
     assert [text.split(" has the name")[0] for text in told] == [
-        "streams.py", "tests/streams.py", "ingress/__init__.py",
-    ]  # fmt: skip
+        "streams.py",
+        "tests/streams.py",
+        "ingress/__init__.py",
+    ]
     assert "rename it" in told[0]

@@ -23,9 +23,15 @@ def registry() -> WorkerRegistry:
 
 
 def beat(
-    worker: str, free: int = 4, received: int = 0, *, types: tuple[str, ...] = TYPES,
-    leases: tuple[HeldLease, ...] = (), lean: bool = False, pool: str = "default",
-) -> Heartbeat:  # fmt: skip
+    worker: str,
+    free: int = 4,
+    received: int = 0,
+    *,
+    types: tuple[str, ...] = TYPES,
+    leases: tuple[HeldLease, ...] = (),
+    lean: bool = False,
+    pool: str = "default",
+) -> Heartbeat:
     handlers = () if lean else tuple(Handler(type_, 3, (), 60) for type_ in types)
     return Heartbeat(worker, pool, 3, free, leases, handlers, received=received, lean=lean)
 

@@ -35,14 +35,22 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 INDEX = ROOT / "docs/index.md"
 _DAY_MS = 86_400_000
 _METRIC_MODULES = (
-    "ingress.receive.quarantine", "ingress.receive.receiver", "ingress.tenants.references",
-    "ingress.http.router", "streams.dedup.processor",
-    "streams.delivery.metrics", "streams.dispatcher.metrics", "streams.event_replay.metrics",
+    "ingress.receive.quarantine",
+    "ingress.receive.receiver",
+    "ingress.tenants.references",
+    "ingress.http.router",
+    "streams.dedup.processor",
+    "streams.delivery.metrics",
+    "streams.dispatcher.metrics",
+    "streams.event_replay.metrics",
     "streams.runtime.metrics",
-    "streams.telemetry", "streams.tenants.follower",
-    "streams.worker.metrics", "streams.analytics.counting",
-    "streams.certificates", "streams.vault.key_encryption",
-)  # fmt: skip
+    "streams.telemetry",
+    "streams.tenants.follower",
+    "streams.worker.metrics",
+    "streams.analytics.counting",
+    "streams.certificates",
+    "streams.vault.key_encryption",
+)
 
 
 def first_cells(document: str, heading: str) -> list[str]:
@@ -57,9 +65,10 @@ def test_the_flow_names_every_topic_with_its_retention() -> None:
     rows = dict(
         re.findall(
             r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \| ([^|]+) \|",
-            (ROOT / "docs/flow.md").read_text(), re.MULTILINE,
+            (ROOT / "docs/flow.md").read_text(),
+            re.MULTILINE,
         )
-    )  # fmt: skip
+    )
     kept = {
         topic.name: "last value of each key"
         if topic.retention_ms is None

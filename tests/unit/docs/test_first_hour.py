@@ -42,10 +42,14 @@ def test_each_job_that_a_step_submits_ends_as_it_says(desk: Path) -> None:
     given = re.findall(r"jobs submit (\w+) --tenant acme(?: --input '(.+?)')?", PAGE)
     ends = {
         "divide": {
-            '{"a": 1, "b": 0}': "dead", '{"a": 6, "b": 3}': "succeeded", '{"a": "x"}': "dead",
+            '{"a": 1, "b": 0}': "dead",
+            '{"a": 6, "b": 3}': "succeeded",
+            '{"a": "x"}': "dead",
         },
-        "mail": {"": "succeeded"}, "pay": {"": "succeeded"}, "export": {"": "succeeded"},
-    }  # fmt: skip
+        "mail": {"": "succeeded"},
+        "pay": {"": "succeeded"},
+        "export": {"": "succeeded"},
+    }
     assert {name for name, _ in given} == {*ends, "report"}
     with Bench(load_app("app:app"), topology=Path("topology.yaml")) as bench:
         for tool in ("email:send", "bank:pay"):

@@ -123,7 +123,10 @@ def test_the_files_and_constants_that_a_page_names_exist(page: Path) -> None:
     made = {step.name for step in steps(text) if isinstance(step, File)}
     paths = set(re.findall(r"`((?:docs|ingress|streams|tests)/[a-z_/.-]+)`", text))
     assert {path for path in paths - made if not (ROOT / path).exists()} == set()
-    code = "\n".join(path.read_text() for top in ("ingress", "streams", "tests")
-                     for path in (ROOT / top).rglob("*.py"))  # fmt: skip
+    code = "\n".join(
+        path.read_text()
+        for top in ("ingress", "streams", "tests")
+        for path in (ROOT / top).rglob("*.py")
+    )
     names = set(re.findall(r"`(_?[A-Z][A-Z_]{4,})`", text))
     assert {name for name in names if name not in code} == set()

@@ -118,14 +118,19 @@ async def test_the_page_shows_a_job_of_its_customer_and_no_other(
     page = runpy.run_path("page.py")
     for tenant in ("acme", "globex"):
         operator.jobs[tenant] = {
-            "job_id": f"job_{tenant}", "tenant_id": tenant, "status": "running",
-            "progress": {"done": 3, "of": 30}, "input": {"secret": 1},
-        }  # fmt: skip
+            "job_id": f"job_{tenant}",
+            "tenant_id": tenant,
+            "status": "running",
+            "progress": {"done": 3, "of": 30},
+            "input": {"secret": 1},
+        }
     async with TestClient(TestServer(page["server"]())) as client:
         shown = await client.get("/exports/job_acme/progress")
         assert await shown.json() == {
-            "status": "running", "progress": {"done": 3, "of": 30}, "ended": False,
-        }  # fmt: skip
+            "status": "running",
+            "progress": {"done": 3, "of": 30},
+            "ended": False,
+        }
         for hidden in ("job_globex", "job_none"):
             assert (await client.get(f"/exports/{hidden}/progress")).status == 404
         assert "progress" in await (await client.get("/exports/job_acme")).text()

@@ -49,8 +49,19 @@ def test_the_readme_shows_the_application_that_new_makes(tmp_path: Path) -> None
 
 async def test_the_handlers_page_runs_for_a_submission_and_stops_where_it_says(app: App) -> None:
     order = '{"order_id": "4711", "email": "a@example.com"}'
-    withdrawn = EventInfo("evt_1", "shop", "order.refund_asked", None, None, 1, "application/json",
-                          None, None, "e1", {"status": "withdrawn"})  # fmt: skip
+    withdrawn = EventInfo(
+        "evt_1",
+        "shop",
+        "order.refund_asked",
+        None,
+        None,
+        1,
+        "application/json",
+        None,
+        None,
+        "e1",
+        {"status": "withdrawn"},
+    )
     async with bench(app) as at:
         done: Ended = await at.ended(at.give("refund_order", input=order))
         outcomes = at.bodies(Outcome)
@@ -58,8 +69,9 @@ async def test_the_handlers_page_runs_for_a_submission_and_stops_where_it_says(a
         stopped: Ended = await at.ended(at.give("refund_order", event=withdrawn))
     assert orjson.loads(done.result or "null") == {"text": "Order 4711 is paid back."}
     assert [(o.action, o.status) for o in outcomes] == [
-        ("payment:refund/order", "done"), ("email:send/refunded", "done"),
-    ]  # fmt: skip
+        ("payment:refund/order", "done"),
+        ("email:send/refunded", "done"),
+    ]
     assert (refused.status, stopped.status) == ("failed", "cancelled")
 
 

@@ -59,8 +59,19 @@ async def services(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
 
 
 async def run(app: App, type: str, status: str = "OPEN") -> tuple[Ended, list[Outcome]]:
-    event = EventInfo("evt_1", "zendesk", "ticket.created", None, None, 1, "application/json",
-                      None, None, "k", {"status": status})  # fmt: skip
+    event = EventInfo(
+        "evt_1",
+        "zendesk",
+        "ticket.created",
+        None,
+        None,
+        1,
+        "application/json",
+        None,
+        None,
+        "k",
+        {"status": status},
+    )
     async with bench(app) as at:
         ref = payload_ref(at, "acme", "evt_1", TICKET)
         ended = await at.ended(at.give(type, event=event, payload_ref=ref))
@@ -93,9 +104,14 @@ async def test_a_refund_names_its_order(app: App, services: Services) -> None:
     ],
 )
 async def test_an_answer_decides_what_is_known_of_the_effect(
-    app: App, services: Services, status: int, headers: dict[str, str], ended_as: str,
-    after: float | None, outcome: str,
-) -> None:  # fmt: skip
+    app: App,
+    services: Services,
+    status: int,
+    headers: dict[str, str],
+    ended_as: str,
+    after: float | None,
+    outcome: str,
+) -> None:
     services.status, services.headers = status, headers
     ended, outcomes = await run(app, "refund")
     assert (ended.status, ended.retry_after_seconds) == (ended_as, after)
@@ -133,7 +149,7 @@ def test_the_readmes_commands_send_events_that_its_routes_take(tmp_path: Path) -
     script = commands.replace("$PWD/.venv/bin", str(tmp_path))
     done = subprocess.run(
         ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=True
-    )  # fmt: skip
+    )
     first, second = done.stdout.removesuffix("\0").split("\0")
     bodies = [sample("zendesk", first, time.time()).body, second.encode()]
     topology = load(ROOT / "examples/support/topology.yaml")

@@ -37,5 +37,11 @@ def test_the_page_names_everything_that_a_test_can_use(shown: type) -> None:
 def test_the_public_names_are_on_the_page() -> None:
     assert all(f"`{name}" in PAGE for name in streams.testing.__all__)
     assert streams.testing.__all__ == [
-        "Bench", "Call", "DeadLetter", "Effect", "FailedRun", "Job", "Refused",
-    ]  # fmt: skip
+        "Bench",
+        "Call",
+        "DeadLetter",
+        "Effect",
+        "FailedRun",
+        "Job",
+        "Refused",
+    ]

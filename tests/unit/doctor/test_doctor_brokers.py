@@ -16,12 +16,17 @@ from streams.topology.load import load
 SESSION = Settings(session_seconds=10)
 THREE = {1: "a:9092", 2: "b:9092", 3: "c:9092"}
 GOOD = {
-    "transaction.state.log.replication.factor": "3", "offsets.topic.replication.factor": "3",
-    "transaction.state.log.min.isr": "2", "unclean.leader.election.enable": "false",
-    "auto.create.topics.enable": "false", "group.min.session.timeout.ms": "6000",
-    "group.max.session.timeout.ms": "1800000", "transaction.max.timeout.ms": "900000",
-    "offsets.retention.minutes": "10080", "process.roles": "broker",
-}  # fmt: skip
+    "transaction.state.log.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "unclean.leader.election.enable": "false",
+    "auto.create.topics.enable": "false",
+    "group.min.session.timeout.ms": "6000",
+    "group.max.session.timeout.ms": "1800000",
+    "transaction.max.timeout.ms": "900000",
+    "offsets.retention.minutes": "10080",
+    "process.roles": "broker",
+}
 SINCE_4_3 = {"group.consumer.assignment.interval.ms": "1000"}
 
 
@@ -76,8 +81,9 @@ def test_each_setting_that_is_wrong_is_named_with_its_broker_and_remedy(
 
 def test_the_session_of_the_settings_is_what_brokers_are_measured_by() -> None:
     long = Settings(session_seconds=30)
-    found = list(brokers.broker_settings(settings_of(group_max_session_timeout_ms="20000"), long,
-                                         None))  # fmt: skip
+    found = list(
+        brokers.broker_settings(settings_of(group_max_session_timeout_ms="20000"), long, None)
+    )
     assert [each.status for each in found] == ["fail"]
 
 

@@ -22,9 +22,13 @@ def newest(ms: float = 0.0) -> dict[tuple[str, int], int]:
 
 @pytest.mark.parametrize(
     ("wall_ms", "status", "says"),
-    [(0, "ok", ""), (3_000, "ok", ""), (60_000, "warn", "60 s ahead of"),
-     (-60_000, "warn", "60 s behind")],
-)  # fmt: skip
+    [
+        (0, "ok", ""),
+        (3_000, "ok", ""),
+        (60_000, "warn", "60 s ahead of"),
+        (-60_000, "warn", "60 s behind"),
+    ],
+)
 def test_this_machines_clock_is_measured_by_what_its_stages_know(
     wall_ms: float, status: str, says: str
 ) -> None:

@@ -34,9 +34,13 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.yaml").write_text(OVERLAY)
     state = {
-        "url": "http://127.0.0.1:8080", "bootstrap": "127.0.0.1:9333", "command": COMMAND,
-        "directory": str(tmp_path), "topology": str(tmp_path / "t.yaml"), "topic_prefix": "mine.",
-    }  # fmt: skip
+        "url": "http://127.0.0.1:8080",
+        "bootstrap": "127.0.0.1:9333",
+        "command": COMMAND,
+        "directory": str(tmp_path),
+        "topology": str(tmp_path / "t.yaml"),
+        "topic_prefix": "mine.",
+    }
     there = tmp_path / ".tidegate"
     there.mkdir()
     (there / "dev.json").write_text(json.dumps(state))

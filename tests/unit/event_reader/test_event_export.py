@@ -139,9 +139,14 @@ def test_a_misspelled_type_is_told_by_the_first_run_that_finds_events(
     monkeypatch.setattr(scanning, "Consumer", lambda _: PlayedConsumer(logs))
     start = Manifest({"format": "jsonl"}, None, None, next={"0": read_before})
     found = event_export._exported(
-        Settings(), tmp_path, start, {0: Span(0, 0, 2)}, {}, Selection(types=("ordr.*",)),
+        Settings(),
+        tmp_path,
+        start,
+        {0: Span(0, 0, 2)},
+        {},
+        Selection(types=("ordr.*",)),
         lambda _: None,
-    )  # fmt: skip
+    )
     assert any("no event has a type 'ordr.*'" in note for note in found["notes"]) == told
 
 

@@ -102,9 +102,14 @@ class World:
         self.seconds_of_a_fault = 0.0
         self.silent = set[str]()
         self.desk = Desk(
-            OURS, KEPT_MS, self._ask, self._open, self._write,
-            lambda: self.broker_ms, lambda: self.now,
-        )  # fmt: skip
+            OURS,
+            KEPT_MS,
+            self._ask,
+            self._open,
+            self._write,
+            lambda: self.broker_ms,
+            lambda: self.now,
+        )
 
     def told(self, body: ReplayBody, by: str = "operator", at: int = 1, id_: str = "r1") -> None:
         self.desk.fold(0, ReplayRecord(id_, at, by, body))

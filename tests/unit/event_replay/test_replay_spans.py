@@ -23,8 +23,10 @@ ASKED = ReplayAsked("why", None, None, (), None, None, None, (), "x", "batch", 1
 def test_ranges_cut_the_spans_and_leave_the_other_partitions_out() -> None:
     found = {0: Span(10, 10, 50), 1: Span(0, 5, 20), 2: Span(0, 0, 9)}
     assert within(found, {0: (0, 30), 1: (8, None), 2: (40, 60)}) == {
-        0: Span(10, 10, 30), 1: Span(0, 8, 20), 2: Span(0, 9, 9),
-    }  # fmt: skip
+        0: Span(10, 10, 30),
+        1: Span(0, 8, 20),
+        2: Span(0, 9, 9),
+    }
 
 
 def test_what_was_purged_meanwhile_is_left_out_and_told() -> None:
@@ -32,8 +34,9 @@ def test_what_was_purged_meanwhile_is_left_out_and_told() -> None:
     now = left(saved, {0: Span(25, 25, 90), 1: Span(30, 30, 90)})
     assert now == {0: Span(25, 25, 50), 1: Span(30, 8, 8)}
     assert [note.split(" were")[0] for note in purged(saved, now)] == [
-        "5 offsets of partition 0", "3 offsets of partition 1",
-    ]  # fmt: skip
+        "5 offsets of partition 0",
+        "3 offsets of partition 1",
+    ]
 
 
 @pytest.mark.parametrize("end", [10, 950])

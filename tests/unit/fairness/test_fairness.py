@@ -284,8 +284,11 @@ TENANTS = ("x", "y", "z", "w")
 STEPS = st.lists(
     st.one_of(
         st.tuples(
-            st.just("push"), st.sampled_from(TENANTS), st.sampled_from((*TYPES, "unknown")),
-            st.sampled_from((*PRIORITIES, "undeclared")), st.integers(-400, 30),
+            st.just("push"),
+            st.sampled_from(TENANTS),
+            st.sampled_from((*TYPES, "unknown")),
+            st.sampled_from((*PRIORITIES, "undeclared")),
+            st.integers(-400, 30),
         ),
         st.tuples(st.just("take"), st.sets(st.sampled_from(TYPES), min_size=1)),
         st.tuples(st.just("take"), st.just(set(TYPES))),
@@ -297,7 +300,7 @@ STEPS = st.lists(
         st.tuples(st.just("handle"), st.sets(st.sampled_from((*TYPES, "unknown")))),
     ),
     max_size=80,
-)  # fmt: skip
+)
 
 
 class Pair:

@@ -169,11 +169,17 @@ async def test_a_host_is_the_same_in_any_case_and_with_a_port(subdomains: Edge, 
 @pytest.mark.parametrize(
     "host",
     [
-        "hooks.example.com", ".hooks.example.com", "acme.other.example.com", "acme",
-        "a.acme.hooks.example.com", "acme.hooks.example.com.evil.com",
-        "acme.hooks.example.com.hooks.example.com", "acmehooks.example.com", "127.0.0.1",
+        "hooks.example.com",
+        ".hooks.example.com",
+        "acme.other.example.com",
+        "acme",
+        "a.acme.hooks.example.com",
+        "acme.hooks.example.com.evil.com",
+        "acme.hooks.example.com.hooks.example.com",
+        "acmehooks.example.com",
+        "127.0.0.1",
     ],
-)  # fmt: skip
+)
 async def test_a_host_that_is_no_tenant_s_is_a_tenant_that_is_not_there(
     subdomains: Edge, host: str
 ) -> None:
@@ -272,14 +278,18 @@ async def test_the_claim_s_name_is_configurable(jwks: Path) -> None:
         ({"ingress_jwks_file": "/x"}, "JWKS_FILE does nothing with .*=path"),
         ({"ingress_tenant_claim": "t"}, "TENANT_CLAIM does nothing with .*=path"),
         (
-            {"ingress_tenant_from": "subdomain", "ingress_base_domain": "x.com",
-             "ingress_tenant_claim": "t"}, "TENANT_CLAIM does nothing with .*=subdomain",
+            {
+                "ingress_tenant_from": "subdomain",
+                "ingress_base_domain": "x.com",
+                "ingress_tenant_claim": "t",
+            },
+            "TENANT_CLAIM does nothing with .*=subdomain",
         ),
         ({"ingress_tenant_from": "subdomain", "ingress_base_domain": "a b"}, "'a b' is no domain"),
         ({"ingress_tenant_from": "subdomain", "ingress_base_domain": ""}, "is no domain"),
         ({"ingress_tenant_from": "claim", "ingress_jwks_file": "/not/there"}, "cannot read"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_do_not_fit_each_other_are_refused(
     settings: dict[str, Any], fault: str
 ) -> None:

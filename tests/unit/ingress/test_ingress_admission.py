@@ -19,9 +19,17 @@ from streams.tenants.settings import SourceSettings
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 EVENT = NewEvent(
-    "acme", "zendesk", "ticket.created", "e1", "123", 1_700_000_000_000, {"status": "OPEN"},
-    b'{"n":1}', TRACE, "https://acme.example/done",
-)  # fmt: skip
+    "acme",
+    "zendesk",
+    "ticket.created",
+    "e1",
+    "123",
+    1_700_000_000_000,
+    {"status": "OPEN"},
+    b'{"n":1}',
+    TRACE,
+    "https://acme.example/done",
+)
 
 
 def door(log: MemoryLog) -> DirectAdmission:
@@ -31,10 +39,19 @@ def door(log: MemoryLog) -> DirectAdmission:
 def kept(body: bytes, **fields: object) -> Quarantined:
     digest = hashlib.sha256(body).digest()
     record = Quarantined(
-        ids.quarantined_event_id("acme", "zendesk", digest), "acme", "zendesk", "dedup_key", "why",
-        1_700_000_000_000, digest, PayloadRef(0, (0,), len(body), "kek_1"), "text/plain", "r-1",
-        {}, TRACE,
-    )  # fmt: skip
+        ids.quarantined_event_id("acme", "zendesk", digest),
+        "acme",
+        "zendesk",
+        "dedup_key",
+        "why",
+        1_700_000_000_000,
+        digest,
+        PayloadRef(0, (0,), len(body), "kek_1"),
+        "text/plain",
+        "r-1",
+        {},
+        TRACE,
+    )
     return replace(record, **fields)  # type: ignore[arg-type]
 
 
@@ -48,16 +65,20 @@ async def test_a_submitted_event_is_a_normal_envelope_with_its_payload_sealed() 
     made, record = envelope(log), log.on("events.received")[0]
     assert admitted.job_id == ids.event_job_id("acme", "zendesk", "e1")
     assert (made.event_id, made.fingerprint) == (
-        admitted.event_id, ids.fingerprint("acme", "zendesk", "e1"),
-    )  # fmt: skip
+        admitted.event_id,
+        ids.fingerprint("acme", "zendesk", "e1"),
+    )
     assert (made.event_type, made.subject, made.occurred_at) == (
-        "ticket.created", "123", 1_700_000_000_000,
-    )  # fmt: skip
+        "ticket.created",
+        "123",
+        1_700_000_000_000,
+    )
     assert (made.attributes, made.callback_url) == ({"status": "OPEN"}, EVENT.callback_url)
     assert made.routed, "its answer named a job"
     assert (made.payload_hash, made.content_type) == (
-        hashlib.sha256(EVENT.payload).digest(), "application/json",
-    )  # fmt: skip
+        hashlib.sha256(EVENT.payload).digest(),
+        "application/json",
+    )
     assert record.headers["traceparent"] == TRACE.encode()
     assert log.body(made) == EVENT.payload
     kept_at = {(r.key, r.partition) for r in log.records if r.topic != "tenants"}

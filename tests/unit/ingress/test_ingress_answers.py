@@ -62,8 +62,10 @@ async def test_metrics_count_outcomes_and_name_no_tenant(edge: Edge) -> None:
 async def test_every_answer_ends_its_line(edge: Edge) -> None:
     body = ticket("e1")
     for path, headers in (
-        ("/v1/hooks/acme/zendesk", zendesk_signed(body)), ("/v1/hooks/acme/zendesk", {}), ("/", {}),
-    ):  # fmt: skip
+        ("/v1/hooks/acme/zendesk", zendesk_signed(body)),
+        ("/v1/hooks/acme/zendesk", {}),
+        ("/", {}),
+    ):
         async with edge.client.post(f"{edge.url}{path}", data=body, headers=headers) as response:
             assert (await response.read()).endswith(b"}\n")
 

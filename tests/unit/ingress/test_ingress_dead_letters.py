@@ -83,8 +83,11 @@ async def test_a_letter_that_is_too_large_for_the_broker_goes_without_its_record
     small, large = (DEAD_LETTER.decode(record.value) for record in log.records)
     assert (small.value, small.cut) == (b"small", False)
     assert (large.id, large.key, large.value, large.cut) == (
-        "ingress:tenants:2:0", None, None, True,
-    )  # fmt: skip
+        "ingress:tenants:2:0",
+        None,
+        None,
+        True,
+    )
     assert "the broker refuses more" in large.detail
     assert log.refusals == 2, "together with the others, and alone"
 

@@ -26,9 +26,20 @@ from streams.vault.keyring import DataKeyring
 def event(body: bytes = b"{}", id_: str = "evt_1", tenant_id: str = "acme") -> Event:
     normalized = Normalized("t", None, None, "k", b"h" * 32, None, {})
     return Event(
-        id_, b"f" * 16, None, tenant_id, "shop", normalized, 1, "text/plain", None, "", "webhook",
-        None, body,
-    )  # fmt: skip
+        id_,
+        b"f" * 16,
+        None,
+        tenant_id,
+        "shop",
+        normalized,
+        1,
+        "text/plain",
+        None,
+        "",
+        "webhook",
+        None,
+        body,
+    )
 
 
 def writer(log: MemoryLog, **options: Any) -> EventWriter:

@@ -37,8 +37,10 @@ async def test_an_accepted_event_is_on_both_topics_and_its_body_opens(edge: Edge
     assert envelope.event_id == answer["event_id"]
     assert envelope.fingerprint == ids.fingerprint("acme", "zendesk", "e1")
     assert (envelope.tenant_id, envelope.source, envelope.priority) == (
-        "acme", "zendesk", "webhook",
-    )  # fmt: skip
+        "acme",
+        "zendesk",
+        "webhook",
+    )
     assert (envelope.subject, envelope.occurred_at) == ("123", 1_783_143_198_000)
     assert envelope.routed, "its answer named a job"
     assert (envelope.request_id, envelope.content_type) == ("r-1", "application/json")
@@ -214,8 +216,10 @@ async def test_what_no_route_matches_is_told_once_for_its_kind_and_names_no_tena
                 assert (status, answer["job_id"]) == (202, None)
     assert [line for line in lines if line["event"] != "data key made"] == [
         {
-            "event": "no route: kept on events, no job", "log_level": "info",
-            "source": "zendesk", "event_type": kind,
+            "event": "no route: kept on events, no job",
+            "log_level": "info",
+            "source": "zendesk",
+            "event_type": kind,
         }
         for kind in ("user.created", "user.deleted")
-    ]  # fmt: skip
+    ]

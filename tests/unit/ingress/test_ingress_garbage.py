@@ -23,9 +23,14 @@ async def edge() -> AsyncIterator[Edge]:
 def delivery(body: bytes, signature: bytes | None = None, *more: bytes) -> bytes:
     proof = signed(body)["X-Signature"].encode() if signature is None else signature
     lines = [
-        b"POST /v1/hooks/acme/shop HTTP/1.1", b"Host: x", b"Content-Length: %d" % len(body),
-        b"X-Signature: " + proof, b"Content-Type: application/json", b"Connection: close", *more,
-    ]  # fmt: skip
+        b"POST /v1/hooks/acme/shop HTTP/1.1",
+        b"Host: x",
+        b"Content-Length: %d" % len(body),
+        b"X-Signature: " + proof,
+        b"Content-Type: application/json",
+        b"Connection: close",
+        *more,
+    ]
     return b"\r\n".join([*lines, b"", body])
 
 

@@ -96,8 +96,9 @@ def test_no_body_breaks_it(scheme: str, body: bytes) -> None:
     assert answer is None or answer.status in {200, 204}
 
 
-@pytest.mark.parametrize(("scheme", "body"), [("zoom", ZOOM), ("twitch", TWITCH),
-                                              ("xero", b'{"events":[]}')])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scheme", "body"), [("zoom", ZOOM), ("twitch", TWITCH), ("xero", b'{"events":[]}')]
+)
 async def test_a_question_by_post_is_answered_only_if_its_signature_holds(
     edge: Edge, scheme: str, body: bytes
 ) -> None:

@@ -162,9 +162,13 @@ def resident_bytes() -> int:
 async def test_memory_stays_flat_under_hostile_bodies(edge: Edge) -> None:
     mib = 1024 * 1024
     bodies = [
-        b"[" * mib, b"[" + b"{}," * (mib // 3 - 2) + b"{}]", b'{"id":' + b"9" * (mib - 8) + b"}",
-        b"\0" * mib, b'["' + b"\\n" * (mib // 2 - 3) + b'"]', b"x" * (mib + 1),
-    ]  # fmt: skip
+        b"[" * mib,
+        b"[" + b"{}," * (mib // 3 - 2) + b"{}]",
+        b'{"id":' + b"9" * (mib - 8) + b"}",
+        b"\0" * mib,
+        b'["' + b"\\n" * (mib // 2 - 3) + b'"]',
+        b"x" * (mib + 1),
+    ]
 
     async def all_of_them() -> None:
         for body in bodies:

@@ -98,10 +98,22 @@ def test_a_generic_event_is_known_by_its_id_beside_its_type_and_data(body: bytes
 
 @pytest.mark.parametrize(
     "body",
-    [b"{}", b'{"id":""}', b'{"id":null}', b'{"id":true}', b'{"id":{"a":1}}', b'{"id":[]}',
-     b'{"id":["a",null]}', b'{"id":4711,"status":"open"}', b'{"event_id":"concert"}',
-     b'{"specversion":"1.0","id":"c"}', b"[1]", b'"text"', b"7"],
-)  # fmt: skip
+    [
+        b"{}",
+        b'{"id":""}',
+        b'{"id":null}',
+        b'{"id":true}',
+        b'{"id":{"a":1}}',
+        b'{"id":[]}',
+        b'{"id":["a",null]}',
+        b'{"id":4711,"status":"open"}',
+        b'{"event_id":"concert"}',
+        b'{"specversion":"1.0","id":"c"}',
+        b"[1]",
+        b'"text"',
+        b"7",
+    ],
+)
 def test_without_a_usable_id_an_event_is_known_by_its_bytes(body: bytes) -> None:
     fields = GENERIC.normalize({}, body)
     assert (fields.dedup_key, fields.event_type) == (hash_key(body), "unknown")
@@ -189,9 +201,19 @@ def test_a_mapping_that_cannot_work_is_refused_by_name(mapping: dict[str, str], 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"NaN", b'{"a":NaN}', b'{"a":1e999}', b"\xff", b'"\xed\xa0\x80"', b'"\\ud800"',
-     b"[" * 5000 + b"]" * 5000, b"payload=%7B%7D"],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"NaN",
+        b'{"a":NaN}',
+        b'{"a":1e999}',
+        b"\xff",
+        b'"\xed\xa0\x80"',
+        b'"\\ud800"',
+        b"[" * 5000 + b"]" * 5000,
+        b"payload=%7B%7D",
+    ],
+)
 def test_what_is_no_json_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedBody, match="not JSON"):
         GENERIC.normalize({}, body)

@@ -20,68 +20,132 @@ from streams.errors import MalformedBody
 SAMPLES = Path(__file__).parents[4] / "shared/samples/github"
 
 STRIPE = {
-    "id": "evt_1", "object": "event", "api_version": "2024-06-20", "created": 1_686_089_970,
-    "type": "invoice.paid", "livemode": False, "pending_webhooks": 2,
+    "id": "evt_1",
+    "object": "event",
+    "api_version": "2024-06-20",
+    "created": 1_686_089_970,
+    "type": "invoice.paid",
+    "livemode": False,
+    "pending_webhooks": 2,
     "data": {"object": {"id": "in_1", "object": "invoice", "status": "paid"}},
-}  # fmt: skip
+}
 SHOPIFY = {
-    "id": 820982911946154508, "admin_graphql_api_id": "gid://shopify/Order/820982911946154508",
-    "created_at": "2021-12-31T19:00:00-05:00", "updated_at": "2021-12-31T19:00:01-05:00",
-    "currency": "USD", "financial_status": "paid", "email": "jon@example.com",
-}  # fmt: skip
+    "id": 820982911946154508,
+    "admin_graphql_api_id": "gid://shopify/Order/820982911946154508",
+    "created_at": "2021-12-31T19:00:00-05:00",
+    "updated_at": "2021-12-31T19:00:01-05:00",
+    "currency": "USD",
+    "financial_status": "paid",
+    "email": "jon@example.com",
+}
 SLACK = {
-    "token": "z", "team_id": "T1", "api_app_id": "A1", "type": "event_callback",
-    "event_id": "Ev08MFMKH6", "event_time": 1_234_567_890,
+    "token": "z",
+    "team_id": "T1",
+    "api_app_id": "A1",
+    "type": "event_callback",
+    "event_id": "Ev08MFMKH6",
+    "event_time": 1_234_567_890,
     "event": {"type": "message", "channel": "C1", "user": "U1", "event_ts": "1234567890.1"},
-}  # fmt: skip
+}
 INTERCOM = {
-    "type": "notification_event", "app_id": "a8", "id": "notif_1", "topic": "conversation.closed",
-    "created_at": 1_392_731_331, "delivery_attempts": 1,
+    "type": "notification_event",
+    "app_id": "a8",
+    "id": "notif_1",
+    "topic": "conversation.closed",
+    "created_at": 1_392_731_331,
+    "delivery_attempts": 1,
     "data": {"item": {"type": "conversation", "id": "30", "state": "closed"}},
-}  # fmt: skip
+}
 LINEAR = {
-    "action": "update", "type": "Issue", "createdAt": "2020-01-23T12:53:18.084Z",
+    "action": "update",
+    "type": "Issue",
+    "createdAt": "2020-01-23T12:53:18.084Z",
     "data": {"id": "2174add1", "updatedAt": "2020-01-23T12:53:18.000Z", "identifier": "LIN-1"},
-    "organizationId": "o1", "actor": {"id": "u1"}, "webhookId": "w1",
+    "organizationId": "o1",
+    "actor": {"id": "u1"},
+    "webhookId": "w1",
     "webhookTimestamp": 1_677_611_643_000,
-}  # fmt: skip
+}
 PAGERDUTY = {
     "event": {
-        "id": "01BW", "event_type": "incident.resolved", "resource_type": "incident",
+        "id": "01BW",
+        "event_type": "incident.resolved",
+        "resource_type": "incident",
         "occurred_at": "2021-04-26T17:36:27.458Z",
-        "data": {"id": "PGR0VU2", "type": "incident", "status": "resolved", "urgency": "high",
-                 "service": {"id": "PF9KMXH"}},
+        "data": {
+            "id": "PGR0VU2",
+            "type": "incident",
+            "status": "resolved",
+            "urgency": "high",
+            "service": {"id": "PF9KMXH"},
+        },
     }
-}  # fmt: skip
+}
 DISCORD = {
-    "id": "846462639134605312", "application_id": "8", "type": 2, "token": "t", "version": 1,
-    "channel_id": "64", "guild_id": "29", "member": {"user": {"id": "53"}},
+    "id": "846462639134605312",
+    "application_id": "8",
+    "type": 2,
+    "token": "t",
+    "version": 1,
+    "channel_id": "64",
+    "guild_id": "29",
+    "member": {"user": {"id": "53"}},
     "data": {"id": "77", "name": "cardsearch"},
-}  # fmt: skip
+}
 ZENDESK = {
-    "id": "2b24ef10", "type": "zen:event-type:ticket.created", "account_id": 1,
-    "time": "2026-07-04T05:33:18Z", "subject": "zen:ticket:123",
+    "id": "2b24ef10",
+    "type": "zen:event-type:ticket.created",
+    "account_id": 1,
+    "time": "2026-07-04T05:33:18Z",
+    "subject": "zen:ticket:123",
     "detail": {"id": "123", "updated_at": "2026-07-04T05:33:18Z", "status": "OPEN"},
-}  # fmt: skip
+}
 STANDARD = {
-    "id": "evt_1", "type": "user.created", "timestamp": "2023-01-19T00:13:51Z",
+    "id": "evt_1",
+    "type": "user.created",
+    "timestamp": "2023-01-19T00:13:51Z",
     "data": {"id": "u1", "object": "user"},
-}  # fmt: skip
-GENERIC = {"id": "e1", "type": "a.b", "time": "2023-01-19T00:13:51Z", "subject": "s",
-           "data": {"id": "d1"}}  # fmt: skip
+}
+GENERIC = {
+    "id": "e1",
+    "type": "a.b",
+    "time": "2023-01-19T00:13:51Z",
+    "subject": "s",
+    "data": {"id": "d1"},
+}
 MESSAGE = {
-    "MessageSid": "SM1", "MessageStatus": "delivered", "SmsSid": "SM1", "SmsStatus": "delivered",
-    "AccountSid": "AC1", "From": "+1", "To": "+2", "ErrorCode": "",
-}  # fmt: skip
+    "MessageSid": "SM1",
+    "MessageStatus": "delivered",
+    "SmsSid": "SM1",
+    "SmsStatus": "delivered",
+    "AccountSid": "AC1",
+    "From": "+1",
+    "To": "+2",
+    "ErrorCode": "",
+}
 CALL = {
-    "CallSid": "CA1", "CallStatus": "completed", "SequenceNumber": "3", "AccountSid": "AC1",
+    "CallSid": "CA1",
+    "CallStatus": "completed",
+    "SequenceNumber": "3",
+    "AccountSid": "AC1",
     "Timestamp": "Tue, 31 Aug 2010 20:36:28 +0000",
-}  # fmt: skip
-COMMAND = {"command": "/weather", "text": "94070", "team_id": "T1", "channel_id": "C1",
-           "user_id": "U1", "trigger_id": "13345224609.738474920.8088"}  # fmt: skip
-PRESS = {"type": "block_actions", "team": {"id": "T1"}, "user": {"id": "U1"},
-         "channel": {"id": "C1"}, "trigger_id": "12321423423.333649436676.d8c",
-         "actions": [{"action_ts": "1548426417.840180"}]}  # fmt: skip
+}
+COMMAND = {
+    "command": "/weather",
+    "text": "94070",
+    "team_id": "T1",
+    "channel_id": "C1",
+    "user_id": "U1",
+    "trigger_id": "13345224609.738474920.8088",
+}
+PRESS = {
+    "type": "block_actions",
+    "team": {"id": "T1"},
+    "user": {"id": "U1"},
+    "channel": {"id": "C1"},
+    "trigger_id": "12321423423.333649436676.d8c",
+    "actions": [{"action_ts": "1548426417.840180"}],
+}
 
 
 def normalized(
@@ -109,19 +173,29 @@ def encoded(scheme: str, document: dict[str, Any]) -> bytes:
         ("twilio", CALL, "call.completed", "CA1", 1_283_286_988_000, '["CA1","completed","3"]'),
         ("discord", DISCORD, "interaction.2", "64", None, "846462639134605312"),
         ("intercom", INTERCOM, "conversation.closed", "30", 1_392_731_331_000, "notif_1"),
-        ("linear", LINEAR, "Issue.update", "2174add1", 1_579_783_998_084,
-         '["Issue","update","2174add1","2020-01-23T12:53:18.000Z","2020-01-23T12:53:18.084Z"]'),
+        (
+            "linear",
+            LINEAR,
+            "Issue.update",
+            "2174add1",
+            1_579_783_998_084,
+            '["Issue","update","2174add1","2020-01-23T12:53:18.000Z","2020-01-23T12:53:18.084Z"]',
+        ),
         ("pagerduty", PAGERDUTY, "incident.resolved", "PGR0VU2", 1_619_458_587_458, "01BW"),
         ("standard-webhooks", STANDARD, "user.created", "u1", 1_674_087_231_000, "evt_1"),
         ("hmac-sha256", GENERIC, "a.b", "s", 1_674_087_231_000, "e1"),
         ("ed25519", GENERIC, "a.b", "s", 1_674_087_231_000, "e1"),
         ("jwt", GENERIC, "a.b", "s", 1_674_087_231_000, "e1"),
     ],
-)  # fmt: skip
+)
 def test_a_vendors_event_gives_its_fields(
-    scheme: str, document: dict[str, Any], event_type: str, subject: str,
-    occurred_at: int | None, dedup_key: str,
-) -> None:  # fmt: skip
+    scheme: str,
+    document: dict[str, Any],
+    event_type: str,
+    subject: str,
+    occurred_at: int | None,
+    dedup_key: str,
+) -> None:
     fields = normalized(scheme, encoded(scheme, document))
     found = (fields.event_type, fields.subject, fields.occurred_at, fields.dedup_key)
     assert found == (event_type, subject, occurred_at, dedup_key)

@@ -19,9 +19,11 @@ SETTINGS = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 MAPPING = {
-    "event_type": "join('.', [kind, a])", "dedup_key": "[id, max(items[].n)]",
-    "subject": "sum(a) || length(subject)", "attributes": {"x": "*.*", "y": "sort_by(a, &b)"},
-}  # fmt: skip
+    "event_type": "join('.', [kind, a])",
+    "dedup_key": "[id, max(items[].n)]",
+    "subject": "sum(a) || length(subject)",
+    "attributes": {"x": "*.*", "y": "sort_by(a, &b)"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +79,33 @@ def _spoilt(body: bytes, at: int, junk: bytes) -> bytes:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False,
-    allow_infinity=False) | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(
-        ["id", "type", "kind", "a", "items", "n", "subject", "data", "detail", "action", "time"]
-    ), inner),
-)  # fmt: skip
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "id",
+                    "type",
+                    "kind",
+                    "a",
+                    "items",
+                    "n",
+                    "subject",
+                    "data",
+                    "detail",
+                    "action",
+                    "time",
+                ]
+            ),
+            inner,
+        )
+    ),
+)
 JSON = VALUES.map(orjson.dumps)
 BODIES = (
     st.binary()
@@ -90,11 +113,20 @@ BODIES = (
     | st.builds(_spoilt, JSON, st.integers(0), st.binary())
     | st.integers(1, 50_000).map(lambda depth: b"[" * depth)
     | st.integers(1, 50_000).map(lambda digits: b'{"id":' + b"9" * digits + b"}")
-)  # fmt: skip
+)
 TYPES = st.sampled_from(
-    [b"application/json", b"text/plain", b"application/x-www-form-urlencoded", b"", b"/", b";;=",
-     b"application/json; charset=utf-16", b"multipart/mixed", b"\xff+json"]
-)  # fmt: skip
+    [
+        b"application/json",
+        b"text/plain",
+        b"application/x-www-form-urlencoded",
+        b"",
+        b"/",
+        b";;=",
+        b"application/json; charset=utf-16",
+        b"multipart/mixed",
+        b"\xff+json",
+    ]
+)
 
 
 @pytest.mark.long
@@ -105,9 +137,11 @@ def test_whatever_a_signed_body_holds_it_is_stored_put_aside_or_refused(
     edge: Edge, name: str, body: bytes, type_: bytes
 ) -> None:
     headers = {
-        **signed(body, SECRET), **zendesk_signed(body),
-        "X-Hub-Signature-256": f"sha256={signed(body)['X-Signature']}", "X-GitHub-Event": "push",
-    }  # fmt: skip
+        **signed(body, SECRET),
+        **zendesk_signed(body),
+        "X-Hub-Signature-256": f"sha256={signed(body)['X-Signature']}",
+        "X-GitHub-Event": "push",
+    }
     lines = [(key.encode(), value.encode()) for key, value in headers.items()]
     answer = exchange(
         edge, request(b"/v1/hooks/acme/" + name.encode(), [*lines, (b"Content-Type", type_)], body)
@@ -117,11 +151,29 @@ def test_whatever_a_signed_body_holds_it_is_stored_put_aside_or_refused(
 
 
 NAMES = st.sampled_from(
-    [b"X-Signature", b"X-Zendesk-Webhook-Signature", b"X-Zendesk-Webhook-Signature-Timestamp",
-     b"X-Hub-Signature-256", b"X-GitHub-Event", b"Content-Type", b"Content-Encoding", b"Expect",
-     b"Transfer-Encoding", b"X-Request-Id", b"traceparent", b"X-Forwarded-Proto", b"Host",
-     b"Connection", b"Upgrade", b"Content-Length", b"Cookie", b"Range", b"Trailer", b"TE"]
-) | st.binary(min_size=1, max_size=20)  # fmt: skip
+    [
+        b"X-Signature",
+        b"X-Zendesk-Webhook-Signature",
+        b"X-Zendesk-Webhook-Signature-Timestamp",
+        b"X-Hub-Signature-256",
+        b"X-GitHub-Event",
+        b"Content-Type",
+        b"Content-Encoding",
+        b"Expect",
+        b"Transfer-Encoding",
+        b"X-Request-Id",
+        b"traceparent",
+        b"X-Forwarded-Proto",
+        b"Host",
+        b"Connection",
+        b"Upgrade",
+        b"Content-Length",
+        b"Cookie",
+        b"Range",
+        b"Trailer",
+        b"TE",
+    ]
+) | st.binary(min_size=1, max_size=20)
 HEADERS = st.lists(st.tuples(NAMES, st.binary(max_size=60) | TYPES), max_size=12)
 
 

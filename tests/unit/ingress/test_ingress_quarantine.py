@@ -164,9 +164,11 @@ async def test_what_was_signed_beside_the_body_and_its_trace_are_kept_for_the_re
     message = b"msg_1.%d." % stamp + MISFIT
     mac = base64.b64encode(hmac.digest(b"svix", message, "sha256")).decode()
     headers = {
-        "webhook-id": "msg_1", "webhook-timestamp": str(stamp), "webhook-signature": f"v1,{mac}",
+        "webhook-id": "msg_1",
+        "webhook-timestamp": str(stamp),
+        "webhook-signature": f"v1,{mac}",
         "traceparent": trace,
-    }  # fmt: skip
+    }
     assert (await edge.post("/v1/hooks/acme/svix2", MISFIT, headers))[0] == 202
     record = QUARANTINED.decode(edge.log.on("quarantine")[0].value)
     assert (record.message_id, record.signed_at) == ("msg_1", float(stamp))

@@ -127,8 +127,9 @@ def zendesk_at(stamp: str) -> dict[str, str]:
     """Rightly signed headers with another time than now, or none."""
     mac = base64.b64encode(hmac.digest(SECRET, stamp.encode() + BODY, "sha256")).decode()
     return {
-        "X-Zendesk-Webhook-Signature": mac, "X-Zendesk-Webhook-Signature-Timestamp": stamp,
-    }  # fmt: skip
+        "X-Zendesk-Webhook-Signature": mac,
+        "X-Zendesk-Webhook-Signature-Timestamp": stamp,
+    }
 
 
 OF_A_SOURCE: dict[str, tuple[str, Headers]] = {
@@ -198,8 +199,12 @@ async def test_every_cause_of_a_401_has_one_answer_to_the_byte(known: Edge) -> N
     [(status, head, body)] = answers
     assert (status, b"cause" in body, b"unauthorized" in body) == (401, False, True)
     assert {name for name, _ in head} == {
-        "Content-Length", "Content-Type", "Date", "Server", "WWW-Authenticate",
-    }  # fmt: skip
+        "Content-Length",
+        "Content-Type",
+        "Date",
+        "Server",
+        "WWW-Authenticate",
+    }
 
 
 async def raw_answer(
@@ -221,8 +226,9 @@ async def test_a_tenants_rejections_are_counted_for_no_other_with_the_same_sourc
     await edge.post("/v1/hooks/bolt/shop", BODY, {})
     await edge.rejections.flush()
     assert causes(edge.log) == {
-        ("acme", "shop", "mismatch"): 2, ("bolt", "shop", "missing_header"): 1,
-    }  # fmt: skip
+        ("acme", "shop", "mismatch"): 2,
+        ("bolt", "shop", "missing_header"): 1,
+    }
 
 
 async def test_a_prober_of_names_grows_one_entry(edge: Edge) -> None:
@@ -231,8 +237,9 @@ async def test_a_prober_of_names_grows_one_entry(edge: Edge) -> None:
         await edge.post(f"/v1/hooks/acme/s{number}", BODY, signed(BODY))
     await edge.rejections.flush()
     assert causes(edge.log) == {
-        (None, None, "unknown_tenant"): 50, ("acme", None, "unknown_source"): 50,
-    }  # fmt: skip
+        (None, None, "unknown_tenant"): 50,
+        ("acme", None, "unknown_source"): 50,
+    }
 
 
 async def test_other_refusals_have_no_cause_beside_their_reason(edge: Edge) -> None:

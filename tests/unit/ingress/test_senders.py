@@ -107,8 +107,10 @@ def test_a_twitch_message_is_known_by_its_signed_id() -> None:
 def test_telnyx_signs_with_ed25519_the_time_a_bar_and_the_body() -> None:
     key = nacl.signing.SigningKey(b"\x07" * 32)
     signature = key.sign(b"1790000000|" + BODY).signature
-    headers = {"telnyx-timestamp": "1790000000",
-               "telnyx-signature-ed25519": base64.b64encode(signature).decode()}  # fmt: skip
+    headers = {
+        "telnyx-timestamp": "1790000000",
+        "telnyx-signature-ed25519": base64.b64encode(signature).decode(),
+    }
     secrets = [base64.b64encode(bytes(key.verify_key))]
     assert check("telnyx", headers, secrets=secrets).timestamp == NOW
     assert reason("telnyx", headers, BODY + b" ", secrets=secrets) == "mismatch"
@@ -127,8 +129,10 @@ def test_sendgrid_signs_with_ecdsa_the_time_and_the_body() -> None:
     der = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     signature = base64.b64encode(key.sign(b"1790000000" + BODY, ECDSA(SHA256()))).decode()
-    headers = {"X-Twilio-Email-Event-Webhook-Signature": signature,
-               "X-Twilio-Email-Event-Webhook-Timestamp": "1790000000"}  # fmt: skip
+    headers = {
+        "X-Twilio-Email-Event-Webhook-Signature": signature,
+        "X-Twilio-Email-Event-Webhook-Timestamp": "1790000000",
+    }
     for secret in (base64.b64encode(der), pem):
         assert check("sendgrid", headers, secrets=[secret]).timestamp == NOW
         assert reason("sendgrid", headers, BODY + b" ", secrets=[secret]) == "mismatch"
@@ -162,8 +166,11 @@ def test_mailguns_signature_is_in_the_body_and_may_be_of_the_parent_account() ->
     for wrong in (b"", b"[]", b'{"signature":"x"}', b"{}"):
         assert reason("mailgun", {}, wrong) == "missing_header"
     unfits: list[dict[str, Any]] = [
-        {"token": 1}, {"token": None}, {"timestamp": {}}, {"timestamp": "soon"}
-    ]  # fmt: skip
+        {"token": 1},
+        {"token": None},
+        {"timestamp": {}},
+        {"timestamp": "soon"},
+    ]
     large = orjson.dumps({"signature": mailgun(NOW), "pad": "x" * 262_144})
     assert reason("mailgun", {}, large) == "missing_header", "it is not parsed for a stranger"
     for unfit in unfits:
@@ -224,8 +231,9 @@ def test_the_id_of_an_entity_is_no_events_id(scheme: str) -> None:
 
 def test_a_batch_is_one_event_known_by_the_ids_in_it() -> None:
     events: list[dict[str, Any]] = [
-        {"sg_event_id": "1", "event": "open"}, {"sg_event_id": "2", "event": "click"}
-    ]  # fmt: skip
+        {"sg_event_id": "1", "event": "open"},
+        {"sg_event_id": "2", "event": "click"},
+    ]
     again = [event | {"attempt": 2} for event in events]
     assert key("sendgrid", events) == key("sendgrid", again) != key("sendgrid", events[:1])
     assert key("sendgrid", [*events, {}]).startswith("sha256:")
@@ -249,12 +257,26 @@ def key(scheme: str, document: Any) -> str:
 @pytest.mark.parametrize(
     ("options", "header"),
     [
-        ({"prefix": "h1=", "separator": ";", "timestamp_prefix": "ts=",
-          "signed": "{timestamp}:{body}"}, "ts={t};h1={s}"),
-        ({"prefix": "v1=", "separator": ",", "timestamp_prefix": "t=",
-          "signed": "{timestamp}:{body}"}, "t={t}, v1=00,v1={s}"),
+        (
+            {
+                "prefix": "h1=",
+                "separator": ";",
+                "timestamp_prefix": "ts=",
+                "signed": "{timestamp}:{body}",
+            },
+            "ts={t};h1={s}",
+        ),
+        (
+            {
+                "prefix": "v1=",
+                "separator": ",",
+                "timestamp_prefix": "t=",
+                "signed": "{timestamp}:{body}",
+            },
+            "t={t}, v1=00,v1={s}",
+        ),
     ],
-)  # fmt: skip
+)
 def test_options_describe_a_sender_that_puts_the_time_beside_its_signature(
     options: dict[str, Any], header: str
 ) -> None:
@@ -280,9 +302,13 @@ def test_a_list_of_signatures_under_a_public_key_costs_a_stranger_no_more_than_f
     [
         {"timestamp_prefix": "t=", "signed": "{timestamp}.{body}"},
         {"timestamp_prefix": "t=", "separator": ","},
-        {"timestamp_prefix": "t=", "separator": ",", "timestamp_header": "X-T",
-         "signed": "{timestamp}{body}"},
+        {
+            "timestamp_prefix": "t=",
+            "separator": ",",
+            "timestamp_header": "X-T",
+            "signed": "{timestamp}{body}",
+        },
     ],
-)  # fmt: skip
+)
 def test_options_that_do_not_fit_together_are_refused(options: dict[str, Any]) -> None:
     assert reason("hmac-sha256", {}, options=options) == "bad_options"

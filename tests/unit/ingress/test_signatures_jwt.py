@@ -69,8 +69,11 @@ def test_a_token_of_a_public_key_in_the_set_holds(key: Any, algorithm: str) -> N
 
 
 def test_a_token_is_of_one_body() -> None:
-    for form in (HASH.hex(), base64.b64encode(HASH).decode(),
-                 base64.urlsafe_b64encode(HASH).decode().rstrip("=")):  # fmt: skip
+    for form in (
+        HASH.hex(),
+        base64.b64encode(HASH).decode(),
+        base64.urlsafe_b64encode(HASH).decode().rstrip("="),
+    ):
         assert check(token(body_sha256=form)).key_index == 0
         assert refused(token(body_sha256=form), body=BODY + b" ") == "mismatch"
     for other in (None, "", 5, [HASH.hex()], "é"):
@@ -142,11 +145,15 @@ def test_the_second_key_set_of_a_rotation_still_holds() -> None:
 
 @pytest.mark.parametrize(
     ("headers", "reason"),
-    [({}, "missing_header"), ({"Authorization": ""}, "bad_format"),
-     ({"Authorization": "Basic x"}, "bad_format"), ({"Authorization": "Bearer"}, "mismatch"),
-     ({"Authorization": "Bearer a.b.c.d.e"}, "mismatch"),
-     ({"Authorization": "Bearer " + "e30." * 3000}, "mismatch")],
-)  # fmt: skip
+    [
+        ({}, "missing_header"),
+        ({"Authorization": ""}, "bad_format"),
+        ({"Authorization": "Basic x"}, "bad_format"),
+        ({"Authorization": "Bearer"}, "mismatch"),
+        ({"Authorization": "Bearer a.b.c.d.e"}, "mismatch"),
+        ({"Authorization": "Bearer " + "e30." * 3000}, "mismatch"),
+    ],
+)
 def test_what_is_no_token_is_refused(headers: dict[str, str], reason: str) -> None:
     with pytest.raises(SignatureError) as caught:
         verify("jwt", [KEYS], headers, BODY, now=NOW)

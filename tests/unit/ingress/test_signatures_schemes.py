@@ -203,13 +203,29 @@ def test_every_secret_is_compared_whichever_one_holds(monkeypatch: pytest.Monkey
 
 
 NAMES = (
-    "X-Signature", "x-hub-signature-256", "X-Hub-Signature", "X-Zendesk-Webhook-Signature",
-    "X-Zendesk-Webhook-Signature-Timestamp", "webhook-id", "webhook-timestamp",
-    "webhook-signature", "svix-id", "svix-timestamp", "SVIX-SIGNATURE", "Stripe-Signature",
-    "X-Shopify-Hmac-SHA256", "X-Slack-Signature", "X-Slack-Request-Timestamp",
-    "X-Twilio-Signature", "X-Signature-Ed25519", "X-Signature-Timestamp", "Linear-Signature",
-    "X-PagerDuty-Signature", "Authorization", "Host",
-)  # fmt: skip
+    "X-Signature",
+    "x-hub-signature-256",
+    "X-Hub-Signature",
+    "X-Zendesk-Webhook-Signature",
+    "X-Zendesk-Webhook-Signature-Timestamp",
+    "webhook-id",
+    "webhook-timestamp",
+    "webhook-signature",
+    "svix-id",
+    "svix-timestamp",
+    "SVIX-SIGNATURE",
+    "Stripe-Signature",
+    "X-Shopify-Hmac-SHA256",
+    "X-Slack-Signature",
+    "X-Slack-Request-Timestamp",
+    "X-Twilio-Signature",
+    "X-Signature-Ed25519",
+    "X-Signature-Timestamp",
+    "Linear-Signature",
+    "X-PagerDuty-Signature",
+    "Authorization",
+    "Host",
+)
 VALUES = (
     st.text(st.characters())
     | st.from_regex(r"\A(sha256=|sha1=|v0=|v1=)?[0-9a-fA-F]{64}\Z")

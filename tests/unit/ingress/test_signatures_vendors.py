@@ -41,9 +41,16 @@ def test_slack_and_stripe_take_five_minutes_both_ways(vector: Vector, seconds: i
 
 @pytest.mark.parametrize(
     "value",
-    ["", "t=1533204620", "t,v1=,v0=", ",,", "t=,v1=" + "0" * 64, "v1=" + "0" * 64,
-     "t=1533204620,v0="],
-)  # fmt: skip
+    [
+        "",
+        "t=1533204620",
+        "t,v1=,v0=",
+        ",,",
+        "t=,v1=" + "0" * 64,
+        "v1=" + "0" * 64,
+        "t=1533204620,v0=",
+    ],
+)
 def test_a_stripe_header_that_is_none_is_refused(value: str) -> None:
     reason = refused(STRIPE, headers={"Stripe-Signature": value})
     assert reason in {"bad_format", "mismatch"}
@@ -118,9 +125,14 @@ def test_ed25519_takes_header_prefix_encoding_and_template(encoding: str) -> Non
     signature = SIGNER.sign(f"POST|{url}|{NOW}|".encode() + BODY).signature
     text = signature.hex() if encoding == "hex" else base64.b64encode(signature).decode()
     vector = Vector(
-        "ed25519", base64.b64encode(SIGNER.verify_key.encode()),
-        {"X-Acme-Sig": f"ed={text}", "X-Acme-Time": str(NOW)}, BODY, NOW, url, options,
-    )  # fmt: skip
+        "ed25519",
+        base64.b64encode(SIGNER.verify_key.encode()),
+        {"X-Acme-Sig": f"ed={text}", "X-Acme-Time": str(NOW)},
+        BODY,
+        NOW,
+        url,
+        options,
+    )
     assert check(vector) == Verified(0, NOW)
     assert refused(vector, url=url + "b") == "mismatch"
     assert refused(vector, now=NOW + 11) == "stale"
@@ -211,11 +223,18 @@ def test_linear_as_its_sdk_verifies_it() -> None:
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [(b"", "bad_timestamp"), (b"{", "bad_timestamp"), (b"[]", "missing_header"),
-     (b"{}", "missing_header"), (b'{"webhookTimestamp":null}', "missing_header"),
-     (b'{"webhookTimestamp":true}', "bad_timestamp"), (b'{"webhookTimestamp":{}}', "bad_timestamp"),
-     (b'{"webhookTimestamp":1e300}', "bad_timestamp"), (b"[" * 5000, "bad_timestamp")],
-)  # fmt: skip
+    [
+        (b"", "bad_timestamp"),
+        (b"{", "bad_timestamp"),
+        (b"[]", "missing_header"),
+        (b"{}", "missing_header"),
+        (b'{"webhookTimestamp":null}', "missing_header"),
+        (b'{"webhookTimestamp":true}', "bad_timestamp"),
+        (b'{"webhookTimestamp":{}}', "bad_timestamp"),
+        (b'{"webhookTimestamp":1e300}', "bad_timestamp"),
+        (b"[" * 5000, "bad_timestamp"),
+    ],
+)
 def test_a_linear_body_without_a_time_is_refused(body: bytes, reason: str) -> None:
     assert refused(linear(body)) == reason
 

@@ -54,24 +54,41 @@ class Case:
 RSA, P384, ED = RSAKey.generate_key(2048), ECKey.generate_key("P-384"), OKPKey.generate_key()
 CASES = [
     Case("standard-webhooks", WHSEC),
-    Case("standard-webhooks", b"whsk_" + base64.b64encode(bytes(PRIVATE)),
-         b"whpk_" + base64.b64encode(POINT)),
-    Case("stripe"), Case("github"), Case("github", body=b"payload=%7B%22ref%22%3A1%7D"),
-    Case("shopify"), Case("slack"), Case("zendesk"), Case("zendesk", body=b""),
-    Case("twilio"), Case("twilio", body=b"MessageSid=SM1&Body=a+b%21"),
+    Case(
+        "standard-webhooks",
+        b"whsk_" + base64.b64encode(bytes(PRIVATE)),
+        b"whpk_" + base64.b64encode(POINT),
+    ),
+    Case("stripe"),
+    Case("github"),
+    Case("github", body=b"payload=%7B%22ref%22%3A1%7D"),
+    Case("shopify"),
+    Case("slack"),
+    Case("zendesk"),
+    Case("zendesk", body=b""),
+    Case("twilio"),
+    Case("twilio", body=b"MessageSid=SM1&Body=a+b%21"),
     Case("twilio", url="https://h.example.com/v1/hooks/acme/sms?x=1"),
     Case("discord", bytes(PRIVATE).hex().encode(), POINT.hex().encode()),
-    Case("intercom"), Case("linear"), Case("pagerduty"),
+    Case("intercom"),
+    Case("linear"),
+    Case("pagerduty"),
     Case("hmac-sha256"),
-    Case("hmac-sha256", options={
-        "header": "X-Seal", "prefix": "s=", "encoding": "base64", "timestamp_header": "X-Time",
-        "signed": "{method} {url}\n{timestamp}.{body}",
-    }),
+    Case(
+        "hmac-sha256",
+        options={
+            "header": "X-Seal",
+            "prefix": "s=",
+            "encoding": "base64",
+            "timestamp_header": "X-Time",
+            "signed": "{method} {url}\n{timestamp}.{body}",
+        },
+    ),
     Case("ed25519", base64.b64encode(bytes(PRIVATE)), base64.b64encode(POINT)),
     Case("jwt", private(RSA), public(RSA)),
     Case("jwt", private(P384), public(P384), options={"audience": "us", "issuer": "them"}),
     Case("jwt", orjson.dumps(ED.as_dict(private=True)), public(ED), options={"body_claim": "sum"}),
-]  # fmt: skip
+]
 
 
 def named(case: Case) -> str:
@@ -94,9 +111,14 @@ def test_what_a_scheme_signs_it_verifies_and_not_another_body(case: Case) -> Non
 
     def check(body: bytes, now: float = NOW) -> None:
         verify(
-            case.scheme, [case.held], found.headers, body, url=found.url, now=now,
+            case.scheme,
+            [case.held],
+            found.headers,
+            body,
+            url=found.url,
+            now=now,
             options=case.options,
-        )  # fmt: skip
+        )
 
     check(found.body)
     assert found.headers["Content-Type"] == "text/x"

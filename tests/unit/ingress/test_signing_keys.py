@@ -59,8 +59,11 @@ def test_a_public_key_is_taken_in_hex_base64_and_pem(text: bytes) -> None:
         ("discord", RAW.hex()[:-2].encode(), "bytes"),
         ("ed25519", bytes(32).hex().encode(), "anybody could sign"),
         ("ed25519", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "PEM"),
-        ("ed25519", X25519.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
-         "not of Ed25519"),
+        (
+            "ed25519",
+            X25519.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+            "not of Ed25519",
+        ),
         ("jwt", b"hunter2", "Key Set"),
         ("jwt", b"[]", "Key Set"),
         ("jwt", b'{"keys":5}', "Key Set"),
@@ -74,12 +77,20 @@ def test_a_public_key_is_taken_in_hex_base64_and_pem(text: bytes) -> None:
         ("jwt", keys(public(EC), public(ED, private=True)), "private"),
         ("jwt", keys(public(ECKey.generate_key("secp256k1"))), "curve"),
         ("jwt", keys(public(OKPKey.generate_key("X25519"))), "curve"),
-        ("jwt", keys(public(RSAKey.import_key(
-            rsa.generate_private_key(public_exponent=65537, key_size=1024).public_key()
-        ))), "2048"),
+        (
+            "jwt",
+            keys(
+                public(
+                    RSAKey.import_key(
+                        rsa.generate_private_key(public_exponent=65537, key_size=1024).public_key()
+                    )
+                )
+            ),
+            "2048",
+        ),
     ],
     ids=count(),  # keys are made anew for each run: no names
-)  # fmt: skip
+)
 def test_an_unusable_secret_is_refused_with_its_fault(
     scheme: str, secret: bytes, fault: str
 ) -> None:

@@ -104,8 +104,12 @@ def test_who_waits_for_a_broker_is_told_why_none_answers() -> None:
 
 def test_a_broker_that_refuses_says_more_than_one_that_is_away() -> None:
     reasons: list[KafkaError] = []
-    for code in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._AUTHENTICATION,
-                 KafkaError._TRANSPORT):  # fmt: skip
+    for code in (
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._AUTHENTICATION,
+        KafkaError._TRANSPORT,
+    ):
         note_reason(reasons, KafkaError(code, str(code)))
     assert [reason.code() for reason in reasons] == [KafkaError._AUTHENTICATION]
 
@@ -182,9 +186,15 @@ class Played:
         ([REFUSED, AWAY, REFUSED, REFUSED], [0, 0, 0, 2]),
         ([CUT_OFF, None, CUT_OFF, AWAY], [0, 0, 0, 0]),
     ],
-    ids=["it goes on", "after an absence", "between pauses of the client", "once, then away",
-         "anew after an absence", "cut off"],
-)  # fmt: skip
+    ids=[
+        "it goes on",
+        "after an absence",
+        "between pauses of the client",
+        "once, then away",
+        "anew after an absence",
+        "cut off",
+    ],
+)
 def test_only_a_refusal_that_goes_on_counts_and_from_its_first_time(
     monkeypatch: pytest.MonkeyPatch, told: list[KafkaError | None], lasts: list[float]
 ) -> None:

@@ -20,9 +20,15 @@ from streams.settings import Settings
 
 VALUE = ENVELOPE.encode(envelope("acme", "known", "ticket.refund"))
 NAMES = [
-    [b"\xff\xfe"], [b"ce_id", b"\xff"], [b"\xff", b"ce_id"], [b"\xff", b"\xfe"],
-    [b"\xed\xa0\x80"], [b""], [b"a\0b"], [b"ce_id"],
-]  # fmt: skip
+    [b"\xff\xfe"],
+    [b"ce_id", b"\xff"],
+    [b"\xff", b"ce_id"],
+    [b"\xff", b"\xfe"],
+    [b"\xed\xa0\x80"],
+    [b""],
+    [b"a\0b"],
+    [b"ce_id"],
+]
 READABLE = [[], [], [], [], [], [("", b"1")], [("a", b"1")], [("ce_id", b"1")]]
 
 

@@ -134,8 +134,9 @@ def test_what_is_missing_is_logged_once_and_so_is_its_end() -> None:
         watch.look()
         watch.look()
     assert [(line["log_level"], line["user"]) for line in logged] == [
-        ("error", "tidegate-dedup"), ("info", "tidegate-dedup"),
-    ]  # fmt: skip
+        ("error", "tidegate-dedup"),
+        ("info", "tidegate-dedup"),
+    ]
     assert logged[0]["missing"] == ["Read on topic events"]
     assert "tidegate topology describe --acls" in logged[0]["event"]
 
@@ -164,5 +165,6 @@ def test_a_refusal_is_not_logged_as_silence() -> None:
         Outage().failed(KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)))
         Outage().failed(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
     assert [line["event"].partition(":")[0] for line in logged] == [
-        "kafka refuses", "kafka does not answer",
-    ]  # fmt: skip
+        "kafka refuses",
+        "kafka does not answer",
+    ]

@@ -18,8 +18,14 @@ from streams.new.project import make, project_name
 from streams.topology.load import load
 
 ROOT = Path(__file__).parents[3]
-FILES = {"README.md", "app.py", ".gitignore", "pyproject.toml", "tests/test_app.py",
-         "topology.yaml"}  # fmt: skip
+FILES = {
+    "README.md",
+    "app.py",
+    ".gitignore",
+    "pyproject.toml",
+    "tests/test_app.py",
+    "topology.yaml",
+}
 
 
 def test_it_names_what_it_made_and_what_comes_next(tmp_path: Path) -> None:
@@ -46,9 +52,12 @@ def test_its_tests_pass(tmp_path: Path) -> None:
     make(tmp_path / "shop")
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=tmp_path / "shop", env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path / "shop",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stdout
     assert "warning" not in (ended.stdout + ended.stderr).lower()
 

@@ -100,9 +100,13 @@ def test_a_topic_that_is_missing_or_may_not_be_seen_is_left_out(looking: Looking
         hidden=KafkaError.TOPIC_AUTHORIZATION_FAILED,
     )
     assert shown == {
-        "silent_seconds": 0, "partitions": 1, "under_replicated_partitions": 1,
-        "below_min_in_sync_partitions": 0, "leaderless_partitions": 0, "replicas_behind3": 1,
-    }  # fmt: skip
+        "silent_seconds": 0,
+        "partitions": 1,
+        "under_replicated_partitions": 1,
+        "below_min_in_sync_partitions": 0,
+        "leaderless_partitions": 0,
+        "replicas_behind3": 1,
+    }
 
 
 def test_silence_changes_no_number_and_grows_until_the_next_answer(looking: Looking) -> None:

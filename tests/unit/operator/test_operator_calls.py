@@ -29,8 +29,10 @@ from streams.serde.records import CommandBody, Job, JobStatus, LedgerEntry, Reje
 from streams.topology.load import load
 
 CODECS: dict[type, tuple[str, Any]] = {
-    Job: ("jobs", JOB), LedgerEntry: ("ledger", LEDGER_ENTRY), Rejection: ("rejections", REJECTION),
-}  # fmt: skip
+    Job: ("jobs", JOB),
+    LedgerEntry: ("ledger", LEDGER_ENTRY),
+    Rejection: ("rejections", REJECTION),
+}
 
 
 class Desk:
@@ -103,9 +105,17 @@ async def test_an_effect_is_settled_whatever_its_key(
 
 @pytest.mark.parametrize(
     ("status", "answered"),
-    [("dead", 202), ("failed", 202), ("cancelled", 202), ("succeeded", 202), ("pending", 409),
-     ("running", 409), ("scheduled", 409), ("waiting", 409)],
-)  # fmt: skip
+    [
+        ("dead", 202),
+        ("failed", 202),
+        ("cancelled", 202),
+        ("succeeded", 202),
+        ("pending", 409),
+        ("running", 409),
+        ("scheduled", 409),
+        ("waiting", 409),
+    ],
+)
 async def test_an_effect_of_a_job_that_has_ended_is_settled_and_no_other(
     desk: Desk, api: TestClient[Any, Any], status: JobStatus, answered: int
 ) -> None:
@@ -169,8 +179,9 @@ async def test_a_replay_that_another_process_was_asked_for_under_its_key_is_the_
     assert (answer.status, told.get("job_id"), desk.sent) == (202, new_id, []), told
     another = await api.post("/v1/dlq/job_a/replay", json={"incident_note": "mended"})
     assert (another.status, (await another.json())["type"].rpartition(":")[2]) == (
-        409, "already-replayed",
-    )  # fmt: skip
+        409,
+        "already-replayed",
+    )
 
 
 async def test_a_replay_is_remembered_only_until_it_is_shown(
@@ -181,8 +192,9 @@ async def test_a_replay_is_remembered_only_until_it_is_shown(
     desk.fold(old)
     call = ("/v1/dlq/job_a/replay",)
     asked: dict[str, Any] = {
-        "json": {"incident_note": "mended"}, "headers": {"Idempotency-Key": "k1"},
-    }  # fmt: skip
+        "json": {"incident_note": "mended"},
+        "headers": {"Idempotency-Key": "k1"},
+    }
     assert (await api.post(*call, **asked)).status == 202
     remembered = desk.sent_commands.last(("replay", "job_a"))
     assert remembered is not None, "nobody has read it yet"
@@ -213,9 +225,11 @@ async def test_a_twin_past_its_window_does_not_answer_for_a_submission_that_wait
     """No dispatcher has taken it yet: it is neither refused nor done, and will be a job."""
     request = JobRequest(type="t")
     over = make_job(
-        submitted_job_id("acme", "k1"), status="succeeded", event_time=1,
+        submitted_job_id("acme", "k1"),
+        status="succeeded",
+        event_time=1,
         request_hash=before or request.request_hash(),
-    )  # fmt: skip
+    )
     desk.fold(over)
     desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, ?)", tenant("acme")[1:])
     told = await submit(api)
@@ -249,9 +263,13 @@ async def test_a_list_below_a_tenants_path_shows_that_tenant_alone(
     ],
 )
 async def test_a_call_says_whether_the_dispatcher_carried_its_command_out(
-    desk: Desk, api: TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch,
-    call: str, body: dict[str, Any], carried_out: dict[str, Any],
-) -> None:  # fmt: skip
+    desk: Desk,
+    api: TestClient[Any, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    body: dict[str, Any],
+    carried_out: dict[str, Any],
+) -> None:
     job = make_job("job_a", asked_pool="other")
     desk.fold(job)
     answer = await api.post(f"/v1/jobs/job_a/{call}", json=body)

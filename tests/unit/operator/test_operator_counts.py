@@ -110,11 +110,14 @@ def listed(listing: Listing, filters: dict[str, str]) -> Any:
         ("tidegate_unknown_effects", {}, unknown_effects.LISTING, {}, 1),
         ("tidegate_quarantined_bodies", {}, quarantine.LISTING, {"status": "waiting"}, 2),
         (
-            "tidegate_deliveries", {"status": "parked"}, deliveries.LISTING,
-            {"status": "parked"}, 2,
+            "tidegate_deliveries",
+            {"status": "parked"},
+            deliveries.LISTING,
+            {"status": "parked"},
+            2,
         ),
     ],
-)  # fmt: skip
+)
 def test_a_count_is_that_of_the_list_that_shows_its_items(
     database: Database,
     metric: str,

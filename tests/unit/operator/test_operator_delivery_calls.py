@@ -46,10 +46,12 @@ from streams.serde.records import DeadLetter, TenantRecord
 from streams.topology.load import load
 
 CODECS: dict[type, tuple[str, Any]] = {
-    Delivery: ("deliveries", DELIVERY), DeliveryAttempt: ("deliveries.attempts", DELIVERY_ATTEMPT),
-    EndpointState: ("deliveries.endpoints", ENDPOINT_STATE), TenantRecord: ("tenants", TENANT),
+    Delivery: ("deliveries", DELIVERY),
+    DeliveryAttempt: ("deliveries.attempts", DELIVERY_ATTEMPT),
+    EndpointState: ("deliveries.endpoints", ENDPOINT_STATE),
+    TenantRecord: ("tenants", TENANT),
     DeadLetter: ("dlq", DEAD_LETTER),
-}  # fmt: skip
+}
 ENDPOINT = "/v1/tenants/acme/endpoints/crm"
 SINCE = "2023-11-14T22:13:20Z"
 Api = TestClient[Any, Any]
@@ -187,9 +189,10 @@ async def test_a_list_below_an_endpoint_is_its_own_and_since_is_a_time(
 
 async def test_a_dry_run_counts_and_sends_nothing(desk: Desk, api: Api) -> None:
     desk.fold(
-        make_delivery("dlv_1", status="dead"), make_delivery("dlv_2", status="parked"),
+        make_delivery("dlv_1", status="dead"),
+        make_delivery("dlv_2", status="parked"),
         make_delivery("dlv_3", status="delivered"),
-    )  # fmt: skip
+    )
     body = {"since": SINCE, "dry_run": True}
     status, told = await asked(api, f"{ENDPOINT}/recover", body)
     assert (status, told["matched"], told["statuses"]) == (200, 2, ["parked", "dead"])
@@ -209,10 +212,13 @@ async def test_a_recovery_is_begun_and_its_progress_shown(desk: Desk, api: Api) 
     assert command.statuses == ("dead",)
     assert (status, told["answered"], told["command_id"]) == (202, True, command.command_id)
     assert told["recovery"] == {
-        "command_id": command.command_id, "since": "2023-11-14T22:13:20.000Z",
-        "until": "2023-11-14T22:13:21.000Z", "statuses": ["dead"], "recovered": 3,
+        "command_id": command.command_id,
+        "since": "2023-11-14T22:13:20.000Z",
+        "until": "2023-11-14T22:13:21.000Z",
+        "statuses": ["dead"],
+        "recovered": 3,
         "ended_at": None,
-    }  # fmt: skip
+    }
 
 
 async def test_a_recovery_without_an_end_leaves_its_end_to_the_stage_s_clock(

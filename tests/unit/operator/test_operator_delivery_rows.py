@@ -27,10 +27,13 @@ from streams.settings import Settings
 from streams.topology.load import load
 
 CODECS: dict[type, tuple[str, Any]] = {
-    Delivery: ("deliveries", DELIVERY), Envelope: ("events", ENVELOPE), Job: ("jobs", JOB),
+    Delivery: ("deliveries", DELIVERY),
+    Envelope: ("events", ENVELOPE),
+    Job: ("jobs", JOB),
     DeliveryAttempt: ("deliveries.attempts", DELIVERY_ATTEMPT),
-    EndpointState: ("deliveries.endpoints", ENDPOINT_STATE), TenantRecord: ("tenants", TENANT),
-}  # fmt: skip
+    EndpointState: ("deliveries.endpoints", ENDPOINT_STATE),
+    TenantRecord: ("tenants", TENANT),
+}
 
 
 @pytest.fixture
@@ -67,24 +70,46 @@ def test_a_list_shows_the_last_attempts_and_a_single_delivery_all_that_are_kept(
     assert alone is not None
     assert [each["attempt"] for each in alone["attempts"]] == [2, 3, 4, 5]
     assert alone["attempts"][0] == {
-        "attempt": 2, "at": "2023-11-14T22:13:20.002Z", "duration_ms": 12, "address": "192.0.2.7",
-        "status": 503, "error": "http_status", "detail": "503 Service Unavailable",
-        "excerpt": "busy", "next_attempt_at": "2023-11-14T22:13:25.000Z",
-    }  # fmt: skip
+        "attempt": 2,
+        "at": "2023-11-14T22:13:20.002Z",
+        "duration_ms": 12,
+        "address": "192.0.2.7",
+        "status": 503,
+        "error": "http_status",
+        "detail": "503 Service Unavailable",
+        "excerpt": "busy",
+        "next_attempt_at": "2023-11-14T22:13:25.000Z",
+    }
     assert shown == alone | {"attempts": alone["attempts"][1:]}
 
 
 def test_a_delivery_says_where_it_goes_and_how_far_it_is(connection: sqlite3.Connection) -> None:
     fold(connection, make_delivery(status="parked", parked_because="endpoint_disabled"))
     assert deliveries.shown_delivery(connection, "dlv_a") == {
-        "delivery_id": "dlv_a", "tenant_id": "acme", "endpoint_id": "crm", "event_id": "evt_k1",
-        "job_id": None, "message_id": "evt_k1", "type": "order.paid", "source": "shop",
-        "kind": "event", "status": "parked", "attempts": [], "attempt_count": 0,
-        "next_attempt_at": None, "parked_because": "endpoint_disabled", "last_status": None,
-        "last_error": None, "waits": None, "url": None, "format": "cloudevents", "command_id": None,
-        "trace_id": "a" * 32, "created_at": "2023-11-14T22:13:20.000Z",
+        "delivery_id": "dlv_a",
+        "tenant_id": "acme",
+        "endpoint_id": "crm",
+        "event_id": "evt_k1",
+        "job_id": None,
+        "message_id": "evt_k1",
+        "type": "order.paid",
+        "source": "shop",
+        "kind": "event",
+        "status": "parked",
+        "attempts": [],
+        "attempt_count": 0,
+        "next_attempt_at": None,
+        "parked_because": "endpoint_disabled",
+        "last_status": None,
+        "last_error": None,
+        "waits": None,
+        "url": None,
+        "format": "cloudevents",
+        "command_id": None,
+        "trace_id": "a" * 32,
+        "created_at": "2023-11-14T22:13:20.000Z",
         "updated_at": "2023-11-14T22:13:20.000Z",
-    }  # fmt: skip
+    }
     assert deliveries.shown_delivery(connection, "dlv_none") is None
 
 
@@ -101,12 +126,15 @@ def test_a_pending_delivery_says_that_its_endpoints_circuit_is_open(
         connection,
         make_state(circuit="open", open_until=AT + 30_000),
         make_state(tenant_id="bolt"),
-        make_delivery("dlv_due"), make_delivery("dlv_probed", next_attempt_at=AT + 30_000),
+        make_delivery("dlv_due"),
+        make_delivery("dlv_probed", next_attempt_at=AT + 30_000),
         make_delivery("dlv_later", next_attempt_at=AT + 30_001),
-        make_delivery("dlv_test", kind="test"), make_delivery("dlv_done", status="delivered"),
-        make_delivery("dlv_other", endpoint_id="audit"), make_delivery("dlv_theirs", "bolt"),
+        make_delivery("dlv_test", kind="test"),
+        make_delivery("dlv_done", status="delivered"),
+        make_delivery("dlv_other", endpoint_id="audit"),
+        make_delivery("dlv_theirs", "bolt"),
         make_delivery("dlv_retried", command_id="cmd_1", updated_at=AT + 30_000),
-    )  # fmt: skip
+    )
     held = {id_: reason for id_, reason in waits(connection).items() if reason}
     assert held == {"dlv_due": "circuit", "dlv_probed": "circuit"}
     alone = deliveries.shown_delivery(connection, "dlv_due")
@@ -128,7 +156,7 @@ def test_a_delivery_that_waits_for_a_person_or_a_recovery_has_no_next_time(
         make_delivery("dlv_free", next_attempt_at=AT),
         make_delivery("dlv_theirs", "bolt", next_attempt_at=AT),
         make_delivery("dlv_test", "bolt", kind="test", next_attempt_at=AT),
-    )  # fmt: skip
+    )
     held = {id_: reason for id_, reason in waits(connection).items() if reason}
     assert held == {"dlv_lane": "recovery", "dlv_theirs": "tenant_disabled"}
     page = deliveries.LISTING.page(connection, PageQuery(50))
@@ -137,14 +165,25 @@ def test_a_delivery_that_waits_for_a_person_or_a_recovery_has_no_next_time(
 
 
 def test_filters_combine_and_the_newest_come_first(connection: sqlite3.Connection) -> None:
-    for number, (tenant_id, endpoint_id, status) in enumerate([
-        ("acme", "crm", "dead"), ("acme", "crm", "pending"), ("acme", "audit", "dead"),
-        ("bolt", "crm", "dead"),
-    ]):  # fmt: skip
-        fold(connection, make_delivery(
-            f"dlv_{number}", tenant_id, endpoint_id=endpoint_id, status=status,
-            created_at=AT + number, event_id=f"evt_{number}",
-        ))  # fmt: skip
+    for number, (tenant_id, endpoint_id, status) in enumerate(
+        [
+            ("acme", "crm", "dead"),
+            ("acme", "crm", "pending"),
+            ("acme", "audit", "dead"),
+            ("bolt", "crm", "dead"),
+        ]
+    ):
+        fold(
+            connection,
+            make_delivery(
+                f"dlv_{number}",
+                tenant_id,
+                endpoint_id=endpoint_id,
+                status=status,
+                created_at=AT + number,
+                event_id=f"evt_{number}",
+            ),
+        )
     assert listed(connection) == ["dlv_3", "dlv_2", "dlv_1", "dlv_0"]
     assert listed(connection, tenant_id="acme", endpoint_id="crm") == ["dlv_1", "dlv_0"]
     assert listed(connection, tenant_id="acme", status="dead") == ["dlv_2", "dlv_0"]
@@ -161,12 +200,14 @@ def test_filters_combine_and_the_newest_come_first(connection: sqlite3.Connectio
         ({"tenant_id": "acme", "status": "dead"}, "of_tenant_by_status"),
         ({"tenant_id": "acme", "endpoint_id": "crm"}, "of_endpoint"),
         ({"tenant_id": "acme", "endpoint_id": "crm", "status": "dead"}, "of_endpoint_by_status"),
-        ({"tenant_id": "acme", "endpoint_id": "crm", "status": "dead", "since": AT},
-         "of_endpoint_by_status"),
+        (
+            {"tenant_id": "acme", "endpoint_id": "crm", "status": "dead", "since": AT},
+            "of_endpoint_by_status",
+        ),
         ({"event_id": "evt_1"}, "of_event"),
         ({"job_id": "job_1"}, "of_job"),
     ],
-)  # fmt: skip
+)
 def test_a_list_reads_an_index_of_its_own(
     connection: sqlite3.Connection, only: dict[str, str | int], index: str
 ) -> None:
@@ -199,14 +240,22 @@ def test_a_selection_is_counted_in_its_own_endpoint_and_its_time_alone(
 def test_an_event_and_its_job_show_their_deliveries(connection: sqlite3.Connection) -> None:
     event = make_event("k1")
     job = event_job(event, status="succeeded")
-    told: dict[str, Any] = {"kind": "callback", "endpoint_id": "callbacks", "job_id": job.job_id,
-            "event_id": None, "url": "https://acme.example/done"}  # fmt: skip
+    told: dict[str, Any] = {
+        "kind": "callback",
+        "endpoint_id": "callbacks",
+        "job_id": job.job_id,
+        "event_id": None,
+        "url": "https://acme.example/done",
+    }
     fold(
-        connection, event, job,
+        connection,
+        event,
+        job,
         make_delivery("dlv_event", job_id=job.job_id, attempts=2),
         make_delivery("dlv_told", status="delivered", **told),
-        make_delivery("dlv_theirs", "bolt", **told), make_delivery("dlv_b", "bolt"),
-    )  # fmt: skip
+        make_delivery("dlv_theirs", "bolt", **told),
+        make_delivery("dlv_b", "bolt"),
+    )
     story = shown_event(connection, "evt_k1", load())
     assert story is not None
     (to_crm,) = story["deliveries"]
@@ -237,9 +286,10 @@ def test_the_whole_cluster_is_counted_and_what_is_due_is_found_by_its_index(
 ) -> None:
     fold(
         connection,
-        make_delivery("dlv_1", next_attempt_at=AT + 5), make_delivery("dlv_2", "bolt"),
+        make_delivery("dlv_1", next_attempt_at=AT + 5),
+        make_delivery("dlv_2", "bolt"),
         make_delivery("dlv_3", status="dead"),
-    )  # fmt: skip
+    )
     found = counts(connection)
     assert (found.deliveries, found.oldest_due_at) == ({"pending": 2, "dead": 1}, AT)
     statements = list[str]()

@@ -75,9 +75,18 @@ def test_what_is_refused_is_named_with_its_field(
 
 @pytest.mark.parametrize(
     "name",
-    ["Host", "content-length", "Transfer-Encoding", "Connection", "Content-Type", "Webhook-Id",
-     "webhook-anything", "Proxy-Authorization", "Accept-Encoding"],
-)  # fmt: skip
+    [
+        "Host",
+        "content-length",
+        "Transfer-Encoding",
+        "Connection",
+        "Content-Type",
+        "Webhook-Id",
+        "webhook-anything",
+        "Proxy-Authorization",
+        "Accept-Encoding",
+    ],
+)
 def test_headers_that_are_not_the_endpoint_s_to_set_are_refused(name: str) -> None:
     [fault] = faults(headers={name: "v"})
     assert fault["field"] == "headers"
@@ -112,8 +121,10 @@ def test_a_header_keeps_its_value_where_none_is_given() -> None:
     changed = endpoint(headers={"authorization": None, "X-New": "n"})
     assert changed.merged_headers(before) == {"authorization": "Bearer t", "X-New": "n"}
     assert [endpoint(headers=h).keeps_headers for h in (None, {}, {"A": None})] == [
-        True, False, True,
-    ]  # fmt: skip
+        True,
+        False,
+        True,
+    ]
 
 
 def test_callbacks_alone_have_no_url() -> None:

@@ -50,9 +50,12 @@ from streams.settings import Settings
 from streams.topology.load import load
 
 CODECS: dict[type, tuple[str, Any]] = {
-    Envelope: ("events", ENVELOPE), Job: ("jobs", JOB), LedgerEntry: ("ledger", LEDGER_ENTRY),
-    DeadLetter: ("dlq", DEAD_LETTER), Quarantined: ("quarantine", QUARANTINED),
-}  # fmt: skip
+    Envelope: ("events", ENVELOPE),
+    Job: ("jobs", JOB),
+    LedgerEntry: ("ledger", LEDGER_ENTRY),
+    DeadLetter: ("dlq", DEAD_LETTER),
+    Quarantined: ("quarantine", QUARANTINED),
+}
 AT = 1_700_000_000_500
 HOUR_MS = 3_600_000
 TOPOLOGY = load()
@@ -91,10 +94,16 @@ def test_a_row_has_what_finds_an_event_and_the_job_that_it_has(
     fold(connection, event)
     (row,) = events.LISTING.page(connection, PageQuery(5)).items
     assert row == {
-        "event_id": "evt_t-1", "tenant_id": "acme", "source": "shop", "event_type": "order.paid",
-        "subject": "order 7", "dedup_key": "t-1", "received_at": "2023-11-14T22:13:20.000Z",
-        "job_id": None, "size": 12,
-    }  # fmt: skip
+        "event_id": "evt_t-1",
+        "tenant_id": "acme",
+        "source": "shop",
+        "event_type": "order.paid",
+        "subject": "order 7",
+        "dedup_key": "t-1",
+        "received_at": "2023-11-14T22:13:20.000Z",
+        "job_id": None,
+        "size": 12,
+    }
     job = event_job(event)
     fold(connection, job)
     (row,) = events.LISTING.page(connection, PageQuery(5)).items
@@ -104,10 +113,14 @@ def test_a_row_has_what_finds_an_event_and_the_job_that_it_has(
 def test_filters_combine_and_a_type_is_a_glob_as_in_a_route(
     connection: sqlite3.Connection,
 ) -> None:
-    for number, (tenant_id, source, type_) in enumerate([
-        ("acme", "shop", "order.paid"), ("acme", "shop", "order.sent"),
-        ("acme", "desk", "order.paid"), ("bolt", "shop", "ticket"),
-    ]):  # fmt: skip
+    for number, (tenant_id, source, type_) in enumerate(
+        [
+            ("acme", "shop", "order.paid"),
+            ("acme", "shop", "order.sent"),
+            ("acme", "desk", "order.paid"),
+            ("bolt", "shop", "ticket"),
+        ]
+    ):
         event = make_event(f"k{number}", tenant_id, source=source, event_type=type_)
         fold(connection, event, at=AT + number)
     assert listed(connection) == ["evt_k3", "evt_k2", "evt_k1", "evt_k0"]
@@ -166,14 +179,22 @@ def test_an_events_story_has_everything_that_became_of_it(connection: sqlite3.Co
     job = event_job(event, status="dead")
     again = make_job("r1", replay_of=job.job_id, status="dead", replay_note="once more")
     third = make_job("r2", replay_of="r1", status="succeeded", created_at=job.created_at + 9)
-    record = DeadLetter("dispatcher:events:3:40", "record", "", "output_refused", "large",
-                        "dispatcher", AT)  # fmt: skip
+    record = DeadLetter(
+        "dispatcher:events:3:40", "record", "", "output_refused", "large", "dispatcher", AT
+    )
     kept = make_quarantined(b"{}", PayloadRef(0, (0,), 2, "kek"))
     fold(
-        connection, event, job, make_entry(job, "email:send/reply"), again, third,
-        make_letter(job), make_letter(again), record,
+        connection,
+        event,
+        job,
+        make_entry(job, "email:send/reply"),
+        again,
+        third,
+        make_letter(job),
+        make_letter(again),
+        record,
         (event.fingerprint, Duplicate("acme", 3, AT, AT + 5, "evt_dup")),
-    )  # fmt: skip
+    )
     story = shown_event(connection, event.event_id, TOPOLOGY)
     assert story is not None
     assert (story["partition"], story["offset"], story["attributes"]) == (3, 40, {"team": "a"})
@@ -182,11 +203,14 @@ def test_an_events_story_has_everything_that_became_of_it(connection: sqlite3.Co
     assert (story["job_id"], story["job"]["status"]) == (job.job_id, "dead")
     assert [each["action"] for each in story["job"]["effects"]] == ["email:send/reply"]
     assert [(each["job_id"], each["note"]) for each in story["replays"]] == [
-        ("r2", None), ("r1", "once more"),
-    ]  # fmt: skip
+        ("r2", None),
+        ("r1", "once more"),
+    ]
     assert [each["id"] for each in story["dead_letters"]] == [
-        job.job_id, "r1", "dispatcher:events:3:40",
-    ]  # fmt: skip
+        job.job_id,
+        "r1",
+        "dispatcher:events:3:40",
+    ]
     assert story["quarantine"] is None
     released = make_event("k9", event_id=kept.event_id, routed=False)
     fold(connection, make_event("k8"), released, kept)
@@ -201,9 +225,12 @@ def test_no_other_tenant_is_in_a_story(connection: sqlite3.Connection) -> None:
     event = make_event("t-1")
     job = event_job(event)
     fold(
-        connection, event, job, make_job("r1", "bolt", replay_of=job.job_id),
+        connection,
+        event,
+        job,
+        make_job("r1", "bolt", replay_of=job.job_id),
         (event.fingerprint, Duplicate("bolt", 3, AT, AT + 5, None)),
-    )  # fmt: skip
+    )
     story = shown_event(connection, event.event_id, TOPOLOGY)
     assert story is not None
     assert (story["replays"], story["duplicates"]) == ([], None)
@@ -240,11 +267,16 @@ def test_a_broken_record_is_reported_by_the_process_that_needs_it() -> None:
 @pytest.mark.parametrize(
     ("effect", "job", "shown"),
     [
-        ("unknown", "cancelled", True), ("claimed", "dead", True), ("review", "failed", True),
-        ("unknown", "needs_review", False), ("claimed", "running", False),
-        ("unknown", "pending", False), ("done", "cancelled", False), ("failed", "dead", False),
+        ("unknown", "cancelled", True),
+        ("claimed", "dead", True),
+        ("review", "failed", True),
+        ("unknown", "needs_review", False),
+        ("claimed", "running", False),
+        ("unknown", "pending", False),
+        ("done", "cancelled", False),
+        ("failed", "dead", False),
     ],
-)  # fmt: skip
+)
 def test_effects_that_nobody_is_asked_for_are_those_of_jobs_that_ended(
     connection: sqlite3.Connection, effect: str, job: Any, shown: bool
 ) -> None:
@@ -253,11 +285,21 @@ def test_effects_that_nobody_is_asked_for_are_those_of_jobs_that_ended(
     page = unknown_effects.LISTING.page(connection, PageQuery(5))
     assert bool(page.items) == shown
     if shown:
-        assert page.items[0].items() >= {
-            "tenant_id": "acme", "job_id": "job_a", "type": "draft_reply", "job_status": job,
-            "tool": "email:send", "key": "a/b", "status": effect, "arguments_sha256": "01" * 32,
-            "began_at": "2023-11-14T22:13:21.000Z", "run_id": "run_1",
-        }.items()  # fmt: skip
+        assert (
+            page.items[0].items()
+            >= {
+                "tenant_id": "acme",
+                "job_id": "job_a",
+                "type": "draft_reply",
+                "job_status": job,
+                "tool": "email:send",
+                "key": "a/b",
+                "status": effect,
+                "arguments_sha256": "01" * 32,
+                "began_at": "2023-11-14T22:13:21.000Z",
+                "run_id": "run_1",
+            }.items()
+        )
 
 
 def test_a_replay_that_lives_asks_for_its_scopes_effects_itself(

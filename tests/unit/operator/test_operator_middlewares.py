@@ -51,11 +51,12 @@ async def url() -> AsyncIterator[str]:
         (None, "send the admin token", 'Bearer realm="tidegate"'),
         ("Basic right", "send the admin token", 'Bearer realm="tidegate"'),
         (
-            "Bearer wrong", "is not this process's",
+            "Bearer wrong",
+            "is not this process's",
             'Bearer realm="tidegate", error="invalid_token"',
         ),
     ],
-)  # fmt: skip
+)
 async def test_no_token_and_a_wrong_one_are_told_apart(
     url: str, authorization: str | None, detail: str, challenge: str
 ) -> None:

@@ -35,9 +35,19 @@ def duplicate(number: int, at: int) -> Record:
 def kept(number: int, at: int) -> Record:
     digest = number.to_bytes(32)
     body = Quarantined(
-        f"evt_{number:03}", "acme", "shop", "malformed_body", "no JSON", at, digest,
-        PayloadRef(0, (0,), 6, "kek"), "application/json", None, {}, TRACE,
-    )  # fmt: skip
+        f"evt_{number:03}",
+        "acme",
+        "shop",
+        "malformed_body",
+        "no JSON",
+        at,
+        digest,
+        PayloadRef(0, (0,), 6, "kek"),
+        "application/json",
+        None,
+        {},
+        TRACE,
+    )
     key = quarantine_key("acme", "shop", digest)
     return Record("quarantine", 0, at, at, key, QUARANTINED.encode(body))
 

@@ -29,17 +29,31 @@ from streams.vault.key_encryption import local_vault
 AT = 1_750_000_000_000
 TOPOLOGY, VAULT = load(), local_vault(b"k" * 32)
 SCHEMAS = {
-    "events": "envelope", "jobs": "job", "jobs.held": "held", "jobs.progress": "progress",
-    "ledger": "ledger_entry", "dlq": "dead_letter", "quarantine": "quarantine",
-    "rejections": "rejection", "duplicates": "duplicate", "tenants": "tenant",
-    "deliveries": "delivery", "deliveries.attempts": "delivery_attempt",
-    "deliveries.endpoints": "endpoint_state", "replays": "replay",
-}  # fmt: skip
+    "events": "envelope",
+    "jobs": "job",
+    "jobs.held": "held",
+    "jobs.progress": "progress",
+    "ledger": "ledger_entry",
+    "dlq": "dead_letter",
+    "quarantine": "quarantine",
+    "rejections": "rejection",
+    "duplicates": "duplicate",
+    "tenants": "tenant",
+    "deliveries": "delivery",
+    "deliveries.attempts": "delivery_attempt",
+    "deliveries.endpoints": "endpoint_state",
+    "replays": "replay",
+}
 STEPS = "dispatcher.checkpoints.changelog"
-JOINED = st.sampled_from([
-    b"rpl\0asked", b"rpl\0progress", b"job_a\x001\0s", b"9" * 50 + b"\0a\0b\0c",
-    b"job_a\0" + b"9" * 40 + b"\0s",
-])  # fmt: skip
+JOINED = st.sampled_from(
+    [
+        b"rpl\0asked",
+        b"rpl\0progress",
+        b"job_a\x001\0s",
+        b"9" * 50 + b"\0a\0b\0c",
+        b"job_a\0" + b"9" * 40 + b"\0s",
+    ]
+)
 ALL_KEYS = KEYS | SETTING_KEYS | JOINED
 
 
@@ -97,9 +111,11 @@ def test_every_topic_is_tried() -> None:
 
 @pytest.mark.long
 @settings(
-    max_examples=400, deadline=None, derandomize=True,
+    max_examples=400,
+    deadline=None,
+    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+)
 @given(records=st.lists(st.one_of(*(odd(table.topic) for table in TABLES)), max_size=8))
 def test_what_is_a_row_can_be_shown(database: Database, records: list[tuple[Any, ...]]) -> None:
     known = JOB.encode(make_job("job_known"))

@@ -86,9 +86,17 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
 
 
 ODD_NUMBERS = (
-    b"9" * 30, b"9223372036854775808", b"-1", b"1" * 1_000_000, b"1_0", b" 1", b"1e3",
-    "\u0661".encode(), b"NaN", b"",
-)  # fmt: skip
+    b"9" * 30,
+    b"9223372036854775808",
+    b"-1",
+    b"1" * 1_000_000,
+    b"1_0",
+    b" 1",
+    b"1e3",
+    "\u0661".encode(),
+    b"NaN",
+    b"",
+)
 ODD_BODIES = [
     (kind, body)
     for kind in ("tenant", "source", "endpoint", "erasure")
@@ -137,9 +145,11 @@ def test_in_one_batch_the_last_change_of_a_row_wins(connection: sqlite3.Connecti
     batch: dict[str, Changes] = {}
     running = JOB.encode(make_job(status="running"))
     for job_id, value in (
-        (b"job_a", JOB.encode(JOB_A)), (b"job_a", running),
-        (b"job_b", JOB.encode(make_job("job_b"))), (b"job_b", None),
-    ):  # fmt: skip
+        (b"job_a", JOB.encode(JOB_A)),
+        (b"job_a", running),
+        (b"job_b", JOB.encode(make_job("job_b"))),
+        (b"job_b", None),
+    ):
         project(record("jobs", job_id, value), batch)
     write(connection, batch)
     assert connection.execute("SELECT job_id, status FROM jobs").fetchall() == [

@@ -58,8 +58,10 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 CODECS: dict[type, tuple[str, Any]] = {
-    Job: ("jobs", JOB), LedgerEntry: ("ledger", LEDGER_ENTRY), DeadLetter: ("dlq", DEAD_LETTER),
-}  # fmt: skip
+    Job: ("jobs", JOB),
+    LedgerEntry: ("ledger", LEDGER_ENTRY),
+    DeadLetter: ("dlq", DEAD_LETTER),
+}
 
 
 def fold(connection: sqlite3.Connection, *values: Job | LedgerEntry | DeadLetter) -> None:
@@ -168,10 +170,14 @@ def test_filters_combine(connection: sqlite3.Connection) -> None:
 def test_a_tenant_s_lists_and_effects_are_its_own(connection: sqlite3.Connection) -> None:
     ours, theirs = make_job("job_a", "acme", scope="s"), make_job("job_g", "globex", scope="s")
     fold(
-        connection, ours, theirs, make_letter(ours), make_letter(theirs),
+        connection,
+        ours,
+        theirs,
+        make_letter(ours),
+        make_letter(theirs),
         make_entry(ours, "email/x", result='"ours"'),
         make_entry(theirs, "email/x", result='"theirs"'),
-    )  # fmt: skip
+    )
     for tenant, job_id, result in (("acme", "job_a", "ours"), ("globex", "job_g", "theirs")):
         query = PageQuery(10, None, {"tenant_id": tenant})
         (shown,) = jobs.jobs_page(connection, query, load()).items
@@ -204,12 +210,18 @@ def test_an_effect_that_a_job_left_unknown_shows_how_a_person_goes_on(
 ) -> None:
     job = make_job("job_a", status="dead", timeout_seconds=40)
     left = make_entry(
-        job, "email/x", status="unknown", updated_at=1_700_000_000_000,
-        first_claimed_at=1_700_000_000_000, key_lifetime_ms=3_600_000,
-    )  # fmt: skip
+        job,
+        "email/x",
+        status="unknown",
+        updated_at=1_700_000_000_000,
+        first_claimed_at=1_700_000_000_000,
+        key_lifetime_ms=3_600_000,
+    )
     fold(connection, job, left)
-    times = {"settle_after": "2023-11-14T22:14:00.000Z",
-             "repeatable_until": "2023-11-14T23:12:20.000Z"}  # fmt: skip
+    times = {
+        "settle_after": "2023-11-14T22:14:00.000Z",
+        "repeatable_until": "2023-11-14T23:12:20.000Z",
+    }
     shown = jobs.shown_job(connection, "job_a", load())
     (listed,) = unknown_effects.LISTING.page(connection, PageQuery(10)).items
     assert shown is not None
@@ -258,8 +270,9 @@ def test_an_erased_tenants_inputs_are_shown_to_nobody(connection: sqlite3.Connec
     fold(connection, make_job("job_a", input='{"to":"x"}'), make_job("job_b", "globex"))
     mark = TenantRecord("acme", "erasure", "", True, '{"at":1,"note":"n"}')
     batch: dict[str, Changes] = {}
-    project(Record("tenants", 0, 0, 0, tenant_key("acme", "erasure", ""), TENANT.encode(mark)),
-            batch)  # fmt: skip
+    project(
+        Record("tenants", 0, 0, 0, tenant_key("acme", "erasure", ""), TENANT.encode(mark)), batch
+    )
     write(connection, batch)
     shown = [jobs.shown_job(connection, id_, load()) or {} for id_ in ("job_a", "job_b")]
     assert [each["input"] for each in shown] == [None, {}]
@@ -294,11 +307,19 @@ def test_effects_at_stake_are_those_of_the_whole_family_of_replays(
     leaf, other = make_job("leaf", replay_of="middle"), make_job("other")
     theirs = make_job("theirs", "globex", replay_of="root", scope="root.1")
     fold(
-        connection, root, middle, leaf, other, theirs,
-        make_entry(root, "mail", status="done"), make_entry(root, "lookup", status="failed"),
-        make_entry(middle, "refund", status="claimed"), make_entry(leaf, "sms", status="unknown"),
-        make_entry(other, "call", status="done"), make_entry(theirs, "theirs", status="done"),
-    )  # fmt: skip
+        connection,
+        root,
+        middle,
+        leaf,
+        other,
+        theirs,
+        make_entry(root, "mail", status="done"),
+        make_entry(root, "lookup", status="failed"),
+        make_entry(middle, "refund", status="claimed"),
+        make_entry(leaf, "sms", status="unknown"),
+        make_entry(other, "call", status="done"),
+        make_entry(theirs, "theirs", status="done"),
+    )
     for job in (root, middle, leaf):
         begun = begun_effects(connection, job)
         assert {entry.action for entry in begun} == {"mail", "refund", "sms"}, job.job_id
@@ -314,9 +335,12 @@ def test_a_scope_is_shared_with_a_live_job_of_the_same_tenant_alone(
 ) -> None:
     job = make_job("job_a", scope="s")
     fold(
-        connection, job, make_job("job_b", scope="s", status=status),
-        make_job("job_g", "globex", scope="s"), make_job("job_c", scope="t"),
-    )  # fmt: skip
+        connection,
+        job,
+        make_job("job_b", scope="s", status=status),
+        make_job("job_g", "globex", scope="s"),
+        make_job("job_c", scope="t"),
+    )
     found = jobs.sharing(connection, job)
     assert (found is None) == (status in TERMINAL)
     assert found is None or found.job_id == "job_b"
@@ -325,16 +349,26 @@ def test_a_scope_is_shared_with_a_live_job_of_the_same_tenant_alone(
 def test_a_dead_letter_names_its_replays_and_their_state(connection: sqlite3.Connection) -> None:
     job = make_job("job_a", status="dead")
     fold(
-        connection, job, make_letter(job, replayed_as="r2"), make_job("r1", replay_of="job_a"),
-        make_job("r2", replay_of="job_a", status="succeeded", created_at=1_800_000_000_000,
-                 replay_note="mended", submitted_by="operator"),
+        connection,
+        job,
+        make_letter(job, replayed_as="r2"),
+        make_job("r1", replay_of="job_a"),
+        make_job(
+            "r2",
+            replay_of="job_a",
+            status="succeeded",
+            created_at=1_800_000_000_000,
+            replay_note="mended",
+            submitted_by="operator",
+        ),
         make_job("r3", "globex", replay_of="job_a"),
-    )  # fmt: skip
+    )
     (shown,) = dead_letters.LISTING.page(connection, PageQuery(10)).items
     assert (shown["replayed_as"], shown["replayed_status"]) == ("r2", "succeeded")
     assert [(each["job_id"], each["status"], each["note"]) for each in shown["replays"]] == [
-        ("r2", "succeeded", "mended"), ("r1", "pending", None),
-    ]  # fmt: skip
+        ("r2", "succeeded", "mended"),
+        ("r1", "pending", None),
+    ]
     assert shown["replays"][0]["submitted_by"] == "operator"
 
 
@@ -408,8 +442,9 @@ def test_duplicates_are_listed_newest_first_a_tenants_alone(connection: sqlite3.
     acme = {"tenant_id": "acme"}
     first = duplicates.LISTING.page(connection, PageQuery(2, None, acme))
     assert [(each["fingerprint"][:2], each["last_at"]) for each in first.items] == [
-        ("03", "1970-01-01T00:00:00.013Z"), ("02", "1970-01-01T00:00:00.012Z"),
-    ]  # fmt: skip
+        ("03", "1970-01-01T00:00:00.013Z"),
+        ("02", "1970-01-01T00:00:00.012Z"),
+    ]
     second = duplicates.LISTING.page(connection, PageQuery(2, first.next, acme))
     assert ([each["fingerprint"][:2] for each in second.items], second.next) == (["00"], None)
     everyone = duplicates.LISTING.page(connection, PageQuery(9)).items
@@ -420,11 +455,12 @@ LISTS = {
     "all": ("", "jobs_newest"),
     "a tenant's": ("WHERE tenant_id = 'a'", "jobs_of_tenant"),
     "a tenant's by status": (
-        "WHERE tenant_id = 'a' AND status = 'dead'", "jobs_of_tenant_by_status"
+        "WHERE tenant_id = 'a' AND status = 'dead'",
+        "jobs_of_tenant_by_status",
     ),
     "by status": ("WHERE status = 'dead'", "jobs_by_status"),
     "by type": ("WHERE type = 't'", "jobs_by_type"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", LISTS)
@@ -505,7 +541,8 @@ def test_letters_are_selected_by_a_part_of_their_error_and_counted_by_what_it_be
     assert more
     found, more = dead_letters.errors(connection, PageQuery(9, None, {"error": "slow"}))
     assert ([(each["count"], each["error"]) for each in found], more) == (
-        [(1, "TimeoutError")], False,
-    )  # fmt: skip
+        [(1, "TimeoutError")],
+        False,
+    )
     chosen = letters_to_replay.selected(connection, LetterFilter(error="grace"), 10, None)
     assert [job.id for job in chosen.jobs] == ["job_c"]

@@ -39,9 +39,20 @@ NOW = wall_ms()
 
 def letter(offset: int, **fields: Any) -> DeadLetter:
     dead = DeadLetter(
-        f"dispatcher:events:1:{offset}", "record", "", "output_refused", "", "dispatcher", 1,
-        "events", 1, offset, b"acme", b"envelope", timestamp=5,
-    )  # fmt: skip
+        f"dispatcher:events:1:{offset}",
+        "record",
+        "",
+        "output_refused",
+        "",
+        "dispatcher",
+        1,
+        "events",
+        1,
+        offset,
+        b"acme",
+        b"envelope",
+        timestamp=5,
+    )
     return replace(dead, **fields)
 
 
@@ -101,8 +112,9 @@ class Bench:
     def sent(self) -> list[int]:
         return [
             int((dict(o.headers)["tidegate-letter"]).rsplit(b":", 1)[1])
-            for o in self.log if o.topic != "dlq"
-        ]  # fmt: skip
+            for o in self.log
+            if o.topic != "dlq"
+        ]
 
 
 def _is_huge(outgoing: Outgoing) -> bool:
@@ -141,11 +153,14 @@ async def test_a_mark_lies_behind_its_letter_in_the_same_partition(
 @pytest.mark.parametrize(
     ("outcome", "again", "name"),
     [
-        (None, False, "already-replayed"), (None, True, None),
-        ("failed", False, None), ("failed", True, None),
-        ("taken", True, "already-replayed"), ("superseded", True, "already-replayed"),
+        (None, False, "already-replayed"),
+        (None, True, None),
+        ("failed", False, None),
+        ("failed", True, None),
+        ("taken", True, "already-replayed"),
+        ("superseded", True, "already-replayed"),
     ],
-)  # fmt: skip
+)
 async def test_a_record_is_sent_once_more_where_the_stage_did_not_take_it(
     rows: sqlite3.Connection, outcome: Any, again: bool, name: str | None
 ) -> None:
@@ -166,7 +181,7 @@ async def test_a_record_is_sent_once_more_where_the_stage_did_not_take_it(
         ({"stage": "operator"}, "reads every topic again"),
         ({"stage": "analytics", "topic": "events"}, "no input of its own"),
     ],
-)  # fmt: skip
+)
 async def test_a_letter_that_would_spread_a_secret_or_has_no_stage_is_left_out(
     rows: sqlite3.Connection, fields: dict[str, Any], why: str | None
 ) -> None:
@@ -253,8 +268,9 @@ async def test_a_record_that_is_not_taken_is_found_among_many(rows: sqlite3.Conn
     done = await replay_most(cast(AppState, bench), [letter(n).id for n in range(9)], "mended")
     assert bench.sent() == [0, 1, 2, 4, 5, 7, 8]
     assert [(id_[-1], why.name) for id_, why in done.left_out] == [
-        ("3", "not-taken"), ("6", "not-taken"),
-    ]  # fmt: skip
+        ("3", "not-taken"),
+        ("6", "not-taken"),
+    ]
 
 
 async def test_where_no_transaction_opens_nothing_is_judged(rows: sqlite3.Connection) -> None:
@@ -353,9 +369,11 @@ def test_each_filter_selects_jobs(
 
 def test_what_was_replayed_or_discarded_is_not_selected(rows: sqlite3.Connection) -> None:
     fold(
-        rows, job_letter("job_a", 1, replayed_at=2, replayed_as="job_x"),
-        job_letter("job_b", 1, discarded_at=2), letter(1, discarded_at=2),
-    )  # fmt: skip
+        rows,
+        job_letter("job_a", 1, replayed_at=2, replayed_as="job_x"),
+        job_letter("job_b", 1, discarded_at=2),
+        letter(1, discarded_at=2),
+    )
     assert letters_to_replay.selected(rows, LetterFilter(), 10, None).matched == 0
 
 

@@ -85,9 +85,17 @@ def test_what_else_lands_in_a_job_is_bounded_too() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "2027-01-15", "2027-01-15T08:00:00", "2027-13-15T08:00:00Z", "20270115T080000Z",
-     "2027-01-15T08:00:60Z", "1800000000", "２027-01-15T08:00:00Z"],
-)  # fmt: skip
+    [
+        "",
+        "2027-01-15",
+        "2027-01-15T08:00:00",
+        "2027-13-15T08:00:00Z",
+        "20270115T080000Z",
+        "2027-01-15T08:00:60Z",
+        "1800000000",
+        "２027-01-15T08:00:00Z",
+    ],
+)
 def test_what_is_no_rfc_3339_time_is_refused(text: str) -> None:
     with pytest.raises(ValidationError, match="run_at"):
         job(run_at=text)
@@ -95,9 +103,14 @@ def test_what_is_no_rfc_3339_time_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["1969-12-31T23:59:59.999Z", "1970-01-01T00:30:00+01:00", "0001-01-01T00:00:00+23:59",
-     "9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59.9999Z"],
-)  # fmt: skip
+    [
+        "1969-12-31T23:59:59.999Z",
+        "1970-01-01T00:30:00+01:00",
+        "0001-01-01T00:00:00+23:59",
+        "9999-12-31T23:59:59-23:59",
+        "9999-12-31T23:59:59.9999Z",
+    ],
+)
 def test_a_time_that_no_answer_could_show_is_refused(text: str) -> None:
     with pytest.raises(ValidationError, match="run_at"):
         job(run_at=text)
@@ -105,22 +118,37 @@ def test_a_time_that_no_answer_could_show_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("milliseconds", "text"),
-    [(0, "1970-01-01T00:00:00.000Z"), (1_800_000_000_001, "2027-01-15T08:00:00.001Z"),
-     (-1, "1969-12-31T23:59:59.999Z"), (-(2**63), "0001-01-01T00:00:00.000Z"),
-     (2**63 - 1, "9999-12-31T23:59:59.999Z")],
-)  # fmt: skip
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_800_000_000_001, "2027-01-15T08:00:00.001Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (-(2**63), "0001-01-01T00:00:00.000Z"),
+        (2**63 - 1, "9999-12-31T23:59:59.999Z"),
+    ],
+)
 def test_any_time_can_be_shown(milliseconds: int, text: str) -> None:
     assert rfc3339(milliseconds) == text
 
 
 @pytest.mark.parametrize(
     "body",
-    [{"type": 5}, {"type": "a\nb"}, {"type": "x" * 256}, {"delay_seconds": -1},
-     {"delay_seconds": True}, {"delay_seconds": "5"}, {"timeout_seconds": 0},
-     {"timeout_seconds": 1e999}, {"dedup_key": ""}, {"tenant_id": "globex"},
-     {"callback_url": "//host"}, {"callback_url": "https://u:p@host/"},
-     {"callback_url": "https://[bad"}, {"workflow_id": ""}],
-)  # fmt: skip
+    [
+        {"type": 5},
+        {"type": "a\nb"},
+        {"type": "x" * 256},
+        {"delay_seconds": -1},
+        {"delay_seconds": True},
+        {"delay_seconds": "5"},
+        {"timeout_seconds": 0},
+        {"timeout_seconds": 1e999},
+        {"dedup_key": ""},
+        {"tenant_id": "globex"},
+        {"callback_url": "//host"},
+        {"callback_url": "https://u:p@host/"},
+        {"callback_url": "https://[bad"},
+        {"workflow_id": ""},
+    ],
+)
 def test_a_wrong_field_is_refused(body: dict[str, Any]) -> None:
     (field,) = body
     with pytest.raises(ValidationError, match=field):
@@ -149,9 +177,15 @@ def test_the_hash_is_of_the_meaning_not_of_the_text() -> None:
     assert job(input={"a": 1, "b": 2}).request_hash() == job(input={"b": 2, "a": 1}).request_hash()
     assert job().request_hash() == job(priority=None).request_hash()
     bodies: list[dict[str, Any]] = [
-        {}, {"input": 1}, {"input": "1"}, {"priority": "batch"}, {"delay_seconds": 1},
-        {"workflow_id": "w"}, {"dedup_key": "d"}, {"timeout_seconds": 1},
-    ]  # fmt: skip
+        {},
+        {"input": 1},
+        {"input": "1"},
+        {"priority": "batch"},
+        {"delay_seconds": 1},
+        {"workflow_id": "w"},
+        {"dedup_key": "d"},
+        {"timeout_seconds": 1},
+    ]
     assert len({job(**body).request_hash() for body in bodies}) == len(bodies)
 
 
@@ -263,9 +297,18 @@ def test_a_reference_is_taken_by_its_form_and_not_followed(reference: str) -> No
 
 @pytest.mark.parametrize(
     "reference",
-    ["file:relative", "vault:x", "env:", "env:A B", "env:1A", "file:", "file:/a\0b", "HOOK",
-     "file:/" + "x" * 1024],
-)  # fmt: skip
+    [
+        "file:relative",
+        "vault:x",
+        "env:",
+        "env:A B",
+        "env:1A",
+        "file:",
+        "file:/a\0b",
+        "HOOK",
+        "file:/" + "x" * 1024,
+    ],
+)
 def test_a_reference_of_another_form_is_refused(reference: str) -> None:
     with pytest.raises(ValidationError, match="must be env:NAME or file:/absolute/path"):
         source(secret=None, secret_ref=reference)
@@ -304,12 +347,20 @@ def test_an_overlap_of_up_to_thirty_days_is_taken(seconds: float) -> None:
 @pytest.mark.parametrize(
     "rate",
     [
-        {"count": 0, "seconds": 1}, {"count": 1_000_001, "seconds": 1}, {"count": 1},
-        {"seconds": 1}, {"count": 1, "seconds": 0}, {"count": 1, "seconds": 86_401},
-        {"count": 1.5, "seconds": 1}, {"count": "1", "seconds": 1}, {"count": True, "seconds": 1},
-        {"count": 1, "seconds": float("nan")}, {"count": 1, "seconds": 1, "burst": 2}, 5,
+        {"count": 0, "seconds": 1},
+        {"count": 1_000_001, "seconds": 1},
+        {"count": 1},
+        {"seconds": 1},
+        {"count": 1, "seconds": 0},
+        {"count": 1, "seconds": 86_401},
+        {"count": 1.5, "seconds": 1},
+        {"count": "1", "seconds": 1},
+        {"count": True, "seconds": 1},
+        {"count": 1, "seconds": float("nan")},
+        {"count": 1, "seconds": 1, "burst": 2},
+        5,
     ],
-)  # fmt: skip
+)
 def test_a_wrong_rate_is_refused(rate: Any) -> None:
     with pytest.raises(ValidationError, match="rate"):
         TenantSettings.model_validate({"rate": rate})

@@ -112,8 +112,9 @@ async def test_what_is_not_there_is_refused_with_the_codes_of_a_registry(url: st
     async with ClientSession(url) as client:
         async with client.get(f"/subjects/{events}/versions/0") as answer:
             assert (answer.status, (await answer.json(content_type=None))["error_code"]) == (
-                422, 42202,
-            )  # fmt: skip
+                422,
+                42202,
+            )
         async with client.post(f"/subjects/{events}", data=b"[" * 100_000) as answer:
             assert answer.status == 422
         async with client.post(f"/subjects/{events}", json={"schema": "[" * 900}) as answer:
@@ -128,12 +129,15 @@ async def test_the_rest_says_what_the_registry_is(url: str) -> None:
             ("/mode/dev.jobs-value", {"mode": "READONLY"}),
             ("/config/dev.jobs-value", {"compatibilityLevel": "BACKWARD_TRANSITIVE"}),
             ("/schemas/types", ["AVRO"]),
-            ("/schemas/ids/3/versions", [
-                {"subject": "dev.events-value", "version": 1},
-                {"subject": "dev.events.received-value", "version": 1},
-            ]),
+            (
+                "/schemas/ids/3/versions",
+                [
+                    {"subject": "dev.events-value", "version": 1},
+                    {"subject": "dev.events.received-value", "version": 1},
+                ],
+            ),
             ("/subjects?subjectPrefix=dev.deliveries.a", ["dev.deliveries.attempts-value"]),
-        ):  # fmt: skip
+        ):
             async with client.get(path) as answer:
                 assert answer.content_type == "application/vnd.schemaregistry.v1+json"
                 assert await answer.json(content_type=None) == told, path
@@ -163,8 +167,11 @@ async def test_lists_are_paged_and_nothing_was_deleted(url: str) -> None:
         ):
             async with client.get(path) as answer:
                 assert (answer.status, await answer.json(content_type=None)) == (status, told), path
-        for path, status in (("/subjects/dev.jobs-value/versions?deletedOnly=true", 404),
-                             ("/mode/mine", 404), ("/subjects?offset=x", 404)):  # fmt: skip
+        for path, status in (
+            ("/subjects/dev.jobs-value/versions?deletedOnly=true", 404),
+            ("/mode/mine", 404),
+            ("/subjects?offset=x", 404),
+        ):
             async with client.get(path) as answer:
                 assert answer.status == status, path
 

@@ -84,8 +84,9 @@ def test_a_letter_that_is_too_large_for_the_broker_goes_without_its_record(
     letters.put(poison(2), WRONG)
     letters.flush()
     assert [(letter.id[-1], letter.value, letter.cut) for letter in producer.taken] == [
-        ("2", b"sealed", False), ("1", None, True),
-    ]  # fmt: skip
+        ("2", b"sealed", False),
+        ("1", None, True),
+    ]
 
 
 def test_a_letter_that_the_broker_never_takes_is_given_up_in_the_log(

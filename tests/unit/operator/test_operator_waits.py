@@ -126,8 +126,11 @@ def test_what_is_missing_comes_before_a_turn(connection: sqlite3.Connection, rea
     )
     fold(connection, make_job("job_a"), held)
     assert waits(connection, load()) == {
-        "reason": reason, "since": "2023-11-14T22:13:20.000Z", "detail": "start one", "caps": [],
-    }  # fmt: skip
+        "reason": reason,
+        "since": "2023-11-14T22:13:20.000Z",
+        "detail": "start one",
+        "caps": [],
+    }
 
 
 def test_its_own_cap_comes_before_full_slots_and_after_a_missing_worker(

@@ -86,9 +86,13 @@ class Consumer:
 
 def message(offset: int) -> Any:
     return SimpleNamespace(
-        topic=lambda: CHANGELOG.topic, partition=lambda: 0, error=lambda: None,
-        key=lambda: b"%03d" % offset, value=lambda: b"1", timestamp=lambda: (1, 1_000 + offset),
-    )  # fmt: skip
+        topic=lambda: CHANGELOG.topic,
+        partition=lambda: 0,
+        error=lambda: None,
+        key=lambda: b"%03d" % offset,
+        value=lambda: b"1",
+        timestamp=lambda: (1, 1_000 + offset),
+    )
 
 
 def offsets_of(start: int, end: int) -> Any:
@@ -129,9 +133,16 @@ def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:
     loop._transactions = SimpleNamespace(settle=lambda: asked.append("settle"))
     loop._ends = SimpleNamespace(assign=lambda inputs: None)
     loop._assignment = Assignment(
-        counting_stage(), source, None, "", StateDirectory(settings, "counting", 2),  # type: ignore[arg-type]
-        {CHANGELOG.topic: CHANGELOG}, {}, SystemClock(), lambda *_: True,
-    )  # fmt: skip
+        counting_stage(),
+        source,
+        None,  # type: ignore[arg-type]
+        "",
+        StateDirectory(settings, "counting", 2),
+        {CHANGELOG.topic: CHANGELOG},
+        {},
+        SystemClock(),
+        lambda *_: True,
+    )
     return loop
 
 
@@ -143,8 +154,12 @@ def test_open_transactions_are_settled_then_offsets_then_ends(
     loop._change()
     changelog = CHANGELOG.topic
     assert asked == [
-        "settle", "committed", "starts of in", f"starts of {changelog}", f"ends of {changelog}",
-    ]  # fmt: skip
+        "settle",
+        "committed",
+        "starts of in",
+        f"starts of {changelog}",
+        f"ends of {changelog}",
+    ]
     assert not loop._source.changed
     while not (ready := loop._assignment.advance()):
         pass

@@ -66,17 +66,24 @@ def source_of(*waiting: Any, outage: Outage | None = None) -> tuple[Source, Cons
 
 def message(offset: int, partition: int = 0) -> Any:
     return SimpleNamespace(
-        topic=lambda: "in", partition=lambda: partition, offset=lambda: offset,
-        error=lambda: None, timestamp=lambda: (1, 1_000), key=lambda: b"k", value=lambda: b"v",
+        topic=lambda: "in",
+        partition=lambda: partition,
+        offset=lambda: offset,
+        error=lambda: None,
+        timestamp=lambda: (1, 1_000),
+        key=lambda: b"k",
+        value=lambda: b"v",
         headers=lambda: None,
-    )  # fmt: skip
+    )
 
 
 def failure(code: int, partition: int = 0, topic: str | None = "in") -> Any:
     return SimpleNamespace(
-        error=lambda: KafkaError(code), topic=lambda: topic, partition=lambda: partition,
+        error=lambda: KafkaError(code),
+        topic=lambda: topic,
+        partition=lambda: partition,
         offset=lambda: 9,
-    )  # fmt: skip
+    )
 
 
 def offsets(source: Source) -> list[int]:
@@ -106,9 +113,11 @@ def test_an_error_of_one_partition_is_not_no_offset() -> None:
     consumer.committed_offset = TopicPartition("in", 0, -1001)
     assert source.committed([0], 1) == {}
     consumer.committed_offset = SimpleNamespace(
-        topic="in", partition=0, offset=-1001,
+        topic="in",
+        partition=0,
+        offset=-1001,
         error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED),
-    )  # fmt: skip
+    )
     with pytest.raises(KafkaException):
         source.committed([0], 1)
 

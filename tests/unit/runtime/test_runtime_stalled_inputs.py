@@ -146,8 +146,11 @@ def test_it_is_told_once_for_each_transaction_and_that_it_ended(
         world.stable = world.position = 12
         seconds(world, inputs, 1)
     assert [(line["log_level"], line.get("offset")) for line in logged] == [
-        ("warning", 10), ("info", None), ("warning", 11), ("info", None),
-    ]  # fmt: skip
+        ("warning", 10),
+        ("info", None),
+        ("warning", 11),
+        ("info", None),
+    ]
     first = logged[0]
     assert (first["topic"], first["partition"]) == (f"t.{PLACE[0]}", PLACE[1])
     assert "kafka-transactions.sh" in first["event"]

@@ -88,8 +88,10 @@ def left(directory: StateDirectory, partition: int, hours: float, store: str = "
 
 def test_only_stores_that_are_old_and_not_open_are_deleted(directory: StateDirectory) -> None:
     old, future, dropped = (
-        left(directory, 0, 13), left(directory, 10, -13), left(directory, 1, 13, "a store no more"),
-    )  # fmt: skip
+        left(directory, 0, 13),
+        left(directory, 10, -13),
+        left(directory, 1, 13, "a store no more"),
+    )
     young, own = left(directory, 2, 11), left(directory, 3, 13, "jobs")
     (directory.path("seen", 7)).mkdir()  # a deletion that was interrupted
     kept = {own, directory.path("seen", 1)}
@@ -141,8 +143,9 @@ def test_a_left_store_that_cannot_be_deleted_is_named_and_the_others_are(
         assert directory.remove_left((), 60)
     assert (stuck.exists(), other.exists()) == (True, False)
     assert [(e["log_level"], e["path"]) for e in logs] == [
-        ("warning", str(stuck)), ("info", str(other)),
-    ]  # fmt: skip
+        ("warning", str(stuck)),
+        ("info", str(other)),
+    ]
 
 
 def test_a_damaged_store_that_cannot_be_deleted_is_named_with_the_remedy(

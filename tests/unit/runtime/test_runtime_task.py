@@ -121,9 +121,11 @@ def test_a_hook_that_raises_ends_the_stage(hook: str) -> None:
     stage = Stage("granting", ("in",), granting_stage().stores, Raising)
     raising = task(stage)
     calls: dict[str, Callable[[], object]] = {
-        "punctuate": raising.punctuate, "initiate": raising.initiate,
-        "restored": raising.restored, "undone": raising.rollback,
-    }  # fmt: skip
+        "punctuate": raising.punctuate,
+        "initiate": raising.initiate,
+        "restored": raising.restored,
+        "undone": raising.rollback,
+    }
     with pytest.raises(StageFailed, match=rf"partition 0 \(`{hook}`\): OSError: .*Too many") as why:
         calls[hook]()
     assert "SET_ASIDE" not in str(why.value)

@@ -52,12 +52,14 @@ class Admin:
     def describe_configs(self, asked: Collection[ConfigResource], request_timeout: float) -> Any:
         entries = {"delete.retention.ms": str(HOUR_MS)}
         return {
-            resource: answered({
-                name: SimpleNamespace(value=value)
-                for name, value in {**entries, **self.settings.get(resource.name, {})}.items()
-            })
+            resource: answered(
+                {
+                    name: SimpleNamespace(value=value)
+                    for name, value in {**entries, **self.settings.get(resource.name, {})}.items()
+                }
+            )
             for resource in asked
-        }  # fmt: skip
+        }
 
     def list_topics(self, timeout: float) -> Any:
         found = {
@@ -76,8 +78,9 @@ def test_a_changelog_keeps_deletions_as_the_cluster_says_but_in_bundles_for_ever
     stage = Stage("s", ("in",), stores, cast(Any, None))
     found = Topics(cast(AdminClient, Admin()), "p.").changelogs(stage)
     assert [(c.topic_id, c.tombstones_ms) for c in found.values()] == [
-        ("id of p.a", HOUR_MS), ("id of p.b", math.inf)
-    ]  # fmt: skip
+        ("id of p.a", HOUR_MS),
+        ("id of p.b", math.inf),
+    ]
 
 
 @pytest.mark.parametrize("odd", ["in", "out", "counting.counts.changelog"])
@@ -141,9 +144,7 @@ def test_a_broker_that_goes_away_once_its_topics_are_known_is_waited_for() -> No
     outage = Outage()
     with capture_logs() as logs:
         assert await_topics(topics, stage, topology, outage, lambda: False) == found
-    assert [line["event"] for line in logs] == [
-        "kafka does not answer: trying on", "kafka answers"
-    ]  # fmt: skip
+    assert [line["event"] for line in logs] == ["kafka does not answer: trying on", "kafka answers"]
 
 
 def test_an_end_is_asked_for_with_what_open_transactions_wrote() -> None:

@@ -72,17 +72,31 @@ class Everything:
 
 def transactions(outage: Outage, reading: Reading | None = None) -> KafkaTransactions:
     return KafkaTransactions(
-        "counting", "counting-0", "", {}, 10_000, cast(Source, reading or Reading()),
-        cast(StageTopics, Everything()), outage, lambda: False,
-    )  # fmt: skip
+        "counting",
+        "counting-0",
+        "",
+        {},
+        10_000,
+        cast(Source, reading or Reading()),
+        cast(StageTopics, Everything()),
+        outage,
+        lambda: False,
+    )
 
 
 def task() -> Task:
-    return cast(Task, SimpleNamespace(
-        partition=0, positions={"in": 5}, committed=lambda ends: None, changelog=list, changes=0,
-        stage=SimpleNamespace(stores=()),
-        outputs=[("out", 0, [Record("out", 0, 0, 0, b"k", b"v")])],
-    ))  # fmt: skip
+    return cast(
+        Task,
+        SimpleNamespace(
+            partition=0,
+            positions={"in": 5},
+            committed=lambda ends: None,
+            changelog=list,
+            changes=0,
+            stage=SimpleNamespace(stores=()),
+            outputs=[("out", 0, [Record("out", 0, 0, 0, b"k", b"v")])],
+        ),
+    )
 
 
 def test_positions_go_before_records_only_where_the_last_transaction_may_not_be_closed_yet(
@@ -96,8 +110,11 @@ def test_positions_go_before_records_only_where_the_last_transaction_may_not_be_
     (producer,) = producers
     assert producer.config["transactional.id"] == "counting-0"
     records_first = [
-        "begin_transaction", "produce", "send_offsets_to_transaction", "commit_transaction",
-    ]  # fmt: skip
+        "begin_transaction",
+        "produce",
+        "send_offsets_to_transaction",
+        "commit_transaction",
+    ]
     assert producer.asked == ["init_transactions", *records_first]
     producer.asked.clear()
     now += 0.001
@@ -105,8 +122,12 @@ def test_positions_go_before_records_only_where_the_last_transaction_may_not_be_
     now += 0.1
     under_test.commit([task()])
     positions_first = [
-        "poll", "begin_transaction", "send_offsets_to_transaction", "produce", "commit_transaction",
-    ]  # fmt: skip
+        "poll",
+        "begin_transaction",
+        "send_offsets_to_transaction",
+        "produce",
+        "commit_transaction",
+    ]
     assert producer.asked == [*positions_first, "poll", *records_first]
 
 
@@ -126,8 +147,10 @@ def test_after_an_abort_positions_go_first_too(
             under_test.commit([task()])
     under_test.commit([task()])
     assert producers[-1].asked[-3:] == [
-        "send_offsets_to_transaction", "produce", "commit_transaction",
-    ]  # fmt: skip
+        "send_offsets_to_transaction",
+        "produce",
+        "commit_transaction",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -238,11 +261,15 @@ def test_one_failure_replaces_a_producer_once_on_a_machine_that_was_suspended(
     ("facility", "told", "kept"),
     [
         ("FAIL", "127.0.0.1:9092/1: Disconnected (after 761ms in state UP)", False),
-        ("FAIL", "127.0.0.1:9093/2: Connect to ... failed: Connection refused (after 0ms in state "
-         "CONNECT)", True),
+        (
+            "FAIL",
+            "127.0.0.1:9093/2: Connect to ... failed: Connection refused (after 0ms in state "
+            "CONNECT)",
+            True,
+        ),
         ("REQTMOUT", "127.0.0.1:9092/1: Timed out ProduceRequest in flight (after 4003ms)", False),
     ],
-)  # fmt: skip
+)
 def test_a_producer_is_replaced_when_a_connection_breaks(
     producers: list[Recorded], facility: str, told: str, kept: bool
 ) -> None:
@@ -258,11 +285,13 @@ def test_a_producer_is_replaced_when_a_connection_breaks(
 @pytest.mark.parametrize(
     ("refusal", "raised"),
     [
-        (KafkaError(KafkaError._INCONSISTENT, "not delivered", txn_requires_abort=True),
-         TransactionAborted),
+        (
+            KafkaError(KafkaError._INCONSISTENT, "not delivered", txn_requires_abort=True),
+            TransactionAborted,
+        ),
         (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large"), OutputRefused),
     ],
-)  # fmt: skip
+)
 def test_a_record_alone_is_refused_only_where_it_is_proven(
     producers: list[Recorded],
     monkeypatch: pytest.MonkeyPatch,

@@ -49,19 +49,29 @@ def test_a_wheel_in_an_empty_environment_has_the_schemas(tmp_path: Path) -> None
     # The wheel's dependencies come from here: a test installs nothing from a registry.
     needs = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
     done = subprocess.run(
-        [python, "-c", LOOK_UP], capture_output=True, text=True, cwd=tmp_path, check=True,
+        [python, "-c", LOOK_UP],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join((where, needs))},
-    )  # fmt: skip
+    )
     file, names = done.stdout.splitlines()
     assert Path(file).is_relative_to(home)
-    assert json.loads(names) == ["tidegate.Envelope", "tidegate.Envelope", "tidegate.Envelope",
-                                 "tidegate.Job"]  # fmt: skip
+    assert json.loads(names) == [
+        "tidegate.Envelope",
+        "tidegate.Envelope",
+        "tidegate.Envelope",
+        "tidegate.Job",
+    ]
 
 
 def _built(folder: Path) -> Path:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder],
-        cwd=ROOT, check=True, capture_output=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
     (wheel,) = folder.glob("*.whl")
     return wheel

@@ -119,9 +119,13 @@ def test_a_damaged_table_is_no_short_one(
     ],
 )
 def test_a_store_closes_whatever_its_last_flush_says(
-    killed: tuple[Path, History], tmp_path: Path, why: str, raised: str | None,
-    afterwards: str | None, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    killed: tuple[Path, History],
+    tmp_path: Path,
+    why: str,
+    raised: str | None,
+    afterwards: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A damaged one is rebuilt when it is opened next; a full disk is told of at once."""
     copy = tmp_path / "copy"
     shutil.copytree(killed[0], copy)

@@ -85,9 +85,13 @@ def test_another_number_of_partitions_than_declared_ends_the_process_and_reads_n
     monkeypatch.setattr(tenants_follower, "Consumer", Consumer)
     failures, known = list[Exception](), list[object]()
     follower = TenantsFollower(
-        Settings(), load(), process, lambda *told: known.append(told), lambda *_: None,
+        Settings(),
+        load(),
+        process,
+        lambda *told: known.append(told),
+        lambda *_: None,
         failures.append,
-    )  # fmt: skip
+    )
     follower.start()
     follower.stop()
     (failure,) = failures
@@ -100,9 +104,13 @@ def test_another_number_of_partitions_than_declared_ends_the_process_and_reads_n
 def test_a_right_that_is_taken_away_is_told_once() -> None:
     known: list[bytes | None] = []
     follower = TenantsFollower(
-        Settings(bootstrap="127.0.0.1:1"), load(), "ingress", lambda key, _: known.append(key),
-        lambda *_: None, lambda _: None,
-    )  # fmt: skip
+        Settings(bootstrap="127.0.0.1:1"),
+        load(),
+        "ingress",
+        lambda key, _: known.append(key),
+        lambda *_: None,
+        lambda _: None,
+    )
     error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     denied: Any = SimpleNamespace(error=lambda: error, partition=lambda: 3)
     with capture_logs() as lines:
@@ -139,9 +147,13 @@ def test_a_follower_stands_still_before_a_damaged_batch(monkeypatch: pytest.Monk
     monkeypatch.setattr(TenantsFollower, "_refuse_other_counts", lambda *_: None)
     known: list[bytes | None] = []
     follower = TenantsFollower(
-        Settings(), load(), "worker", lambda key, _: known.append(key), lambda *_: None,
+        Settings(),
+        load(),
+        "worker",
+        lambda key, _: known.append(key),
+        lambda *_: None,
         lambda _: None,
-    )  # fmt: skip
+    )
     with capture_logs() as lines:
         follower.start()
         follower.stop()

@@ -74,8 +74,10 @@ def test_a_settlement_is_refused_for_the_products_reasons() -> None:
         with pytest.raises(Refused) as refusal:
             job.settle_not_done("plain/1")
         assert [*reasons, refusal.value.reason] == [
-            "not_in_review", "no_such_effect", "already_settled",
-        ]  # fmt: skip
+            "not_in_review",
+            "no_such_effect",
+            "already_settled",
+        ]
 
 
 def test_a_killed_process_runs_no_further_line() -> None:

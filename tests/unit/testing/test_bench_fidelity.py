@@ -15,9 +15,20 @@ from streams.serde.records import DeadLetter, Job, LedgerEntry
 from streams.testing import Bench
 
 _OF_A_RUN = {
-    "run_id", "worker_id", "scope", "payload_ref", "traceparent", "event", "event_time",
-    "created_at", "updated_at", "ready_at", "next_retry_at", "history", "last_error",
-}  # fmt: skip
+    "run_id",
+    "worker_id",
+    "scope",
+    "payload_ref",
+    "traceparent",
+    "event",
+    "event_time",
+    "created_at",
+    "updated_at",
+    "ready_at",
+    "next_retry_at",
+    "history",
+    "last_error",
+}
 """What has a random id or a moment in it, in each story another."""
 
 
@@ -69,9 +80,15 @@ def of_bench(bench: Bench, outside: Outside, job_ids: set[str]) -> dict[str, Any
 def deliver(bench: Bench, tenant: str, ticket: str, *tags: str) -> Any:
     body = orjson.dumps({"id": ticket, "tags": tags})
     return bench.event(
-        "ticket.created", body, source="zendesk", key=ticket, tenant=tenant, job="draft_reply",
-        subject=ticket, attributes={"subject": ticket},
-    )  # fmt: skip
+        "ticket.created",
+        body,
+        source="zendesk",
+        key=ticket,
+        tenant=tenant,
+        job="draft_reply",
+        subject=ticket,
+        attributes={"subject": ticket},
+    )
 
 
 def comparable(story: dict[str, Any]) -> dict[str, Any]:

@@ -65,9 +65,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = str(Path(streams.__file__).parents[1])
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=folder, env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     return ended.stdout
 
 

@@ -31,10 +31,15 @@ async def echo(ctx: Context) -> dict[str, Any]:
     if event is None:
         return {"input": ctx.input, "tenant": ctx.tenant_id}
     return {
-        "payload": (await ctx.payload()).decode(), "type": event.event_type, "key": event.dedup_key,
-        "source": event.source, "subject": event.subject, "attributes": event.attributes,
-        "occurred_at": event.occurred_at, "tenant": ctx.tenant_id,
-    }  # fmt: skip
+        "payload": (await ctx.payload()).decode(),
+        "type": event.event_type,
+        "key": event.dedup_key,
+        "source": event.source,
+        "subject": event.subject,
+        "attributes": event.attributes,
+        "occurred_at": event.occurred_at,
+        "tenant": ctx.tenant_id,
+    }
 
 
 @pytest.fixture
@@ -52,15 +57,25 @@ def routed(tmp_path: Path) -> Iterator[Bench]:
 
 def test_an_event_is_what_the_handler_sees(bench: Bench) -> None:
     job = bench.event(
-        "order.cancelled", {"b": 1, "a": None}, source="shop", key="k1", subject="o-1",
-        occurred_at=datetime(2026, 11, 23, 20, tzinfo=UTC), attributes={"status": "OPEN"},
+        "order.cancelled",
+        {"b": 1, "a": None},
+        source="shop",
+        key="k1",
+        subject="o-1",
+        occurred_at=datetime(2026, 11, 23, 20, tzinfo=UTC),
+        attributes={"status": "OPEN"},
         tenant="globex",
-    ).run()  # fmt: skip
+    ).run()
     assert job.result == {
-        "payload": '{"a":null,"b":1}', "type": "order.cancelled", "key": "k1", "source": "shop",
-        "subject": "o-1", "attributes": {"status": "OPEN"}, "occurred_at": 1795464000000,
+        "payload": '{"a":null,"b":1}',
+        "type": "order.cancelled",
+        "key": "k1",
+        "source": "shop",
+        "subject": "o-1",
+        "attributes": {"status": "OPEN"},
+        "occurred_at": 1795464000000,
         "tenant": "globex",
-    }  # fmt: skip
+    }
 
 
 def test_bytes_are_the_body_as_they_are(bench: Bench) -> None:
@@ -94,8 +109,9 @@ async def size(ctx: Context) -> int:
 
 def test_an_input_is_what_the_handler_sees(bench: Bench) -> None:
     assert bench.submit("job", [1, {"a": "b"}], tenant="globex").run().result == {
-        "input": [1, {"a": "b"}], "tenant": "globex",
-    }  # fmt: skip
+        "input": [1, {"a": "b"}],
+        "tenant": "globex",
+    }
     assert bench.submit("job").run().result["input"] == {}
 
 

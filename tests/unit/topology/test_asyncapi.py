@@ -42,8 +42,9 @@ def test_every_topic_with_a_schema_is_a_channel_with_its_address_and_retention()
     kafka = events["bindings"]["kafka"]
     assert (kafka["topic"], kafka["partitions"]) == ("eu.events", topology.partitions)
     assert kafka["topicConfiguration"] == {
-        "cleanup.policy": ["delete"], "retention.ms": topology.topics["events"].retention_ms,
-    }  # fmt: skip
+        "cleanup.policy": ["delete"],
+        "retention.ms": topology.topics["events"].retention_ms,
+    }
     assert [server["host"] for server in told["servers"].values()] == ["a:9092", "b:9092"]
     payload = told["components"]["messages"]["envelope"]["payload"]
     assert payload["schema"]["fields"][0]["name"] == "fingerprint"
@@ -97,9 +98,13 @@ def test_the_official_parser_accepts_the_document(
     told = tmp_path / "asyncapi.json"
     told.write_text(json.dumps(document("--topology", str(file), TIDEGATE_TOPIC_PREFIX="eu.")))
     run = subprocess.run(
-        ["node", "validate.js", str(told)], cwd=parser, check=True, capture_output=True, text=True,
+        ["node", "validate.js", str(told)],
+        cwd=parser,
+        check=True,
+        capture_output=True,
+        text=True,
         timeout=120,
-    )  # fmt: skip
+    )
     found = json.loads(run.stdout)
     assert [each for each in found["diagnostics"] if each["severity"] == ERROR] == []
     assert ("eu.jobs.work.slow" in found["channels"]) == bool(overlay)

@@ -134,8 +134,12 @@ def test_a_shell_keeps_every_name_whole(tmp_path: Path) -> None:
     script = as_commands(found, HOSTILE, "kafka-1:9093,kafka-2:9093")
     ran = subprocess.run(
         ["/bin/sh", "-c", script],
-        env={"PATH": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env={"PATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["kafka-acls.sh"]
     assert set(_granted(ran.stdout.split("\0")[:-1])) == {
         (f"User:{HOSTILE}{user.process}", right) for user in found for right in user.rights
@@ -147,9 +151,12 @@ def _granted(words: list[str]) -> Iterable[tuple[str, Right]]:
     starts = [n for n, word in enumerate(words) if word == "kafka-acls.sh"]
     for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
         assert words[start + 1 : start + 6] == [
-            "--bootstrap-server", "kafka-1:9093,kafka-2:9093",
-            "--command-config", "admin.properties", "--add",
-        ]  # fmt: skip
+            "--bootstrap-server",
+            "kafka-1:9093,kafka-2:9093",
+            "--command-config",
+            "admin.properties",
+            "--add",
+        ]
         pairs = list(zip(words[start + 6 : end : 2], words[start + 7 : end : 2], strict=True))
         (principal,) = [value for name, value in pairs if name == "--allow-principal"]
         prefixed = ("--resource-pattern-type", "prefixed") in pairs
@@ -171,12 +178,14 @@ def test_strimzis_objects_keep_every_name_whole() -> None:
         assert (document["apiVersion"], document["kind"]) == ("kafka.strimzi.io/v1", "KafkaUser")
         granted = {
             Right(
-                types[acl["resource"]["type"]], acl["resource"]["name"], operation,  # type: ignore[arg-type]
+                types[acl["resource"]["type"]],  # type: ignore[arg-type]
+                acl["resource"]["name"],
+                operation,
                 acl["resource"]["patternType"] == "prefix",
             )
             for acl in document["spec"]["authorization"]["acls"]
             for operation in acl["operations"]
-        }  # fmt: skip
+        }
         assert granted == set(user.rights)
 
 
@@ -202,12 +211,14 @@ def test_the_json_has_each_right_by_itself() -> None:
             "user": "tidegate-dedup",
             "rights": [
                 {
-                    "resource": "transactional_id", "name": "t.dedup-", "pattern": "prefixed",
+                    "resource": "transactional_id",
+                    "name": "t.dedup-",
+                    "pattern": "prefixed",
                     "operation": "Write",
                 }
             ],
         }
-    ]  # fmt: skip
+    ]
 
 
 def test_a_right_reads_as_a_message_tells_it() -> None:

@@ -254,8 +254,19 @@ def test_the_declared_partitions_are_compared_with_the_wanted_ones() -> None:
     assert "the topology declares" not in told(events=1, jobs=1)
 
 
-@pytest.mark.parametrize("field", ["events", "jobs", "effects", "body_bytes", "deliveries",
-                                   "handler_seconds", "redeliveries", "value_bytes"])  # fmt: skip
+@pytest.mark.parametrize(
+    "field",
+    [
+        "events",
+        "jobs",
+        "effects",
+        "body_bytes",
+        "deliveries",
+        "handler_seconds",
+        "redeliveries",
+        "value_bytes",
+    ],
+)
 def test_more_of_anything_never_needs_less(field: str) -> None:
     less, more = sized(), sized(**{field: getattr(USUAL, field) * 2 + 1})
     assert more.brokers.disk >= less.brokers.disk
@@ -269,12 +280,22 @@ def test_more_of_anything_never_needs_less(field: str) -> None:
 @pytest.mark.parametrize(
     ("field", "bad"),
     [
-        ("events", -1), ("events", math.nan), ("jobs", math.inf), ("events", 1e12),
-        ("effects", -0.1), ("body_bytes", 0), ("body_bytes", 26_214_401), ("redeliveries", -1),
-        ("largest_tenant", 1.01), ("largest_tenant", -0.1), ("handler_seconds", math.nan),
-        ("slots", 0), ("replication", 0), ("restore_minutes", 0),
+        ("events", -1),
+        ("events", math.nan),
+        ("jobs", math.inf),
+        ("events", 1e12),
+        ("effects", -0.1),
+        ("body_bytes", 0),
+        ("body_bytes", 26_214_401),
+        ("redeliveries", -1),
+        ("largest_tenant", 1.01),
+        ("largest_tenant", -0.1),
+        ("handler_seconds", math.nan),
+        ("slots", 0),
+        ("replication", 0),
+        ("restore_minutes", 0),
     ],
-)  # fmt: skip
+)
 def test_a_bad_number_is_refused_with_its_option(field: str, bad: float) -> None:
     with pytest.raises(ConfigError, match=f"^--{field.replace('_', '-')} "):
         sized(**{field: bad})
@@ -283,11 +304,13 @@ def test_a_bad_number_is_refused_with_its_option(field: str, bad: float) -> None
 @pytest.mark.parametrize(
     ("pools", "why"),
     [
-        ((Pool("slow", 201, 1, 1),), "more jobs"), ((Pool("default", 1, 1, 1),), "--pool default"),
+        ((Pool("slow", 201, 1, 1),), "more jobs"),
+        ((Pool("default", 1, 1, 1),), "--pool default"),
         ((Pool("slow", 1, 1, 1), Pool("slow", 1, 1, 1)), "twice"),
-        ((Pool("slow", math.nan, 1, 1),), "slow: jobs"), ((Pool("slow", 1, 1, 0),), "slow: slots"),
+        ((Pool("slow", math.nan, 1, 1),), "slow: jobs"),
+        ((Pool("slow", 1, 1, 0),), "slow: slots"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_pool_is_refused(pools: tuple[Pool, ...], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         sized(pools=pools)

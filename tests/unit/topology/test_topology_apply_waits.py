@@ -71,8 +71,11 @@ def test_it_waits_until_topics_settings_and_deletions_show(
     applying.execute(Plan(STEPS), admin)  # type: ignore[arg-type]
     assert left == [DONE]
     assert admin.requests == [
-        "create_topics", "incremental_alter_configs", "create_partitions", "delete_topics",
-    ]  # fmt: skip
+        "create_topics",
+        "incremental_alter_configs",
+        "create_partitions",
+        "delete_topics",
+    ]
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -40,8 +40,11 @@ def test_the_built_in_topology_is_valid_and_complete() -> None:
     assert topology.topics["jobs.work.default"].partitions == 16
     assert topology.topics["ledger"].retention_ms is None
     assert topology.stages["dispatcher"].reads == (
-        "events", "duplicates", "jobs.commands", "tenants",
-    )  # fmt: skip
+        "events",
+        "duplicates",
+        "jobs.commands",
+        "tenants",
+    )
     assert topology.default_priority == "webhook"
     assert topology.route("zendesk", "ticket.created") is None
 
@@ -115,8 +118,11 @@ def test_stores_of_a_stage_merge_by_name_too(overlay: Overlay) -> None:
     assert changelogs["ledger"] == "ledger.v2"
     assert changelogs["jobs"] == "dispatcher.jobs.changelog"
     assert topology.stages["dispatcher"].reads == (
-        "events", "duplicates", "jobs.commands", "tenants",
-    )  # fmt: skip
+        "events",
+        "duplicates",
+        "jobs.commands",
+        "tenants",
+    )
 
 
 def test_the_partitions_of_the_topology_are_those_of_its_topics(overlay: Overlay) -> None:
@@ -207,7 +213,7 @@ def test_an_empty_overlay_changes_nothing(overlay: Overlay) -> None:
         ("a: 1\n---\nb: 1\n", "2: is not valid YAML: "),
         ("a: !!python/object:os.system {}\n", "1: a: python/object:os.system"),
     ],
-)  # fmt: skip
+)
 def test_each_mistake_names_line_key_and_remedy(overlay: Overlay, text: str, problem: str) -> None:
     found = problems(overlay(text))
     assert any(line.startswith(problem) for line in found), found
@@ -250,7 +256,7 @@ def test_every_problem_is_told_in_one_run(overlay: Overlay) -> None:
             ["11", "leases.heartbeat_seconds"],
             ["4", "topics[dedup.seen.changelog].cleanup"],
         ]
-    ), found  # fmt: skip
+    ), found
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

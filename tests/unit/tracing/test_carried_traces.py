@@ -10,9 +10,16 @@ from support.recorded_spans import SAMPLED, UNSAMPLED
 from streams.tracing import carried
 
 MALFORMED = [
-    None, "", "00-ab-cd-01", f"00-{'0' * 32}-{'b' * 16}-01", f"00-{'a' * 32}-{'0' * 16}-01",
-    f"ff-{'a' * 32}-{'b' * 16}-01", SAMPLED.upper(), f"{SAMPLED}\n", f" {SAMPLED}",
-]  # fmt: skip
+    None,
+    "",
+    "00-ab-cd-01",
+    f"00-{'0' * 32}-{'b' * 16}-01",
+    f"00-{'a' * 32}-{'0' * 16}-01",
+    f"ff-{'a' * 32}-{'b' * 16}-01",
+    SAMPLED.upper(),
+    f"{SAMPLED}\n",
+    f" {SAMPLED}",
+]
 
 
 @pytest.mark.parametrize("text", MALFORMED)
@@ -45,9 +52,11 @@ def test_a_trace_that_is_not_sampled_keeps_its_ids() -> None:
 
 def test_ids_of_leases_and_attempts_follow_from_their_names_and_differ() -> None:
     made = [
-        carried.lease_span("job_a", 1), carried.lease_span("job_a", 2),
-        carried.lease_span("job_b", 1), carried.attempt_span("job_a", 1),
-    ]  # fmt: skip
+        carried.lease_span("job_a", 1),
+        carried.lease_span("job_a", 2),
+        carried.lease_span("job_b", 1),
+        carried.attempt_span("job_a", 1),
+    ]
     assert len(set(made)) == 4
     assert carried.lease_span("job_a", 1) == made[0]
     assert carried.context_of(carried.with_span(SAMPLED, made[0])).span_id == made[0]  # type: ignore[union-attr]

@@ -96,8 +96,9 @@ def test_what_a_collector_does_not_take_is_counted_and_told_once(answer: Any) ->
         end_spans(provider, BATCH)
         eventually(lambda: loss.EXPORTED._value.get() - exported == BATCH, what="taken")
     assert lines(logs) == [
-        ("spans are lost", "export"), ("the collector takes spans again", None),
-    ]  # fmt: skip
+        ("spans are lost", "export"),
+        ("the collector takes spans again", None),
+    ]
 
 
 def unused_port() -> int:

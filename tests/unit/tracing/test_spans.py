@@ -13,9 +13,11 @@ from streams.tracing import carried, spans
 
 def test_while_traces_are_off_nothing_is_made_and_a_senders_trace_goes_on_as_it_is() -> None:
     for opened in (
-        spans.root(SAMPLED, "a", {}), spans.within(SAMPLED, "b", {}), spans.child("c", {}),
+        spans.root(SAMPLED, "a", {}),
+        spans.within(SAMPLED, "b", {}),
+        spans.child("c", {}),
         spans.sending("topic", 0),
-    ):  # fmt: skip
+    ):
         assert opened is spans.NOTHING
     assert spans.carried_on(SAMPLED) == SAMPLED
     assert carried.is_sampled(spans.carried_on(None)), "others may record"

@@ -37,9 +37,14 @@ def test_a_batch_and_its_traced_records_are_linked_to_each_other() -> None:
     assert [linked(span) for span in processed] == [[(context(batch).span_id, "batch")]] * 2
     assert (batch.attributes or {})[names.BATCH_COUNT] == 3
     assert dict(processed[0].attributes or {}) == {
-        names.SYSTEM: "kafka", names.OPERATION_NAME: "process", names.OPERATION_TYPE: "process",
-        names.DESTINATION: "events", names.PARTITION: "2", names.OFFSET: 1, names.GROUP: "dedup",
-    }  # fmt: skip
+        names.SYSTEM: "kafka",
+        names.OPERATION_NAME: "process",
+        names.OPERATION_TYPE: "process",
+        names.DESTINATION: "events",
+        names.PARTITION: "2",
+        names.OFFSET: 1,
+        names.GROUP: "dedup",
+    }
     assert "the body" not in found.text()
 
 
@@ -47,18 +52,26 @@ def test_each_topic_of_a_step_has_a_batch() -> None:
     with recording() as found:
         step(record(1, TRACED), record(2, TRACED, "jobs.commands"), record(3, (), "tenants"))
     assert sorted(found.names) == [
-        "poll events", "poll jobs.commands", "process events", "process jobs.commands",
-    ]  # fmt: skip
+        "poll events",
+        "poll jobs.commands",
+        "process events",
+        "process jobs.commands",
+    ]
 
 
 @pytest.mark.parametrize(
     "headers",
     [
-        (), [("traceparent", UNSAMPLED.encode())], [("traceparent", b"")], [("traceparent", b"1")],
-        [("traceparent", b"\xff1")], [("ce_id", b"evt_1")], [("other", SAMPLED.encode())],
+        (),
+        [("traceparent", UNSAMPLED.encode())],
+        [("traceparent", b"")],
+        [("traceparent", b"1")],
+        [("traceparent", b"\xff1")],
+        [("ce_id", b"evt_1")],
+        [("other", SAMPLED.encode())],
         [("traceparent", f"00-{'0' * 32}-{'b' * 16}-01".encode())],
     ],
-)  # fmt: skip
+)
 def test_other_records_leave_no_trace(headers: Sequence[Header]) -> None:
     with recording() as found:
         step(record(1, headers))

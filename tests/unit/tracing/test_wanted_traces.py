@@ -33,10 +33,13 @@ def test_the_standard_variables_say_how() -> None:
     assert wanted(ENDPOINT) == GIVEN
     assert wanted({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://c/v1/traces"}) == GIVEN
     told = {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
-        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.01",
-        "OTEL_BSP_MAX_QUEUE_SIZE": "100", "OTEL_BSP_SCHEDULE_DELAY": "200",
-    }  # fmt: skip
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0.01",
+        "OTEL_BSP_MAX_QUEUE_SIZE": "100",
+        "OTEL_BSP_SCHEDULE_DELAY": "200",
+    }
     found = Wanted("grpc", "parentbased_traceidratio", 0.01, 100, 100, 200)
     assert wanted(told) == found
 
@@ -95,9 +98,12 @@ print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "gr
 def told(hidden: str = "", **environ: str) -> list[str]:
     """What a process says that begins to record traces, and which modules it has."""
     done = subprocess.run(
-        [sys.executable, "-c", RUNS.format(hidden=hidden)], env={"PATH": "", **environ},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", RUNS.format(hidden=hidden)],
+        env={"PATH": "", **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout.splitlines()
 
 

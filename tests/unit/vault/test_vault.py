@@ -120,8 +120,10 @@ def test_after_resealing_an_endpoint_its_keys_and_headers_need_the_old_key_no_mo
     opened = [open_key(new, again, key.sealed) for key in again.keys if key.sealed]
     assert opened == [b"two", b"one"]
     assert [(key.until, key.reference) for key in again.keys] == [
-        (None, None), (9, None), (None, "env:S"),
-    ]  # fmt: skip
+        (None, None),
+        (9, None),
+        (None, "env:S"),
+    ]
     assert again.body == record.body  # or the delivery stage would take it for a PUT
 
 
@@ -194,9 +196,15 @@ def test_two_keys_and_two_seals_of_one_body_have_nothing_in_common() -> None:
 
 @pytest.mark.parametrize(
     ("body", "wrapped"),
-    [("{", (b"",)), ("{}", (b"",)), ("[1]", (b"",)), ('{"period": null}', (b"",)),
-     ('{"period": 1}', ()), ('{"period": 1}', (b"", b""))],
-)  # fmt: skip
+    [
+        ("{", (b"",)),
+        ("{}", (b"",)),
+        ("[1]", (b"",)),
+        ('{"period": null}', (b"",)),
+        ('{"period": 1}', ()),
+        ('{"period": 1}', (b"", b"")),
+    ],
+)
 def test_a_data_key_that_cannot_be_understood_is_poison(
     body: str, wrapped: tuple[bytes, ...]
 ) -> None:

@@ -20,9 +20,18 @@ async def handler(ctx: Context) -> None: ...
 
 def test_the_public_names_are_these_and_no_more() -> None:
     assert streams.__all__ == [
-        "App", "Context", "DatabaseSink", "EventsPurged", "KafkaSink", "PermanentError", "Retry",
-        "RetryAfter", "SqliteSink", "TransientError", "consume",
-    ]  # fmt: skip
+        "App",
+        "Context",
+        "DatabaseSink",
+        "EventsPurged",
+        "KafkaSink",
+        "PermanentError",
+        "Retry",
+        "RetryAfter",
+        "SqliteSink",
+        "TransientError",
+        "consume",
+    ]
     assert all(hasattr(streams, name) for name in streams.__all__)
 
 
@@ -101,8 +110,9 @@ def test_what_a_tool_promises_is_optional() -> None:
     app.tool("sms", nothing_done=(ConnectionRefusedError,))
     app.tool("email:send", key_lifetime=60)
     assert [(t.name, t.key_lifetime, t.nothing_done) for t in app.tools.values()] == [
-        ("sms", 0, (ConnectionRefusedError,)), ("email:send", 60, ()),
-    ]  # fmt: skip
+        ("sms", 0, (ConnectionRefusedError,)),
+        ("email:send", 60, ()),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -154,10 +164,13 @@ async def calls_inside(ctx: Context) -> None:
     [await ctx.effect("email:send", keyless, key="k") for keyless in (keyed, open_ended)]
 
 
-@pytest.mark.parametrize(("function", "named"), [
-    (calls_keyless, r"job type 'order': ctx.effect calls keyless\(to: 'str'\)"),
-    (calls_positional, "calls positional"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (calls_keyless, r"job type 'order': ctx.effect calls keyless\(to: 'str'\)"),
+        (calls_positional, "calls positional"),
+    ],
+)
 def test_an_effect_whose_function_takes_no_key_is_refused_where_it_is_declared(
     function: Any, named: str
 ) -> None:

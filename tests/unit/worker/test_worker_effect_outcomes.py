@@ -31,11 +31,17 @@ def wrapped(cause: BaseException | None, context: BaseException | None = None) -
 REFUSED = ConnectionRefusedError(111, "refused")
 NOT_DONE = [TransientError("503"), RetryAfter(3), PermanentError("bad address"), REFUSED]
 UNKNOWN = [
-    TimeoutError(), ValueError(), ConnectionResetError(), wrapped(None), wrapped(None, REFUSED),
-    wrapped(TransientError("said of another call")), wrapped(REFUSED), SystemExit(1),
+    TimeoutError(),
+    ValueError(),
+    ConnectionResetError(),
+    wrapped(None),
+    wrapped(None, REFUSED),
+    wrapped(TransientError("said of another call")),
+    wrapped(REFUSED),
+    SystemExit(1),
     ExceptionGroup("the other was cancelled", [REFUSED]),
     ExceptionGroup("the other was cancelled", [TransientError("503")]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("error", NOT_DONE, ids=repr)

@@ -29,8 +29,10 @@ async def test_a_granted_effect_is_called_under_its_key_and_recorded_before_it_r
     assert (claim.action, claim.key_lifetime_ms) == ("email:send/reply", 60_000)
     assert (claim.reply_partition, len(claim.digest)) == (3, 32)
     assert (outcome.claim_id, outcome.status, outcome.result) == (
-        claim.claim_id, "done", '{"id":7}',
-    )  # fmt: skip
+        claim.claim_id,
+        "done",
+        '{"id":7}',
+    )
 
 
 async def test_an_effect_returns_only_once_its_outcome_is_acknowledged() -> None:
@@ -64,8 +66,10 @@ async def test_a_tool_that_is_not_declared_honours_no_key_and_may_be_sync() -> N
 async def test_the_digest_ignores_the_order_of_arguments_and_nothing_else() -> None:
     app = App("test")
     calls: list[dict[str, Any]] = [
-        {"a": 1, "b": {"x": 1, "y": 2}}, {"b": {"y": 2, "x": 1}, "a": 1}, {"a": 2},
-    ]  # fmt: skip
+        {"a": 1, "b": {"x": 1, "y": 2}},
+        {"b": {"y": 2, "x": 1}, "a": 1},
+        {"a": 2},
+    ]
 
     @app.job("job")
     async def handler(ctx: Context) -> None:

@@ -59,11 +59,13 @@ async def test_a_result_is_sent_as_json_with_the_credits_of_its_partition() -> N
         (PermanentError("never"), "failed", "PermanentError: never", None),
         (
             ExceptionGroup("g", [ValueError("odd"), PermanentError("never")]),
-            "failed", "PermanentError: never", None,
+            "failed",
+            "PermanentError: never",
+            None,
         ),
         (asyncio.CancelledError(), "retry", "CancelledError: the handler cancelled itself", None),
     ],
-)  # fmt: skip
+)
 async def test_an_error_decides_how_the_run_ends(
     error: BaseException, status: str, text: str, after: float | None
 ) -> None:

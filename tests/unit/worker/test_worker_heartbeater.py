@@ -44,9 +44,13 @@ class World:
         self.held_leases = HeldLeases(20, 5, 4, lambda: self.now)
         handlers = (Handler("job", 1, (), 300),)
         self.heartbeater = Heartbeater(
-            Identity("w1/boot", "default", handlers), self.held_leases, self.transport, 4,
-            LeasePolicy(term_seconds=30, heartbeat_seconds=5, margin_seconds=5), lambda: self.now,
-        )  # fmt: skip
+            Identity("w1/boot", "default", handlers),
+            self.held_leases,
+            self.transport,
+            4,
+            LeasePolicy(term_seconds=30, heartbeat_seconds=5, margin_seconds=5),
+            lambda: self.now,
+        )
 
     def beat(self, partition: int = 0) -> tuple[str, Done]:
         self.heartbeater.beat(partition)
@@ -76,11 +80,28 @@ def heartbeat(value: bytes) -> Heartbeat:
 
 def lease(home_partition: int = 0) -> Lease:
     return Lease(
-        worker_id="w1/boot", job_id="job_1", epoch=1, run_id="run_1", tenant_id="acme", scope="s",
-        type="job", incarnation=0, attempt=1, max_attempts=1, timeout_seconds=300, term_seconds=30,
-        home_partition=home_partition, event=None, payload_ref=None, input="null",
-        workflow_id=None, checkpoints={}, traceparent=None, heartbeat_id="", granted_at=0,
-    )  # fmt: skip
+        worker_id="w1/boot",
+        job_id="job_1",
+        epoch=1,
+        run_id="run_1",
+        tenant_id="acme",
+        scope="s",
+        type="job",
+        incarnation=0,
+        attempt=1,
+        max_attempts=1,
+        timeout_seconds=300,
+        term_seconds=30,
+        home_partition=home_partition,
+        event=None,
+        payload_ref=None,
+        input="null",
+        workflow_id=None,
+        checkpoints={},
+        traceparent=None,
+        heartbeat_id="",
+        granted_at=0,
+    )
 
 
 def started() -> World:
@@ -185,8 +206,11 @@ def test_handlers_are_told_at_first_when_asked_and_once_a_minute() -> None:
     world.heartbeater.announce(7)
     first = world.acknowledge()
     assert [(p, body.work_partition, len(body.handlers)) for p, body in first] == [
-        (0, 7, 1), (1, 7, 1), (2, 7, 1), (3, 7, 1),
-    ]  # fmt: skip
+        (0, 7, 1),
+        (1, 7, 1),
+        (2, 7, 1),
+        (3, 7, 1),
+    ]
     for partition in range(4):
         world.heartbeater.knows_lean(partition)
     world.now += 5
@@ -254,8 +278,11 @@ def test_credits_that_were_told_in_vain_are_told_again() -> None:
     world.held_leases.draining = True
     world.heartbeater.tell()
     assert [(p, body.free) for p, body in world.acknowledge(OSError())] == [
-        (0, 0), (1, 0), (2, 0), (3, 0),
-    ]  # fmt: skip
+        (0, 0),
+        (1, 0),
+        (2, 0),
+        (3, 0),
+    ]
     world.heartbeater.beat()
     assert [body.free for _, body in world.acknowledge()] == [0, 0, 0, 0]
     world.heartbeater.tell()

@@ -121,9 +121,12 @@ def test_null_and_fractions_are_values_like_others() -> None:
 
 @pytest.mark.parametrize(
     ("value", "kept"),
-    [(Draft(), {"text": None}), (Slotted(), {"amount": None}),
-     (Draft().timed(1.5), {"text": None, "sent_at": 1.5})],
-)  # fmt: skip
+    [
+        (Draft(), {"text": None}),
+        (Slotted(), {"amount": None}),
+        (Draft().timed(1.5), {"text": None, "sent_at": 1.5}),
+    ],
+)
 def test_what_json_has_of_a_dataclass_is_checked_and_nothing_else(value: Any, kept: Any) -> None:
     """A field without a value failed the run after its tool had acted: its effect was unknown."""
 
@@ -138,9 +141,14 @@ def test_what_json_has_of_a_dataclass_is_checked_and_nothing_else(value: Any, ke
 
 @pytest.mark.parametrize(
     ("text", "read"),
-    [(str(LONG), LONG), (f"-{2**63 + 1}", -(2**63) - 1), (f'"{LONG}"', str(LONG)),
-     (f"[1.5, {LONG}, {{}}]", [1.5, LONG, {}]), ('{"n": 1, "n": 2}', {"n": 2})],
-)  # fmt: skip
+    [
+        (str(LONG), LONG),
+        (f"-{2**63 + 1}", -(2**63) - 1),
+        (f'"{LONG}"', str(LONG)),
+        (f"[1.5, {LONG}, {{}}]", [1.5, LONG, {}]),
+        ('{"n": 1, "n": 2}', {"n": 2}),
+    ],
+)
 def test_an_integer_of_any_length_reaches_the_handler_as_it_is(text: str, read: Any) -> None:
     """It was read as a fraction."""
     seen: list[Any] = []

@@ -63,8 +63,9 @@ async def test_a_sealed_record_that_does_not_decode_is_a_dead_letter_too() -> No
         at.transport.reply(b"junk")
         letters = [DEAD_LETTER.decode(s.value) for s in at.transport.sent if s.topic == "dlq"]
     assert [(d.reason, d.topic) for d in letters] == [
-        ("undecodable", "jobs.work.default"), ("undecodable", "jobs.replies"),
-    ]  # fmt: skip
+        ("undecodable", "jobs.work.default"),
+        ("undecodable", "jobs.replies"),
+    ]
 
 
 async def test_the_dead_letter_of_a_huge_record_fits_a_message_and_says_that_it_is_cut() -> None:

@@ -39,8 +39,9 @@ async def test_an_error_that_is_no_utf_8_ends_the_run_all_the_same() -> None:
     async with bench(app) as at:
         ended = await at.ended(at.give())
         assert (ended.status, ended.error) == (
-            "failed", "PermanentError: unknown customer caf\\udce9",
-        )  # fmt: skip
+            "failed",
+            "PermanentError: unknown customer caf\\udce9",
+        )
 
 
 async def test_the_next_incarnation_of_a_job_is_another_run() -> None:
@@ -182,8 +183,9 @@ def test_a_system_exit_in_a_task_of_a_handler_ends_its_run_and_no_other() -> Non
     finally:
         loop.close()
     assert [(each.status, each.error, each.result) for each in ends] == [
-        ("retry", "SystemExit: 3", None), ("succeeded", None, '"lived"'),
-    ]  # fmt: skip
+        ("retry", "SystemExit: 3", None),
+        ("succeeded", None, '"lived"'),
+    ]
 
 
 @pytest.mark.parametrize("error", [ValueError("of the worker"), SystemExit(2)])

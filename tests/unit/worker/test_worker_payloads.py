@@ -18,8 +18,9 @@ from streams.serde.records import Ended, EventInfo, PayloadRef, TenantRecord
 from streams.serde.sizes import CHUNK_BYTES
 from streams.vault.data_key import DataKey, new_key_record
 
-EVENT = EventInfo("evt_1", "zendesk", "ticket.created", None, None, 1, "text/plain", None, None,
-                  "k", {})  # fmt: skip
+EVENT = EventInfo(
+    "evt_1", "zendesk", "ticket.created", None, None, 1, "text/plain", None, None, "k", {}
+)
 
 
 def app_of(function: Any, **options: Any) -> App:

@@ -23,8 +23,11 @@ async def test_a_refused_record_is_sent_again_as_it_was() -> None:
     await sender.send(LETTER, lambda: float("inf"))
     (sent,) = transport.sent
     assert (sent.topic, sent.key, sent.value, sent.partition) == (
-        "jobs.commands", b"acme", b"value", 1,
-    )  # fmt: skip
+        "jobs.commands",
+        b"acme",
+        b"value",
+        1,
+    )
     assert transport.failures == 0
 
 

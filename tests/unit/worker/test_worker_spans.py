@@ -62,9 +62,11 @@ async def test_a_run_has_its_steps_and_effects_below_it() -> None:
     assert parent_id(step) == parent_id(effect) == context(run).span_id
     assert parent_id(claim) == parent_id(call) == context(effect).span_id
     assert got == {
-        "handler": traceparent(run), "step": traceparent(step), "tool": traceparent(call),
+        "handler": traceparent(run),
+        "step": traceparent(step),
+        "tool": traceparent(call),
         "in its thread": str(context(call).span_id),
-    }  # fmt: skip
+    }
     assert (run.attributes or {})["tidegate.outcome"] == "succeeded"
     assert (effect.attributes or {})["tidegate.outcome"] == "done"
     assert (claim.attributes or {})["tidegate.ledger.answer"] == "granted"
@@ -148,8 +150,9 @@ async def test_runs_at_the_same_time_do_not_mix() -> None:
     runs = {context(run).span_id: run for run in found.named(RUN)}
     steps = found.named("step draft")
     assert {context(runs[parent_id(step)]).trace_id for step in steps} == {
-        int("c" * 32, 16), int("d" * 32, 16),
-    }  # fmt: skip
+        int("c" * 32, 16),
+        int("d" * 32, 16),
+    }
 
 
 async def test_log_lines_name_the_span_in_which_they_are_written() -> None:

@@ -155,9 +155,12 @@ async def test_what_a_handler_left_behind_does_not_block_the_loop_for_ever(
     async with bench(app) as at:
         clock = Clock()
         watchdog = Watchdog(
-            asyncio.get_running_loop(), at.worker.held_leases, at.worker.heartbeater, clock,
+            asyncio.get_running_loop(),
+            at.worker.held_leases,
+            at.worker.heartbeater,
+            clock,
             lambda code: exits.append((clock.now, code)),
-        )  # fmt: skip
+        )
         watchdog.tick()
         await at.ended(at.give(timeout_seconds=10))
         await at.idle()

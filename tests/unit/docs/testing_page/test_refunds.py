@@ -30,7 +30,7 @@ def test_an_order_is_refunded_once_and_its_customer_told(bench: Bench) -> None:
     assert job.effects == [
         Effect("payment:refund", "order", {"order_id": "o-1"}, "done", {"refund": "r-1"}),
         Effect("email:send", "refunded", {"to": "a@shop.io", "text": TEXT}, "done", {"sent": True}),
-    ]  # fmt: skip
+    ]
     assert job.calls[0] == Call("payment:refund", "order", {"order_id": "o-1"})
 
 
