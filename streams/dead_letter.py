@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from streams.serde.codec import DEAD_LETTER, JOB
 from streams.serde.headers import traceparent
+from streams.serde.job_states import JOB_STATES
 from streams.serde.keys import holds_secret
 from streams.serde.records import DeadLetter, Job
 from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES
@@ -16,7 +17,7 @@ LETTER_HEADER = "tidegate-letter"
 """The last header of a record that brings a letter, its value, back to the letter's stage."""
 REPLAY_HEADER = "tidegate-replay"
 """The header of a letter that has the id of the replay that marked it."""
-JOB_REASONS = {"dead": "attempts_exhausted", "failed": "permanent_error"}
+JOB_REASONS = {each.name: each.dead_letter for each in JOB_STATES if each.dead_letter}
 """The reasons of jobs whose end had no other cause."""
 _HEADERS_BYTES = 8 * 1024
 _DETAIL_BYTES = 2 * 1024

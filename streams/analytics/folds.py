@@ -15,7 +15,7 @@ import orjson
 from streams.analytics.figures import Figures
 from streams.analytics.partition import CountedPartition
 from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY
-from streams.serde.records import TERMINAL
+from streams.serde.job_states import TERMINAL
 
 Fold = Callable[[CountedPartition, bytes, bytes | None, int], int]
 """Takes a partition's tables, the record's key and value, and its time in milliseconds.

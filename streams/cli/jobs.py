@@ -32,7 +32,7 @@ from streams.cli.options import (
     Watch,
 )
 from streams.cli.watch import follow
-from streams.serde.records import JobStatus
+from streams.serde.job_states import JobStatus
 
 jobs = typer.Typer(
     no_args_is_help=True, help="Submit, watch, show, list, move, settle and cancel jobs."

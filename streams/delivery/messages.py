@@ -9,7 +9,8 @@ import orjson
 from streams.errors import PoisonRecord
 from streams.serde.delivery_records import Outgoing
 from streams.serde.ids import delivery_id
-from streams.serde.records import TERMINAL, Envelope, Job
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Envelope, Job
 
 OURS = "tidegate"
 """The source of messages that no vendor sent."""

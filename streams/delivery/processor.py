@@ -30,8 +30,8 @@ from streams.delivery.transitions import Transitions, due_of_test
 from streams.delivery.upkeep import Upkeep
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.serde.job_states import TERMINAL
 from streams.serde.keys import after, split
-from streams.serde.records import TERMINAL
 from streams.tenants.endpoints import CALLBACKS
 from streams.topology.model import Topology
 

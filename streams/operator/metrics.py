@@ -18,7 +18,7 @@ from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
 from streams.operator.resources.counts import Counts, counts
 from streams.serde.delivery_records import DeliveryStatus
-from streams.serde.records import JobStatus
+from streams.serde.job_states import JobStatus
 
 _COUNTED_EVERY_SECONDS = 1.0
 """How often rows are counted: counting reads whole indexes, and a scrape needs no token."""

@@ -16,7 +16,8 @@ from streams.operator.http.refusal import key_reused
 from streams.operator.resources import jobs
 from streams.operator.resources.json_values import Json
 from streams.operator.sent_commands import SentCommand, Subject
-from streams.serde.records import TERMINAL, Job, Submit
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Job, Submit
 
 
 @dataclass(frozen=True, slots=True)

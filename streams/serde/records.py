@@ -9,17 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-JobStatus = Literal[
-    "pending",
-    "scheduled",
-    "running",
-    "waiting",
-    "needs_review",
-    "succeeded",
-    "failed",
-    "cancelled",
-    "dead",
-]
+from streams.serde.job_states import TERMINAL as TERMINAL  # noqa: PLC0414  for the dispatcher
+from streams.serde.job_states import JobStatus as JobStatus  # noqa: PLC0414  for the dispatcher
+
 ReplyKind = Literal[
     "granted",
     "done",
@@ -34,7 +26,6 @@ ReplyKind = Literal[
 ]
 """The first seven answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat
 with handlers, and `no_pool` says that the worker's pool is not declared."""
-TERMINAL: frozenset[str] = frozenset({"succeeded", "failed", "cancelled", "dead"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from math import ceil
 
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB
-from streams.serde.records import TERMINAL, Job
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Job
 from streams.testing.pipeline_in_memory import PipelineInMemory
 from streams.testing.worker_process import WorkerProcess
 from streams.worker.transport.memory import Sent

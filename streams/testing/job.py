@@ -8,7 +8,8 @@ from typing import Self
 from streams.ledger import UNSETTLED, settleable_at
 from streams.serde import records
 from streams.serde.ids import replay_job_id
-from streams.serde.records import TERMINAL, Cancel, Replay, Settle
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Cancel, Replay, Settle
 from streams.testing.beside_loop import beside_loop
 from streams.testing.flow import Stuck
 from streams.testing.job_view import JobView

@@ -21,8 +21,8 @@ from streams.runtime.backends import backend_for
 from streams.runtime.processor import Record
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY, SCHEDULE
 from streams.serde.ids import partition_for
+from streams.serde.job_states import TERMINAL
 from streams.serde.records import (
-    TERMINAL,
     Cancel,
     DeadLetter,
     Job,

@@ -8,7 +8,7 @@ import pytest
 from support.whole_flow import STAGES, STORES, TICKETS, Flow, flow
 
 from streams.runtime.memory_broker import CrashPoint
-from streams.serde.records import TERMINAL
+from streams.serde.job_states import TERMINAL
 
 POINTS: tuple[CrashPoint, ...] = ("before_commit", "after_commit", "between_writes", "after_write")
 

@@ -6,7 +6,8 @@ import pytest
 from prometheus_client import REGISTRY
 from support.dispatching import Desk, ScriptedWorker
 
-from streams.serde.records import JobStatus, Lease
+from streams.serde.job_states import JobStatus
+from streams.serde.records import Lease
 from streams.topology.model import JobType, Limit, Topic
 
 HOUR_MS = 3_600_000

@@ -24,8 +24,9 @@ from streams.analytics.partitions import TOPICS
 from streams.analytics.windows import STEPS, WAITING, parse_row_key
 from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY
 from streams.serde.ids import partition_for
+from streams.serde.job_states import TERMINAL
 from streams.serde.keys import ledger_key
-from streams.serde.records import TERMINAL, Duplicate
+from streams.serde.records import Duplicate
 from streams.state.rocksdb import RocksTables, remove_tables
 from streams.state.rocksdb_memory import RocksMemory
 from support.operator_cluster import event_job, make_entry, make_event

@@ -27,13 +27,13 @@ from streams.demo.world.scenario import (
 from streams.demo.world.tools import Caller
 from streams.serde.codec import COMMAND
 from streams.serde.ids import event_job_id, fingerprint, submitted_job_id
+from streams.serde.job_states import JobStatus
 from streams.serde.records import (
     Command,
     DeadLetter,
     Envelope,
     EventInfo,
     Job,
-    JobStatus,
     Lease,
     LedgerEntry,
     PayloadRef,

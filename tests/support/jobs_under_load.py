@@ -32,8 +32,8 @@ from streams.serde.ids import (
     replay_job_id,
     submitted_job_id,
 )
+from streams.serde.job_states import TERMINAL
 from streams.serde.records import (
-    TERMINAL,
     Cancel,
     Command,
     CommandBody,

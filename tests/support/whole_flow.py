@@ -30,7 +30,8 @@ from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import FusedStage, Record
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY
 from streams.serde.ids import event_job_id, new_id, partition_for, submitted_job_id
-from streams.serde.records import TERMINAL, Command, Job, PayloadRef, Submit
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Command, Job, PayloadRef, Submit
 from streams.topology.load import load
 from streams.vault.key_encryption import local_vault
 from streams.vault.keyring import DataKeyring

@@ -29,7 +29,7 @@ from streams.demo.world.scenario import (
 )
 from streams.dev.pipeline import Pipeline
 from streams.errors import TidegateError
-from streams.serde.records import TERMINAL
+from streams.serde.job_states import TERMINAL
 from streams.topology.load import load
 
 _CONCURRENCY = 32

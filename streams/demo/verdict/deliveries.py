@@ -14,7 +14,8 @@ from streams.demo.verdict.finding import Finding
 from streams.demo.world.receiver import Hook
 from streams.demo.world.subscribers import CALLBACKS, RESTARTED, Place, Subscriber
 from streams.serde.delivery_records import Delivery
-from streams.serde.records import TERMINAL, Envelope, Job
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Envelope, Job
 
 
 def owed(

@@ -12,7 +12,8 @@ from streams.demo.verdict.evidence import Evidence
 from streams.demo.verdict.finding import Finding
 from streams.demo.world.scenario import SOURCE
 from streams.serde.codec import COMMAND
-from streams.serde.records import TERMINAL, Wake
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Wake
 
 _CLOCK_GRAIN = 0.001
 """Kafka's timestamps are whole milliseconds."""

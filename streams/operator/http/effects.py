@@ -16,7 +16,8 @@ from streams.operator.http.jobs import commanded, known_job, shown_job
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import read_body
 from streams.operator.resources.effects import effect
-from streams.serde.records import TERMINAL, Job, LedgerEntry, Settle
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Job, LedgerEntry, Settle
 
 routes = web.RouteTableDef()
 

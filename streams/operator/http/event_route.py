@@ -16,7 +16,8 @@ from streams.operator.resources import jobs
 from streams.operator.resources.json_values import Json
 from streams.operator.tenant_guards import enabled_tenant
 from streams.serde import ids
-from streams.serde.records import TERMINAL, Job, Reroute
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Job, Reroute
 
 routes = web.RouteTableDef()
 

@@ -25,7 +25,8 @@ from streams.operator.submission import Submission, submitted
 from streams.operator.tenant_guards import enabled_tenant
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
-from streams.serde.records import TERMINAL, Cancel, Job
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Cancel, Job
 from streams.tracing.spans import carried_on
 
 routes = web.RouteTableDef()

@@ -18,7 +18,8 @@ from streams.operator.http.refusal import invalid
 from streams.operator.http.request_body import read_body
 from streams.operator.resources import jobs, movable_jobs
 from streams.operator.resources.movable_jobs import WaitingFilter
-from streams.serde.records import TERMINAL, Job, Move
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Job, Move
 
 routes = web.RouteTableDef()
 

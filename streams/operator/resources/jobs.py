@@ -23,7 +23,8 @@ from streams.operator.resources.table import Row, Table, find
 from streams.operator.resources.waits import UNREAD, RunningJobs, waits_of
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB
-from streams.serde.records import TERMINAL, Job, JobStatus, LedgerEntry
+from streams.serde.job_states import TERMINAL, JobStatus
+from streams.serde.records import Job, LedgerEntry
 from streams.topology.model import Topology
 
 FILTERS: Filters = {"tenant_id": (), "status": get_args(JobStatus), "type": (), "replay_id": ()}

@@ -15,7 +15,7 @@ from ingress.receive import problems
 from ingress.receive.problems import Problem
 from streams.dispatcher.held import Reason
 from streams.serde.delivery_records import DeliveryStatus
-from streams.serde.records import JobStatus
+from streams.serde.job_states import JobStatus
 from streams.topology.load import load
 
 ROOT = Path(__file__).parents[3]

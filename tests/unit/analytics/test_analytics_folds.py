@@ -23,7 +23,8 @@ from streams.analytics.partition import CountedPartition
 from streams.analytics.windows import STEPS, RowKey, row_key
 from streams.errors import ConfigError, DecodeError
 from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY
-from streams.serde.records import Duplicate, Job, JobStatus
+from streams.serde.job_states import JobStatus
+from streams.serde.records import Duplicate, Job
 from streams.state.memory import MemoryTables
 
 WEEK = 7 * 86_400_000

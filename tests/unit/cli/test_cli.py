@@ -18,7 +18,7 @@ import structlog
 
 from streams.cli import main as cli
 from streams.errors import ConfigError, TidegateError
-from streams.serde.records import JobStatus
+from streams.serde.job_states import JobStatus
 from streams.stages import StageProcess
 
 HEAVY = {"aiohttp", "confluent_kafka", "rocksdict", "cryptography", "fastavro", "pydantic"}

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from streams.cli import watch
 from streams.cli.jobs import jobs
 from streams.operator.resources.job_view import JobDetails, job_json
-from streams.serde.records import TERMINAL
+from streams.serde.job_states import TERMINAL
 
 PATH, SUBMIT = "/v1/jobs/job_a", "/v1/tenants/acme/jobs"
 

@@ -25,7 +25,7 @@ from streams.operator.broker_view import BrokerView, ReplicaHealth
 from streams.operator.key_age import KeyAgeCollector
 from streams.operator.read_model.database import Database
 from streams.operator.resources.counts import Counts
-from streams.serde.records import JobStatus
+from streams.serde.job_states import JOB_STATES
 from streams.settings import Settings
 from streams.topology.load import load
 from streams.vault.key_encryption import local_vault
@@ -78,8 +78,17 @@ def test_the_flow_names_every_topic_with_its_retention() -> None:
     assert rows == kept
 
 
-def test_the_states_of_a_job_are_those_of_its_record() -> None:
-    assert set(first_cells("docs/jobs.md", "# The life of a job")) == set(get_args(JobStatus))
+def test_the_states_of_a_job_are_listed_as_their_table_has_them() -> None:
+    words = {True: "yes", False: "no"}
+    listed = re.findall(
+        r"^\| `(\w+)` \| [^|]+ \| (yes|no) \| (yes|no) \| (yes|no) \|$",
+        (ROOT / "docs/jobs.md").read_text(),
+        re.MULTILINE,
+    )
+    assert listed == [
+        (each.name, words[each.is_terminal], words[each.is_replayable], words[each.is_sent])
+        for each in JOB_STATES
+    ]
 
 
 def test_every_answer_to_a_sender_is_listed_with_its_status() -> None:

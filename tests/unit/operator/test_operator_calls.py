@@ -25,7 +25,8 @@ from streams.operator.sent_commands import SentCommand, SentCommands
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LEDGER_ENTRY, REJECTION
 from streams.serde.ids import replay_job_id, submitted_job_id
-from streams.serde.records import CommandBody, Job, JobStatus, LedgerEntry, Rejection, Settle
+from streams.serde.job_states import JobStatus
+from streams.serde.records import CommandBody, Job, LedgerEntry, Rejection, Settle
 from streams.topology.load import load
 
 CODECS: dict[type, tuple[str, Any]] = {

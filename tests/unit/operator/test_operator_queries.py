@@ -35,15 +35,14 @@ from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY, TENANT
 from streams.serde.ids import fingerprint
+from streams.serde.job_states import TERMINAL, JobStatus
 from streams.serde.keys import checkpoint_key, tenant_key
 from streams.serde.records import (
-    TERMINAL,
     Attempt,
     DeadLetter,
     Duplicate,
     EventInfo,
     Job,
-    JobStatus,
     LedgerEntry,
     TenantRecord,
 )
