@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streams.runtime.clock import Clock
 from streams.runtime.processor import Header, Record
+from streams.runtime.undo_log import UndoLog
 from streams.state.overlay import Overlay
 from streams.state.store import KeyValueStore
 
@@ -29,6 +30,9 @@ class TaskContext:
         self._clock = clock
         self._stores = stores
         self._caught_up_to = caught_up_to
+        self.log = UndoLog()
+        self.on_undo = self.log.on_undo
+        self.on_commit = self.log.on_commit
 
     @property
     def now(self) -> int:

@@ -119,13 +119,16 @@ class Executor:
         for task in initiating:
             task.initiate()
         tasks = (*(task for task, _ in batch), *due)
-        self._commit(list({id(task): task for task in tasks if task.dirty}.values()))
+        self._commit(list({id(task): task for task in tasks}.values()))
 
     def _begin(self, batch: Sequence[Work]) -> None:
         stage = batch[0][0].stage.name if batch else ""
         steps.begin(stage, [records for _, records in batch])
 
-    def _commit(self, changed: Sequence[PartitionTask], *, alone: bool = False) -> None:
+    def _commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
+        for task in tasks:
+            task.finish()
+        changed = [task for task in tasks if task.dirty]
         try:
             if changed:
                 self._transactions.commit(changed, alone=alone)
@@ -218,7 +221,7 @@ class Executor:
     def _refusal(self, task: PartitionTask, *, alone: bool = False) -> OutputRefused | None:
         """Commit what one task did; return how the broker refused it, or None."""
         try:
-            self._commit([task] if task.dirty else [], alone=alone)
+            self._commit([task], alone=alone)
         except OutputRefused as refused:
             return refused
         return None

@@ -123,6 +123,11 @@ class FusedTask:
             self._pass_on(part)
         return forwarded
 
+    def finish(self) -> None:
+        for part in self._parts:
+            part.finish()
+            self._pass_on(part)
+
     def drop_refused(self, topic: str, key: bytes | None, detail: str, missing: bool) -> None:
         self._initiated[topic, key].drop_refused(topic, key, detail, missing)
 

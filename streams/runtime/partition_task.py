@@ -81,6 +81,9 @@ class PartitionTask(Protocol):
     def initiate(self, limit: int | None = None) -> int:
         """Have them forward such records, up to a limit; returns how many they forwarded."""
 
+    def finish(self) -> None:
+        """Have the processors write what they put off: a commit follows."""
+
     def drop_refused(self, topic: str, key: bytes | None, detail: str, missing: bool) -> None:
         """Tell the processor which of its initiated outputs the broker will never take."""
 

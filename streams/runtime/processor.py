@@ -80,6 +80,17 @@ class Context(Protocol):
     def relay(self, topic: str, records: Sequence[Record]) -> None:
         """Forward records as they are; much cheaper than a `forward` for each."""
 
+    def on_undo(self, call: Callable[..., object], *args: object) -> None:
+        """Have derived state corrected if what was just done is undone.
+
+        This happens after a poison record, a refused output and an aborted transaction. The calls
+        are made in reverse order; the stores then hold what they held before. A call must not
+        write or forward.
+        """
+
+    def on_commit(self, call: Callable[..., object], *args: object) -> None:
+        """Make a call once all that was done so far is durable, unless it is undone before."""
+
     def caught_up_to(self, topic: str, moment: float) -> bool:
         """Whether everything on this input at monotonic `moment` has been processed.
 
@@ -133,6 +144,9 @@ class Hooks(Protocol):
 
     def committed(self) -> None:
         """All writes so far are durable: a journal kept for `undone` may be cleared."""
+
+    def finish(self, ctx: Context) -> None:
+        """Write what was put off: the transaction is committed next, or nothing was done."""
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
         """Forward records that no input record causes, after a step's records and punctuation.

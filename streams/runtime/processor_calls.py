@@ -33,6 +33,7 @@ class ProcessorCalls:
         self._undone = self._optional("undone")
         self._committed = self._optional("committed")
         self._closed = self._optional("closed")
+        self._finish = self._optional("finish")
 
     def restoring(self, ctx: TaskContext) -> Generator[None]:
         """Run `restored` part by part.
@@ -45,7 +46,7 @@ class ProcessorCalls:
             yield from self._processor.restored(ctx) or ()
         self._refuse_writes("restored", before, ctx)
 
-    def correct(self, ctx: TaskContext) -> None:
+    def undo(self, log: Callable[[], None], ctx: TaskContext) -> None:
         """Bring derived state in line with stores in which something was undone.
 
         This runs `undone`, or else a whole `restored`.
@@ -53,6 +54,8 @@ class ProcessorCalls:
         Raises:
             TidegateError: it wrote.
         """
+        with self._ending("on_undo"):
+            log()
         if self._undone is None:
             for _ in self.restoring(ctx):
                 pass
@@ -102,13 +105,21 @@ class ProcessorCalls:
             with self._ending("initiate"):
                 self.initiate(ctx, limit)
 
+    def finish(self, ctx: Context) -> None:
+        """Run `finish`, if it exists."""
+        if self._finish is not None:
+            with self._ending("finish"):
+                self._finish(ctx)
+
     def refuse(
         self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
     ) -> None:
         with self._ending("refused"):
             self._refused(topic, key, detail, missing, ctx)
 
-    def committed(self) -> None:
+    def committed(self, ctx: TaskContext) -> None:
+        with self._ending("on_commit"):
+            ctx.log.committed()
         if self._committed is not None:
             with self._ending("committed"):
                 self._committed()

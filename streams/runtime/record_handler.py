@@ -234,9 +234,10 @@ class RecordHandler:
     def _mark(self) -> None:
         self._outputs_before = len(self._ctx.outputs)
         self._stores.mark()
+        self._ctx.log.mark()
 
     def _take_back(self) -> None:
         """Undo everything since the mark, including what the processor changed only in memory."""
         del self._ctx.outputs[self._outputs_before :]
         self._stores.undo()
-        self._processor.correct(self._ctx)
+        self._processor.undo(self._ctx.log.undo, self._ctx)

@@ -91,6 +91,9 @@ class Task:
     def put_off(self) -> None:
         """Do nothing: the loop asks at the stage's own pace."""
 
+    def finish(self) -> None:
+        self._processor.finish(self.ctx)
+
     @property
     def initiates(self) -> bool:
         return self._processor.initiate is not None
@@ -158,14 +161,14 @@ class Task:
         self.ctx.outputs.clear()
         self._positions.committed()
         self._stream_time = self.ctx.stream_time
-        self._processor.committed()
+        self._processor.committed(self.ctx)
 
     def rollback(self) -> None:
         self._stores.drop()
         self.ctx.outputs.clear()
         self._positions.rollback()
         self.ctx.stream_time = self._stream_time
-        self._processor.correct(self.ctx)
+        self._processor.undo(self.ctx.log.rollback, self.ctx)
 
     def closed(self) -> None:
         self._processor.closed()
