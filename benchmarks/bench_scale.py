@@ -52,6 +52,7 @@ from streams.topology.load import load
 TOPOLOGY = load()
 NOW = 1_790_000_000_000
 TYPES = ("draft_reply", "refund", "summarize")
+HANDLERS = tuple(Handler(type_, 5, (10.0, 30.0, 120.0, 600.0), 300) for type_ in TYPES)
 SIZES = ((10, 100_000), (1_000, 100_000), (10_000, 1_000_000), (100_000, 1_000_000))
 QUICK = ((10, 10_000), (1_000, 20_000), (10_000, 50_000))
 WORKERS = (10, 100, 1_000)
@@ -219,8 +220,7 @@ def timed(call: Callable[[], object], times: int) -> list[float]:
 def hear(
     registry: WorkerRegistry, worker: str, *, free: int, leases: tuple[HeldLease, ...] = ()
 ) -> None:
-    handlers = tuple(Handler(type_, 5, (10.0, 30.0), 300) for type_ in TYPES)
-    heartbeat = Heartbeat(worker, "default", 3, free, leases, handlers)
+    heartbeat = Heartbeat(worker, "default", 3, free, leases, HANDLERS)
     registry.heard(heartbeat, "cmd", NOW / 1000)
 
 
@@ -229,12 +229,12 @@ def heard(workers: int) -> list[Bounded]:
     registry = WorkerRegistry(TOPOLOGY.leases)
     words = []
     for number in range(workers):
-        leases = tuple(HeldLease(f"job_{number:025d}{n}", 1) for n in range(2))
+        leases = tuple(HeldLease(f"job_{number:025d}{n}", 1, False) for n in range(2))
         hear(registry, f"w{number}/1", free=2)
         for held in leases:
             lease = ActiveLease(held.job_id, 1, f"w{number}/1", "t", TYPES[0], "default", NOW)
             registry.resume(lease, NOW / 1000)
-        body = Heartbeat(f"w{number}/1", "default", 3, 2, leases, (), lean=True)
+        body = Heartbeat(f"w{number}/1", "default", 3, 2, leases, HANDLERS)
         words.append(COMMAND.encode(Command("cmd_" + "0" * 36, "", "", 0, NOW, body)))
     took = [timed(partial(take_in, registry, word), 5) for word in words]
     median = statistics.median(one for each in took for one in each)

@@ -16,10 +16,9 @@ from sortedcontainers import SortedList
 class ActiveLease:
     """A living lease.
 
-    - `confirmed`: its worker has spoken for it; `given_up`: its worker is gone.
+    - `confirmed`: its worker has spoken for it, and not only to say that its run still waits for
+      other runs to end; `given_up`: its worker is gone.
     - `dropped`: its worker has spoken for it, and its newest heartbeat no longer lists it.
-    - `accompanied`: the newest heartbeat that lists it also lists other leases, and says nothing
-      about waiting; a heartbeat that says that it waits does not confirm the lease.
     - `cancel`: why its job is being cancelled. For a lease that was found in the store this is not
       known until the job is read (`cancel_known`).
     - `number`: its place among the leases sent to its worker; 0 if that is not known.
@@ -40,7 +39,6 @@ class ActiveLease:
     cancel_known: bool = False
     given_up: bool = False
     dropped: bool = False
-    accompanied: bool = False
     number: int = 0
     work_partition: int | None = None
     unread: bool = False

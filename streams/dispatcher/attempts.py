@@ -50,16 +50,13 @@ def came_back_from(job: Job, worker_id: str) -> bool:
     )
 
 
-def lost(job: Job, why: str, now: int, *, accompanied: bool) -> Job:
-    """The job after its worker is gone: the attempt is given back and a loss is counted.
-
-    A suspect that still waited for other runs to end (`accompanied`) was not lost alone.
-    """
+def lost(job: Job, why: str, now: int) -> Job:
+    """The job after its worker is gone: the attempt is given back and a loss is counted."""
     return replace(
         noted(job, "lost", why, now),
         attempts=max(0, job.attempts - 1),
         lost=job.lost + 1,
-        lost_alone=job.lost_alone + (is_suspect(job) and not accompanied),
+        lost_alone=job.lost_alone + is_suspect(job),
     )
 
 

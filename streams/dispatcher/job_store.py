@@ -144,8 +144,10 @@ class JobStore:
             job_id, incarnation, *command_id = split(key[1 + _TIME.size :])
             self._jobs.delete(key)
             if incarnation != "0":
-                self._forget(job_id, int(incarnation), value)
-            elif not self._unawaited(job_id, command_id):
+                self._forget(job_id, int(incarnation), *split(value))
+                continue
+            self._jobs.delete(_PARKED + join(job_id, *command_id))
+            if not self.parked_for(job_id):
                 awaited.add(job_id)
         return awaited, behind
 
@@ -168,15 +170,7 @@ class JobStore:
         due = _TIME.pack(self._ctx.now + self._keep_ms)
         self._jobs.put(_EXPIRY + due + key, value)
 
-    def _unawaited(self, job_id: str, command_id: list[str]) -> bool:
-        """Forget one parked command, or every one; whether others still wait for the job."""
-        if not command_id:  # written before commands expired one by one
-            self.unpark(job_id)
-            return False
-        self._jobs.delete(_PARKED + join(job_id, *command_id))
-        return self.parked_for(job_id)
-
-    def _forget(self, job_id: str, incarnation: int, expired: bytes) -> None:
+    def _forget(self, job_id: str, incarnation: int, tenant_id: str, scope: str) -> None:
         job = self.get(job_id)
         current = job if job is not None and job.incarnation == incarnation else None
         if current is not None and (is_live(current) or self._kept(current)):
@@ -186,11 +180,7 @@ class JobStore:
             self._jobs.delete(_JOB + job_id.encode())
             self._ctx.forward("jobs", job_id.encode(), None)
             self._jobs.delete(unhandled_store.key(current))
-        if expired:
-            self._leave(job_id, *split(expired))
-        elif job is not None:  # written before a scope named its job's birth
-            scope = current.scope if current else f"{job_id}.{incarnation}"
-            self._leave(job_id, job.tenant_id, scope)
+        self._leave(job_id, tenant_id, scope)
 
     def _leave(self, job_id: str, tenant_id: str, scope: str) -> None:
         """Delete ledger entries only after every job that may read them is gone."""

@@ -228,9 +228,9 @@ def due_at(job: Job) -> int:
 
 
 def awaits(job: Job, incarnation: int, wake: Wake) -> bool:
-    """Whether the job waits for this timer; timers of older versions do not name their time."""
-    timer = (job.incarnation, wake.due_at or due_at(job), job.attempts)
-    return job.status == "scheduled" and timer == (incarnation, due_at(job), wake.attempts)
+    """Whether the job waits for this timer."""
+    timer = (incarnation, wake.due_at, wake.attempts)
+    return job.status == "scheduled" and timer == (job.incarnation, due_at(job), job.attempts)
 
 
 def is_live(job: Job) -> bool:

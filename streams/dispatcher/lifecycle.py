@@ -222,7 +222,7 @@ class Lifecycle:
             self.reroute(job)
 
     def _lost_with_worker(self, job: Job, why: str, lease: ActiveLease) -> None:
-        job = attempts.lost(job, why, self.now, accompanied=lease.accompanied)
+        job = attempts.lost(job, why, self.now)
         if attempts.is_given_up(job):
             error = (
                 f"WorkerLost: {job.lost} workers ended while they ran it, {job.lost_alone} of them "

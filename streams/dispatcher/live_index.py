@@ -1,7 +1,6 @@
 """An index of live jobs, read without decoding the jobs: `l` and job_id in the store `jobs`.
 
-A value is a JSON array of the fields of `Live`. Earlier versions wrote empty values; the fields are
-then read from the job.
+A value is a JSON array of the fields of `Live`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from typing import NamedTuple
 import orjson
 
 from streams.dispatcher.jobs import due_at
-from streams.serde.codec import JOB
 from streams.serde.keys import SEPARATOR, after
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore
 
-_JOB, _LIVE = b"j", b"l"
+_LIVE = b"l"
 
 
 class Live(NamedTuple):
@@ -57,26 +55,18 @@ def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]
     """Every live job with its id, in the order of ids, starting after the id `behind`."""
     start = live_key(behind) + SEPARATOR if behind else _LIVE
     for key, value in store.range(start, after(_LIVE)):
-        live = Live(*orjson.loads(value)) if value else _from_job(store, key)
-        if live is not None:
-            yield key[1:].decode(), live
+        yield key[1:].decode(), _load(value)
 
 
 def look_up(store: KeyValueStore, job_ids: Sequence[str]) -> list[tuple[str, Live | None]]:
     """The entries of some jobs; None for a job that is unknown or has ended."""
     keys = [live_key(job_id) for job_id in job_ids]
-    found: list[tuple[str, Live | None]] = []
-    for job_id, key, value in zip(job_ids, keys, store.get_many(keys), strict=True):
-        if value is None:
-            found.append((job_id, None))
-        else:
-            found.append((job_id, Live(*orjson.loads(value)) if value else _from_job(store, key)))
-    return found
+    found = zip(job_ids, store.get_many(keys), strict=True)
+    return [(job_id, None if value is None else _load(value)) for job_id, value in found]
 
 
-def _from_job(store: KeyValueStore, key: bytes) -> Live | None:
-    value = store.get(_JOB + key[1:])
-    return None if value is None else _of(JOB.decode(value))
+def _load(value: bytes) -> Live:
+    return Live(*orjson.loads(value))
 
 
 def _of(job: Job) -> Live:

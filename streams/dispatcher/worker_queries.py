@@ -1,8 +1,8 @@
 """Asks workers who they are, and for credits.
 
-A dispatcher that took a partition over knows no workers, so it asks all of them once. It also asks
-a worker that it hears but whose handlers it does not know. If jobs wait for types whose workers
-have no credits here, it asks some of these workers to move credits from other partitions.
+A dispatcher that took a partition over knows no workers, so it asks all of them once. If jobs wait
+for types whose workers have no credits here, it asks some of these workers to move credits from
+other partitions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from streams.topology.model import Topology
 
 _ASKED_AT_ONCE = 8
 _EVERY_SECONDS = 0.1
-_WHO_SECONDS = 1.0
 _REFUSED_SECONDS = 30.0
 
 
@@ -31,7 +30,6 @@ class Asking:
         self._partition = partition
         self._greet = list(range(topology.topics[TOPIC].partitions))
         self._greeted: list[int] = []  # not yet durable
-        self._asked_who: dict[str, float] = {}
         self._next_at = 0.0
         self._silent_until = float("-inf")
 
@@ -42,7 +40,6 @@ class Asking:
         while self._greet:
             self._greeted.append(self._greet.pop())
             yield self._ask("", "who"), self._greeted[-1]
-        yield from self._strangers(monotonic)
         if monotonic >= self._next_at:
             self._next_at = monotonic + _EVERY_SECONDS
             for pool in self._run_queue.queues:
@@ -60,16 +57,6 @@ class Asking:
         """Ask again where a first question was aborted; other questions repeat by themselves."""
         self._greet += self._greeted
         self._greeted.clear()
-
-    def _strangers(self, monotonic: float) -> Iterator[tuple[Reply, int]]:
-        strangers = self._run_queue.registry.strangers
-        if not strangers and not self._asked_who:
-            return
-        recent = {w: at for w, at in self._asked_who.items() if monotonic - at < _WHO_SECONDS}
-        self._asked_who = recent
-        for worker_id in [worker_id for worker_id in strangers if worker_id not in recent]:
-            recent[worker_id] = monotonic
-            yield self._ask(worker_id, "who"), strangers.pop(worker_id)
 
     def _wanted(self, pool: str, monotonic: float) -> Iterator[tuple[Reply, int]]:
         types = self._run_queue.starving(pool)

@@ -32,8 +32,6 @@ class WorkerRegistry:
         self._boots = Incumbents(self._silence.fresh_seconds)
         self._doubts = Doubts(policy.term_seconds)
         self.leases = Leases()
-        self.strangers: dict[str, int] = {}
-        """Work partitions of workers that were heard but whose handlers are not known."""
 
     @property
     def running(self) -> dict[str, ActiveLease]:
@@ -52,14 +50,13 @@ class WorkerRegistry:
         if before != worker_id:
             self._forget(before)
         worker = self._introduced(heartbeat, now)
-        if worker is not None:
-            worker.heartbeat_id, worker.read_at = heartbeat_id, now
-            if worker.work_partition != heartbeat.work_partition:
-                worker.work_partition = heartbeat.work_partition
-                self._trust(worker)
-            worker.told(heartbeat.free, heartbeat.received)
-            worker.fresh = True
-            self._pools[worker.pool].place(worker)
+        worker.heartbeat_id, worker.read_at = heartbeat_id, now
+        if worker.work_partition != heartbeat.work_partition:
+            worker.work_partition = heartbeat.work_partition
+            self._trust(worker)
+        worker.told(heartbeat.free, heartbeat.received)
+        worker.fresh = True
+        self._pools[worker.pool].place(worker)
         often = bool(heartbeat.free or heartbeat.leases)
         self._silence.heard(worker_id, now, often=often)
         self.renew(heartbeat, now)
@@ -223,14 +220,9 @@ class WorkerRegistry:
             worker.asked_at = now
         return workers
 
-    def _introduced(self, heartbeat: Heartbeat, now: float) -> Worker | None:
-        """The worker of a heartbeat; None if its handlers are not known."""
+    def _introduced(self, heartbeat: Heartbeat, now: float) -> Worker:
+        """The worker of a heartbeat, in its pool and with its handlers."""
         worker = self._workers.get(heartbeat.worker_id)
-        if heartbeat.lean:
-            if worker is None:
-                self.strangers[heartbeat.worker_id] = heartbeat.work_partition
-            return worker
-        self.strangers.pop(heartbeat.worker_id, None)
         handlers = {handler.type: handler for handler in heartbeat.handlers}
         if worker is not None and (worker.pool, worker.handlers) == (heartbeat.pool, handlers):
             return worker
@@ -257,7 +249,6 @@ class WorkerRegistry:
     def _forget(self, worker_id: str) -> None:
         worker = self._workers.pop(worker_id, None)
         self._doubts.forget(worker_id)
-        self.strangers.pop(worker_id, None)
         self._silence.forget(worker_id)
         if worker is not None:
             self._pools[worker.pool].leave(worker)

@@ -65,11 +65,8 @@ class Runs:
             lease.dropped = lease.confirmed  # unless it is listed
         for lease in self._registry.listed(body):
             lease.dropped = False
-            told = waits[lease.job_id, lease.epoch]
-            if not told:
+            if not waits[lease.job_id, lease.epoch]:
                 self._life.confirm(lease.job_id)
-            # Workers of older versions do not say it; they list this partition's runs alone.
-            lease.accompanied = told is None and len(body.leases) > 1
 
     def _left(self, body: Heartbeat) -> None:
         """Give the leases of a worker that ended properly to others at once."""

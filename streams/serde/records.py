@@ -24,8 +24,8 @@ ReplyKind = Literal[
     "who",
     "no_pool",
 ]
-"""The first seven answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat
-with handlers, and `no_pool` says that the worker's pool is not declared."""
+"""The first seven answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
+and `no_pool` says that the worker's pool is not declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +168,16 @@ class Cancel:
 @dataclass(frozen=True, slots=True)
 class Wake:
     attempts: int
-    due_at: int = 0
+    due_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """`waits` says whether a run that must run alone is still waiting to begin; None: not said."""
+    """`waits`: the run must run alone, and has not begun because other runs have not ended."""
 
     job_id: str
     epoch: int
-    waits: bool | None = None
+    waits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,6 @@ class Heartbeat:
     leases: tuple[HeldLease, ...]
     handlers: tuple[Handler, ...]
     received: int = 0
-    lean: bool = False
     leaving: bool = False
 
 

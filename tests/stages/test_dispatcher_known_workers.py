@@ -92,21 +92,6 @@ def test_everybody_is_asked_once_who_is_there(desk: Desk) -> None:
     assert desk.questions("who") == [(partition, "") for partition in partitions]
 
 
-def test_a_worker_that_is_not_known_is_asked_who_it_is_at_most_once_a_second(desk: Desk) -> None:
-    worker = ScriptedWorker(desk)
-    job_id = desk.event("t1")
-    for _ in range(10):
-        worker.heartbeat(lean=True)
-        desk.driver.advance(0.2)
-    asked = [to for to in desk.questions("who") if to[1]]
-    assert asked == [(worker.partition, "w1/b1")] * 3
-    worker.heartbeat()
-    assert desk.lease(job_id).worker_id == "w1/b1"
-    worker.heartbeat(desk.lease(job_id), lean=True)
-    desk.driver.advance(3)
-    assert [to for to in desk.questions("who") if to[1]] == asked
-
-
 def test_credits_are_asked_of_workers_that_have_none_where_jobs_wait(desk: Desk) -> None:
     able, other = ScriptedWorker(desk), ScriptedWorker(desk, "w2/b1", types=("refund",))
     able.heartbeat(free=0)

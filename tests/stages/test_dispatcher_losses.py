@@ -386,15 +386,6 @@ def suspected(desk: Desk) -> tuple[str, ScriptedWorker]:
     return suspect, worker
 
 
-def test_a_suspect_that_waits_for_the_end_of_other_runs_is_not_lost_alone(desk: Desk) -> None:
-    """As workers tell it that do not say whether a run waits."""
-    suspect, worker = suspected(desk)
-    other = desk.event("t2")
-    worker.heartbeat(desk.lease(suspect), desk.lease(other))
-    ScriptedWorker(desk, "w1/b3").heartbeat()
-    assert (desk.job(suspect).lost, desk.job(suspect).lost_alone) == (3, 0)
-
-
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_suspect_that_has_not_begun_is_not_lost(desk: Desk, restarted: bool) -> None:
     """It waits for runs of other partitions, which this one's heartbeats do not list."""

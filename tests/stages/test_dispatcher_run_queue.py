@@ -277,21 +277,6 @@ def test_a_partition_is_taken_over_in_bounded_parts(desk: Desk) -> None:
     assert depths == [1_000, 2_000, 2_501]
 
 
-def test_entries_of_an_earlier_version_are_read_from_their_jobs(desk: Desk) -> None:
-    worker = ScriptedWorker(desk, slots=1)
-    worker.heartbeat()
-    for key in ("t1", "t2"):
-        desk.event(key)
-    desk.submit("job_later", run_at=desk.driver.now + 60_000)
-    before = rebuilt(desk)
-    store = desk.driver.store("dispatcher", "jobs")
-    live = [key for key, _ in store.range(b"l", b"m")]
-    for entry in live:
-        store.put(entry, b"")
-    assert len(live) == 3
-    assert rebuilt(desk) == before
-
-
 def test_a_purge_does_not_walk_over_what_it_purged_before(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

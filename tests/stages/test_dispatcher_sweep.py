@@ -46,11 +46,8 @@ def test_a_job_whose_timer_was_lost_is_found_and_the_late_timer_is_stale(desk: D
     assert desk.job("job_x").status == "scheduled"
 
 
-def test_a_timer_names_its_time_and_one_of_an_older_version_counts_attempts(desk: Desk) -> None:
+def test_a_timer_names_its_time(desk: Desk) -> None:
     desk.submit("job_x", run_at=desk.driver.now + 30_000)
-    desk.submit("job_y", run_at=desk.driver.now + 30_000)
-    desk.command(Wake(0), "job_y", 1)
-    assert desk.job("job_y").status == "pending"
     desk.driver.advance(31)
     assert desk.job("job_x").status == "pending"
     commands = [COMMAND.decode(record.value) for record in desk.driver.output("jobs.commands")]

@@ -52,7 +52,7 @@ def test_a_run_goes_on_to_its_end_though_its_pool_is_declared_no_more() -> None:
 def announce(
     worker: ScriptedWorker, *holding: Lease, partition: int, free: int, received: int
 ) -> None:
-    held = tuple(HeldLease(lease.job_id, lease.epoch) for lease in holding)
+    held = tuple(HeldLease(lease.job_id, lease.epoch, False) for lease in holding)
     body = Heartbeat(
         worker.name, "default", partition, free, held, worker.handlers, received=received
     )

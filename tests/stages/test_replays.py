@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 from support.dispatching import Desk, ScriptedWorker
-from support.replaying import EFFECT, failed, refusal
+from support.replaying import failed, refusal
 
-from streams.serde.codec import JOB, LEDGER_ENTRY
+from streams.serde.codec import JOB
 from streams.serde.ids import scope_of, scope_owner
-from streams.serde.keys import join, ledger_key
+from streams.serde.keys import join
 
 
 @pytest.fixture
@@ -95,31 +95,6 @@ def test_an_expiry_of_an_earlier_life_takes_nothing_from_a_later_one(
     assert [len(list(store.range(b"", b"\xff"))) for store in stores] == [1, 1]
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_job_and_an_expiry_of_the_version_before_are_purged_whole(
-    desk: Desk, worker: ScriptedWorker, *, shared: bool
-) -> None:
-    """Its scope has no birth, its expiry no value; a replay shares it."""
-    old = failed(desk, worker, done=True)
-    stores = {n: desk.driver.store("dispatcher", n) for n in ("jobs", "ledger")}
-    job = replace(desk.job(old.job_id), scope=f"{old.job_id}.1")
-    (entry,) = (LEDGER_ENTRY.decode(v) for _, v in stores["ledger"].range(b"", b"\xff"))
-    with_no_birth = replace(entry, scope=job.scope)
-    changes = {b"j" + job.job_id.encode(): JOB.encode(job)}
-    changes |= {key: b"" for key, _ in stores["jobs"].range(b"x", b"y")}
-    stores["jobs"].put_many(changes)
-    stores["ledger"].delete(ledger_key("acme", entry.scope, EFFECT))
-    stores["ledger"].put(ledger_key("acme", job.scope, EFFECT), LEDGER_ENTRY.encode(with_no_birth))
-    if shared:
-        desk.replay("job_same", old.job_id)
-        worker.heartbeat()
-        assert worker.claim(desk.lease("job_same")).kind == "done"
-        worker.end(desk.lease("job_same"), "succeeded")
-    pass_retention(desk)
-    left = [key for store in stores.values() for key, _ in store.range(b"", b"\xff")]
-    assert left == [b"R"], "the digest of the routing stays"
-
-
 def test_a_scope_has_one_live_job(desk: Desk, worker: ScriptedWorker) -> None:
     old = failed(desk, worker)
     desk.replay("job_one", old.job_id)
@@ -167,7 +142,7 @@ def test_an_owner_that_lives_keeps_its_scope(desk: Desk, worker: ScriptedWorker)
 def test_a_living_claim_of_another_job_of_the_scope_is_not_taken_for_one_that_is_over(
     desk: Desk, worker: ScriptedWorker
 ) -> None:
-    """Two live jobs in one scope can only be of the version before."""
+    """The dispatcher lets one job live in a scope; the ledger checks it once more."""
     old = failed(desk, worker)
     desk.replay("job_one", old.job_id)
     one = desk.lease("job_one")

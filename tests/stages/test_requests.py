@@ -153,12 +153,6 @@ def test_a_timer_set_to_another_time_wakes_nobody(desk: Desk, worker: ScriptedWo
     assert desk.job("job_x").status == "pending"
 
 
-def test_a_timer_of_the_older_kind_is_judged_as_before(desk: Desk) -> None:
-    desk.submit("job_x", run_at=desk.driver.now + HOUR_MS)
-    desk.command(Wake(0), "job_x", epoch=1)
-    assert desk.job("job_x").status == "pending"
-
-
 def test_each_timer_says_to_which_time_it_was_set(desk: Desk, worker: ScriptedWorker) -> None:
     worker.heartbeat()
     job_id = desk.event("t1")

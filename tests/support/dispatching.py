@@ -236,11 +236,10 @@ class ScriptedWorker:
         self,
         *tarpit: Lease,
         free: int | None = None,
-        lean: bool = False,
-        waits: bool | None = None,
+        waits: bool = False,
     ) -> str:
         held = tuple(
-            HeldLease(lease.job_id, lease.epoch, waits if lease.alone else None) for lease in tarpit
+            HeldLease(lease.job_id, lease.epoch, lease.alone and waits) for lease in tarpit
         )
         free = self.slots if free is None else free
         return self.desk.command(
@@ -250,9 +249,8 @@ class ScriptedWorker:
                 self.partition,
                 free,
                 held,
-                () if lean else self.handlers,
+                self.handlers,
                 received=self.received,
-                lean=lean,
             )
         )
 

@@ -236,9 +236,10 @@ class HonestRun:
 
     def wake(self, id_: str, tenant: str, *, attempts: int, due: float) -> None:
         """A timer and, in time, its firing."""
-        command = Command(f"wake-{id_}-{attempts}", tenant, id_, 0, 0, Wake(attempts))
+        due_at = int(due * 1000)
+        command = Command(f"wake-{id_}-{attempts}", tenant, id_, 0, 0, Wake(attempts, due_at))
         raw = COMMAND.encode(command)
-        timer = Schedule(f"{id_}-{attempts}", tenant, int(due * 1000), "jobs.commands", b"", raw)
+        timer = Schedule(f"{id_}-{attempts}", tenant, due_at, "jobs.commands", b"", raw)
         self.schedule.append(seen("schedule", timer))
         self.commands.append(seen("jobs.commands", command, due + 0.01, raw))
 

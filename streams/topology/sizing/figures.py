@@ -163,7 +163,7 @@ FIGURES: tuple[Figure, ...] = (
     *(Figure("commits", about, "process", amount, "sizes") for about, amount in _COMMITS),
     Figure("commits", "broker", "committing process", 0.56, "sizes"),
     *(Figure("logged", about, per, amount, "sizes") for about, per, amount in _LOGGED),
-    Figure("logged", "jobs.commands", "heartbeat", 281, "scale"),
+    Figure("logged", "jobs.commands", "heartbeat", 420, "scale"),
     *(Figure("kept", about, per, amount, "sizes") for about, per, amount in _KEPT),
     *(Figure("store", about, per, amount, run) for about, per, amount, run in _STORES),
     *(Figure("rows", about, per, amount, run) for about, per, amount, run in _ROWS),

@@ -1,9 +1,8 @@
 """Sends heartbeats, which keep leases alive and tell each partition how many more are taken.
 
-A full heartbeat announces the handlers. It goes to every partition at the start, when the work
-partition changes, when a dispatcher asks for an introduction, and once a minute. Between them,
-lean heartbeats go to the partitions that have leases or credits of this worker. A dispatcher of an
-older version would forget the handlers on a lean heartbeat, so it gets only full ones.
+A heartbeat goes to every partition at the start, when the work partition changes, and when a
+dispatcher asks for it. After that, partitions that have leases or credits of this worker get one
+at each beat, and the others once a minute.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from streams.worker.transport.retrying_sender import Letter, RetryingSender
 
 log = structlog.get_logger(__name__)
 
-FULL_SECONDS = 60.0
-"""A partition's last full heartbeat may be this old."""
+IDLE_SECONDS = 60.0
+"""How old the last heartbeat may be to a partition without leases and credits of this worker."""
 
 _FRESH_HEARTBEATS = 2.5
 _PROMPT_SECONDS = 0.1
@@ -68,7 +67,6 @@ class Heartbeater:
         self._clock = clock
         self._sent: OrderedDict[str, float] = OrderedDict()
         self._introduced: dict[int, float] = {}
-        self._knows_lean: set[int] = set()
         self._acknowledged_at = float("-inf")
         self._round = 0
         self._wake = threading.Event()
@@ -100,11 +98,6 @@ class Heartbeater:
             else:
                 self._introduced.pop(partition, None)
             self.beat(partition)
-
-    def knows_lean(self, partition: int) -> None:
-        """A partition's dispatcher numbered a lease or sent a notice: it knows lean heartbeats."""
-        with self._held_leases.lock:
-            self._knows_lean.add(partition)
 
     def beat(self, partition: int | None = None) -> None:
         """Send one heartbeat, or one to each partition that is due one."""
@@ -170,10 +163,8 @@ class Heartbeater:
             log.warning("the dispatcher was not told that this worker leaves", seconds=seconds)
 
     def _is_due(self, target: int) -> bool:
-        return self._is_introduction(target) or self._held_leases.concerns(target)
-
-    def _is_introduction(self, target: int) -> bool:
-        return self._clock() - self._introduced.get(target, float("-inf")) >= FULL_SECONDS
+        idle = self._clock() - self._introduced.get(target, float("-inf"))
+        return idle >= IDLE_SECONDS or self._held_leases.concerns(target)
 
     def _send(self, target: int) -> None:
         """Send a heartbeat, but none before the first assignment or after the last one."""
@@ -181,9 +172,8 @@ class Heartbeater:
             return
         now, round_ = self._clock(), self._round
         leases = self._held_leases.listed(target)
-        lean = target in self._knows_lean and not self._is_introduction(target)
         told = as_listed(leases)
-        command = self._heartbeat(target, self.work_partition, told, lean)
+        command = self._heartbeat(target, self.work_partition, told)
         self._remember(command.command_id, now)
 
         def done(error: Exception | None) -> None:
@@ -193,7 +183,7 @@ class Heartbeater:
                     return
                 self._acknowledged_at = max(self._acknowledged_at, self._clock())
                 self._held_leases.renew(leases, now, told)
-                if not lean and round_ == self._round:
+                if round_ == self._round:
                     self._introduced[target] = now
 
         self._transport.send(
@@ -205,7 +195,7 @@ class Heartbeater:
         )
 
     def _heartbeat(
-        self, target: int, work_partition: int, leases: tuple[HeldLease, ...], lean: bool
+        self, target: int, work_partition: int, leases: tuple[HeldLease, ...]
     ) -> Command:
         who = self.identity
         free, received = self._held_leases.tell(target)
@@ -215,9 +205,8 @@ class Heartbeater:
             work_partition,
             free,
             leases,
-            () if lean else who.handlers,
+            who.handlers,
             received=received,
-            lean=lean,
         )
         return _command(body)
 
@@ -231,7 +220,6 @@ class Heartbeater:
             (),
             (),
             received=received,
-            lean=True,
             leaving=True,
         )
         key, value = who.worker_id.encode(), COMMAND.encode(_command(body))

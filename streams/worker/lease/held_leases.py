@@ -36,7 +36,7 @@ class Held:
     margin: float
     running: bool = True
     lost: bool = False
-    waits: bool | None = None
+    waits: bool = False
     announced: bool = False
 
     @property
@@ -100,8 +100,7 @@ class HeldLeases:
                 return None
             self.credits.use(lease.home_partition)
             started_at = float("inf") if lease.alone else self._clock()
-            waits = True if lease.alone else None
-            held = Held(lease, basis, started_at, self._margin, waits=waits)
+            held = Held(lease, basis, started_at, self._margin, waits=lease.alone)
             self._held[held.id] = held
             self._slots[held] = None
             if lease.alone:
@@ -180,7 +179,7 @@ class HeldLeases:
             for held, said in zip(leases, told, strict=True):
                 if now < held.expires_at:
                     held.basis = max(held.basis, sent_at)
-                held.announced |= said.waits is False
+                held.announced |= not said.waits
         self.changed()
 
     def running(self) -> list[Held]:

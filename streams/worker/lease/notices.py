@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from streams.serde.records import Reply, ReplyKind
-from streams.worker.lease.heartbeater import FULL_SECONDS, Heartbeater
+from streams.worker.lease.heartbeater import IDLE_SECONDS, Heartbeater
 from streams.worker.lease.held_leases import HeldLeases
 
 log = structlog.get_logger(__name__)
 
-_UNDECLARED_SECONDS = 2.5 * FULL_SECONDS
+_UNDECLARED_SECONDS = 2.5 * IDLE_SECONDS
 """One `no_pool` counts this long; the dispatcher repeats it when it hears the worker again."""
 
 _SAY_SECONDS = 60.0
@@ -45,14 +45,12 @@ class Notices:
 
     def _wanted(self, reply: Reply) -> None:
         """Give a partition credits: it has ready jobs and no credits of this worker."""
-        self._heartbeater.knows_lean(home_of(reply))
         with self._held_leases.lock:
             self._held_leases.credits.want(home_of(reply))
             self._heartbeater.tell()
 
     def _who(self, reply: Reply) -> None:
-        """Introduce this worker to a dispatcher that took a partition or does not know it."""
-        self._heartbeater.knows_lean(home_of(reply))
+        """Introduce this worker to a dispatcher that took a partition over."""
         self._undeclared_until = float("-inf")
         self._heartbeater.introduce(home_of(reply))
 

@@ -55,8 +55,6 @@ class LeaseReceiver:
             lease
         ):
             return
-        if lease.number:
-            self._heartbeater.knows_lean(lease.home_partition)
         objection = self._objection(lease)
         if objection:
             self._decline(lease, *objection)

@@ -29,11 +29,10 @@ def beat(
     *,
     types: tuple[str, ...] = TYPES,
     leases: tuple[HeldLease, ...] = (),
-    lean: bool = False,
     pool: str = "default",
 ) -> Heartbeat:
-    handlers = () if lean else tuple(Handler(type_, 3, (), 60) for type_ in types)
-    return Heartbeat(worker, pool, 3, free, leases, handlers, received=received, lean=lean)
+    handlers = tuple(Handler(type_, 3, (), 60) for type_ in types)
+    return Heartbeat(worker, pool, 3, free, leases, handlers, received=received)
 
 
 def running(number: int, worker: str, type_: str = "draft") -> Job:
@@ -126,22 +125,18 @@ def test_a_silent_worker_gets_nothing_and_is_forgotten_later(registry: WorkerReg
 def test_a_silent_worker_that_is_heard_again_is_leased_to_again(registry: WorkerRegistry) -> None:
     registry.heard(beat("w/1"), "h", 0)
     registry.pass_time(13)
-    registry.heard(beat("w/1", lean=True), "h", 14)
-    assert registry.able("default") == set(TYPES), (
-        "a lean heartbeat leaves the handlers as they are"
-    )
+    registry.heard(beat("w/1"), "h", 14)
+    assert registry.able("default") == set(TYPES)
 
 
-def test_a_lean_heartbeat_of_an_unknown_process_renews_leases_and_is_asked_for_more(
+def test_a_process_that_is_heard_first_with_a_lease_of_before_renews_it(
     registry: WorkerRegistry,
 ) -> None:
     lease = ActiveLease("job_0001", 1, "w/1", "acme", "draft", "default", 30)
     registry.resume(lease, 0)
-    registry.heard(beat("w/1", lean=True, leases=(HeldLease("job_0001", 1),)), "h", 20)
+    listed = (HeldLease("job_0001", 1, False),)
+    registry.heard(beat("w/1", received=7, leases=listed), "h", 20)
     assert lease.ends_at == 50
-    assert (registry.strangers, registry.worker("w/1")) == ({"w/1": 3}, None)
-    registry.heard(beat("w/1", received=7), "h", 21)
-    assert registry.strangers == {}
     assert credits(registry, "w/1") == 4, "what it read before counts for nothing here"
 
 
@@ -195,7 +190,7 @@ def test_overdue_leases_come_in_parts_the_earliest_first(registry: WorkerRegistr
     assert registry.overdue(29, 9) == []
     assert registry.overdue(30, 2) == early[:2]
     assert registry.overdue(35, 9) == early + late
-    held = tuple(HeldLease(lease.job_id, 1) for lease in early)
+    held = tuple(HeldLease(lease.job_id, 1, False) for lease in early)
     registry.heard(beat("w/1", leases=held, received=5), "h3", 35)
     assert registry.overdue(35, 9) == late
 

@@ -197,65 +197,70 @@ def test_the_thread_beats_until_it_is_stopped() -> None:
     assert len(world.transport.sent) == sent
 
 
-def lean(sent: list[tuple[int, Heartbeat]]) -> dict[int, bool]:
-    return {partition: body.lean for partition, body in sent}
+def told(sent: list[tuple[int, Heartbeat]]) -> list[int]:
+    return [partition for partition, _ in sent]
 
 
-def test_handlers_are_told_at_first_when_asked_and_once_a_minute() -> None:
-    world = started()
-    world.heartbeater.announce(7)
-    first = world.acknowledge()
-    assert [(p, body.work_partition, len(body.handlers)) for p, body in first] == [
-        (0, 7, 1),
-        (1, 7, 1),
-        (2, 7, 1),
-        (3, 7, 1),
-    ]
-    for partition in range(4):
-        world.heartbeater.knows_lean(partition)
-    world.now += 5
-    world.heartbeater.beat()
-    sent = world.acknowledge()
-    assert lean(sent) == dict.fromkeys(range(4), True)
-    assert [len(body.handlers) for _, body in sent] == [0, 0, 0, 0]
-    world.heartbeater.introduce(2)
-    assert lean(world.acknowledge()) == {2: False}
-    world.heartbeater.introduce()
-    assert lean(world.acknowledge()) == dict.fromkeys(range(4), False)
-    world.now += 60
-    world.heartbeater.beat()
-    assert lean(world.acknowledge()) == dict.fromkeys(range(4), False)
-
-
-def test_a_partition_that_was_not_told_the_handlers_is_told_again() -> None:
-    world = started()
-    world.heartbeater.knows_lean(1)
-    world.heartbeater.introduce()
-    world.acknowledge(OSError("not written"))
-    world.heartbeater.beat(1)
-    assert lean(world.acknowledge()) == {1: False}
-    world.heartbeater.beat(1)
-    assert lean(world.acknowledge()) == {1: True}
-
-
-def test_an_old_dispatcher_that_would_forget_the_handlers_gets_no_lean_heartbeat() -> None:
+def without_credits() -> World:
+    """Partition 0 has neither leases nor credits of the worker, and was told so."""
     world = started()
     world.heartbeater.introduce()
     world.acknowledge()
-    world.heartbeater.beat(1)
-    assert lean(world.acknowledge()) == {1: False}
+    for _ in range(5):
+        world.held_leases.credits.use(0)
+    world.heartbeater.tell()
+    world.acknowledge()
+    return world
+
+
+def test_every_heartbeat_names_the_work_partition_and_the_handlers() -> None:
+    world = World()
+    world.heartbeater.announce(7)
+    first = world.acknowledge()
+    world.now += 5
+    world.heartbeater.beat()
+    for sent in (first, world.acknowledge()):
+        assert [(p, body.work_partition, len(body.handlers)) for p, body in sent] == [
+            (p, 7, 1) for p in range(4)
+        ]
+
+
+def test_a_partition_without_leases_and_credits_is_told_when_it_asks_and_once_a_minute() -> None:
+    world = without_credits()
+    world.now += 5
+    world.heartbeater.beat()
+    assert told(world.acknowledge()) == [1, 2, 3]
+    world.heartbeater.introduce(0)
+    assert told(world.acknowledge()) == [0]
+    world.now += 59
+    world.heartbeater.beat()
+    assert 0 not in told(world.acknowledge())
+    world.now += 1
+    world.heartbeater.beat()
+    assert 0 in told(world.acknowledge())
+
+
+def test_a_partition_that_asked_in_vain_is_told_again() -> None:
+    world = without_credits()
+    world.heartbeater.introduce(0)
+    world.acknowledge(OSError("not written"))
+    world.heartbeater.beat()
+    assert 0 in told(world.acknowledge())
+    world.heartbeater.beat()
+    assert 0 not in told(world.acknowledge())
 
 
 def test_an_acknowledgement_of_an_earlier_work_partition_introduces_nobody() -> None:
-    world = started()
-    world.heartbeater.knows_lean(0)
+    world = without_credits()
     world.heartbeater.beat(0)
-    (_, _, early), *_ = world.transport.sent
+    ((_, _, early),) = world.transport.sent
     world.heartbeater.announce(9)
     early(None)
     world.transport.sent.clear()
-    world.heartbeater.beat(0)
-    assert lean(world.acknowledge()) == {0: False}
+    world.heartbeater.beat()
+    assert 0 in told(world.acknowledge())
+    world.heartbeater.beat()
+    assert 0 not in told(world.acknowledge())
 
 
 def test_a_partition_without_leases_and_credits_is_left_in_peace() -> None:
@@ -268,7 +273,7 @@ def test_a_partition_without_leases_and_credits_is_left_in_peace() -> None:
     assert {p: body.free for p, body in world.acknowledge()}[0] == 0
     world.now += 5
     world.heartbeater.beat()
-    assert 0 not in lean(world.acknowledge())
+    assert 0 not in told(world.acknowledge())
 
 
 def test_credits_that_were_told_in_vain_are_told_again() -> None:
@@ -300,7 +305,7 @@ def test_a_partition_whose_last_credit_went_hears_of_it_though_a_send_fails() ->
     world.heartbeater.beat()
     assert (0, 0) in [(p, body.free) for p, body in world.acknowledge()]
     world.heartbeater.beat()
-    assert 0 not in lean(world.acknowledge())
+    assert 0 not in told(world.acknowledge())
 
 
 def test_a_word_that_came_late_is_said_anew() -> None:
@@ -334,9 +339,7 @@ async def test_the_last_heartbeat_says_that_the_worker_leaves() -> None:
     await asyncio.sleep(0)
     sent = world.acknowledge()
     await leaving
-    assert [(p, b.leaving, b.free, b.lean) for p, b in sent] == [
-        (p, True, 0, True) for p in range(4)
-    ]
+    assert [(p, b.leaving, b.free) for p, b in sent] == [(p, True, 0) for p in range(4)]
     world.heartbeater.beat()
     world.heartbeater.introduce()
     assert world.acknowledge() == []

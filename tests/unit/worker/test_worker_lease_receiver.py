@@ -171,15 +171,12 @@ async def test_a_partition_that_wants_credits_gets_those_unused_elsewhere() -> N
 async def test_a_dispatcher_that_asks_who_is_there_hears_the_handlers() -> None:
     app, _, _ = waiting_app()
     async with bench(app, slots=4) as at:
-        at.give(home_partition=1, number=1)  # its dispatcher knows lean heartbeats
-        at.worker.heartbeater.beat(1)
-        lean: Any = at.heartbeats(1)[-1].body
-        assert (lean.lean, lean.handlers) == (True, ())
+        at.give(home_partition=1, number=1)
         told = len(at.commands())
         at.notice("who", partition=1, worker_id="")
         ((partition, command),) = at.commands()[told:]
         body: Any = command.body
-        assert (partition, body.lean, [h.type for h in body.handlers]) == (1, False, ["job"])
+        assert (partition, [h.type for h in body.handlers]) == (1, ["job"])
         assert len(body.leases) == 1
 
 
@@ -273,8 +270,8 @@ async def test_heartbeats_list_the_leases_of_their_partition_until_the_end_is_kn
     async with bench(app) as at:
         here, there = at.give(home_partition=0), at.give(home_partition=1)
         at.worker.heartbeater.beat()
-        assert listed(at.heartbeats(0)) == (HeldLease(here.job_id, 1),)
-        assert listed(at.heartbeats(1)) == (HeldLease(there.job_id, 1),)
+        assert listed(at.heartbeats(0)) == (HeldLease(here.job_id, 1, False),)
+        assert listed(at.heartbeats(1)) == (HeldLease(there.job_id, 1, False),)
         assert listed(at.heartbeats(2)) == ()
         go_on.set()
         await at.ended(here)
@@ -297,7 +294,7 @@ async def test_without_a_partition_nothing_is_asked_for_but_leases_are_kept() ->
         at.transport.assign(None)
         body: Any = at.heartbeats(0)[-1].body
         assert (body.free, body.work_partition) == (0, 3)
-        assert listed(at.heartbeats(0)) == (HeldLease(lease.job_id, 1),)
+        assert listed(at.heartbeats(0)) == (HeldLease(lease.job_id, 1, False),)
         assert not at.worker.ready
         at.transport.assign(5)
         body = at.heartbeats(0)[-1].body
