@@ -10,7 +10,7 @@ from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_reader.scan import Found, found_in
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS
-from streams.kafka.clients import closing_watched, consumer_config
+from streams.kafka.clients import UNHURRIED, closing_watched, consumer_config
 from streams.kafka.failures import DENIED, GONE, UNREADABLE, damage
 from streams.settings import Settings
 
@@ -27,7 +27,8 @@ def follow(settings: Settings, offsets: Mapping[int, int], selection: Selection)
             is damaged.
     """
     name = settings.topic_prefix + EVENTS
-    config = consumer_config(settings, "events-reader", **{"auto.offset.reset": "error"})
+    own = {"auto.offset.reset": "error", **UNHURRIED}
+    config = consumer_config(settings, "events-reader", **own)
     with closing_watched(Consumer(config)) as consumer:
         consumer.assign([TopicPartition(name, number, at) for number, at in offsets.items()])
         while True:

@@ -138,11 +138,11 @@ def test_a_replay_has_begun_though_the_read_model_does_not_show_it_in_time(
     written(cluster, operator, make_event("a1"), make_event("a2"))
     moves, stands, whole = Event(), Event(), FoldSession.step
 
-    def step(session: FoldSession) -> bool:
+    def step(session: FoldSession) -> None:
         if not moves.is_set():
             stands.set()
             moves.wait(60)
-        return whole(session)
+        whole(session)
 
     monkeypatch.setattr(FoldSession, "step", step)
     assert stands.wait(30)

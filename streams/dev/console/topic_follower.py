@@ -15,7 +15,7 @@ from streams.dev.console.activity import CODECS, Activity
 from streams.dev.console.pace import Pace
 from streams.dev.console.screen import Line
 from streams.errors import DecodeError
-from streams.kafka.clients import consumer_config
+from streams.kafka.clients import UNHURRIED, consumer_config
 from streams.kafka.offsets import latest, read_offsets
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
@@ -70,7 +70,8 @@ class TopicFollower:
         )
 
     def _run(self) -> None:
-        config = consumer_config(self._settings, "dev-console", **{"auto.offset.reset": "latest"})
+        own = {"auto.offset.reset": "latest", **UNHURRIED}
+        config = consumer_config(self._settings, "dev-console", **own)
         with closing(Consumer(config)) as consumer:
             consumer.assign(self._from)
             while not self._thread.stopping.is_set():

@@ -11,7 +11,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.errors import KafkaUnavailable, PoisonRecord
-from streams.kafka.clients import consumer_config
+from streams.kafka.clients import UNHURRIED, consumer_config
 from streams.kafka.failures import GONE, UNREADABLE, Outage, damage
 from streams.kafka.offsets import EndOffsetsPoll, Ends, Place
 from streams.operator import STAGE
@@ -81,7 +81,7 @@ class FoldSession:
         # The client demands a group's name; with partitions assigned by hand there is no group.
         # A callback of this session would keep it, with its clients, until a garbage collection.
         config = {"auto.offset.reset": "error", "error_cb": partial(_noticed, outage)}
-        self._consumer = Consumer(consumer_config(settings, STAGE, **config))
+        self._consumer = Consumer(consumer_config(settings, STAGE, **UNHURRIED, **config))
         self._partitions = [
             TopicPartition(self._prefix + topic, part, offset)
             for (topic, part), offset in self._next.items()
@@ -92,8 +92,8 @@ class FoldSession:
         with Standstill().watched():
             self._consumer.close()
 
-    def step(self) -> bool:
-        """Fold the next batch, if there is one; return whether to continue at once.
+    def step(self) -> None:
+        """Fold the next batch, if there is one.
 
         Raises:
             Untrusted: the next offsets are gone, or the broker was out of reach for too long.
@@ -104,7 +104,7 @@ class FoldSession:
         self.freshness.require(wall_ms())
         first = self._consumer.poll(_POLL_SECONDS)
         if first is None:
-            return True
+            return
         messages = [first, *self._consumer.consume(_BATCH - 1, 0)]
         sound, damaged = _before_damage(messages)
         records = [self._record(m) for m in sound if _is_record(m)]
@@ -112,7 +112,6 @@ class FoldSession:
             self._fold(records)
         if damaged:
             raise damaged.pop()  # a local name would keep the batch in memory, with the error
-        return len(messages) == _BATCH
 
     def _fold(self, records: list[Record]) -> None:
         self._outage.answered()

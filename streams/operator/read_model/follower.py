@@ -34,8 +34,6 @@ POSITIONS = "positions"
 """With a partition, the key under which newer rows of that partition are announced."""
 
 _RETRY_SECONDS = 1.0
-_GATHER_SECONDS = 0.05
-"""Records that arrive within this time are folded together, because each fold costs a commit."""
 _HOUSEKEEPING_SECONDS = 60.0
 _SILENCE_SECONDS = 5.0
 """The broker is asked every second; an answer older than this no longer shows the lag."""
@@ -117,8 +115,7 @@ class Follower:
                 if time.monotonic() >= due:
                     self._housekeep(connection, session.freshness.at)
                     due = time.monotonic() + _HOUSEKEEPING_SECONDS
-                if not session.step():
-                    self._thread.stopping.wait(_GATHER_SECONDS)
+                session.step()
 
     def _session(self, connection: sqlite3.Connection) -> FoldSession:
         return FoldSession(self._settings, connection, self._announce, self._outage)

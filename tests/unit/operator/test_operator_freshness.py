@@ -170,9 +170,8 @@ class Scripted:
     def lag(self) -> Lag:
         return Lag(0, 0.0, NOW)
 
-    def step(self) -> bool:
+    def step(self) -> None:
         self._each(self.number)
-        return True
 
     def close(self) -> None:
         pass
