@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.serde.codec import LEDGER_ENTRY
+from streams.serde.effect_states import UNSETTLED as UNSETTLED  # noqa: PLC0414  for the dispatcher
 from streams.serde.ids import idempotency_key
 from streams.serde.keys import SEPARATOR, after, join, ledger_key
 from streams.serde.records import (
@@ -41,9 +42,6 @@ _KEY_MARGIN_MS = 60_000
 
 _LATEST_MS = 253_402_300_799_000
 """The last second of the year 9999: an application may declare any lifetime."""
-
-UNSETTLED = ("claimed", "unknown", "review")
-"""Statuses in which the outcome of the call is not known, or not yet."""
 
 
 def claim(

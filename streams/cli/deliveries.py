@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from streams.cli.api_client import CallFailed, NoAnswer
 from streams.cli.operator_command import Answer, Api, command, part
 from streams.cli.options import Cursor, Id, Limit, OfTenant, Tenant
 from streams.cli.quantities import moment
-from streams.serde.delivery_records import DeliveryStatus
+from streams.serde.delivery_states import NAMES, RECOVERABLE
 
 deliveries = typer.Typer(
     no_args_is_help=True, help="List, show, retry and recover outgoing deliveries."
@@ -22,7 +22,7 @@ _BETWEEN_LOOKS_SECONDS = 0.5
 _BEGUN_WITHIN_SECONDS = 60.0
 """How long a recovery may take to begin while no other one runs for its endpoint."""
 
-_STATUSES = ", ".join(get_args(DeliveryStatus))
+_STATUSES = ", ".join(NAMES)
 Status = Annotated[
     str | None, typer.Option(help=f"Only in this state: {_STATUSES}.", metavar="STATUS")
 ]
@@ -98,7 +98,7 @@ def recover(
     status: Annotated[
         str | None,
         typer.Option(
-            help=f"Only in this state: {_STATUSES}. (parked and dead by default)",
+            help=f"Only in this state: {_STATUSES}. ({' and '.join(RECOVERABLE)} by default)",
             metavar="STATUS",
         ),
     ] = None,

@@ -10,7 +10,8 @@ from fnmatch import translate
 from streams.delivery.queue import sendable
 from streams.errors import PoisonRecord
 from streams.serde.codec import TENANT
-from streams.serde.delivery_records import EndpointState, ParkedBecause
+from streams.serde.delivery_records import EndpointState
+from streams.serde.delivery_states import ParkedBecause
 from streams.serde.records import TenantRecord
 from streams.tenants.endpoints import LISTEN, EndpointSettings, endpoint_settings
 

@@ -13,7 +13,8 @@ from streams.delivery.endpoints import Endpoints
 from streams.delivery.rotation import Rotation
 from streams.delivery.settling import Rules
 from streams.delivery.store import EARLY_CALLBACK, PARKING, TEST, DeliveryStore
-from streams.serde.delivery_records import Delivery, Outgoing, ParkedBecause
+from streams.serde.delivery_records import Delivery, Outgoing
+from streams.serde.delivery_states import ParkedBecause
 from streams.serde.ids import delivery_id
 from streams.serde.keys import join
 from streams.tenants.endpoints import CALLBACKS

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from typing import get_args
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -17,8 +16,7 @@ from prometheus_client.registry import Collector
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
 from streams.operator.resources.counts import Counts, counts
-from streams.serde.delivery_records import DeliveryStatus
-from streams.serde.job_states import JobStatus
+from streams.serde import delivery_states, job_states
 
 _COUNTED_EVERY_SECONDS = 1.0
 """How often rows are counted: counting reads whole indexes, and a scrape needs no token."""
@@ -60,11 +58,13 @@ class ReadModelCollector(Collector):
 
 def _of_counts(found: Counts) -> Iterable[GaugeMetricFamily]:
     jobs = GaugeMetricFamily("tidegate_jobs", "Jobs by state", labels=["status"])
-    for status in get_args(JobStatus):
+    for status in job_states.NAMES:
         jobs.add_metric([status], found.jobs.get(status, 0))
     yield jobs
     yield _gauge(
-        "tidegate_queue_depth", "Jobs that wait for a worker", found.jobs.get("pending", 0)
+        "tidegate_queue_depth",
+        "Jobs that wait for a worker",
+        found.jobs.get(job_states.PENDING, 0),
     )
     yield _gauge(
         "tidegate_oldest_ready_job_age_seconds",
@@ -89,7 +89,7 @@ def _of_counts(found: Counts) -> Iterable[GaugeMetricFamily]:
     deliveries = GaugeMetricFamily(
         "tidegate_deliveries", "Outgoing deliveries by state", labels=["status"]
     )
-    for each in get_args(DeliveryStatus):
+    for each in delivery_states.NAMES:
         deliveries.add_metric([each], found.deliveries.get(each, 0))
     yield deliveries
     yield _gauge(

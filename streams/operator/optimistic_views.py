@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from streams.serde.job_states import PENDING
 from streams.serde.records import Job, Replay, Submit
 from streams.topology.model import Topology
 
 _DEFAULT_TIMEOUT_SECONDS = 300.0
 _NEW: dict[str, Any] = {
     "incarnation": 1,
-    "status": "pending",
+    "status": PENDING,
     "attempts": 0,
     "epoch": 0,
     "run_id": None,

@@ -8,12 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from streams.serde.delivery_states import (
+    Circuit,
+    DeliveryStatus,
+    DisabledBecause,
+    ParkedBecause,
+)
 from streams.serde.records import PayloadRef
 
 DeliveryKind = Literal["event", "job", "callback", "test", "notice"]
-DeliveryStatus = Literal["pending", "delivered", "dead", "parked"]
-ParkedBecause = Literal["endpoint_disabled", "endpoint_removed"]
-Circuit = Literal["closed", "open"]
 MessageFormat = Literal["cloudevents", "raw", "mapped"]
 
 
@@ -114,7 +117,7 @@ class EndpointState:
     circuit: Circuit
     open_until: int | None
     failing_since: int | None
-    disabled_because: Literal["gone", "failing"] | None
+    disabled_because: DisabledBecause | None
     disabled_at: int | None
     recovery: Recovery | None
     updated_at: int

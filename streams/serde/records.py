@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from streams.serde.effect_states import EffectStatus, OutcomeStatus, SettledStatus
 from streams.serde.job_states import TERMINAL as TERMINAL  # noqa: PLC0414  for the dispatcher
 from streams.serde.job_states import JobStatus as JobStatus  # noqa: PLC0414  for the dispatcher
+from streams.serde.run_ends import AttemptKind, ReportedEnd
 
 ReplyKind = Literal[
     "granted",
@@ -80,7 +82,7 @@ class Attempt:
     attempt: int
     at: int
     worker_id: str | None
-    kind: Literal["failed", "timeout", "lost", "released"]
+    kind: AttemptKind
     error: str | None
     traceback: str | None = None
 
@@ -216,7 +218,7 @@ class Outcome:
     claim_id: str
     run_id: str
     action: str
-    status: Literal["done", "failed", "unknown"]
+    status: OutcomeStatus
     result: str | None
     error: str | None
 
@@ -233,7 +235,7 @@ class Ended:
     worker_id: str
     run_id: str
     free: int
-    status: Literal["succeeded", "retry", "failed", "cancelled", "review", "released"]
+    status: ReportedEnd
     result: str | None
     error: str | None
     retry_after_seconds: float | None
@@ -260,7 +262,7 @@ class Move:
 @dataclass(frozen=True, slots=True)
 class Settle:
     action: str
-    status: Literal["done", "failed"]
+    status: SettledStatus
     result: str | None
     note: str
     submitted_by: str | None
@@ -358,7 +360,7 @@ class LedgerEntry:
     tenant_id: str
     scope: str
     action: str
-    status: Literal["claimed", "done", "failed", "unknown", "review"]
+    status: EffectStatus
     job_id: str
     epoch: int
     run_id: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Self
 
-from streams.ledger import UNSETTLED, settleable_at
+from streams.ledger import settleable_at
 from streams.serde import records
+from streams.serde.effect_states import UNSETTLED
 from streams.serde.ids import replay_job_id
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Cancel, Replay, Settle

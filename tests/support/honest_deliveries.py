@@ -11,7 +11,8 @@ from streams.demo.verdict.topic_recorder import Seen
 from streams.demo.world.receiver import Hook
 from streams.demo.world.scenario import Scenario
 from streams.demo.world.subscribers import CALLBACKS, RESTARTED, Place, Subscriber
-from streams.serde.delivery_records import Delivery, DeliveryAttempt, DeliveryKind, DeliveryStatus
+from streams.serde.delivery_records import Delivery, DeliveryAttempt, DeliveryKind
+from streams.serde.delivery_states import DeliveryStatus
 from streams.serde.records import Envelope, Job
 
 AT = 1_000_000.0

@@ -8,7 +8,6 @@ from typing import Annotated, Literal, Self
 from aiohttp import web
 from pydantic import model_validator
 
-from streams.ledger import UNSETTLED
 from streams.operator.command_results import run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.fields import Body, Writable, noted, stored_json
@@ -16,7 +15,8 @@ from streams.operator.http.jobs import commanded, known_job, shown_job
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import read_body
 from streams.operator.resources.effects import effect
-from streams.serde.job_states import TERMINAL
+from streams.serde.effect_states import DONE, FAILED, UNSETTLED
+from streams.serde.job_states import AT_REST
 from streams.serde.records import Job, LedgerEntry, Settle
 
 routes = web.RouteTableDef()
@@ -49,7 +49,7 @@ async def settle(request: web.Request) -> web.Response:
     job = await _current(state, job_id)
     done = wanted.status == "done"
     command = Settle(
-        action, "done" if done else "failed", result if done else None, wanted.note, SUBMITTED_BY
+        action, DONE if done else FAILED, result if done else None, wanted.note, SUBMITTED_BY
     )
     entry = await _known(state, job, action)
     if entry.settled_by and (entry.status, entry.result) == (command.status, command.result):
@@ -90,7 +90,7 @@ def _require_unsettled(entry: LedgerEntry, job: Job) -> None:
     if entry.status not in UNSETTLED:
         settled = f"effect {action} is {entry.status}: its outcome is already known"
         raise Refusal(409, "already-settled", settled)
-    if job.status != "needs_review" and job.status not in TERMINAL:
+    if job.status not in AT_REST:
         raise Refusal(
             409,
             "not-in-review",

@@ -17,6 +17,7 @@ from streams.operator.resources.json_values import Json
 from streams.operator.resources.table import RowKey
 from streams.serde import ids
 from streams.serde.delivery_records import DeliveryCommand
+from streams.serde.delivery_states import DELIVERED, PENDING
 from streams.tenants.endpoints import EndpointSettings, endpoint_settings
 
 routes = web.RouteTableDef()
@@ -83,7 +84,7 @@ async def _tested(state: AppState, command: DeliveryCommand, settings: EndpointS
     found = await state.query(shown) or found
     return {
         "delivery_id": delivery_id,
-        "delivered": found["status"] == "delivered",
+        "delivered": found["status"] == DELIVERED,
         "attempts": found["attempts"],
     }
 
@@ -91,5 +92,5 @@ async def _tested(state: AppState, command: DeliveryCommand, settings: EndpointS
 def _has_ended(shown: Json) -> bool:
     """Return whether no attempt follows, and the read model shows all that were made."""
     made: int = shown["attempt_count"]
-    over = shown["status"] != "pending" or made >= _ATTEMPTS
+    over = shown["status"] != PENDING or made >= _ATTEMPTS
     return over and len(shown["attempts"]) >= made

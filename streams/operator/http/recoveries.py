@@ -20,12 +20,12 @@ from streams.operator.resources.deliveries import Selection
 from streams.operator.resources.endpoints import endpoint_state, recovery_json
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.serde import ids
-from streams.serde.delivery_records import DeliveryStatus, Recovery
+from streams.serde.delivery_records import Recovery
+from streams.serde.delivery_states import RECOVERABLE, DeliveryStatus
 
 routes = web.RouteTableDef()
 
 _PATH = "/v1/tenants/{tenant_id}/endpoints/{endpoint_id}/recover"
-_RECOVERED: tuple[DeliveryStatus, ...] = ("parked", "dead")
 
 
 class RecoverRequest(Body):
@@ -53,7 +53,7 @@ class RecoverRequest(Body):
             endpoint_id,
             milliseconds(self.since),
             None if self.until is None else milliseconds(self.until),
-            _RECOVERED if self.status is None else (self.status,),
+            RECOVERABLE if self.status is None else (self.status,),
         )
 
 

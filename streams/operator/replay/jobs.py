@@ -23,12 +23,11 @@ from streams.operator.sent_commands import SentCommand, Subject
 from streams.operator.tenant_guards import refuse_erased
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
+from streams.serde.job_states import REPLAYABLE
 from streams.serde.records import DeadLetter, Job, Replay
 from streams.topology.model import Topology
 from streams.tracing.conventions import REPLAY_OF
 from streams.tracing.spans import link_to
-
-_REPLAYABLE = frozenset({"failed", "dead", "needs_review"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +166,12 @@ async def _known(state: AppState, id_: str) -> Job:
 
 
 def _refuse_unreplayable(job: Job) -> None:
-    if job.status not in _REPLAYABLE:
+    if job.status not in REPLAYABLE:
         raise Refusal(
             409,
             "not-replayable",
             f"job {job.job_id} is {job.status}: only "
-            f"{', '.join(sorted(_REPLAYABLE))} jobs are replayed",
+            f"{', '.join(sorted(REPLAYABLE))} jobs are replayed",
         )
 
 

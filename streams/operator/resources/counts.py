@@ -6,6 +6,8 @@ import sqlite3
 from dataclasses import dataclass, field
 
 from streams.operator.resources import dead_letters, deliveries, quarantine, unknown_effects
+from streams.operator.resources.table import status_in
+from streams.serde.job_states import PENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ def counts(connection: sqlite3.Connection) -> Counts:
     """Count what the lists show, and find the oldest job and delivery that wait."""
     by_status = connection.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall()
     (oldest,) = connection.execute(
-        "SELECT min(ready_at) FROM jobs WHERE status = 'pending'"
+        f"SELECT min(ready_at) FROM jobs WHERE {status_in(PENDING)}"  # noqa: S608  constants
     ).fetchone()
     return Counts(
         dict(by_status),

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from typing import get_args
 
 from streams.operator.resources import tenants
 from streams.operator.resources.attempts import attempts_of
 from streams.operator.resources.endpoints import endpoint_state
 from streams.operator.resources.json_values import Json, rfc3339, trace_id
 from streams.operator.resources.paging import Entry, Listing
-from streams.operator.resources.table import Row, Table, find
+from streams.operator.resources.table import Row, Table, find, status_in
 from streams.runtime.processor import Record
 from streams.serde.codec import DELIVERY
-from streams.serde.delivery_records import Delivery, DeliveryStatus
+from streams.serde.delivery_records import Delivery
+from streams.serde.delivery_states import CLOSED, NAMES, PENDING, DeliveryStatus
 
 LISTED_ATTEMPTS = 3
 """How many attempts a list shows of each delivery, the last ones."""
@@ -25,6 +25,7 @@ _MOST_RELATED = 100
 """At most this many deliveries of one event or job are named."""
 
 _EVER = 2**63 - 1
+_DUE = status_in(PENDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,8 @@ def by_status(connection: sqlite3.Connection) -> dict[str, int]:
 def oldest_due(connection: sqlite3.Connection) -> int | None:
     """Return when the first pending delivery was or will be due, in milliseconds."""
     row = connection.execute(
-        "SELECT next_attempt_at FROM deliveries INDEXED BY deliveries_due"
-        " WHERE status = 'pending' AND next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1"
+        "SELECT next_attempt_at FROM deliveries INDEXED BY deliveries_due"  # noqa: S608  constants
+        f" WHERE {_DUE} AND next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1"
     ).fetchone()
     return None if row is None else int(row[0])
 
@@ -113,7 +114,7 @@ def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:
     A test waits for nothing but its time. `until` is null if nobody knows when it ends. A delivery
     that a person drove anew ends the wait of an open circuit at once.
     """
-    if row.status != "pending" or row.kind == "test":
+    if row.status != PENDING or row.kind == "test":
         return None
     holder = tenants.tenant(connection, row.tenant_id)
     if holder is not None and holder.disabled:
@@ -128,7 +129,7 @@ def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:
         )
     open_until = state.open_until or 0
     probed = row.command_id is not None and row.updated_at >= open_until
-    if state.circuit == "closed" or probed or (row.next_attempt_at or 0) > open_until:
+    if state.circuit == CLOSED or probed or (row.next_attempt_at or 0) > open_until:
         return None
     until = rfc3339(state.open_until)
     return _held(
@@ -220,7 +221,7 @@ TABLE = Table(
         "of_endpoint_by_status": "(tenant_id, endpoint_id, status, created_at)",
         "of_event": "(event_id) WHERE event_id IS NOT NULL",
         "of_job": "(job_id) WHERE job_id IS NOT NULL",
-        "due": "(next_attempt_at) WHERE status = 'pending'",
+        "due": f"(next_attempt_at) WHERE {_DUE}",
     },
 )
 LISTING = Listing(
@@ -230,7 +231,7 @@ LISTING = Listing(
     {
         "tenant_id": (),
         "endpoint_id": (),
-        "status": get_args(DeliveryStatus),
+        "status": NAMES,
         "event_id": (),
         "job_id": (),
         "since": (),

@@ -6,16 +6,14 @@ import sqlite3
 
 from streams.ledger import repeatable_until
 from streams.operator.resources.json_values import Json, parsed, rfc3339
-from streams.operator.resources.table import Row, Table, find
+from streams.operator.resources.table import Row, Table, find, status_in
 from streams.runtime.processor import Record
 from streams.serde.codec import LEDGER_ENTRY
+from streams.serde.effect_states import BEGUN, UNSETTLED
 from streams.serde.records import Job, LedgerEntry
 
-UNSETTLED = "status IN ('claimed', 'unknown', 'review')"
-"""SQL for effects without a known outcome. Queries repeat the index's condition word for word."""
-
-_BEGUN = ("done", "claimed", "unknown", "review")
-"""Statuses of effects that happened, or may have."""
+IS_UNSETTLED = status_in(*UNSETTLED)
+"""SQL for effects without a known outcome."""
 
 # The effects of one piece of work: those of its first job, of its replays, and of theirs.
 _FAMILY = """
@@ -58,7 +56,7 @@ def begun_effects(connection: sqlite3.Connection, job: Job) -> list[LedgerEntry]
     """
     named = {"job_id": job.job_id, "tenant_id": job.tenant_id}
     found = [LEDGER_ENTRY.decode(record) for (record,) in connection.execute(_FAMILY, named)]
-    begun = {entry.action: entry for entry in found if entry.status in _BEGUN}
+    begun = {entry.action: entry for entry in found if entry.status in BEGUN}
     return list(begun.values())
 
 
@@ -113,5 +111,5 @@ TABLE = Table(
     columns="id TEXT NOT NULL, status TEXT NOT NULL, first_claimed_at INTEGER NOT NULL, "
     "record BLOB NOT NULL",
     row=_row,
-    indexes={"unsettled": f"(first_claimed_at, id) WHERE {UNSETTLED}"},
+    indexes={"unsettled": f"(first_claimed_at, id) WHERE {IS_UNSETTLED}"},
 )

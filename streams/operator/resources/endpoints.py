@@ -13,6 +13,7 @@ from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record
 from streams.serde.codec import ENDPOINT_STATE, TENANT
 from streams.serde.delivery_records import EndpointState, Recovery
+from streams.serde.delivery_states import CLOSED
 from streams.serde.records import SigningKey, TenantRecord
 from streams.tenants.endpoints import endpoint_headers, endpoint_settings, open_key
 from streams.tenants.source_keys import holds
@@ -22,7 +23,7 @@ from streams.vault.key_encryption import Vault
 def endpoint_state(connection: sqlite3.Connection, tenant_id: str, name: str) -> EndpointState:
     """Return what the delivery stage knows of an endpoint; before a failure it knows nothing."""
     state = find(connection, ENDPOINT_STATE, TABLE.name, tenant_id=tenant_id, endpoint_id=name)
-    unknown = EndpointState(tenant_id, name, "closed", None, None, None, None, None, 0)
+    unknown = EndpointState(tenant_id, name, CLOSED, None, None, None, None, None, 0)
     return unknown if state is None else state
 
 

@@ -9,12 +9,13 @@ from streams.operator.resources.paging import Listing
 from streams.operator.resources.table import Row, Table
 from streams.runtime.processor import Record
 from streams.serde.codec import HELD
+from streams.serde.job_states import PENDING
 from streams.serde.records import Held, Job
 
 
 def of_job(connection: sqlite3.Connection, job: Job) -> Held | None:
     """Return why no lease can be made for a pending job; its tenant's own reason comes first."""
-    if job.status != "pending":
+    if job.status != PENDING:
         return None
     row = connection.execute(
         "SELECT h.record FROM jobs j JOIN held h ON h.part = j.part AND h.pool = j.pool"

@@ -8,9 +8,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
 
-from streams.ledger import UNSETTLED, settleable_at
+from streams.ledger import settleable_at
 from streams.operator.resources import deliveries, duplicates, held, paging, tenants
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.effects import effects_of
@@ -19,16 +18,17 @@ from streams.operator.resources.json_values import Json, parsed
 from streams.operator.resources.paging import Filters, Page, PageQuery, newest
 from streams.operator.resources.progress import progress_of
 from streams.operator.resources.steps import steps_of
-from streams.operator.resources.table import Row, Table, find
+from streams.operator.resources.table import Row, Table, find, status_in
 from streams.operator.resources.waits import UNREAD, RunningJobs, waits_of
 from streams.runtime.processor import Record
+from streams.serde import job_states
 from streams.serde.codec import JOB
-from streams.serde.job_states import TERMINAL, JobStatus
+from streams.serde.effect_states import UNSETTLED
 from streams.serde.records import Job, LedgerEntry
 from streams.topology.model import Topology
 
-FILTERS: Filters = {"tenant_id": (), "status": get_args(JobStatus), "type": (), "replay_id": ()}
-LIVE = ", ".join(f"'{status}'" for status in get_args(JobStatus) if status not in TERMINAL)
+FILTERS: Filters = {"tenant_id": (), "status": job_states.NAMES, "type": (), "replay_id": ()}
+IS_LIVE = status_in(*job_states.LIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _settle_after(
     connection: sqlite3.Connection, found: Job, effects: Sequence[LedgerEntry], topology: Topology
 ) -> dict[str, int]:
     unsettled = [entry for entry in effects if entry.status in UNSETTLED]
-    if not unsettled or (found.status != "needs_review" and _lives(connection, found)):
+    if not unsettled or (found.status not in job_states.FOR_A_PERSON and _lives(connection, found)):
         return {}
     term = topology.leases.term_seconds
     return {entry.action: settleable_at(entry, found, term) for entry in unsettled}
@@ -103,7 +103,7 @@ def _settle_after(
 def _lives(connection: sqlite3.Connection, found: Job) -> bool:
     """Whether a job of this job's scope has not ended."""
     rows = connection.execute(
-        f"SELECT 1 FROM jobs WHERE tenant_id = ? AND scope = ? AND status IN ({LIVE}) LIMIT 1",  # noqa: S608  constants
+        f"SELECT 1 FROM jobs WHERE tenant_id = ? AND scope = ? AND {IS_LIVE} LIMIT 1",  # noqa: S608  constants
         (found.tenant_id, found.scope),
     )
     return rows.fetchone() is not None
@@ -132,7 +132,7 @@ def sharing(connection: sqlite3.Connection, found: Job) -> MadeJob | None:
     """Return another job that has not ended and whose effects lie in the scope of this one."""
     row = connection.execute(
         "SELECT job_id, status FROM jobs WHERE tenant_id = ? AND scope = ?"  # noqa: S608  constants
-        f" AND job_id <> ? AND status IN ({LIVE}) LIMIT 1",
+        f" AND job_id <> ? AND {IS_LIVE} LIMIT 1",
         (found.tenant_id, found.scope, found.job_id),
     ).fetchone()
     return None if row is None else MadeJob(*row)
@@ -173,9 +173,9 @@ TABLE = Table(
         "of_tenant_by_status": "(tenant_id, status, created_at, job_id)",
         "by_status": "(status, created_at, job_id)",
         "by_type": "(type, created_at, job_id)",
-        "running": "(part, type, status) WHERE status = 'running'",
-        "ready": "(ready_at) WHERE status = 'pending'",
-        "waiting": "(type, created_at, job_id) WHERE status IN ('pending', 'scheduled', 'waiting')",
+        "running": f"(part, type, status) WHERE {status_in(job_states.RUNNING)}",
+        "ready": f"(ready_at) WHERE {status_in(job_states.PENDING)}",
+        "waiting": f"(type, created_at, job_id) WHERE {status_in(*job_states.QUEUED)}",
         "of_scope": "(tenant_id, scope)",
         "by_replay": "(replay_of) WHERE replay_of IS NOT NULL",
         "of_replayed_event": "(replayed_event) WHERE replayed_event IS NOT NULL",

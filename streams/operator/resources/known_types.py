@@ -9,13 +9,15 @@ from __future__ import annotations
 import difflib
 import sqlite3
 
+from streams.operator.resources.table import status_in
+from streams.serde.job_states import AFTER_RUN
 from streams.topology.model import Topology
 
 _LOOKED_AT = 100
 """So many of the oldest and of the newest jobs of a type are looked at."""
 _MOST_TYPES = 500
 _MOST_NEAR = 50
-_LEASED = "'running', 'succeeded', 'failed', 'needs_review'"
+_RAN = status_in(*AFTER_RUN)
 _ALL_TYPES = """
 WITH RECURSIVE found(type) AS (
   SELECT min(type) FROM jobs
@@ -48,7 +50,7 @@ def _was_leased(connection: sqlite3.Connection, type_: str) -> bool:
 def _is_leased_among(connection: sqlite3.Connection, type_: str, order: str) -> bool:
     row = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM (SELECT status FROM jobs WHERE type = ?"  # noqa: S608  constants
-        f" ORDER BY created_at {order}, job_id {order} LIMIT ?) WHERE status IN ({_LEASED}))",
+        f" ORDER BY created_at {order}, job_id {order} LIMIT ?) WHERE {_RAN})",
         (type_, _LOOKED_AT),
     ).fetchone()
     return bool(row[0])

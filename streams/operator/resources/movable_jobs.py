@@ -6,9 +6,8 @@ import sqlite3
 from dataclasses import dataclass
 
 from streams.operator.resources.cursor import Cursor
-
-# Repeat the index `jobs_waiting` word for word, or SQLite would not use it.
-_WAIT = "status IN ('pending', 'scheduled', 'waiting')"
+from streams.operator.resources.table import status_in
+from streams.serde.job_states import QUEUED
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ def selected(
     connection: sqlite3.Connection, wanted: WaitingFilter, limit: int, cursor: Cursor | None
 ) -> Selection:
     """Return the next jobs behind a cursor."""
-    conditions = ["type = ?", _WAIT, "pool <> ?"]
+    conditions = ["type = ?", status_in(*QUEUED), "pool <> ?"]
     values: list[str | int] = [wanted.type, wanted.pool]
     if wanted.tenant_id is not None:
         conditions.append("tenant_id = ?")

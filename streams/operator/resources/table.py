@@ -110,6 +110,17 @@ def find(connection: sqlite3.Connection, codec: Codec[T], table: str, **columns:
     return None if row is None else codec.decode(row[0])
 
 
+def status_in(*names: str) -> str:
+    """Return the condition in SQL that the column `status` has one of these values.
+
+    SQLite uses a partial index only for a query that repeats the index's condition word for word.
+    """
+    if len(names) == 1:
+        return f"status = '{names[0]}'"
+    listed = ", ".join(f"'{name}'" for name in sorted(names))
+    return f"status IN ({listed})"
+
+
 def _names(definitions: str) -> list[str]:
     return [column.split()[0] for column in definitions.split(", ")]
 

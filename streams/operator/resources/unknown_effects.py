@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 
 from streams.ledger import settleable_at
-from streams.operator.resources.effects import UNSETTLED, effect_json
-from streams.operator.resources.jobs import LIVE, job
+from streams.operator.resources.effects import IS_UNSETTLED, effect_json
+from streams.operator.resources.jobs import IS_LIVE, job
 from streams.operator.resources.json_values import Json
 from streams.operator.resources.paging import Entry, Listing
 from streams.serde.codec import LEDGER_ENTRY
@@ -21,7 +21,7 @@ _TERM_SECONDS = LeasePolicy().term_seconds
 
 _LIVING = (
     "SELECT 1 FROM jobs j WHERE j.tenant_id = effects.tenant_id"  # noqa: S608  constants
-    f" AND j.scope = effects.scope AND j.status IN ({LIVE})"
+    f" AND j.scope = effects.scope AND j.{IS_LIVE}"
 )
 """A job that has not ended in the scope of an effect."""
 
@@ -45,5 +45,5 @@ LISTING = Listing(
     ("/v1/effects/unknown",),
     _item,
     order=("first_claimed_at", "id"),
-    where=f"{UNSETTLED} AND NOT EXISTS ({_LIVING})",
+    where=f"{IS_UNSETTLED} AND NOT EXISTS ({_LIVING})",
 )

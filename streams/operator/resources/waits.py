@@ -12,6 +12,8 @@ import sqlite3
 from streams.fairness.limits import Concurrency
 from streams.operator.resources.held import held_reason
 from streams.operator.resources.json_values import Json, rfc3339
+from streams.operator.resources.table import status_in
+from streams.serde import job_states
 from streams.serde.records import Held, Job
 from streams.topology.model import Limit, LimitScope, Topology
 
@@ -23,8 +25,7 @@ UNREAD: Json = {
 }
 """Of a job whose command is durable, before the read model shows the job."""
 
-# Write the status out as in the index `jobs_running`, or SQLite would not use it.
-_RUNS = "SELECT count(*) FROM jobs WHERE status = 'running' AND "
+_RUNS = f"SELECT count(*) FROM jobs WHERE {status_in(job_states.RUNNING)} AND "  # noqa: S608  constants
 _OF: dict[LimitScope, str] = {
     "tenant": "tenant_id = ?",
     "job_type": "type = ? AND part = (SELECT part FROM jobs WHERE job_id = ?)",
@@ -61,14 +62,14 @@ class RunningJobs:
 
 def waits_of(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json | None:
     """Return why a job waits; None if it runs or has ended."""
-    if job.status == "scheduled":
+    if job.status == job_states.SCHEDULED:
         due = rfc3339(job.next_retry_at or job.scheduled_at)
         what = "its next attempt starts" if job.next_retry_at else "it starts"
         return _waits("scheduled", f"{what} at {due}", since=rfc3339(job.updated_at))
-    if job.status == "needs_review":
+    if job.status == job_states.NEEDS_REVIEW:
         detail = "a person has to say whether an effect was done: see `tidegate jobs review`"
         return _waits("review", detail, since=rfc3339(job.updated_at))
-    if job.status != "pending":
+    if job.status != job_states.PENDING:
         return None
     return _pending(running, job, held, topology)
 

@@ -25,6 +25,7 @@ from streams.operator.broker_view import BrokerView, ReplicaHealth
 from streams.operator.key_age import KeyAgeCollector
 from streams.operator.read_model.database import Database
 from streams.operator.resources.counts import Counts
+from streams.serde import delivery_states
 from streams.serde.job_states import JOB_STATES
 from streams.settings import Settings
 from streams.topology.load import load
@@ -89,6 +90,11 @@ def test_the_states_of_a_job_are_listed_as_their_table_has_them() -> None:
         (each.name, words[each.is_terminal], words[each.is_replayable], words[each.is_sent])
         for each in JOB_STATES
     ]
+
+
+def test_the_states_of_a_delivery_are_listed_as_their_table_has_them() -> None:
+    listed = first_cells("docs/deliveries.md", "# Deliveries")
+    assert tuple(listed) == delivery_states.NAMES
 
 
 def test_every_answer_to_a_sender_is_listed_with_its_status() -> None:
