@@ -26,12 +26,12 @@ from confluent_kafka.admin import (
 )
 from outside import flush, producer
 
+from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.offsets import latest
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import fingerprint, new_traceparent, partition_for
 from streams.serde.records import Envelope, PayloadRef
 from streams.state.bundle import bundles
-from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.load import load
 from streams.topology.model import Topic
 

@@ -173,7 +173,7 @@ def new_topic(kafka: KafkaUnderTest) -> NewTopic:
     from confluent_kafka.cimpl import NewTopic as Topic
     from support.topics import create_topics
 
-    from streams.topology.leader_cache import LeaderCachingAdmin
+    from streams.kafka.admin import LeaderCachingAdmin
 
     admin = LeaderCachingAdmin(kafka.client())
 

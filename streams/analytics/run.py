@@ -15,13 +15,13 @@ from streams.analytics.counting import counting_app
 from streams.analytics.http import Api, listening
 from streams.analytics.partitions import TOPICS, Partitions
 from streams.errors import StageFailed, TidegateError
+from streams.kafka.admin import admin_client
 from streams.kafka.failures import Outage
-from streams.kafka.partition_counts import refuse_other_counts
 from streams.process.shutdown import ProcessEnd
 from streams.runtime.topics import Topics
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 from streams.topology.model import Topology
+from streams.topology.partition_counts import refuse_other_counts
 
 log = structlog.get_logger(__name__)
 

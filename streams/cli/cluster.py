@@ -14,9 +14,9 @@ from streams.cli.api_client import no_dev
 from streams.cli.operator_command import print_json
 from streams.dev_state import read_state
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError, exit_code
+from streams.kafka.admin import admin_client
 from streams.runtime.topics import Topics
 from streams.settings import Settings, load_settings
-from streams.topology.cluster import admin_client
 from streams.topology.load import load
 from streams.topology.model import Topology
 

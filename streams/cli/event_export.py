@@ -36,9 +36,9 @@ from streams.event_reader.counts import notes
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS, Ranges, Span, purged_of
+from streams.kafka.admin import admin_client
 from streams.runtime.topics import Topics
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 
 
 def export_events(

@@ -24,10 +24,10 @@ from streams.cli.options import AsJson, DevDir
 from streams.event_reader import group as groups
 from streams.event_reader.group import Ends, Move, Target, require_own_group
 from streams.event_reader.span import EVENTS
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import wait_for_broker
 from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 from streams.topology.model import Topology
 
 _BROKER_SECONDS = 5.0

@@ -18,10 +18,10 @@ from streams.cli.quantities import moment
 from streams.event_reader import scan as scanning
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS, Ranges, Span, partitions_of, spans, within
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import wait_for_broker
 from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 from streams.topology.model import Topology
 
 Source = Annotated[str | None, typer.Option(help="Only of this source.", metavar="SOURCE")]

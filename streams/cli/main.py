@@ -161,8 +161,8 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
     def command(**flags: Any) -> None:
         application = {name: flags.pop(name) for name in ("app", "pool") if name in flags}
         settings, topology = _prepare(stage.name, **flags)
-        from streams.kafka.rights import rights_watched
         from streams.process.shutdown import end_at_once
+        from streams.topology.rights_watch import rights_watched
         from streams.tracing.process import recorded
 
         process = "-".join(filter(None, (stage.name, application.get("pool"))))

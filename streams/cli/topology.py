@@ -29,6 +29,7 @@ from streams.cli.rights import (
     print_acls,
 )
 from streams.cli.topology_size import topology_size
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import wait_for_broker
 from streams.process.shutdown import end_on_sigterm
 from streams.process.standstill import PATIENCE_SECONDS, Standstill
@@ -37,7 +38,6 @@ from streams.topology import describe as descriptions
 from streams.topology.apply import execute
 from streams.topology.apply import plan as make_plan
 from streams.topology.asyncapi import asyncapi
-from streams.topology.cluster import admin_client
 from streams.topology.load import checked
 from streams.topology.mermaid import mermaid
 from streams.topology.model import LayoutName, Topology

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from streams.delivery.history import SLACK_MS, Part
 from streams.delivery.reading import MOST_RECORDS, Reading, record_of
 from streams.errors import StageFailed
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import Outage, is_fatal
 from streams.kafka.offsets import latest, offset_in, offset_since, request_offsets
@@ -21,7 +22,6 @@ from streams.kafka.offsets import since as first_since
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 
 log = structlog.get_logger(__name__)
 

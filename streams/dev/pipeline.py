@@ -151,8 +151,8 @@ class Pipeline:
 
     async def _carry_over(self) -> None:
         """Go on from where the stages of the other layout stopped, if they ran before."""
+        from streams.kafka.admin import admin_client
         from streams.runtime.layouts import carry_over
-        from streams.topology.cluster import admin_client
         from streams.topology.load import load
 
         topology, admin = load(self.settings.topology), admin_client(self.settings)

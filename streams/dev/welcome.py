@@ -21,11 +21,11 @@ from streams.dev.pipeline import Pipeline
 from streams.dev.sample_event import SOURCE, TENANT, advice, sample_event
 from streams.dev.scrape import sampled
 from streams.errors import TidegateError
+from streams.kafka.admin import admin_client
 from streams.kafka.offsets import latest, read_offsets
 from streams.serde.ids import event_job_id, partition_for
 from streams.settings import Settings
 from streams.tenants.follower import TOPIC
-from streams.topology.cluster import admin_client
 from streams.topology.load import load
 
 _POSITION = "tidegate_tenants_position"

@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource
 
 from streams.doctor.looking import ANSWER_SECONDS
 from streams.errors import KafkaUnavailable
+from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.failures import DENIED, MISSING
 from streams.kafka.first_contact import note_reason
 from streams.settings import Settings
 from streams.topology.cluster import Cluster, cluster_of
-from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.model import Topology
 
 OFFSETS = "__consumer_offsets"

@@ -29,13 +29,13 @@ from streams.event_replay.spans import ask
 from streams.event_replay.standing import standing
 from streams.event_replay.verdicts import Reason
 from streams.event_replay.work import Work, write
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import closing_watched, consumer_config, wait_for_broker
 from streams.process.daemon_thread import DaemonThread
 from streams.serde import ids
 from streams.serde.codec import REPLAY
 from streams.serde.replay_records import ReplayAsked, ReplayProgress
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)

@@ -12,9 +12,9 @@ from streams.event_reader.scan import Found, Scan
 from streams.event_replay.spans import asked_spans, begun, purged, selection
 from streams.event_replay.standing import standing
 from streams.event_replay.verdicts import Reason, Verdicts
+from streams.kafka.admin import admin_client
 from streams.serde.replay_records import ReplayAsked
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 from streams.topology.model import Topology
 
 MOST_RECORDS = 1_000_000

@@ -19,8 +19,8 @@ from streams.errors import KafkaUnavailable
 from streams.kafka.failures import not_sent
 from streams.kafka.first_contact import Contact, refuses
 from streams.process.standstill import Standstill
+from streams.serde.sizes import PRODUCER_BATCH_BYTES
 from streams.settings import ANSWER_MS, Settings
-from streams.topology.model import PRODUCER_BATCH_BYTES
 
 log = structlog.get_logger(__name__)
 

@@ -17,11 +17,12 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from streams.kafka.admin import admin_client
 from streams.kafka.failures import DENIED, MISSING
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
-from streams.topology.cluster import MIN_IN_SYNC, REPLICATION, admin_client
+from streams.topology.cluster import MIN_IN_SYNC, REPLICATION
 from streams.topology.model import Topology
 
 _EVERY_SECONDS = 10.0

@@ -14,6 +14,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from streams.errors import Fenced, StoreDamaged
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import consumer_config, producer_config
 from streams.kafka.failures import Outage
 from streams.process.standstill import PATIENCE_SECONDS, Standstill
@@ -32,7 +33,6 @@ from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog, StageTopics, Topics, await_topics, refuse_growth
 from streams.runtime.transaction import KafkaTransactions, ProducerLost, TransactionAborted
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 from streams.topology.model import Topology
 
 log = structlog.get_logger(__name__)

@@ -14,11 +14,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from streams.dead_letter import TOPIC as DLQ
 from streams.errors import StageFailed
 from streams.kafka.failures import Outage
-from streams.kafka.partition_counts import refuse_other_counts
 from streams.runtime.broker_clock import TOPIC as CLOCK
 from streams.runtime.processor import AnyStage
 from streams.runtime.topic_settings import checked, refuse_unfit
 from streams.topology.model import Topology
+from streams.topology.partition_counts import refuse_other_counts
 
 log = structlog.get_logger(__name__)
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+PRODUCER_BATCH_BYTES = 1_000_000
+"""The most that a producer sends as one batch, framing included: see `streams/kafka/clients.py`.
+
+A broker measures whole batches: a topic with a lower limit refuses even small records.
+"""
+
 CHUNK_BYTES = 512 * 1024
 """The size of a body's part in one record on `payloads`, before it is sealed."""
 

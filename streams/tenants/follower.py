@@ -26,10 +26,10 @@ from prometheus_client import Gauge
 from streams.errors import ConfigError, PoisonRecord, StageFailed
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import damage
-from streams.kafka.partition_counts import keyed_topics, refuse_other_counts
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 from streams.topology.model import Topology
+from streams.topology.partition_counts import keyed_topics, refuse_other_counts
 
 log = structlog.get_logger(__name__)
 

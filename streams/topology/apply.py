@@ -18,8 +18,9 @@ from confluent_kafka.admin import (
 )
 
 from streams.errors import TidegateError
+from streams.kafka.admin import admin_client
 from streams.settings import Settings
-from streams.topology.cluster import TIMEOUT_SECONDS, Cluster, admin_client, read_cluster, told
+from streams.topology.cluster import TIMEOUT_SECONDS, Cluster, read_cluster, told
 from streams.topology.model import Topology
 from streams.topology.plan import (
     AddPartitions,

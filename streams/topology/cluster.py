@@ -10,8 +10,6 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, TopicMetadata
 
 from streams.errors import KafkaUnavailable, TidegateError
-from streams.settings import Settings
-from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS, Topic
 
 REPLICATION = 3
@@ -88,11 +86,6 @@ def _compaction(topic: Topic) -> dict[str, str]:
     # can close the segment by writing another.
     lag = {"max.compaction.lag.ms": str(topic.compaction_lag_ms), "segment.ms": "1000"}
     return {**settings, **lag}
-
-
-def admin_client(settings: Settings) -> LeaderCachingAdmin:
-    """An admin client that finds new leaders and leaves brokers that hang: `LeaderCachingAdmin`."""
-    return LeaderCachingAdmin(settings.client())
 
 
 def read_cluster(admin: AdminClient, names: Iterable[str]) -> Cluster:

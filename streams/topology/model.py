@@ -21,12 +21,6 @@ A store on disk that is older than this may have missed deletions (see `runtime/
 MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's own default of `max.message.bytes`: 1 MiB plus the overhead of one batch."""
 
-PRODUCER_BATCH_BYTES = 1_000_000
-"""The most that a producer sends as one batch, framing included: see `streams/kafka/clients.py`.
-
-A broker measures whole batches: a topic with a lower limit refuses even small records.
-"""
-
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 
 FUSED = "pipeline"

@@ -17,8 +17,8 @@ from streams.serde.sizes import (
     MAX_LETTER_VALUE_BYTES,
     MAX_VALUE_BYTES,
     NONCE_BYTES,
+    PRODUCER_BATCH_BYTES,
 )
-from streams.topology.model import PRODUCER_BATCH_BYTES
 
 LEAST_KIB = math.ceil(PRODUCER_BATCH_BYTES / 1024)
 

@@ -21,8 +21,8 @@ from support.topics import create_topics
 
 from streams import EventsPurged, KafkaSink, SqliteSink, consume
 from streams.errors import ConfigError
+from streams.kafka.admin import admin_client
 from streams.serde.records import Envelope
-from streams.topology.cluster import admin_client
 
 pytestmark = pytest.mark.broker
 

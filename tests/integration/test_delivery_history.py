@@ -15,9 +15,9 @@ from support.kafka_under_test import KafkaUnderTest
 from support.topics import create_topics
 
 from streams.delivery.kafka_history import KafkaHistory
+from streams.kafka.admin import admin_client
 from streams.runtime.processor import Record
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 
 pytestmark = pytest.mark.broker
 

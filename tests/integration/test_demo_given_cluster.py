@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from streams.cli.main import application
 from streams.demo.run.given_cluster import prefixed, removed_afterwards
 from streams.errors import ConfigError
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import consumer_config
 from streams.settings import Settings, load_settings
 from streams.topology.apply import apply
-from streams.topology.cluster import admin_client
 from streams.topology.load import load
 
 

@@ -32,6 +32,7 @@ from streams.doctor import clock_view, cluster_view, group_view
 from streams.doctor.finding import Report
 from streams.doctor.run import examine
 from streams.doctor.subject import subject
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import consumer_config, producer_config
 from streams.kafka.offsets import latest, read_offsets
 from streams.process.boot_clock import boot_seconds
@@ -42,7 +43,6 @@ from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.settings import Settings, load_settings
 from streams.topology.apply import apply
-from streams.topology.cluster import admin_client
 from streams.topology.load import load
 from streams.vault.data_key import new_key_record
 from streams.vault.key_encryption import local_vault

@@ -33,10 +33,11 @@ from typer.testing import CliRunner
 
 from streams.broker.cluster import EmbeddedCluster
 from streams.cli.topology import app as topology_app
+from streams.kafka.admin import admin_client
 from streams.kafka.groups import listed_groups
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
-from streams.topology.cluster import admin_client, read_cluster
+from streams.topology.cluster import read_cluster
 from streams.topology.load import load
 from streams.worker.transport.contract import Inbox
 from streams.worker.transport.reply_reader import ReplyReader

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from streams.cli.events import events
 from streams.event_reader import scan
-from streams.topology.cluster import admin_client
+from streams.kafka.admin import admin_client
 
 pytestmark = pytest.mark.broker
 

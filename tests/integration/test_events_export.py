@@ -30,7 +30,7 @@ from streams.cli.events import events
 from streams.event_export import export as exporting
 from streams.event_export import manifest as manifests
 from streams.event_reader import scan
-from streams.topology.cluster import admin_client
+from streams.kafka.admin import admin_client
 
 pytestmark = pytest.mark.broker
 

@@ -18,8 +18,8 @@ from support.operator_cluster import make_cluster, make_event, running
 from support.topics import create_topics
 
 from streams.broker.jars import ensure_jars
+from streams.kafka.admin import admin_client
 from streams.serde import schemas
-from streams.topology.cluster import admin_client
 
 pytestmark = [pytest.mark.broker, pytest.mark.long]
 

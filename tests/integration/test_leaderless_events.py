@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from streams.broker.cluster import EmbeddedCluster
 from streams.cli.events import events
-from streams.topology.cluster import admin_client
+from streams.kafka.admin import admin_client
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault, pytest.mark.chaos]
 

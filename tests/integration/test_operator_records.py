@@ -28,13 +28,14 @@ from support.operator_cluster import (
 from support.topics import create_topics
 
 from streams import dispatcher
+from streams.kafka.admin import admin_client
 from streams.operator.replay import producer as record_producer
 from streams.operator.replay.producer import ReplayTransaction
 from streams.runtime.loop import StageLoop
 from streams.serde.codec import COMMAND, DEAD_LETTER
 from streams.serde.ids import event_job_id
 from streams.serde.records import Command, DeadLetter, Heartbeat, Replay, Submit
-from streams.topology.cluster import admin_client, topic_config
+from streams.topology.cluster import topic_config
 from streams.topology.model import Route
 
 pytestmark = pytest.mark.broker

@@ -13,8 +13,8 @@ from support.kafka_under_test import KafkaUnderTest
 from support.topics import create_topics
 
 from streams.broker.ports import pick_free
+from streams.kafka.admin import admin_client
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 
 pytestmark = pytest.mark.broker
 

@@ -21,9 +21,10 @@ from typer.testing import CliRunner, Result
 
 from streams.cli.topology import app
 from streams.errors import TidegateError
+from streams.kafka.admin import admin_client
 from streams.settings import Settings
 from streams.topology.apply import apply, execute, plan
-from streams.topology.cluster import admin_client, read_cluster, topic_config
+from streams.topology.cluster import read_cluster, topic_config
 from streams.topology.load import load
 from streams.topology.plan import Consent, CreateTopic
 

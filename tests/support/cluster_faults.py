@@ -18,8 +18,8 @@ from streams.broker.cluster import EmbeddedCluster
 from streams.broker.cluster_file import node_dir
 from streams.demo.verdict.groups import Groups
 from streams.dev_state import read_state
+from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.offsets import latest
-from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.model import FUSED
 from support.conditions import eventually
 from support.faulty_process import frozen

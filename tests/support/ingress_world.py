@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
 from ingress.http.server import IngressServer
+from streams.kafka.admin import admin_client
 from streams.serde import ids
 from streams.serde.records import Envelope
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 from streams.vault.keyring import DataKeyring
 from support.conditions import POLL_SECONDS, Waited
 from support.topics import create_topics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
 
+from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.offsets import latest
-from streams.topology.leader_cache import LeaderCachingAdmin
 from support.conditions import eventually
 
 _SECONDS = 30

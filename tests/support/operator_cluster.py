@@ -23,6 +23,7 @@ from pydantic import SecretStr
 
 from ingress.receive.admission import DirectAdmission
 from streams.cli.api_client import CallFailed, call
+from streams.kafka.admin import LeaderCachingAdmin, admin_client
 from streams.kafka.offsets import latest, offset_in, request_offsets
 from streams.operator.http import app_state
 from streams.operator.run import build
@@ -58,8 +59,7 @@ from streams.serde.records import (
     TenantRecord,
 )
 from streams.settings import Settings
-from streams.topology.cluster import admin_client, topic_config
-from streams.topology.leader_cache import LeaderCachingAdmin
+from streams.topology.cluster import topic_config
 from streams.topology.load import load
 from streams.topology.model import Topology
 from support.conditions import eventually

@@ -31,8 +31,8 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewTopic
 
+from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.offsets import latest
-from streams.topology.leader_cache import LeaderCachingAdmin
 from streams.topology.model import Topology
 from support.conditions import eventually
 from support.topics import create_topics

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.offsets import Place, latest, read_offsets
-from streams.topology.leader_cache import LeaderCachingAdmin
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 

@@ -12,8 +12,8 @@ from streams.operator.replay.eligibility import unfit
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.keys import tenant_key
 from streams.serde.records import DeadLetter
+from streams.serde.sizes import PRODUCER_BATCH_BYTES
 from streams.topology.load import load
-from streams.topology.model import PRODUCER_BATCH_BYTES
 
 
 def letter(*place: Any, detail: str = "x", **options: Any) -> DeadLetter:

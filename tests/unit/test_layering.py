@@ -19,6 +19,7 @@ LAYERS = (
         "streams.user_json",
     },
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
+    {"streams.kafka"},
     {
         "ingress.schemes",
         "streams.broker",
@@ -36,7 +37,6 @@ LAYERS = (
         "streams.delivery.egress",
         "streams.delivery.message",
         "streams.fairness",
-        "streams.kafka",
         "streams.retry_policy",
         "streams.telemetry",
     },

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient
 
 from streams.demo.run.signals import once_more_to_interrupt
 from streams.errors import TidegateError
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import wait_for_broker
 from streams.kafka.groups import listed_groups
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 
 _ANSWER_SECONDS = 10.0
 _EMPTY_SECONDS = 45.0

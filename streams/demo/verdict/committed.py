@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import consumer_config
 from streams.kafka.offsets import Place, latest, read_offsets
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 
 _TIMEOUT = 10.0
 _PAUSE_SECONDS = 0.2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from confluent_kafka import ConsumerGroupTopicPartitions
 
+from streams.kafka.admin import admin_client
 from streams.kafka.offsets import Place
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 
 _TIMEOUT = 10.0
 

@@ -15,11 +15,11 @@ from streams.dev.console.activity import CODECS, Activity
 from streams.dev.console.pace import Pace
 from streams.dev.console.screen import Line
 from streams.errors import DecodeError
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import UNHURRIED, consumer_config
 from streams.kafka.offsets import latest, read_offsets
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 
 _TIMEOUT = 10.0
 _BATCH, _WAIT_SECONDS = 1_000, 0.05

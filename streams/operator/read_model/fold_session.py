@@ -11,6 +11,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.errors import KafkaUnavailable, PoisonRecord
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import UNHURRIED, consumer_config
 from streams.kafka.failures import GONE, UNREADABLE, Outage, damage
 from streams.kafka.offsets import EndOffsetsPoll, Ends, Place
@@ -33,7 +34,6 @@ from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.runtime.processor import Record
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 
 log = structlog.get_logger(__name__)
 

@@ -9,12 +9,12 @@ import asyncio
 
 from confluent_kafka import KafkaException
 
+from streams.kafka.admin import admin_client
 from streams.kafka.offsets import Place, latest, offset_in, request_offsets
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model.follower import POSITIONS, Follower
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 
 
 class ReadBarrier:

@@ -63,7 +63,9 @@ def raising(monkeypatch: pytest.MonkeyPatch) -> Raising:
 
         monkeypatch.setattr(StageProcess, "run", fail)
         monkeypatch.setattr(cli, "_prepare", lambda *_, **__: (None, None))
-        monkeypatch.setattr("streams.kafka.rights.rights_watched", lambda *_: nullcontext())
+        monkeypatch.setattr(
+            "streams.topology.rights_watch.rights_watched", lambda *_: nullcontext()
+        )
         monkeypatch.setattr("streams.process.shutdown.end_at_once", sys.exit)
         monkeypatch.setattr(sys, "argv", ["tidegate", "dedup"])
         with pytest.raises(SystemExit) as ended:

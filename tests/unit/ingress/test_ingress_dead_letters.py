@@ -13,7 +13,8 @@ from streams.errors import DecodeError, RecordTooLarge
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
-from streams.topology.model import MAX_MESSAGE_BYTES, PRODUCER_BATCH_BYTES
+from streams.serde.sizes import PRODUCER_BATCH_BYTES
+from streams.topology.model import MAX_MESSAGE_BYTES
 
 OF_A_TENANT = tenant_key("acme", "tenant", "acme")
 """A key whose value is no secret, so that letters keep it."""

@@ -17,8 +17,8 @@ import pytest
 from ingress.rates.shares import SILENT_SECONDS, TICK_SECONDS, Rates
 from streams.serde.codec import RATE_REPORT
 from streams.serde.records import RateReport
+from streams.serde.sizes import PRODUCER_BATCH_BYTES
 from streams.tenants.settings import Rate
-from streams.topology.model import PRODUCER_BATCH_BYTES
 
 
 class Process:

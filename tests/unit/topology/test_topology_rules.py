@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from streams.serde.sizes import PRODUCER_BATCH_BYTES
 from streams.topology.load import load
 from streams.topology.model import (
-    PRODUCER_BATCH_BYTES,
     JobType,
     LeasePolicy,
     Limit,

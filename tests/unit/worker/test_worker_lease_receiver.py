@@ -14,7 +14,8 @@ from streams import App, Context
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.lease_mac import seal_lease
 from streams.serde.records import Command, Declined, Ended, Heartbeat, HeldLease
-from streams.topology.model import MAX_MESSAGE_BYTES, PRODUCER_BATCH_BYTES, LeasePolicy
+from streams.serde.sizes import PRODUCER_BATCH_BYTES
+from streams.topology.model import MAX_MESSAGE_BYTES, LeasePolicy
 from streams.worker.transport import replies
 
 

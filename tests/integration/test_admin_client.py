@@ -21,6 +21,9 @@ from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.topics import create_topics
 
+from streams.kafka import admin as admin_module
+from streams.kafka import leaders
+from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.offsets import (
     earliest,
     latest,
@@ -29,8 +32,6 @@ from streams.kafka.offsets import (
     request_offsets,
     since,
 )
-from streams.topology import leader_cache, leaders
-from streams.topology.leader_cache import LeaderCachingAdmin
 
 _LOOKS_FOR_LEADERS = "query partition leaders"
 """A reason that librdkafka logs with a request for metadata."""
@@ -89,7 +90,7 @@ def test_nor_does_it_once_librdkafka_has_forgotten_the_leaders(
 ) -> None:
     """It reads them again before; a client that believes them for longer would look."""
     monkeypatch.setattr(leaders, "_BELIEVED_SECONDS", believed)
-    monkeypatch.setattr(leader_cache, "_CACHED_MS", 1_000)
+    monkeypatch.setattr(admin_module, "_CACHED_MS", 1_000)
     client = Watched(LeaderCachingAdmin, kafka)
     assert not client.looks(places)
     forgotten_at = time.monotonic() + 1.5

@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from streams.errors import KafkaUnavailable
 from streams.kafka.failures import Outage, needing, not_sent
-from streams.kafka.rights import Group, RightsWatch, missing
 from streams.topology.rights import Right
+from streams.topology.rights_watch import Group, RightsWatch, missing
 
 READ = Right("topic", "events", "Read")
 WRITE = Right("topic", "dlq", "Write")
@@ -75,7 +75,7 @@ class Client:
 @pytest.fixture(autouse=True)
 def collection(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's own collection of names does not give them back."""
-    monkeypatch.setattr("streams.kafka.rights.TopicCollection", list)
+    monkeypatch.setattr("streams.topology.rights_watch.TopicCollection", list)
 
 
 def lacking(*rights: Right, group: int | None = None, **may: Any) -> list[Right]:

@@ -23,11 +23,11 @@ from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPart
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import TidegateError
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import denied, tell_missing
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
-from streams.topology.cluster import admin_client
 from streams.topology.model import Topology
 from streams.topology.rights import Resource, Right, rights_of
 

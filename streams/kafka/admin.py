@@ -14,8 +14,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from streams.kafka.leaders import Leaders
 from streams.process.daemon_thread import DaemonThread
-from streams.topology.leaders import Leaders
+from streams.settings import Settings
 
 _CACHED_MS = 10_000
 """How long librdkafka believes the metadata: for longer than `Leaders` does."""
@@ -167,3 +168,8 @@ def _pass_on(leaders: Leaders, to: Future[Any], answer: Future[Any]) -> None:
 
 def _left(until: float, least: float = 0.01) -> float:
     return max(least, until - time.monotonic())
+
+
+def admin_client(settings: Settings) -> LeaderCachingAdmin:
+    """An admin client that finds new leaders and leaves brokers that hang: `LeaderCachingAdmin`."""
+    return LeaderCachingAdmin(settings.client())
