@@ -11,6 +11,7 @@ from streams.dev.console.screen import Line
 from streams.errors import DecodeError
 from streams.serde.codec import COMMAND, DEAD_LETTER, DUPLICATE, ENVELOPE, HELD, JOB, LEDGER_ENTRY
 from streams.serde.codec import QUARANTINED as QUARANTINED_CODEC
+from streams.serde.commands import kind_of
 from streams.serde.records import (
     DeadLetter,
     Duplicate,
@@ -18,11 +19,7 @@ from streams.serde.records import (
     Held,
     Job,
     LedgerEntry,
-    Move,
     Quarantined,
-    Replay,
-    Reroute,
-    Settle,
 )
 
 _RUNS_REMEMBERED = 10_000
@@ -160,7 +157,7 @@ def _is_answered(letter: DeadLetter) -> bool:
     if letter.topic != "jobs.commands" or letter.value is None:
         return False
     try:
-        return isinstance(COMMAND.decode(letter.value).body, Move | Replay | Reroute | Settle)
+        return kind_of(COMMAND.decode(letter.value)).is_answered
     except DecodeError:
         return False
 

@@ -9,24 +9,11 @@ from streams.errors import DecodeError, NotInRelease
 from streams.operator import STAGE
 from streams.serde import schemas
 from streams.serde.codec import COMMAND, DEAD_LETTER
+from streams.serde.commands import kind_of
 from streams.serde.keys import holds_secret
-from streams.serde.records import (
-    Claim,
-    DeadLetter,
-    Declined,
-    Heartbeat,
-    Move,
-    Replay,
-    Reroute,
-    Settle,
-)
+from streams.serde.records import DeadLetter
 from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES
 from streams.topology.model import Topology
-
-_OF_A_MOMENT = (Heartbeat, Claim, Declined)
-"""Commands in which a worker reported a past moment; a replay would make it look alive."""
-_REFUSED = (Replay, Move, Settle, Reroute)
-"""Commands of an operator, who has already been told of the refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +83,11 @@ def _pointless(letter: DeadLetter) -> str | None:
     if letter.topic != "jobs.commands":
         return None
     try:
-        body = COMMAND.decode(letter.value).body
+        kind = kind_of(COMMAND.decode(letter.value))
     except DecodeError:
         return None  # The stage may be newer than this process.
-    said = type(body).__name__
-    if isinstance(body, _OF_A_MOMENT):
-        return f"a worker's {said} reports a past moment: workers report again by themselves"
-    if isinstance(body, _REFUSED):
-        return f"an operator's {said}: ask for it again with its own call"
+    if kind.of_a_moment:
+        return f"a worker's {kind.name} reports a past moment: workers report again by themselves"
+    if kind.is_answered:
+        return f"an operator's {kind.name}: ask for it again with its own call"
     return None
