@@ -280,31 +280,22 @@ def test_a_count_is_told_anew_after_a_minute() -> None:
     assert (held.jobs, len(desk.driver.output("jobs.held"))) == (2, 2)
 
 
-def test_a_pool_without_its_topic_holds_its_jobs(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = desk.dispatcher._held
-    look = held.look
-    ScriptedWorker(desk, slots=0).heartbeat()
-    desk.event("t1")
-    with monkeypatch.context() as patched:
-        patched.setattr(held, "look", lambda life, _: look(life, {"default"}))
-        desk.driver.advance(3)
+def test_a_pool_without_its_topic_holds_its_jobs(desk: Desk) -> None:
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    with desk.without_topic("jobs.work.default"):
+        desk.event("t1")
+        worker.stay(3)
         (told,) = desk.held().values()
     assert (told.reason, "jobs.work.default" in told.detail) == ("no_topic", True)
-    desk.driver.advance(3)
+    worker.stay(10)
     assert desk.held() == {}
 
 
-def test_a_told_reason_is_taken_back_once_another_one_takes_its_place(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = desk.dispatcher._held
-    look = held.look
-    ScriptedWorker(desk, slots=0).heartbeat()
-    desk.event("t1")
-    with monkeypatch.context() as patched:
-        patched.setattr(held, "look", lambda life, _: look(life, {"default"}))
+def test_a_told_reason_is_taken_back_once_another_one_takes_its_place(desk: Desk) -> None:
+    ScriptedWorker(desk).heartbeat()
+    with desk.without_topic("jobs.work.default"):
+        desk.event("t1")
         desk.driver.advance(3)
     assert reasons(desk) == {"no_topic"}
     desk.driver.restart("dispatcher", keep_state=True)
@@ -352,7 +343,7 @@ def test_jobs_of_a_pool_that_is_gone_follow_their_type_or_are_held() -> None:
 def test_the_dispatchers_gauge_goes_with_its_partition(desk: Desk) -> None:
     desk.driver.advance(5)
     assert held_jobs("default", "no_worker") == 0
-    desk.dispatcher._held.closed()
+    desk.driver.close()
     assert held_jobs("default", "no_worker") is None
 
 
@@ -373,20 +364,18 @@ def test_full_slots_are_told_after_a_while_until_one_is_free(desk: Desk) -> None
     assert desk.held() == {}, "nothing waits"
 
 
-def test_a_slot_that_is_free_for_a_moment_does_not_end_the_report(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_that_could_not_start_for_a_moment_do_not_end_the_report(desk: Desk) -> None:
     worker = ScriptedWorker(desk, slots=1)
     worker.heartbeat()
     running = desk.lease(desk.event("t1"))
-    desk.event("t2")
+    desk.event("t2", "globex")
     stayed(desk, worker, running, seconds=14)
     assert reasons(desk) == {"no_slot"}
-    monkeypatch.setattr(desk.dispatcher._run_queue, "starving", lambda _pool: set())
+    desk.tenant("globex", disabled=True)
     stayed(desk, worker, running, seconds=4)
-    assert reasons(desk) == {"no_slot"}
+    assert reasons(desk) == {"no_slot", "tenant_disabled"}
     stayed(desk, worker, running, seconds=6)
-    assert desk.held() == {}
+    assert reasons(desk) == {"tenant_disabled"}
 
 
 def test_a_worker_that_is_found_full_is_missing_no_more(desk: Desk) -> None:

@@ -163,8 +163,6 @@ def test_an_erasures_round_begins_again_where_its_beginning_is_aborted(desk: Des
     desk.driver.advance(1)
     job_id = desk.event("t1")
     desk.tenant(kind="erasure", disabled=True)
-    task = desk.driver._runs["dispatcher"].tasks[0]
-    task.punctuate()
-    task.rollback()
+    desk.abort()
     desk.driver.advance(1)
     assert desk.job(job_id).status == "cancelled"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.dispatching import CLUSTER_KEY, ROUTES, Desk, envelope
@@ -13,7 +13,7 @@ from support.returning import give_back, letters, outcome
 from streams import dead_letter, pipeline
 from streams.errors import PoisonRecord, StageFailed
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import Context, Record, declared_stage
+from streams.runtime.processor import Context, Record, Stage, declared_stage
 from streams.serde import schemas
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import DeadLetter
@@ -63,16 +63,24 @@ def test_a_letters_time_is_never_later_than_its_return_nor_before_all_time(
     assert 0 < event_.timestamp <= driver.now
 
 
-def test_one_without_an_offset_that_ends_the_stage_can_be_set_aside(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Broken:
+    """A processor with a bug."""
+
+    def restored(self, ctx: Context) -> None: ...
+
+    def process(self, record: Record, ctx: Context) -> None:
+        raise RuntimeError("a bug")
+
+    def punctuate(self, now: int, ctx: Context) -> None: ...
+
+
+def test_one_without_an_offset_that_ends_the_stage_can_be_set_aside() -> None:
     desk = Desk()
     event = ENVELOPE.encode(envelope("acme", "1", "ticket.created"))
 
-    def broken(*_: object) -> None:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr("streams.dispatcher.events.Events.arrived", broken)
+    run = desk.driver.run_of("dispatcher")
+    run.stage = replace(cast(Stage, run.stage), processor=lambda _: Broken())
+    run.start()
     with pytest.raises(StageFailed, match=r"TIDEGATE_SET_ASIDE=jobs\.commands:0:0"):
         give_back(desk.driver, desk.topology, forged("dispatcher", "events", event, offset=None))
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 import pytest
 from support.dispatching import Desk, ScriptedWorker
 
-from streams.dispatcher.run_queue import RunQueue
-from streams.dispatcher.worker_registry import WorkerRegistry
 from streams.serde.keys import join
 from streams.serde.records import (
     CommandBody,
@@ -122,14 +120,3 @@ def test_a_job_that_ends_and_comes_again_in_one_batch_leaves_nothing_behind() ->
     checkpoints = desk.driver.run_of("dispatcher").tasks[0].stores["checkpoints"]
     prefix = join(job_id, "1")
     assert [key for key, _ in checkpoints.range(prefix, prefix + b"\xff")] == []
-
-
-def test_tenants_that_are_blocked_cost_nothing_where_none_of_their_jobs_wait() -> None:
-    desk = Desk()
-    run_queue = RunQueue(desk.topology, WorkerRegistry(desk.topology.leases))
-    run_queue.block("away")
-    queue = run_queue._queue("default")
-    asked: list[str] = []
-    queue.by_type_of = lambda tenant_id: asked.append(tenant_id) or {}  # type: ignore[method-assign,func-returns-value]
-    assert run_queue.blocked() == {}
-    assert asked == []

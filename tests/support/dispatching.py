@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 from streams import dispatcher, scheduler
-from streams.dispatcher.processor import Dispatcher
 from streams.runtime.driver import TopologyTestDriver
 from streams.serde.codec import (
     COMMAND,
@@ -75,12 +74,6 @@ class Desk:
         self.driver = TopologyTestDriver(stages, self.topology, partitions=1)
         self.driver.advance(0.2)  # what lay in the log is heard out before anything is leased
 
-    @property
-    def dispatcher(self) -> Dispatcher:
-        """The processor itself."""
-        task = self.driver.task("dispatcher")
-        return cast(Dispatcher, task._processor._processor)
-
     def deploy(self, **changes: Any) -> None:
         """The dispatcher starts anew with another topology; its disk stays."""
         self.topology = dataclasses.replace(self.topology, **changes)
@@ -95,6 +88,24 @@ class Desk:
         yield
         self.driver._flow = flow  # type: ignore[method-assign]
         self.driver._flow()
+
+    def abort(self) -> None:
+        """Take the next step, and take it back as an aborted transaction does."""
+        run = self.driver.run_of("dispatcher")
+        if records := run.unprocessed():
+            run.tasks[0].process(records)
+        run.tasks[0].punctuate()
+        run.tasks[0].initiate()
+        run.tasks[0].rollback()
+
+    @contextmanager
+    def without_topic(self, name: str) -> Iterator[None]:
+        """The broker has no such topic meanwhile."""
+        whole = self.driver._broker._topology
+        others = {each: topic for each, topic in whole.topics.items() if each != name}
+        self.driver._broker._topology = dataclasses.replace(whole, topics=others)
+        yield
+        self.driver._broker._topology = whole
 
     def event(
         self,
