@@ -7,7 +7,6 @@
     │   └── RecordTooLarge     ... that takes a record, or a batch, of this size
     ├── PoisonRecord           one record can never be processed: dead letter, move on
     │   └── DecodeError        ... because its bytes are not what its schema says
-    ├── NotInRelease           an earlier release, as which this process writes, lacks something
     ├── StageFailed            a stage cannot go on and no record is to blame: nothing is committed
     ├── Fenced                 another instance took over: stop, write nothing more
     ├── ClockStepped           the broker's time cannot be believed: stop before it decides anything
@@ -58,16 +57,6 @@ class KafkaUnavailable(TidegateError):
 
 class RecordTooLarge(KafkaUnavailable):
     """The broker never takes a record of this size, or the batch in which it was sent."""
-
-
-class NotInRelease(TidegateError):
-    """What is to be written does not exist in the release as which this process writes."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what} cannot be written while `write_as_release` is set: finish the upgrade, take "
-            "that setting away, and try again"
-        )
 
 
 class PoisonRecord(TidegateError):

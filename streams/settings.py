@@ -107,8 +107,6 @@ class Settings(BaseSettings):
     egress_ca_file: Path | None = None
     egress_connections_per_host: int = Field(default=8, ge=1)
     in_flight_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
-    write_as_release: str | None = None
-    """An earlier release whose processes still read what this one writes, during an upgrade."""
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     # It may contain passwords and keys.

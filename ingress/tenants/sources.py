@@ -15,7 +15,7 @@ from streams.serde import keys
 from streams.serde.codec import TENANT
 from streams.serde.records import SigningKey, TenantRecord
 from streams.tenants.settings import Rate, SourceSettings, source_settings, tenant_settings
-from streams.tenants.source_keys import keys_of, open_secret
+from streams.tenants.source_keys import open_secret
 from streams.vault.key_encryption import Vault
 
 Closed = Literal[
@@ -192,7 +192,7 @@ class SourceTable:
             verify = verifier(settings.scheme, settings.options)
             asked = challenge(settings.scheme, settings.options)
             normalizer = Normalizer(settings.scheme, settings.mapping, settings.dedup_by)
-            keys = tuple(self._key(record, settings.scheme, key) for key in keys_of(record))
+            keys = tuple(self._key(record, settings.scheme, key) for key in record.keys)
         except ValidationError as error:  # its message would show the offending value
             raise PoisonRecord("bad_source", _without_values(error)) from None
         except (SignatureError, ConfigError) as error:

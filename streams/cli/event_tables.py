@@ -89,7 +89,7 @@ def _event(console: Console, found: Json) -> None:
 def _without_job(console: Console, found: Json) -> None:
     if any(letter["kind"] == "record" for letter in found["dead_letters"]):
         _say(console, "no job: it became a dead letter")
-    elif found.get("routed"):  # an operator of an earlier release does not tell
+    elif found["routed"]:
         _say(
             console,
             "no job: the dispatcher has not come to it yet, or lacks the route that the "

@@ -129,13 +129,11 @@ def _prepare(stage: str, **flags: Any) -> tuple[Settings, Topology]:
 
     end_with_parent()
     from streams.certificates import note_certificates
-    from streams.serde.schemas import write_as
     from streams.settings import load_settings
     from streams.telemetry import PROCESS, configure_logging
     from streams.topology.load import checked
 
     settings = load_settings(**flags)
-    write_as(settings.write_as_release)
     configure_logging(settings, stage=stage, instance=settings.instance)
     PROCESS.labels(stage, version("tidegate")).set(1)
     note_certificates(settings)

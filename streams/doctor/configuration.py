@@ -10,7 +10,6 @@ from pathlib import Path
 from streams.doctor.finding import Check, Finding, counted
 from streams.doctor.secret_view import SecretsSeen
 from streams.errors import ConfigError
-from streams.serde.schemas import releases
 from streams.settings import Settings
 from streams.stages import STAGES
 from streams.topology.load import Checked
@@ -24,7 +23,6 @@ CLUSTER = Check("settings", "cluster key")
 TOKEN = Check("settings", "admin token")
 CLIENT = Check("settings", "kafka client")
 CERTIFICATES = Check("settings", "certificates")
-UPGRADE = Check("settings", "write_as_release")
 ASIDE = Check("settings", "set_aside")
 
 _DAY = 86_400
@@ -187,23 +185,6 @@ def certificates(found: Iterable[tuple[str, float | None]], now: float) -> Found
             )
     if left and all(days is not None and days >= _SOON_DAYS for days in left.values()):
         yield CERTIFICATES.ok(f"{counted(len(left), 'file')}, none ends within {_SOON_DAYS} days")
-
-
-def upgrade(settings: Settings) -> Found:
-    """An upgrade that was begun has a second round."""
-    release = settings.write_as_release
-    if release is None:
-        return
-    if release not in releases():
-        yield UPGRADE.fail(
-            f"write_as_release names {release!r}, which this release does not know",
-            f"name one of {', '.join(releases())}, or unset TIDEGATE_WRITE_AS_RELEASE",
-        )
-    else:
-        yield UPGRADE.warn(
-            f"this process writes as release {release}: an upgrade is not finished",
-            "once no process of that release runs: unset TIDEGATE_WRITE_AS_RELEASE, and restart",
-        )
 
 
 def set_aside(settings: Settings) -> Found:

@@ -58,7 +58,6 @@ def _configuration(subject: Subject) -> Iterator[Finding]:
         (configuration.VAULT, lambda _: configuration.keys(settings, subject.stage)),
         (configuration.CLIENT, configuration.kafka_client),
         (configuration.CERTIFICATES, lambda s: configuration.certificates(ends(s), time.time())),
-        (configuration.UPGRADE, configuration.upgrade),
         (configuration.ASIDE, configuration.set_aside),
     ):
         yield from judged(check, judge, settings)

@@ -72,9 +72,8 @@ class Work:
             started_at=self.saved.started_at or wall_ms(),
         )
         self._next = {number: span.first for number, span in self._spans.items()}
-        # A part of the types alone has been seen since a resumption. A former release may have
-        # carried it without noting when it began.
-        resumed = self.saved.started_at > 0 or any(s.next > s.first for s in self.saved.spans)
+        # A part of the types alone has been seen since a resumption.
+        resumed = self.saved.started_at > 0
         self._named = Selection(since=asked.since) if resumed else selection(asked)
         self._scan = Scan(settings, self._spans, selection(asked))
         self._batches = self._scan.batches()

@@ -21,7 +21,7 @@ from streams.operator.resources import tenants
 from streams.operator.resources.table import Row
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import TenantRecord
-from streams.tenants.settings import TenantSettings, settings_body
+from streams.tenants.settings import TenantSettings
 
 log = structlog.get_logger(__name__)
 
@@ -107,6 +107,6 @@ def _mark_key(tenant_id: str) -> Row:
 
 async def _forget_settings(state: AppState, tenant_id: str) -> None:
     """Disable the tenant and delete its own settings."""
-    body = settings_body(TenantSettings())
+    body = TenantSettings().model_dump_json()
     record = TenantRecord(tenant_id, "tenant", "", True, body, updated_at=wall_ms())
     await state.set_tenant((tenant_id, "tenant", ""), record)

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from streams.runtime.processor import Record, Stage
-from streams.serde import schemas
-from streams.serde.codec import DEAD_LETTER
 from streams.serde.keys import SEPARATOR, after
 from streams.serde.records import DeadLetter
 from streams.state.store import KeyValueStore
@@ -53,19 +51,10 @@ class DeadKeys:
         self._any = next(iter(entries), None) is not None
 
     def add(self, record: Record) -> None:
-        """Note that a record, the newest of its key, has become a dead letter.
-
-        While processes of an earlier release may run the stage next, note nothing: they would
-        leave the entry there when they take a newer record.
-        """
-        if self._store is None or record.topic not in self._inputs:
-            return
-        key = _key(record.topic, record.key)
-        if schemas.written(DEAD_LETTER.name) is DEAD_LETTER.schema:
-            self._store.put(key, _entry(record.offset, record.value))
+        """Note that a record, the newest of its key, has become a dead letter."""
+        if self._store is not None and record.topic in self._inputs:
+            self._store.put(_key(record.topic, record.key), _entry(record.offset, record.value))
             self._any = True
-        else:
-            self._store.delete(key)
 
     def discard(self, records: Iterable[Record]) -> None:
         """Forget the keys of which newer records were taken."""

@@ -45,13 +45,10 @@ def as_read(letter: DeadLetter, carrier: Record) -> Record:
     """The letter's record as the stage first read it.
 
     Its time is believed only if it is before that of the carrier, which the broker's clock gave:
-    whoever may write the input could forge it. A letter of an earlier version has no time, and its
-    record gets the time of the replay.
+    whoever may write the input could forge it.
     """
     offset = NO_OFFSET if letter.offset is None else letter.offset
     headers = {n: v for n, v in letter.headers.items() if n != dead_letter.REPLAY_HEADER}
-    if letter.traceparent and not headers:
-        headers["traceparent"] = letter.traceparent.encode()
     at = letter.timestamp or 0
     return Record(
         letter.topic or "",

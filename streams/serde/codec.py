@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from fastavro import schemaless_reader, schemaless_writer
 
-from streams.errors import DecodeError, NotInRelease
+from streams.errors import DecodeError
 from streams.serde import conversion, delivery_records, records, replay_records, schemas
 
 T = TypeVar("T")
@@ -46,20 +46,10 @@ class Codec(Generic[T]):
         return conversion.has_variants(self.cls)
 
     def encode(self, value: T) -> bytes:
-        """Framed bytes of a record; fields that an earlier release lacks are left out of its form.
-
-        Raises:
-            NotInRelease: the earlier release, as which this process writes, has no such record.
-        """
-        schema = schemas.written(self.name)
+        """Framed bytes of a record, under the current version of its schema."""
         out = BytesIO()
-        out.write(_HEADER.pack(0, schema.id))
-        try:
-            schemaless_writer(out, schema.parsed, self._flatten(value))
-        except ValueError as error:
-            if schema is self.schema:
-                raise
-            raise NotInRelease(f"this {self.name}") from error
+        out.write(_HEADER.pack(0, self.schema.id))
+        schemaless_writer(out, self.schema.parsed, self._flatten(value))
         return out.getvalue()
 
     def decode(self, data: bytes | None) -> T:

@@ -10,11 +10,7 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
-from streams.serde import schemas
 from streams.serde.codec import DUPLICATE
-
-_WITH_TYPE = 2
-"""The version of the schema that added source and event type."""
 
 
 def encode_duplicate(
@@ -34,17 +30,13 @@ def encode_duplicate(
     id_ = b"\0"
     if last_event_id is not None and last_event_id.isascii():
         id_ = b"\2" + _varint(len(last_event_id) << 1) + last_event_id
-    if schemas.written(DUPLICATE.name).version < _WITH_TYPE:
-        return head + id_
     return head + id_ + _text(source) + _text(event_type)
 
 
 @lru_cache(65_536)
 def _head(tenant_id: bytes) -> bytes:
     text = tenant_id.decode(errors="replace").encode()
-    return (
-        struct.pack(">bI", 0, schemas.written(DUPLICATE.name).id) + _varint(len(text) << 1) + text
-    )
+    return struct.pack(">bI", 0, DUPLICATE.schema.id) + _varint(len(text) << 1) + text
 
 
 @lru_cache(8_192)  # of senders' texts, which may be long

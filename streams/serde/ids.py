@@ -83,10 +83,7 @@ def scope_of(job_id: str, incarnation: int, born_ms: int) -> str:
 
 
 def scope_owner(scope: str) -> str:
-    """The job to which this scope belongs; any other job that works in it shares it.
-
-    Scopes from before the time of birth was part of them are `job_id.incarnation`.
-    """
+    """The job to which this scope belongs; any other job that works in it shares it."""
     return scope.partition(".")[0]
 
 

@@ -2,15 +2,13 @@
 
 It copies each `schemas/<name>.avsc` that differs from its newest released version to `history/` and
 gives it the next id. `tests/unit/serde/test_schemas.py` then proves it compatible both ways.
-The highest id is noted as that of this version of Tidegate in `releases.json`.
 """
 
 from __future__ import annotations
 
 import json
-from importlib.metadata import version as version_of
 
-from streams.serde.schemas import digest, releases
+from streams.serde.schemas import digest
 from streams.shipped_files import resource
 
 
@@ -33,8 +31,6 @@ def release() -> list[str]:
         locked[str(id_)] = {"name": path.stem, "version": version, "sha256": sha256}
         released.append(f"{path.stem}.{version}")
     lock.write_text(json.dumps(locked, indent=1) + "\n")
-    newest_of = releases() | {version_of("tidegate"): max(map(int, locked))}
-    (folder / "releases.json").write_text(json.dumps(newest_of, indent=1) + "\n")
     return released
 
 

@@ -2,8 +2,7 @@
 
 `schemas/<name>.avsc` is the current version, and `schemas/history/<name>.<version>.avsc` are all
 versions ever released. `schemas/ids.lock` pins the id of each by the hash of its canonical form, so
-that an id never changes its meaning. `schemas/releases.json` has the highest id of each release:
-a process told to write as an earlier release uses no schema with a higher one.
+that an id never changes its meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 from fastavro.schema import parse_schema, to_parsing_canonical_form
 
-from streams.errors import ConfigError, NotInRelease
+from streams.errors import ConfigError
 from streams.shipped_files import resource
 
 
@@ -61,53 +60,6 @@ def released(id_: int) -> Schema:
             "wrote the record, or a later one"
         )
     return found
-
-
-def releases() -> dict[str, int]:
-    """The highest schema id of each release, by its version, oldest first."""
-    known: dict[str, int] = json.loads((resource("schemas") / "releases.json").read_text())
-    return known
-
-
-_written_as: list[int] = []
-"""The highest id that is written, if an earlier release has to read what this process writes."""
-
-
-def write_as(release: str | None) -> None:
-    """Have this process write what an earlier release can read; None: the newest schemas.
-
-    Raises:
-        ConfigError: no such release.
-    """
-    known = releases()
-    if release is not None and release not in known:
-        raise ConfigError(
-            f"write_as_release: {release!r} is not a release that this one knows "
-            f"({', '.join(known)}): name the one that you upgrade from, or leave it out"
-        )
-    _written_as[:] = [] if release is None else [known[release]]
-    written.cache_clear()
-
-
-def writes_as_earlier() -> bool:
-    """Whether an earlier release has to read what this process writes."""
-    return bool(_written_as)
-
-
-@cache
-def written(name: str) -> Schema:
-    """The version of a schema that is written: the newest one, unless `write_as` says otherwise.
-
-    Raises:
-        NotInRelease: the earlier release has no such schema.
-    """
-    newest = current(name)
-    if not _written_as or newest.id <= _written_as[0]:
-        return newest
-    versions = [s for s in by_id().values() if s.name == name and s.id <= _written_as[0]]
-    if not versions:
-        raise NotInRelease(name)
-    return max(versions, key=lambda schema: schema.version)
 
 
 @cache

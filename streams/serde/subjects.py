@@ -8,7 +8,6 @@ that only their own stage reads have no subject.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 from streams.serde.schemas import Schema, by_id
 
@@ -63,7 +62,6 @@ def subjects(prefix: str, topics: Sequence[str], of: str | None = None) -> list[
     return sorted(subject(topic, prefix) for topic in found)
 
 
-@cache
 def _versions(name: str) -> tuple[Schema, ...]:
     found = (schema for schema in by_id().values() if schema.name == name)
     return tuple(sorted(found, key=lambda schema: schema.version))

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from streams.errors import VaultError
 from streams.serde.delivery_records import MessageFormat
 from streams.serde.records import SigningKey, TenantRecord
-from streams.tenants.settings import Rate, settings_body
+from streams.tenants.settings import Rate
 from streams.tenants.source_keys import Reference, Secret
 from streams.vault.key_encryption import Vault
 
@@ -81,7 +81,7 @@ def endpoint_record(
 ) -> TenantRecord:
     """The record that sets an endpoint; `keys` newest first, `at` in milliseconds."""
     sealed = vault.seal(tenant_id, headers_purpose(name), orjson.dumps(dict(headers)))
-    body = settings_body(settings)
+    body = settings.model_dump_json()
     return TenantRecord(tenant_id, "endpoint", name, False, body, (sealed,), at, tuple(keys))
 
 

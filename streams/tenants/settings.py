@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from streams.serde import schemas
 from streams.serde.records import TenantRecord
 from streams.tenants.source_keys import Secret, signing_key
 from streams.vault.key_encryption import Vault
@@ -69,15 +68,6 @@ class SourceSettings(BaseModel):
     max_body_bytes: int = Field(default=DEFAULT_BODY_BYTES, ge=1, le=25 * 1024 * 1024)
 
 
-def settings_body(settings: BaseModel) -> str:
-    """Settings as their record keeps them.
-
-    An earlier release closes a source with a field that it does not know. So what has its default
-    is left out while such a release has to read it (`write_as_release`).
-    """
-    return settings.model_dump_json(exclude_defaults=schemas.writes_as_earlier())
-
-
 def source_record(
     vault: Vault,
     tenant_id: str,
@@ -88,7 +78,7 @@ def source_record(
 ) -> TenantRecord:
     """The record that sets a source; `secrets` newest first, `at` in milliseconds."""
     keys = tuple(signing_key(vault, tenant_id, name, secret) for secret in secrets)
-    body = settings_body(settings)
+    body = settings.model_dump_json()
     return TenantRecord(tenant_id, "source", name, False, body, updated_at=at, keys=keys)
 
 

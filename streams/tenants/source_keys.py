@@ -32,11 +32,6 @@ def signing_key(vault: Vault, tenant_id: str, source: str, secret: Secret) -> Si
     return SigningKey(vault.seal(tenant_id, secret_purpose(source), secret))
 
 
-def keys_of(record: TenantRecord) -> tuple[SigningKey, ...]:
-    """A source's keys, newest first; records of older versions have only sealed secrets."""
-    return record.keys or tuple(SigningKey(sealed) for sealed in record.secrets)
-
-
 def holds(key: SigningKey, now: int) -> bool:
     """Whether a key verifies at a time in milliseconds: it does until just before its end.
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from support.broken_records import BROKEN_EVENT
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
@@ -180,7 +181,7 @@ def test_a_replay_that_waits_gives_no_jobs_for_events_that_came_meanwhile(
 def test_records_that_cannot_be_read_are_counted_and_stop_nothing(
     cluster: Cluster, operator: RunningOperator
 ) -> None:
-    poison = ("events", cluster.home("acme"), b"acme", b"\0\0\0\0\x13?")
+    poison = ("events", cluster.home("acme"), b"acme", BROKEN_EVENT)
     written(cluster, operator, make_event("a1"))
     cluster.write(poison)
     written(cluster, operator, make_event("a2"))

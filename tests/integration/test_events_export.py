@@ -18,6 +18,7 @@ import duckdb
 import pandas as pd
 import pytest
 from confluent_kafka import TopicPartition
+from support.broken_records import BROKEN_EVENT
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, make_cluster, make_event
@@ -218,7 +219,7 @@ def test_what_cannot_be_read_or_was_purged_meanwhile_is_told(
 ) -> None:
     folder, home = tmp_path / "out", cluster.home("acme")
     written(cluster, run, 2)
-    cluster.write(("events", home, b"acme", b"\0\0\0\0\x13?"))
+    cluster.write(("events", home, b"acme", BROKEN_EVENT))
     eventually(
         lambda: json.loads(run("count", "--json").stdout)["unreadable"] == 1,
         what="the broken record is told of",

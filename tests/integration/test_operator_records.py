@@ -134,7 +134,6 @@ def test_a_letter_goes_to_its_own_stage_and_partition_and_says_so(
     assert answer["sent"] == {
         "topic": "jobs.commands",
         "partition": 1,
-        "timestamp_of": "record",
         "timestamp": operator.get(f"/v1/dlq/{dead.id}")["timestamp"],
     }
     (sent,) = cluster.read("jobs.commands")
@@ -151,17 +150,6 @@ def test_a_letter_goes_to_its_own_stage_and_partition_and_says_so(
     assert replay(operator, dead.id, again=True)[0] == 202
     assert len(returned(cluster)) == 2
     assert cluster.read("events") == [], "which analytics, exports and consumers read"
-
-
-def test_a_letter_of_an_earlier_version_gets_the_time_of_its_replay(
-    cluster: Cluster, operator: RunningOperator
-) -> None:
-    old = letter(timestamp=None, headers={}, traceparent="00-c-d-01")
-    cluster.write(old)
-    operator.shows(f"/v1/dlq/{old.id}", kind="record")
-    assert replay(operator, old.id)[2]["sent"]["timestamp_of"] == "replay"
-    (sent,) = cluster.read("jobs.commands")
-    assert headers(sent)["traceparent"] == b"00-c-d-01"
 
 
 def test_the_dispatcher_takes_an_event_from_its_letter_and_events_has_it_once(
@@ -225,10 +213,6 @@ BEAT = replace(SUBMIT, body=Heartbeat("w/1", "default", 0, 5, (), ()))
 ASKED = replace(SUBMIT, body=Replay("job_a", "n", False, None))
 UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "cut": ({"cut": True}, "does not hold the whole record"),
-    "cut by an earlier version": (
-        {"timestamp": None, "value": b"x" * 900 * 1024},
-        "does not hold the whole record",
-    ),
     "a worker's": ({"stage": "worker", "topic": "jobs.work.default"}, "worker has no input of its"),
     "not read": ({"topic": "deliveries"}, "dispatcher does not read deliveries now"),
     "no partition": ({"partition": 4}, "events has no partition 4: it has 4"),

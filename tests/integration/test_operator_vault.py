@@ -34,7 +34,7 @@ from streams.serde.codec import TENANT
 from streams.serde.records import EventInfo, Job, PayloadRef, TenantRecord
 from streams.serde.sizes import CHUNK_BYTES
 from streams.settings import Settings
-from streams.tenants.source_keys import keys_of, open_secret
+from streams.tenants.source_keys import open_secret
 from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import local_vault
 from streams.vault.keyring import DataKeyring
@@ -271,7 +271,7 @@ def test_after_rewrapping_the_old_key_can_be_taken_away(cluster: Cluster, tmp_pa
     left = standing(cluster)
     only_new = local_vault(new.read_bytes())
     shop = left["acme", "source", "shop"]
-    assert [open_secret(only_new, shop, k.sealed or b"") for k in keys_of(shop)] == [b"hunter2"]
+    assert [open_secret(only_new, shop, k.sealed or b"") for k in shop.keys] == [b"hunter2"]
     assert left["acme", "data_key", record.id].secrets != record.secrets
 
 
@@ -298,7 +298,7 @@ def test_a_destroyed_key_leaves_the_disk_of_the_broker_and_of_the_operator(
             operator.send("PUT", "/v1/tenants/acme", {})
             operator.send("PUT", "/v1/tenants/acme/sources/shop", SHOP)
             _, record = with_body(cluster, b"body")
-            [shop] = keys_of(standing(cluster)["acme", "source", "shop"])
+            [shop] = standing(cluster)["acme", "source", "shop"].keys
             sealed = [record.secrets[0], shop.sealed or b""]
             for folder in (tmp_path / "kafka", data_dir):
                 eventually(lambda: all(_on_disk(folder, s) for s in sealed), what="on disk")  # noqa: B023

@@ -157,7 +157,7 @@ def test_a_crash_and_a_lost_disk_neither_lose_nor_repeat(
 
 BAD = [
     b"",
-    b"\0\0\0\0\3",
+    envelope("x")[:5],
     ENVELOPE.encode(ENVELOPE.decode(envelope("x")))[1:],
     b"{}" * 40,
     COMMAND.encode(Command("c" * 40, "acme", "job_1", 0, 1, Cancel("asked", None))),

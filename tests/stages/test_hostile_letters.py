@@ -14,7 +14,6 @@ from streams import dead_letter, pipeline
 from streams.errors import PoisonRecord, StageFailed
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import Context, Record, Stage, declared_stage
-from streams.serde import schemas
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import DeadLetter
 from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES
@@ -146,7 +145,6 @@ class Counting(MemoryTables):
 def mended() -> Iterator[None]:
     yield
     Keeper.unread = b"new"
-    schemas.write_as(None)
 
 
 def keeping(topology: Topology, tables: MemoryTables | None = None) -> TopologyTestDriver:
@@ -184,23 +182,6 @@ def test_a_stage_without_an_input_of_its_own_for_a_while_forgets_no_newer_record
     give_back(driver, topology(), "keeper:settings:0:0")
     assert outcome(driver, "keeper:settings:0:0") == "superseded"
     assert driver.store("keeper", "shelf").get(b"a") == b"old"
-
-
-@pytest.mark.parametrize("died_before", [False, True])
-def test_a_record_that_dies_during_an_upgrade_is_superseded_on_a_compacted_input(
-    died_before: bool,
-) -> None:
-    """A process of the earlier release may take a newer record, and would leave the entry."""
-    driver = keeping(topology())
-    if died_before:
-        driver.pipe("settings", b"a", b"new")
-    schemas.write_as("0.1.0a1")
-    driver.pipe("settings", b"a", b"newer")
-    schemas.write_as(None)
-    Keeper.unread = b""
-    for n in range(1 + died_before):
-        give_back(driver, topology(), f"keeper:settings:0:{n}")
-        assert outcome(driver, f"keeper:settings:0:{n}") == "superseded"
 
 
 def test_one_that_was_discarded_waits_again_once_it_is_dead_again() -> None:

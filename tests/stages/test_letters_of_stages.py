@@ -177,8 +177,8 @@ def test_a_letter_disables_no_tenant_that_was_enabled_since() -> None:
     assert desk.lease(desk.event("1")).tenant_id == "acme"
 
 
-def old_letter(record_topic: str, key: bytes, value: bytes | None) -> DeadLetter:
-    """A letter as an earlier version wrote it, which kept a setting with its secrets."""
+def whole_letter(record_topic: str, key: bytes, value: bytes | None) -> DeadLetter:
+    """A letter that keeps a setting with its secrets, as a forger may write it."""
     place = f"delivery:{record_topic}:0:0"
     return DeadLetter(
         place,
@@ -202,7 +202,7 @@ def test_a_letter_of_an_endpoint_brings_nothing_back(since: str) -> None:
     desk = Deliveries()
     desk.endpoint(url="https://former.example/hook")
     former = desk.driver.output("tenants")[-1]
-    letter = old_letter("tenants", former.key or b"", former.value)
+    letter = whole_letter("tenants", former.key or b"", former.value)
     if since == "deleted":
         desk.remove()
     elif since == "moved":

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.broken_records import BROKEN_EVENT
 from support.dispatching import ROUTES, Desk, ScriptedWorker, envelope
 
 from streams.serde.codec import ENVELOPE, JOB
@@ -78,7 +79,7 @@ def test_an_event_of_another_tenant_or_one_that_cannot_be_read_becomes_a_dead_le
 ) -> None:
     event = envelope("acme", "t1", "ticket.created")
     foreign = ask(desk, event, tenant_id="bolt")
-    broken = ask(desk, replace(event, event_id="evt_2"), event=b"\0\0\0\0\x13?")
+    broken = ask(desk, replace(event, event_id="evt_2"), event=BROKEN_EVENT)
     assert not {foreign, broken} & {JOB.decode(r.value).job_id for r in desk.driver.output("jobs")}
     assert sorted(letter.reason for letter in desk.dead_letters()) == [
         "replay_of_unknown",

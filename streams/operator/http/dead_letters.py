@@ -114,11 +114,9 @@ async def _record_replayed(state: AppState, id_: str, wanted: ReplayRequest) -> 
 
 
 def _sent(state: AppState, letter: DeadLetter) -> Json:
-    """Return where the letter went, and whose time its record has for the stage."""
-    kept = bool(letter.timestamp)
+    """Return where the letter went, and the time that its record has for the stage."""
     return {
         "topic": state.topology.letter_input(letter.stage),
         "partition": letter.partition,
-        "timestamp": rfc3339(letter.timestamp if kept else letter.replayed_at),
-        "timestamp_of": "record" if kept else "replay",
+        "timestamp": rfc3339(letter.timestamp),
     }

@@ -10,7 +10,7 @@ import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
-from streams.errors import KafkaUnavailable, NotInRelease
+from streams.errors import KafkaUnavailable
 from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
 from streams.operator.http.app_state import STATE
@@ -69,8 +69,6 @@ def _refusal(error: Exception) -> Refusal | None:
     match error:
         case Refusal():
             return error
-        case NotInRelease():
-            return Refusal(409, "upgrade-unfinished", str(error))
         case KafkaUnavailable():
             detail = (
                 f"not acknowledged by Kafka ({error}): send it again with the same Idempotency-Key"

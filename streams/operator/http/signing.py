@@ -24,7 +24,7 @@ from streams.operator.http.tenants import SOURCE, known_source
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import TenantRecord
 from streams.tenants.settings import source_settings
-from streams.tenants.source_keys import keys_of, open_secret
+from streams.tenants.source_keys import open_secret
 
 routes = web.RouteTableDef()
 log = structlog.get_logger(__name__)
@@ -112,7 +112,7 @@ def _secret(state: AppState, record: TenantRecord) -> bytes:
         where = f"/v1/tenants/{record.tenant_id}/sources/{record.id}"
         enable = f"enable it with PUT {where}"
         raise Refusal(409, "source-disabled", f"a disabled source has no secret: {enable}")
-    newest = keys_of(record)[0]
+    newest = record.keys[0]
     if newest.sealed is None:
         where = f"its secret is kept at {newest.reference}, which the operator does not read"
         raise Refusal(409, "cannot-sign", f"{where}: sign with a copy in a --secret-file")

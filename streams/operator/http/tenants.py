@@ -27,11 +27,10 @@ from streams.process.wall_clock import wall_ms
 from streams.serde.records import SigningKey, TenantRecord
 from streams.tenants.settings import (
     TenantSettings,
-    settings_body,
     source_record,
     source_settings,
 )
-from streams.tenants.source_keys import holds, keys_of, signing_key
+from streams.tenants.source_keys import holds, signing_key
 
 routes = web.RouteTableDef()
 
@@ -44,7 +43,7 @@ async def put_tenant(request: web.Request) -> web.Response:
     """Create a tenant, or replace its settings and enable it."""
     tenant_id = name_in(request, "tenant_id")
     settings = await read_body(request, TenantSettings)
-    body = settings_body(settings)
+    body = settings.model_dump_json()
     async with changing(request.app[STATE], tenant_id):
         record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=wall_ms())
         return await _set_tenant(request.app[STATE], record)
@@ -166,7 +165,7 @@ async def _kept_keys(
     if before is None or before.disabled or source_settings(before).scheme != scheme:
         only = "only a live source of the same scheme keeps its own"
         raise invalid([("body", f"give exactly one of secret and secret_ref: {only}")])
-    return tuple(key for key in keys_of(before) if holds(key, now))
+    return tuple(key for key in before.keys if holds(key, now))
 
 
 def _rotated(
@@ -178,7 +177,7 @@ def _rotated(
         raise Refusal(409, "source-disabled", f"a disabled source has no secret: {enable}")
     secret = wanted.new_secret(source_settings(record).scheme)
     newest = signing_key(state.vault, record.tenant_id, record.id, secret)
-    keys = with_newest(keys_of(record), newest, wanted.overlap_seconds, now)
+    keys = with_newest(record.keys, newest, wanted.overlap_seconds, now)
     return replace(record, secrets=(), keys=keys, updated_at=now)
 
 

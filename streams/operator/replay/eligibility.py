@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streams.dead_letter import is_replayed
-from streams.errors import DecodeError, NotInRelease
+from streams.errors import DecodeError
 from streams.operator import STAGE
-from streams.serde import schemas
-from streams.serde.codec import COMMAND, DEAD_LETTER
+from streams.serde.codec import COMMAND
 from streams.serde.commands import kind_of
 from streams.serde.keys import holds_secret
 from streams.serde.records import DeadLetter
-from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES
 from streams.topology.model import Topology
 
 
@@ -26,9 +24,6 @@ class Unfit:
 
 def unfit(letter: DeadLetter, topology: Topology, again: bool) -> Unfit | None:
     """Return the reason against a replay."""
-    if schemas.written(DEAD_LETTER.name) is not DEAD_LETTER.schema:
-        # A stage of the earlier release cannot read a letter that comes back.
-        return Unfit("upgrade-unfinished", str(NotInRelease(f"the replay of {letter.id}")))
     done = _done(letter, again)
     if done is not None:
         return Unfit("already-replayed", f"{letter.id} {done}")
@@ -66,15 +61,10 @@ def _unplaced(letter: DeadLetter, topology: Topology) -> str | None:
 
 
 def _incomplete(letter: DeadLetter) -> str | None:
-    # Letters of earlier versions have no time, and do not say whether they are cut.
-    sizes = (len(letter.value or b""), len(letter.key or b""))
-    old = letter.timestamp is None and (
-        sizes[0] >= MAX_LETTER_VALUE_BYTES or sizes[1] >= MAX_LETTER_KEY_BYTES
-    )
     kept = letter.value is not None or letter.cut
     if kept and letter.topic == "tenants" and holds_secret(letter.key or b""):
         return "a letter holds no secret, nor sends one: write the source or endpoint again (PUT)"
-    if letter.cut or old:
+    if letter.cut:
         return "its letter does not hold the whole record: its author must write it again"
     return None
 

@@ -17,7 +17,7 @@ from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
 from streams.tenants.endpoints import endpoint_settings
 from streams.tenants.settings import TenantSettings, source_settings
-from streams.tenants.source_keys import holds, keys_of
+from streams.tenants.source_keys import holds
 
 _SEALED = "kind IN ('source', 'endpoint', 'data_key')"
 """SQL: records that hold secrets. A key rotation seals them again, an erasure deletes them."""
@@ -39,7 +39,7 @@ def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
 
 def source_json(record: TenantRecord, now: int) -> Json:
     """Return a source, with how many of its secrets verify at `now` (milliseconds)."""
-    keys = [key for key in keys_of(record) if holds(key, now)]
+    keys = [key for key in record.keys if holds(key, now)]
     return {
         "tenant_id": record.tenant_id,
         "source": record.id,

@@ -45,7 +45,7 @@ AGAIN = duplicate_json("0b" * 16, Duplicate("acme", 3, 1, 2, "evt_job_a"))
 HELD = held_json(Held(0, "default", "draft_reply", "job_a", "tenant_disabled", 1, 3, "enable it"))
 RECORD = dead_letter_json(
     DeadLetter("dispatcher:events:1:7", "record", "", "output_refused", "job_a", "dispatcher", 1)
-) | {"sent": {"topic": "events", "partition": 1, "timestamp": None, "timestamp_of": "replay"}}
+) | {"sent": {"topic": "events", "partition": 1, "timestamp": None}}
 SENT = {
     "dry_run": True,
     "matched": 9,

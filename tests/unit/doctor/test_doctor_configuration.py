@@ -101,9 +101,6 @@ def test_a_certificate_that_ends_soon_is_told(days: float | None, status: str) -
 
 
 def test_what_is_meant_for_a_while_is_not_forgotten() -> None:
-    assert statuses(configuration.upgrade(Settings())) == []
-    assert statuses(configuration.upgrade(Settings(write_as_release="0.1.0a1"))) == ["warn"]
-    assert statuses(configuration.upgrade(Settings(write_as_release="7.0"))) == ["fail"]
     assert statuses(configuration.set_aside(Settings(set_aside=frozenset({("a", 0, 1)})))) == [
         "warn"
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
+from support.broken_records import BROKEN_EVENT
 from support.killed_reader import LOGS, fresh, read, seen
 from support.played_consumer import PlayedConsumer, PlayedMessage
 
@@ -125,7 +126,7 @@ def test_what_lies_before_a_record_that_cannot_be_read_is_handled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consuming, "wait_for_broker", lambda *_, **__: None)
-    logs = [[*LOGS[0][:2], b"\0\0\0\0\x13?", *LOGS[0][2:]], LOGS[1]]
+    logs = [[*LOGS[0][:2], BROKEN_EVENT, *LOGS[0][2:]], LOGS[1]]
     monkeypatch.setattr(reading, "Consumer", lambda _: PlayedConsumer(logs))
     file = fresh(tmp_path / "orders.db")
     for _ in range(2):

@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from structlog.testing import capture_logs
 from support import killed_reader
+from support.broken_records import BROKEN_EVENT
 from support.killed_reader import ALL, LOGS, fresh, insert, read, seen
 from support.operator_cluster import make_event
 from support.played_consumer import PlayedConsumer, PlayedMessage
@@ -527,7 +528,7 @@ def test_a_handler_that_commits_by_itself_may_repeat_events_and_loses_none(
 def test_a_record_that_cannot_be_read_stops_the_reader_unless_it_is_to_be_left_out(
     file: Path, logs: list[list[bytes]]
 ) -> None:
-    logs[0].insert(1, b"\0\0\0\0\x13?")
+    logs[0].insert(1, BROKEN_EVENT)
     with pytest.raises(PoisonRecord, match=r"partition 0, offset 1: .* leave such records out"):
         read(file)
     read(file, skip_unreadable=True)

@@ -197,7 +197,7 @@ def test_a_record_that_cannot_be_used_is_poison_and_closes_its_source(
 def test_disabling_closes_a_source_whose_settings_no_longer_fit(table: SourceTable) -> None:
     table.apply(KEY, GOOD)
     unfit = TENANT.decode(_with({"scheme": "zendesk", "options": {"headr": "X"}}))
-    table.apply(KEY, TENANT.encode(replace(unfit, disabled=True, secrets=())))
+    table.apply(KEY, TENANT.encode(replace(unfit, disabled=True, keys=())))
     assert table.lookup("acme", "zendesk") is None
 
 

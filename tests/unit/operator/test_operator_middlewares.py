@@ -10,7 +10,6 @@ from aiohttp import ClientSession, web
 from opentelemetry.trace import StatusCode
 from support.recorded_spans import SAMPLED, UNSAMPLED, parent_id, recording, traceparent
 
-from streams.errors import NotInRelease
 from streams.operator.http import jobs
 from streams.operator.http.middlewares import authenticated, newline_ended, problems, traced
 from streams.operator.http.refusal import Refusal
@@ -24,8 +23,6 @@ async def _submit(request: web.Request) -> web.Response:
     refused = request.query.get("refused")
     if refused == "413":
         raise web.HTTPRequestEntityTooLarge(max_size=1, actual_size=2)
-    if refused == "upgrade":
-        raise NotInRelease("s3cret")
     if refused:
         raise Refusal(int(refused), "refused", "s3cret")
     return web.json_response({"traceparent": jobs.traceparent(request)}, status=202)
@@ -104,7 +101,6 @@ async def test_what_is_not_sampled_is_submitted_as_such_and_off_changes_nothing(
     [
         ("409", 409, StatusCode.UNSET),
         ("413", 413, StatusCode.UNSET),
-        ("upgrade", 409, StatusCode.UNSET),
         ("503", 503, StatusCode.ERROR),
     ],
 )

@@ -22,7 +22,7 @@ from streams.operator.rewrap import rewrap
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
-from streams.tenants.source_keys import keys_of, open_secret
+from streams.tenants.source_keys import open_secret
 from streams.topology.load import load
 from streams.vault.key_encryption import local_vault
 
@@ -68,7 +68,7 @@ class Stalled:
 
     def secrets(self) -> list[bytes]:
         record = self.topic[SHOP]
-        return [open_secret(self.vault, record, key.sealed or b"") for key in keys_of(record)]
+        return [open_secret(self.vault, record, key.sealed or b"") for key in record.keys]
 
 
 @pytest.fixture

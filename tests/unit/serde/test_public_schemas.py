@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,24 +11,26 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.schema_versions import LATER, another_version
 
 from streams.errors import ConfigError
 from streams.schemas import schema
+from streams.serde.schemas import by_id, current
 
 ROOT = Path(__file__).parents[3]
 LOOK_UP = """
-import json, streams.schemas
+import sys, streams.schemas
 print(streams.schemas.__file__)
-print(json.dumps([streams.schemas.schema(ref)["name"] for ref in (3, 19, "envelope", "job")]))
+id_ = int(sys.argv[1])
+print(*(streams.schemas.schema(ref)["name"] for ref in (id_, "envelope", "job")))
 """
 
 
-def test_a_schema_is_found_by_its_id_and_the_newest_by_its_name() -> None:
-    locked = json.loads((ROOT / "schemas/ids.lock").read_text())
-    ids = [int(id_) for id_, entry in locked.items() if entry["name"] == "envelope"]
-    assert len(ids) > 1
-    assert schema("envelope") == schema(max(ids)) != schema(min(ids))
-    assert {schema(id_)["name"] for id_ in ids} == {"tidegate.Envelope"}
+def test_a_schema_is_found_by_its_id_and_the_newest_by_its_name(tmp_path: Path) -> None:
+    with another_version("envelope", tmp_path, LATER):
+        first, second = (s.id for s in by_id().values() if s.name == "envelope")
+        assert schema("envelope") == schema(second) != schema(first)
+        assert schema(first)["name"] == schema(second)["name"] == "tidegate.Envelope"
 
 
 def test_an_unknown_schema_says_what_to_do() -> None:
@@ -49,7 +50,7 @@ def test_a_wheel_in_an_empty_environment_has_the_schemas(tmp_path: Path) -> None
     # The wheel's dependencies come from here: a test installs nothing from a registry.
     needs = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
     done = subprocess.run(
-        [python, "-c", LOOK_UP],
+        [python, "-c", LOOK_UP, str(current("envelope").id)],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -58,12 +59,7 @@ def test_a_wheel_in_an_empty_environment_has_the_schemas(tmp_path: Path) -> None
     )
     file, names = done.stdout.splitlines()
     assert Path(file).is_relative_to(home)
-    assert json.loads(names) == [
-        "tidegate.Envelope",
-        "tidegate.Envelope",
-        "tidegate.Envelope",
-        "tidegate.Job",
-    ]
+    assert names.split() == ["tidegate.Envelope", "tidegate.Envelope", "tidegate.Job"]
 
 
 def _built(folder: Path) -> Path:
@@ -75,3 +71,12 @@ def _built(folder: Path) -> Path:
     )
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+def test_the_page_shows_the_id_and_the_version_of_events() -> None:
+    page = (ROOT / "docs/read-the-events.md").read_text()
+    newest = current("envelope")
+    frame = newest.id.to_bytes(4, "big").hex(" ")
+    assert f"| `{frame}` | id {newest.id}," in page
+    assert f"`schemas/history/envelope.{newest.version}.avsc`" in page
+    assert f"`schema({newest.id})`" in page

@@ -6,18 +6,22 @@ import dataclasses
 import io
 import json
 import types
+from pathlib import Path
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import pytest
 from fastavro import schemaless_reader, schemaless_writer
+from fastavro.read import SchemaResolutionError
 from fastavro.schema import parse_schema
 from fastavro.utils import generate_one
+from support.schema_versions import LATER, another_version
 
 from streams.errors import DecodeError
 from streams.serde import codec, records, replay_records, schemas
 from streams.shipped_files import resource
 
 CODECS: list[codec.Codec[Any]] = [v for v in vars(codec).values() if isinstance(v, codec.Codec)]
+FIRST = ("envelope", 1)
 
 
 @pytest.mark.parametrize("c", CODECS, ids=lambda c: c.name)
@@ -43,13 +47,16 @@ def test_the_dataclass_has_the_fields_of_the_schema_in_order(c: codec.Codec[Any]
 
 @pytest.mark.parametrize("old", schemas.by_id().values(), ids=lambda s: f"{s.name}.{s.version}")
 def test_versions_are_compatible_backward_and_forward(old: schemas.Schema) -> None:
-    """A body that only the newer version has is out of the older one's reach."""
-    new = schemas.current(old.name)
-    for writer, reader in ((old.parsed, new.parsed), (_without_new_bodies(new, old), old.parsed)):
-        data = io.BytesIO()
-        schemaless_writer(data, writer, generate_one(writer))
-        data.seek(0)
-        schemaless_reader(data, writer, reader)
+    _check_both_ways(old)
+
+
+def test_a_later_version_is_compatible_if_its_new_field_has_a_default(tmp_path: Path) -> None:
+    with another_version("envelope", tmp_path / "with", LATER):
+        _check_both_ways(*(s for s in schemas.by_id().values() if (s.name, s.version) == FIRST))
+    with another_version("envelope", tmp_path / "without", {"name": "later", "type": "string"}):
+        (first,) = (s for s in schemas.by_id().values() if (s.name, s.version) == FIRST)
+        with pytest.raises(SchemaResolutionError, match="later"):
+            _check_both_ways(first)
 
 
 def test_the_fingerprint_is_the_first_field_at_a_fixed_place() -> None:
@@ -81,10 +88,19 @@ def test_a_cut_or_prolonged_record_raises_decode_error() -> None:
             codec.COMMAND.decode(broken)
 
 
+def _check_both_ways(old: schemas.Schema) -> None:
+    """A body that only the newer version has is out of the older one's reach."""
+    new = schemas.current(old.name)
+    for writer, reader in ((old.parsed, new.parsed), (_without_new_bodies(new, old), old.parsed)):
+        data = io.BytesIO()
+        schemaless_writer(data, writer, generate_one(writer))
+        data.seek(0)
+        schemaless_reader(data, writer, reader)
+
+
 def _without_new_bodies(new: schemas.Schema, old: schemas.Schema) -> Any:
     """The newer schema, of its commands those that the older version knows."""
-    folder = resource("schemas") / "history"
-    sources = [json.loads((folder / f"{s.name}.{s.version}.avsc").read_text()) for s in (new, old)]
+    sources = [json.loads(schema.text) for schema in (new, old)]
     newer, older = ({f["name"]: f for f in source["fields"]} for source in sources)
     if new.name == "command":
         known = {body["name"] for body in older["body"]["type"]}

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from support.webhooks import source
-
-from streams.serde.codec import TENANT
 from streams.serde.records import SigningKey
-from streams.tenants.source_keys import holds, keys_of, rotated
+from streams.tenants.source_keys import holds, rotated
 
 NOW = 1_800_000_000_000
 A, B, C = (SigningKey(name) for name in (b"a", b"b", b"c"))
@@ -33,10 +30,3 @@ def test_a_second_rotation_neither_prolongs_an_older_key_nor_keeps_a_dead_one() 
 
 def test_without_an_overlap_the_old_key_is_gone_at_once() -> None:
     assert rotated([A], B, NOW, NOW) == (B,)
-
-
-def test_a_record_of_before_rotations_holds_its_secrets_as_keys() -> None:
-    record = TENANT.decode(source("acme", "shop", "github")[1])
-    old = replace(record, keys=(), secrets=(b"new", b"old"))
-    assert keys_of(old) == (SigningKey(b"new"), SigningKey(b"old"))
-    assert keys_of(record) == record.keys

@@ -24,7 +24,7 @@ from streams.tenants.endpoints import (
 )
 from streams.tenants.resealing import resealed
 from streams.tenants.settings import SourceSettings, source_record
-from streams.tenants.source_keys import Reference, keys_of, open_secret
+from streams.tenants.source_keys import Reference, open_secret
 from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import Vault, local_vault, open_vault, read_cluster_key
 
@@ -96,7 +96,7 @@ def test_after_resealing_the_old_key_can_go(kind: str) -> None:
     with pytest.raises(VaultError):
         resealed(new, record)
     if kind == "source":
-        opened = [open_secret(new, again, key.sealed or b"") for key in keys_of(again)]
+        opened = [open_secret(new, again, key.sealed or b"") for key in again.keys]
         assert opened == [b"two", b"one"]
     else:
         sealed = DataKey(old, record).seal("evt_1", 0, b"body")

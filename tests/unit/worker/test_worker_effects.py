@@ -81,7 +81,7 @@ async def test_the_digest_ignores_the_order_of_arguments_and_nothing_else() -> N
     assert one == two != three
 
 
-async def test_the_digest_of_arguments_stays_what_earlier_releases_wrote() -> None:
+async def test_the_digest_of_arguments_stays_what_it_is() -> None:
     """With another digest, each effect that was begun before an upgrade would be refused after."""
     app = App("test")
 
