@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.serde.codec import LEDGER_ENTRY
+from streams.serde.effect_states import CLAIMED, DONE, FAILED, REVIEW, UNKNOWN
 from streams.serde.effect_states import UNSETTLED as UNSETTLED  # noqa: PLC0414  for the dispatcher
 from streams.serde.ids import idempotency_key
 from streams.serde.keys import SEPARATOR, after, join, ledger_key
@@ -57,22 +58,21 @@ def claim(
     `lives` says whether the run that claimed an entry still has its lease.
     """
     entry = get(store, job.tenant_id, job.scope, asked.action) or _not_begun(job, asked, now)
-    if entry.status != "failed" and entry.digest != asked.digest:
+    if entry.status != FAILED and entry.digest != asked.digest:
         message = (
             f"effect {asked.action} was claimed before with other arguments: "
             "give another call another key"
         )
         return _reply(job, asked, entry, "refused", message=message)
-    if entry.claim_id == asked.claim_id and entry.status != "done":
+    if entry.claim_id == asked.claim_id and entry.status != DONE:
         return _repeated(job, asked, entry)
-    match entry.status:
-        case "done":
-            return _reply(job, asked, entry, "done", result=entry.result)
-        case "failed":
-            return _grant(store, entry, job, asked, now)
-        case "claimed" if entry.run_id == asked.run_id or lives(entry):
-            message = f"effect {asked.action} is under way in job {entry.job_id}: wait for its end"
-            return _reply(job, asked, entry, "held", message=message)
+    if entry.status == DONE:
+        return _reply(job, asked, entry, "done", result=entry.result)
+    if entry.status == FAILED:
+        return _grant(store, entry, job, asked, now)
+    if entry.status == CLAIMED and (entry.run_id == asked.run_id or lives(entry)):
+        message = f"effect {asked.action} is under way in job {entry.job_id}: wait for its end"
+        return _reply(job, asked, entry, "held", message=message)
     return _uncertain(store, entry, job, asked, now)
 
 
@@ -87,8 +87,8 @@ def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
     told_entry = replace(
         entry,
         # Keep asking the person until the outcome is known.
-        status="review" if (entry.status, told.status) == ("review", "unknown") else told.status,
-        claims=entry.claims - (told.status == "failed"),
+        status=REVIEW if (entry.status, told.status) == (REVIEW, UNKNOWN) else told.status,
+        claims=entry.claims - (told.status == FAILED),
         result=told.result,
         error=told.error,
         updated_at=now,
@@ -170,9 +170,9 @@ def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
     about an effect that a person settled as not done.
     """
     if entry.claim_id != told.claim_id:
-        return told.status == "done" and entry.claims > 1 and entry.status in UNSETTLED
-    if entry.settled_by is not None and entry.status == "failed":
-        return told.status == "done"
+        return told.status == DONE and entry.claims > 1 and entry.status in UNSETTLED
+    if entry.settled_by is not None and entry.status == FAILED:
+        return told.status == DONE
     return entry.status in UNSETTLED
 
 
@@ -190,8 +190,8 @@ def _repeatable(entry: LedgerEntry, key_lifetime_ms: int, now: int) -> bool:
 
 def _review(store: KeyValueStore, entry: LedgerEntry, now: int) -> str:
     """Put the effect in review; returns what the job's error says until it is settled."""
-    if entry.status != "review":
-        put(store, replace(entry, status="review", updated_at=now))
+    if entry.status != REVIEW:
+        put(store, replace(entry, status=REVIEW, updated_at=now))
     return _unknown(entry)
 
 
@@ -200,7 +200,7 @@ def _unknown(entry: LedgerEntry) -> str:
 
 
 def _repeated(job: Job, asked: Claim, entry: LedgerEntry) -> Reply:
-    if entry.status == "claimed":
+    if entry.status == CLAIMED:
         return _reply(job, asked, entry, "granted", repeat=entry.claims > 1)
     return _reply(job, asked, entry, "lost", message="this claim has its outcome already")
 
@@ -216,7 +216,7 @@ def _grant(
 ) -> Reply:
     granted = replace(
         entry,
-        status="claimed",
+        status=CLAIMED,
         job_id=job.job_id,
         epoch=job.epoch,
         run_id=asked.run_id,
@@ -239,7 +239,7 @@ def _not_begun(job: Job, asked: Claim, now: int) -> LedgerEntry:
         tenant_id=job.tenant_id,
         scope=job.scope,
         action=asked.action,
-        status="failed",
+        status=FAILED,
         job_id=job.job_id,
         epoch=job.epoch,
         run_id=asked.run_id,

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from itertools import takewhile
 
 from streams.serde.records import Handler, Job
+from streams.serde.run_ends import RELEASED
 from streams.topology.model import JobType
 
 _SPREAD = 0.25
@@ -46,7 +47,7 @@ def release_delay(job: Job) -> float:
 
 def releases_in_a_row(job: Job) -> int:
     """How many of the job's newest runs their workers gave back, as far as its history goes."""
-    return sum(1 for _ in takewhile(lambda run: run.kind == "released", reversed(job.history)))
+    return sum(1 for _ in takewhile(lambda run: run.kind == RELEASED, reversed(job.history)))
 
 
 def effective_policy(handler: Handler, declared: JobType, job: Job) -> Handler:

@@ -15,7 +15,7 @@ import orjson
 from streams.analytics.figures import Figures
 from streams.analytics.partition import CountedPartition
 from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY
-from streams.serde.job_states import TERMINAL
+from streams.serde.job_states import PENDING, TERMINAL
 
 Fold = Callable[[CountedPartition, bytes, bytes | None, int], int]
 """Takes a partition's tables, the record's key and value, and its time in milliseconds.
@@ -69,7 +69,7 @@ def job(tables: CountedPartition, key: bytes, value: bytes | None, at: int) -> i
     about, event_time, status = read["event"], read["event_time"], read["status"]
     kind = (about["source"], about["event_type"]) if about else (DIRECT, read["type"])
     who = (read["tenant_id"], *kind)
-    tables.wait(key, (*who, read["ready_at"]) if status == "pending" else None)
+    tables.wait(key, (*who, read["ready_at"]) if status == PENDING else None)
     took = max(0, read["updated_at"] - event_time)
     ended = [status, took] if status in TERMINAL else None
     mark = (key, b"%d" % read["incarnation"])

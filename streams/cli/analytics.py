@@ -19,6 +19,7 @@ from streams.cli.cells import cell, columns, console_of_any_width, plain
 from streams.cli.operator_command import Answer, Api, print_json, program
 from streams.cli.options import AsJson, Tenant
 from streams.cli.quantities import moment
+from streams.serde.job_states import SUCCEEDED
 
 analytics = typer.Typer()
 
@@ -102,7 +103,7 @@ def _cells(row: Answer) -> list[str]:
         f"{row['redeliveries']:,}",
         f"{row['subjects']:,}",
         f"{ended:,}",
-        f"{ended - jobs.get('succeeded', 0):,}",
+        f"{ended - jobs.get(SUCCEEDED, 0):,}",
         _duration(took["p50"]),
         _duration(took["p99"]),
     ]

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from streams.cli.cells import Json, console_of_any_width, print_fields, tell
 from streams.cli.lists import listed
+from streams.serde.delivery_states import DELIVERED, ENDPOINT_DISABLED, ENDPOINT_REMOVED, PENDING
 
 _DELIVERIES = (
     "status",
@@ -53,15 +54,15 @@ def delivery(found: Json) -> None:
 
 
 _PARKED = {
-    "endpoint_disabled": "its endpoint is disabled; enable it with `tidegate endpoints set`",
-    "endpoint_removed": "its endpoint was removed; create it with `tidegate endpoints set`",
+    ENDPOINT_DISABLED: "its endpoint is disabled; enable it with `tidegate endpoints set`",
+    ENDPOINT_REMOVED: "its endpoint was removed; create it with `tidegate endpoints set`",
 }
 
 
 def retried(found: Json) -> None:
     """A delivery that was made due."""
     due = found["next_attempt_at"]
-    when = f", its next attempt at {due}" if found["status"] == "pending" and due else ""
+    when = f", its next attempt at {due}" if found["status"] == PENDING and due else ""
     if waits := found.get("waits"):
         when = f", and it waits: {waits['detail']}"
     if because := found["parked_because"]:
@@ -99,7 +100,7 @@ def _row(found: Json) -> Json:
     status = found["status"]
     if because := found["parked_because"] or (found.get("waits") or {}).get("reason"):
         found = {**found, "status": f"{status}: {because}"}
-    if status == "delivered":
+    if status == DELIVERED:
         return {**found, "last_error": None}
     answered = found["last_error"] == "status" and found["last_status"]
     return {**found, "last_error": str(answered)} if answered else found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streams.cli.operator_command import Answer, Api
+from streams.serde.job_states import NEEDS_REVIEW
 
 _ABOUT = ("job_id", "tenant_id", "type", "event_id", "last_error")
 _TOLD = (
@@ -24,9 +25,7 @@ def reviewed(api: Api, tenant: str | None, limit: int, cursor: str | None) -> An
 
     Each has both answers, unless its job is not kept any more.
     """
-    waiting = api.get(
-        "/v1/jobs", tenant_id=tenant, status="needs_review", limit=limit, cursor=cursor
-    )
+    waiting = api.get("/v1/jobs", tenant_id=tenant, status=NEEDS_REVIEW, limit=limit, cursor=cursor)
     lost = api.get("/v1/effects/unknown", tenant_id=tenant, limit=limit)
     return {
         "review": [each for job in waiting["jobs"] for each in _in_review(api, job)],

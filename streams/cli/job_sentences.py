@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from streams.cli import tables
 from streams.cli.cells import Json, tell
+from streams.serde import job_states
 
 
 def submitted(found: Json) -> None:
     """A job that was accepted just now."""
-    at = found["scheduled_at"] if found["status"] == "scheduled" else None
+    at = found["scheduled_at"] if found["status"] == job_states.SCHEDULED else None
     _say(found, f"is {found['status']}{f', to start at {at}' if at else ''}")
 
 
 def cancelled(found: Json) -> None:
     """A job that was told to end."""
-    if found["status"] == "cancelled":
+    if found["status"] == job_states.CANCELLED:
         _say(found, "is cancelled", found["cancel_reason"])
     elif found["cancel_requested"]:
         _say(found, f"is {found['status']} until its handler stops", found["cancel_reason"])
@@ -26,7 +27,7 @@ def settled(found: Json) -> None:
     """A job of which an effect was settled."""
     waiting = [each["action"] for each in found["effects"] if each["settle_after"] is not None]
     more = f"; settle these, too: {', '.join(waiting)}" if waiting else ""
-    then = "; replay it to go on" if found["status"] in ("failed", "dead") else ""
+    then = "; replay it to go on" if found["status"] in job_states.IN_DEAD_LETTERS else ""
     _say(found, f"has the answer, and is {found['status']}{more}{then}")
 
 
@@ -39,7 +40,7 @@ def moved(found: Json) -> None:
     """A job in its new pool, or the result of moving all."""
     if "matched" in found:
         tables.bulk(found, "moved", "movable", "jobs")
-    elif found["status"] == "running":
+    elif found["status"] in job_states.LEASED:
         _say(found, f"still runs in pool {found['pool']}; next it waits in {found['asked_pool']}")
     else:
         _say(found, f"is {found['status']} in pool {found['pool']}")

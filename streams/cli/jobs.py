@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 
@@ -32,14 +32,12 @@ from streams.cli.options import (
     Watch,
 )
 from streams.cli.watch import follow
-from streams.serde.job_states import JobStatus
+from streams.serde.effect_states import DONE
+from streams.serde.job_states import OFFERED
 
 jobs = typer.Typer(
     no_args_is_help=True, help="Submit, watch, show, list, move, settle and cancel jobs."
 )
-
-_STATUSES = tuple(status for status in get_args(JobStatus) if status != "waiting")
-"""The states to list by; no job gets the state `waiting` yet."""
 
 jobs.command("submit")(program(submit))
 
@@ -77,7 +75,7 @@ def list_jobs(
     tenant: Tenant = None,
     status: Annotated[
         str | None,
-        typer.Option(help=f"Only in this state: {', '.join(_STATUSES)}.", metavar="STATE"),
+        typer.Option(help=f"Only in this state: {', '.join(OFFERED)}.", metavar="STATE"),
     ] = None,
     type_: Type = None,
     replay: Annotated[
@@ -186,7 +184,7 @@ def settle(
     """
     if (done is not None) == not_done:
         raise typer.BadParameter("give --done RESULT or --not-done")
-    body: dict[str, Any] = {"status": "not_done" if not_done else "done", "note": note}
+    body: dict[str, Any] = {"status": "not_done" if not_done else DONE, "note": note}
     if done is not None:
         body["result"] = json_value(done, "--done")
     job = api.post(f"/v1/jobs/{part(job_id)}/effects/{part(action)}/settle", body)

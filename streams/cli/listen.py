@@ -21,6 +21,7 @@ from streams.cli.receiver import Conduct, Received, Receiver
 from streams.delivery.message.signing import new_secret
 from streams.errors import ConfigError
 from streams.process.shutdown import ProcessEnd
+from streams.serde.delivery_states import DEAD, PARKED, PENDING
 from streams.tenants.endpoints import LISTEN
 
 _LOOPBACK = "127.0.0.1"
@@ -162,11 +163,11 @@ def _left(api: Api, wanted: _Wanted) -> str:
             status=status,
             limit=_MOST_COUNTED,
         )
-        for status in ("pending", "parked", "dead")
+        for status in (PENDING, PARKED, DEAD)
     }
     counts = {status: len(page["deliveries"]) for status, page in found.items()}
     more = any(page["next_cursor"] for page in found.values())
-    told = {"parked": counts["pending"] + counts["parked"], "dead": counts["dead"]}
+    told = {PARKED: counts[PENDING] + counts[PARKED], DEAD: counts[DEAD]}
     left = ", ".join(f"{count} {status}" for status, count in told.items() if count)
     return f"{left} or more" if more else left
 

@@ -21,10 +21,11 @@ from streams.cli.operator_command import Answer, Api, command, part, program, sh
 from streams.cli.options import AsJson, Cursor, Limit, Note, Tenant
 from streams.cli.quantities import moment
 from streams.serde.ids import event_replay_id
+from streams.serde.replay_records import DONE, EXPIRED, STOPPED
 
 replays = typer.Typer(no_args_is_help=True, help="List, show, pause and stop replays of events.")
 
-_EXIT_CODES = {"done": 0, "stopped": 3, "expired": 3}
+_EXIT_CODES = {DONE: 0, STOPPED: 3, EXPIRED: 3}
 _BETWEEN_LOOKS_SECONDS = 0.5
 _COUNTED_WITHIN_SECONDS = 300.0
 """How long a dry run may take that reads as much as it may."""

@@ -9,6 +9,7 @@ from rich.console import Console
 from streams.cli import delivery_tables
 from streams.cli.cells import Json, console_of_any_width, print_block, print_fields, tell
 from streams.cli.lists import listed
+from streams.serde.job_states import PENDING, SUCCEEDED
 
 Show = Callable[[Json], None]
 
@@ -67,10 +68,10 @@ def jobs(found: Json) -> None:
 def _job_row(job: Json) -> Json:
     """A job whose status says what keeps it from running, if more than its turn does."""
     status, waits = job["status"], job.get("waits")
-    if status == "pending" and waits and waits["reason"] not in ("turn", "unread"):
+    if status == PENDING and waits and waits["reason"] not in ("turn", "unread"):
         return {**job, "status": f"{status}: {waits['reason']}"}
     # A succeeded job's error is from an earlier attempt.
-    return {**job, "last_error": None} if status == "succeeded" else job
+    return {**job, "last_error": None} if status == SUCCEEDED else job
 
 
 def dead_letters(found: Json) -> None:

@@ -15,8 +15,11 @@ from rich.table import Table
 from streams.cli.api_client import CallFailed, NoAnswer
 from streams.cli.cells import console_of_any_width, fields, plain
 from streams.cli.operator_command import Answer, Api, part
+from streams.serde import job_states
 
-EXIT_CODES = {"succeeded": 0, "failed": 3, "dead": 3, "cancelled": 3, "needs_review": 4}
+EXIT_CODES = {
+    state.name: state.exit_code for state in job_states.JOB_STATES if state.exit_code is not None
+}
 """The exit code of each status at which watching ends."""
 
 _BETWEEN_LOOKS_SECONDS = 0.3
@@ -50,13 +53,12 @@ def follow(api: Api, job_id: str, as_json: bool, *, accepted: bool = False) -> i
 def _next_step(api: Api, job: Answer) -> str | None:
     """What a person does about a job that ended so, with the commands for it."""
     id_ = job["job_id"]
-    match job["status"]:
-        case "needs_review":
-            review = api.command("jobs", "review", "--tenant", job["tenant_id"])
-            return f"find out whether the effect happened; this prints the answers: {review}"
-        case "dead" | "failed":
-            replay = api.command("dlq", "replay", id_, "--note", "TEXT")
-            return f"see why: {api.command('dlq', 'show', id_)}; when that is mended: {replay}"
+    if job["status"] in job_states.FOR_A_PERSON:
+        review = api.command("jobs", "review", "--tenant", job["tenant_id"])
+        return f"find out whether the effect happened; this prints the answers: {review}"
+    if job["status"] in job_states.IN_DEAD_LETTERS:
+        replay = api.command("dlq", "replay", id_, "--note", "TEXT")
+        return f"see why: {api.command('dlq', 'show', id_)}; when that is mended: {replay}"
     return None
 
 
@@ -102,15 +104,16 @@ def facts(job: Answer) -> list[str]:
         found.append(f"attempt {job['attempts']}")
     if job["held"]:
         found.append(f"held: {job['held']['reason']}: {job['held']['detail']}")
-    if status in ("scheduled", "waiting") and (due := job["next_retry_at"] or job["scheduled_at"]):
+    due = job["next_retry_at"] or job["scheduled_at"]
+    if due and status in job_states.DUE_LATER:
         found.append(f"starts at {due}")
     if job["progress"] is not None:
         found.append(f"progress {plain(job['progress'])}")
     found += [f"step {each['name']}" for each in job["steps"]]
     found += [f"effect {each['action']} {each['status']}" for each in job["effects"]]
-    if job["last_error"] and status != "succeeded":
+    if job["last_error"] and status != job_states.SUCCEEDED:
         found.append(f"error: {job['last_error']}")
-    if status == "succeeded":
+    if status == job_states.SUCCEEDED:
         found.append(f"result {plain(job['result'])}")
     return [plain(each) for each in found]
 

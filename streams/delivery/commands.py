@@ -21,6 +21,7 @@ from streams.delivery.transitions import Transitions
 from streams.delivery.upkeep import recovery_key
 from streams.serde.codec import DELIVERY_COMMAND
 from streams.serde.delivery_records import DeliveryCommand
+from streams.serde.delivery_states import PARKED
 from streams.serde.keys import after
 
 log = structlog.get_logger(__name__)
@@ -100,7 +101,7 @@ def recover_callbacks(endpoint: Endpoint, steps: Transitions) -> None:
         None,
         max(0, endpoint.since - SLACK_MS),
         steps.now + 1,
-        ("parked",),
+        (PARKED,),
         None,
         None,
         steps.now,

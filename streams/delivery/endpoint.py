@@ -11,7 +11,7 @@ from streams.delivery.queue import sendable
 from streams.errors import PoisonRecord
 from streams.serde.codec import TENANT
 from streams.serde.delivery_records import EndpointState
-from streams.serde.delivery_states import ParkedBecause
+from streams.serde.delivery_states import CLOSED, ENDPOINT_DISABLED, OPEN, ParkedBecause
 from streams.serde.records import TenantRecord
 from streams.tenants.endpoints import LISTEN, EndpointSettings, endpoint_settings
 
@@ -78,7 +78,7 @@ class Endpoint:
     def closed_because(self) -> ParkedBecause | None:
         """Why rows for it are parked; None if they are sent."""
         disabled = not self.settings.enabled or self.state.disabled_because is not None
-        return "endpoint_disabled" if disabled else None
+        return ENDPOINT_DISABLED if disabled else None
 
     @property
     def has_circuit(self) -> bool:
@@ -87,7 +87,7 @@ class Endpoint:
 
     def probes(self, now: int) -> bool:
         """Whether the next attempt is the probe of an open circuit."""
-        return self.state.circuit == "open" and (self.state.open_until or 0) <= now
+        return self.state.circuit == OPEN and (self.state.open_until or 0) <= now
 
     @property
     def held(self) -> bool:
@@ -103,9 +103,9 @@ class Endpoint:
 
     def room(self, handed: int, now: int) -> int:
         """How many more rows the sender may have; it has `handed` now, in milliseconds."""
-        if self.state.circuit == "open" and not self.probes(now):
+        if self.state.circuit == OPEN and not self.probes(now):
             return 0
-        window = 1 if self.state.circuit == "open" else self.window
+        window = 1 if self.state.circuit == OPEN else self.window
         return max(0, min(window - handed, self._allowed(now)))
 
     def sent(self, count: int, now: int) -> None:
@@ -117,7 +117,7 @@ class Endpoint:
 
     def free_at(self, now: int) -> int:
         """When the rate or the circuit lets the next row go, in milliseconds."""
-        until = self.state.open_until if self.state.circuit == "open" else None
+        until = self.state.open_until if self.state.circuit == OPEN else None
         return max(now, math.ceil(self.next_at), until or 0)
 
     def _allowed(self, now: int) -> int:
@@ -146,7 +146,7 @@ def made(value: bytes, since: int, state: EndpointState | None) -> Endpoint:
 
 def new_state(tenant_id: str, endpoint_id: str, at: int) -> EndpointState:
     """The state of an endpoint with which nothing is wrong."""
-    return EndpointState(tenant_id, endpoint_id, "closed", None, None, None, None, None, at)
+    return EndpointState(tenant_id, endpoint_id, CLOSED, None, None, None, None, None, at)
 
 
 def enabled_anew(state: EndpointState, at: int) -> EndpointState:

@@ -18,6 +18,7 @@ from streams.process.bounded_cache import BoundedCache
 from streams.runtime.processor import Record
 from streams.serde import codec
 from streams.serde.delivery_records import EndpointState, Outgoing
+from streams.serde.delivery_states import OPEN
 from streams.serde.keys import join, split
 from streams.tenants.endpoints import CALLBACKS
 
@@ -109,7 +110,7 @@ class Endpoints:
             return False
         if row.kind == "test":
             return True
-        open_ = endpoint.state.circuit == "open" and not attempt.probe
+        open_ = endpoint.state.circuit == OPEN and not attempt.probe
         return not (open_ or endpoint.closed_because or row.tenant_id in self.paused)
 
     def wanting(self, message: Outgoing) -> tuple[Endpoint, ...]:

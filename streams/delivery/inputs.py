@@ -8,6 +8,7 @@ from streams.runtime.processor import Record
 from streams.serde.codec import ENVELOPE, JOB
 from streams.serde.delivery_records import Outgoing
 from streams.serde.headers import traceparent
+from streams.serde.job_states import SENT
 from streams.serde.records import Job
 
 
@@ -37,7 +38,7 @@ def job_told(record: Record, steps: Transitions) -> Job | None:
     A replay writes the record of the old job again. If that job ended so long ago that its
     deliveries may be deleted, endpoints are not told again.
     """
-    if record.value is None or not messages.is_told(JOB.read(record.value)["status"]):
+    if record.value is None or JOB.read(record.value)["status"] not in SENT:
         return None
     job = JOB.decode(record.value)
     messages.check_ids(job.tenant_id, job.job_id)

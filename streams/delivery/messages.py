@@ -9,7 +9,7 @@ import orjson
 from streams.errors import PoisonRecord
 from streams.serde.delivery_records import Outgoing
 from streams.serde.ids import delivery_id
-from streams.serde.job_states import TERMINAL
+from streams.serde.job_states import SUCCEEDED
 from streams.serde.records import Envelope, Job
 
 OURS = "tidegate"
@@ -46,11 +46,6 @@ def check_ids(*ids: str) -> None:
     """
     if any("\0" in id_ or not id_ for id_ in ids):
         raise PoisonRecord("bad_id", "an id is empty, or has a NUL, which separates parts of keys")
-
-
-def is_told(status: str) -> bool:
-    """Whether endpoints are told of a job's state."""
-    return status in TERMINAL or status == "needs_review"
 
 
 def of_job(job: Job, now: int) -> Outgoing:
@@ -105,7 +100,7 @@ def _job_json(job: Job) -> dict[str, Any]:
         "workflow_id": job.workflow_id,
         "replay_of": job.replay_of,
         "result": None if job.result is None else _parsed(job.result),
-        "error": job.last_error if job.status != "succeeded" else None,
+        "error": job.last_error if job.status != SUCCEEDED else None,
         "end_reason": job.end_reason,
     }
 

@@ -14,6 +14,7 @@ from streams.delivery.settling import judged, settled
 from streams.delivery.transitions import Transitions, parked
 from streams.serde.codec import DELIVERY_ATTEMPT
 from streams.serde.delivery_records import Delivery, DeliveryAttempt, EndpointState
+from streams.serde.delivery_states import DELIVERED, ENDPOINT_REMOVED, OPEN, PENDING
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +49,7 @@ def _apply(row: Delivery, ended: Ended, endpoint: Endpoint | None, steps: Transi
         after = _without_endpoint(row, ended, steps.now)
     else:
         after = settled(row, ended, endpoint, steps.now, steps.rules)
-    if row.status != "pending" and after.status != "delivered":
+    if row.status != PENDING and after.status != DELIVERED:
         after = replace(
             row,
             attempts=after.attempts,
@@ -58,7 +59,7 @@ def _apply(row: Delivery, ended: Ended, endpoint: Endpoint | None, steps: Transi
         )
     steps.move(row, after)
     _log(row, ended, after, _next_at(after, endpoint), steps)
-    metrics.ATTEMPTS.labels(ended.error or "delivered").inc()
+    metrics.ATTEMPTS.labels(ended.error or DELIVERED).inc()
 
 
 def _judge(endpoint: Endpoint, state: EndpointState, steps: Transitions, fan_out: FanOut) -> None:
@@ -68,7 +69,7 @@ def _judge(endpoint: Endpoint, state: EndpointState, steps: Transitions, fan_out
         return
     endpoint.state = state
     steps.store.put_state(state)
-    if state.circuit == "open" and before.circuit != "open":
+    if state.circuit == OPEN and before.circuit != OPEN:
         metrics.CIRCUITS_OPENED.inc()
     because = state.disabled_because
     if because is None or before.disabled_because is not None:
@@ -94,8 +95,8 @@ def _without_endpoint(row: Delivery, ended: Ended, now: int) -> Delivery:
         updated_at=now,
     )
     if ended.error is None:
-        return replace(told, status="delivered")
-    return parked(told, "endpoint_removed", now)
+        return replace(told, status=DELIVERED)
+    return parked(told, ENDPOINT_REMOVED, now)
 
 
 def _next_at(row: Delivery, endpoint: Endpoint | None) -> int | None:

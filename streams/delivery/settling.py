@@ -12,6 +12,17 @@ from dataclasses import dataclass, replace
 from streams.delivery.attempts import Ended
 from streams.delivery.endpoint import WIDEST_WINDOW, Endpoint, changed
 from streams.serde.delivery_records import Delivery, EndpointState
+from streams.serde.delivery_states import (
+    CLOSED,
+    DEAD,
+    DELIVERED,
+    FAILING,
+    GONE,
+    OPEN,
+    PARKED,
+    PENDING,
+    DisabledBecause,
+)
 
 TEST_RETRY = (1.0, 2.0)
 """Seconds before each further attempt of a test."""
@@ -25,7 +36,7 @@ _FAILURES_TO_OPEN = 5
 _OPEN_MS, _LONGEST_OPEN_MS = 30_000, 300_000
 _GIVEN_UP_MS = 5 * 86_400_000
 """An endpoint that only failed for so long is disabled (Standard Webhooks, "Disabling")."""
-_GONE = 410
+_HTTP_GONE = 410
 """It disables an endpoint; a callback's own URL is gone without those of the others."""
 _OF_MESSAGE = frozenset({400, 409, 413, 415, 422})
 """Statuses that speak of the message and not of the receiver (RFC 9110, 15.5)."""
@@ -54,15 +65,15 @@ def settled(row: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: Ru
         updated_at=now,
     )
     if ended.error is None:
-        return replace(told, status="delivered")
+        return replace(told, status=DELIVERED)
     if endpoint.closed_because is not None and row.kind != "test":
-        return replace(told, status="parked", parked_because=endpoint.closed_because)
+        return replace(told, status=PARKED, parked_because=endpoint.closed_because)
     return _failed(told, ended, endpoint, now, rules)
 
 
 def _failed(told: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: Rules) -> Delivery:
-    if ended.blame == "message" or (ended.status == _GONE and told.url is not None):
-        return replace(told, status="dead")
+    if ended.blame == "message" or (ended.status == _HTTP_GONE and told.url is not None):
+        return replace(told, status=DEAD)
     if ended.blame == "us":
         doubled = _OURS_MS * 2 ** min(told.attempts - 1, 8)
         return _again(told, now + min(doubled, _LONGEST_OURS_MS), rules)
@@ -71,7 +82,7 @@ def _failed(told: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: R
     counted = replace(told, round=told.round + 1)
     policy = TEST_RETRY if told.kind == "test" else endpoint.settings.retry
     if counted.round > len(policy):
-        return replace(counted, status="dead")
+        return replace(counted, status=DEAD)
     return _again(counted, now + _wait_ms(policy[told.round], ended, rules), rules)
 
 
@@ -96,14 +107,14 @@ def _receiver_failed(endpoint: Endpoint, ended: Ended, now: int) -> EndpointStat
         endpoint.window = 1
     state = endpoint.state
     since = state.failing_since or now
-    if ended.status == _GONE:
-        return _disabled(state, "gone", since, now)
+    if ended.status == _HTTP_GONE:
+        return _disabled(state, GONE, since, now)
     if now - since >= _GIVEN_UP_MS:
-        return _disabled(state, "failing", since, now)
+        return _disabled(state, FAILING, since, now)
     if rejected:
         return _rejected(endpoint, ended, since, now)
     enough = endpoint.has_circuit and endpoint.failures >= _FAILURES_TO_OPEN
-    if ended.probe or (state.circuit == "closed" and enough):
+    if ended.probe or (state.circuit == CLOSED and enough):
         return _opened(endpoint, ended, since, now)
     return state if state.failing_since else changed(state, now, failing_since=since)
 
@@ -113,7 +124,7 @@ def _rejected(endpoint: Endpoint, ended: Ended, since: int, now: int) -> Endpoin
     state = endpoint.state
     if ended.probe:
         endpoint.failures = 0
-        return changed(state, now, circuit="closed", open_until=None, failing_since=since)
+        return changed(state, now, circuit=CLOSED, open_until=None, failing_since=since)
     return state if state.failing_since else changed(state, now, failing_since=since)
 
 
@@ -130,9 +141,9 @@ def _succeeded(endpoint: Endpoint, now: int) -> EndpointState:
     endpoint.failures = endpoint.opened = 0
     endpoint.window = min(WIDEST_WINDOW, endpoint.window * 2)
     state = endpoint.state
-    if state.circuit == "closed" and state.failing_since is None:
+    if state.circuit == CLOSED and state.failing_since is None:
         return state
-    return changed(state, now, circuit="closed", open_until=None, failing_since=None)
+    return changed(state, now, circuit=CLOSED, open_until=None, failing_since=None)
 
 
 def _opened(endpoint: Endpoint, ended: Ended, since: int, now: int) -> EndpointState:
@@ -140,14 +151,16 @@ def _opened(endpoint: Endpoint, ended: Ended, since: int, now: int) -> EndpointS
     asked = (ended.retry_after_seconds or 0) * 1000
     endpoint.opened += 1
     until = now + round(max(wait, min(asked, _LONGEST_WAIT_MS)))
-    return changed(endpoint.state, now, circuit="open", open_until=until, failing_since=since)
+    return changed(endpoint.state, now, circuit=OPEN, open_until=until, failing_since=since)
 
 
-def _disabled(state: EndpointState, because: str, since: int, now: int) -> EndpointState:
+def _disabled(
+    state: EndpointState, because: DisabledBecause, since: int, now: int
+) -> EndpointState:
     return changed(
         state,
         now,
-        circuit="closed",
+        circuit=CLOSED,
         open_until=None,
         failing_since=since,
         disabled_because=because,
@@ -165,5 +178,5 @@ def _wait_ms(seconds: float, ended: Ended, rules: Rules) -> int:
 def _again(row: Delivery, at: int, rules: Rules) -> Delivery:
     """The row, to be sent again at a time; dead if it is too old by then."""
     if at >= expires_at(row, rules):
-        return replace(row, status="dead", last_error=row.last_error or "too_old")
-    return replace(row, status="pending", next_attempt_at=at)
+        return replace(row, status=DEAD, last_error=row.last_error or "too_old")
+    return replace(row, status=PENDING, next_attempt_at=at)

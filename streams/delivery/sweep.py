@@ -11,6 +11,7 @@ from streams.delivery.store import MESSAGE
 from streams.delivery.transitions import Transitions
 from streams.serde.codec import DELIVERY, OUTGOING
 from streams.serde.delivery_records import Delivery
+from streams.serde.delivery_states import DEAD, EXPIRING
 from streams.serde.keys import after
 
 _PART = 100
@@ -56,11 +57,11 @@ class Sweep:
 
 
 def _aged(row: Delivery, steps: Transitions) -> bool:
-    if row.status in ("pending", "parked") and steps.now >= expires_at(row, steps.rules):
+    if row.status in EXPIRING and steps.now >= expires_at(row, steps.rules):
         metrics.EXPIRED.inc()
         ended = replace(
             row,
-            status="dead",
+            status=DEAD,
             last_error="too_old",
             parked_because=None,
             next_attempt_at=None,

@@ -14,7 +14,7 @@ from streams.delivery.rotation import Rotation
 from streams.delivery.settling import Rules
 from streams.delivery.store import EARLY_CALLBACK, PARKING, TEST, DeliveryStore
 from streams.serde.delivery_records import Delivery, Outgoing
-from streams.serde.delivery_states import ParkedBecause
+from streams.serde.delivery_states import ENDPOINT_REMOVED, OPEN, PARKED, PENDING, ParkedBecause
 from streams.serde.ids import delivery_id
 from streams.serde.keys import join
 from streams.tenants.endpoints import CALLBACKS
@@ -69,7 +69,7 @@ class Transitions:
             self.store.queue.put(EARLY_CALLBACK + message.tenant_id.encode(), b"")
         self.store.put_message(message)
         row = replace(self._row(message, endpoint, id_), kind="callback", url=url)
-        self.admit(row, endpoint.closed_because if endpoint else "endpoint_removed")
+        self.admit(row, endpoint.closed_because if endpoint else ENDPOINT_REMOVED)
 
     def enter_test(self, message: Outgoing, id_: str, endpoint: Endpoint) -> None:
         """Make the row of a test, which is sent whatever the state of its endpoint is."""
@@ -96,12 +96,12 @@ class Transitions:
 
     def move(self, before: Delivery, after: Delivery) -> None:
         """Give a row its new state; `before` is the row as it is stored."""
-        if before.status == after.status == "pending" and before.kind != "test":
+        if before.status == after.status == PENDING and before.kind != "test":
             self._queued(self.store.put_off(before, after), after)
             return
-        if before.status == "pending":
+        if before.status == PENDING:
             self._leave(before)
-        if after.status == "pending":
+        if after.status == PENDING:
             self.pend(after)
         else:
             self.store.put_row(after)
@@ -109,7 +109,7 @@ class Transitions:
     def unpark(self, message: Outgoing, endpoint: Endpoint) -> None:
         """Send the row of a message that was parked before its endpoint was known to take it."""
         row = self.store.row(delivery_id(message.tenant_id, endpoint.id, message.message_id))
-        if row is not None and row.status == "parked" and endpoint.closed_because is None:
+        if row is not None and row.status == PARKED and endpoint.closed_because is None:
             self.drive_anew(row, row.command_id)
 
     def drive_anew(self, row: Delivery, command_id: str | None) -> None:
@@ -120,20 +120,20 @@ class Transitions:
         """
         anew = replace(
             row,
-            status="pending",
+            status=PENDING,
             round=0,
             next_attempt_at=self.now,
             parked_because=None,
             command_id=command_id,
             updated_at=self.now,
         )
-        if row.status != "pending":
+        if row.status != PENDING:
             self.store.make_way(anew, self._in_flight)
         self.move(row, anew)
 
     def delete(self, row: Delivery) -> None:
         """Forget a row."""
-        if row.status == "pending":
+        if row.status == PENDING:
             self._leave(row)
         self.store.rows.delete(row.delivery_id.encode())
 
@@ -155,7 +155,7 @@ class Transitions:
         The row with the id `first` is the probe if it is not behind others in its lane.
         """
         state = endpoint.state
-        if state.circuit == "open":
+        if state.circuit == OPEN:
             endpoint.first = first
             endpoint.state = changed(state, self.now, open_until=self.now)
             self.store.put_state(endpoint.state)
@@ -200,7 +200,7 @@ class Transitions:
             source=message.source,
             event_id=message.event_id,
             job_id=message.job_id,
-            status="pending",
+            status=PENDING,
             attempts=0,
             round=0,
             next_attempt_at=self.now,
@@ -221,9 +221,7 @@ class Transitions:
 
 def parked(row: Delivery, because: ParkedBecause, now: int) -> Delivery:
     """The row, kept without being sent."""
-    return replace(
-        row, status="parked", parked_because=because, next_attempt_at=None, updated_at=now
-    )
+    return replace(row, status=PARKED, parked_because=because, next_attempt_at=None, updated_at=now)
 
 
 def due_of_test(value: bytes) -> int:

@@ -15,6 +15,7 @@ from streams.delivery.sweep import Sweep
 from streams.delivery.transitions import Transitions, parked
 from streams.serde.codec import DELIVERY, DELIVERY_COMMAND
 from streams.serde.delivery_records import Delivery, DeliveryCommand, EndpointState, Recovery
+from streams.serde.delivery_states import ENDPOINT_REMOVED
 from streams.serde.keys import SEPARATOR, after, split
 
 _CHANGED = 200
@@ -77,7 +78,7 @@ def _park(place: bytes, _: bytes, steps: Transitions) -> None:
     """Park rows of an endpoint that is disabled or gone; an enabled one keeps what is left."""
     tenant_id, endpoint_id = split(place)
     endpoint = steps.endpoints.get(tenant_id, endpoint_id)
-    because = "endpoint_removed" if endpoint is None else endpoint.closed_because
+    because = ENDPOINT_REMOVED if endpoint is None else endpoint.closed_because
     ids = list(queue.rows_of(steps.store.queue, tenant_id, endpoint_id, _CHANGED))
     if endpoint is None:  # a disabled endpoint can be tested
         tests = steps.store.marked(TEST + place + SEPARATOR)

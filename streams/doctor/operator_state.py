@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from streams.doctor.commands import Commands
 from streams.doctor.finding import Check, Finding, Unseen, counted, named
 from streams.doctor.operator_view import OperatorSeen
+from streams.serde import delivery_states, job_states
 
 READY = Check("operator", "ready")
 PROCESSES = Check("operator", "processes")
@@ -17,7 +18,7 @@ WAITING = Check("operator", "for people")
 
 _PEOPLE: tuple[tuple[str, dict[str, str], str, str], ...] = (
     ("tidegate_dead_letters", {}, "dead letter", "dlq list --not-replayed"),
-    ("tidegate_jobs", {"status": "needs_review"}, "job in review", "jobs review"),
+    ("tidegate_jobs", {"status": job_states.NEEDS_REVIEW}, "job in review", "jobs review"),
     ("tidegate_unknown_effects", {}, "effect of unknown outcome", "jobs review"),
     (
         "tidegate_quarantined_bodies",
@@ -27,9 +28,9 @@ _PEOPLE: tuple[tuple[str, dict[str, str], str, str], ...] = (
     ),
     (
         "tidegate_deliveries",
-        {"status": "parked"},
+        {"status": delivery_states.PARKED},
         "parked delivery",
-        "deliveries list --status parked",
+        f"deliveries list --status {delivery_states.PARKED}",
     ),
     ("tidegate_operator_replays_stuck", {}, "stuck replay", "replays list"),
 )

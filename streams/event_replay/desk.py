@@ -16,7 +16,16 @@ from streams.event_replay.known import Known
 from streams.event_replay.spans import Questions, begun
 from streams.event_replay.turns import Turns
 from streams.event_replay.work import Work
-from streams.serde.replay_records import ReplayAsked, ReplayProgress, ReplayRecord, ReplayStatus
+from streams.serde.replay_records import (
+    EXPIRED,
+    PAUSED,
+    RUNNING,
+    STOPPED,
+    ReplayAsked,
+    ReplayProgress,
+    ReplayRecord,
+    ReplayStatus,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +36,7 @@ _CLASH = (
     "again, with keys of their own"
 )
 
-NOTHING = ReplayProgress("paused", ())
+NOTHING = ReplayProgress(PAUSED, ())
 """The progress of a replay that has not found out yet what it has to read."""
 
 Ask = Callable[[ReplayAsked], Question]
@@ -101,7 +110,7 @@ class Desk:
             for known in self._known.get(number, {}).values():
                 if work := self._works.get(known.replay_id):
                     try:
-                        work.save("running", work.progress.error)
+                        work.save(RUNNING, work.progress.error)
                     except (KafkaUnavailable, KafkaException) as error:
                         log.warning("the progress of a replay was not saved", error=str(error))
         self.forget(partitions)
@@ -155,7 +164,7 @@ class Desk:
     def _further(self, number: int, known: Known) -> bool:
         """Whether it moved, or need not; one that has merely begun again has not."""
         rest = self._rest(known)
-        if rest in (None, "paused") and not (known.progress and known.progress.spans):
+        if rest in (None, PAUSED) and not (known.progress and known.progress.spans):
             if (recorded := self._record(number, known)) is None:
                 return False
             known = recorded
@@ -180,7 +189,7 @@ class Desk:
         if now is None:
             return None
         spans = begun(_asked(known), now)
-        progress = replace(known.progress or NOTHING, status="paused", spans=spans, error=None)
+        progress = replace(known.progress or NOTHING, status=PAUSED, spans=spans, error=None)
         self._write(known, progress)
         return self._learn(number, known, progress)
 
@@ -194,7 +203,7 @@ class Desk:
             return all(work.moved for work in self._works.values())
         now = self._questions.answer(known.replay_id, _asked(known))
         if now is not None:
-            self._write(known, replace(known.progress or NOTHING, status="running"))
+            self._write(known, replace(known.progress or NOTHING, status=RUNNING))
             if self._rest(known) is None:
                 self._works[known.replay_id] = self._open(known, now)
         return False
@@ -202,10 +211,10 @@ class Desk:
     def _rest(self, known: Known) -> ReplayStatus | None:
         """The state a stopped replay changes to, or None if it keeps running."""
         if known.stopped is not None or known.clash:
-            return "stopped"
+            return STOPPED
         if self._broker_ms() - known.asked_at > self._kept_ms:
-            return "expired"
-        return "paused" if known.paused else None
+            return EXPIRED
+        return PAUSED if known.paused else None
 
     def _settle(self, number: int, known: Known, status: ReplayStatus) -> None:
         """Stop working on the replay, and write its state unless that stands there already."""
@@ -232,7 +241,7 @@ class Desk:
             )
         # Not at rest, whatever was saved: a pause or a stop still has to be written. Without spans
         # nothing was begun, and they are written before anything else.
-        status: ReplayStatus = "running" if saved.spans else "paused"
+        status: ReplayStatus = RUNNING if saved.spans else PAUSED
         progress = replace(saved, status=status, error=str(error))
         self._learn(number, known, progress)
         try:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 
 from streams.serde.replay_records import (
     ENDED,
+    PAUSED,
+    RUNNING,
     ReplayAsked,
     ReplayBody,
     ReplayPaused,
@@ -77,7 +79,7 @@ class Known:
             return self.progress.status
         if self.stopped is not None:
             return "stopping"
-        at_rest = self.progress is None or self.progress.status == "paused"
+        at_rest = self.progress is None or self.progress.status == PAUSED
         if self.paused:
-            return "paused" if at_rest else "pausing"
-        return "queued" if at_rest else "running"
+            return PAUSED if at_rest else "pausing"
+        return "queued" if at_rest else RUNNING

@@ -26,6 +26,8 @@ from streams.serde import ids, keys
 from streams.serde.codec import COMMAND, REPLAY
 from streams.serde.records import Command, ReplayEvent
 from streams.serde.replay_records import (
+    DONE,
+    RUNNING,
     ReplayProgress,
     ReplayRecord,
     ReplayStatus,
@@ -92,7 +94,7 @@ class Work:
             KafkaUnavailable: Kafka does not answer, or no longer has what was to be read.
         """
         if not self._waiting and not self._read():
-            self._settle("done")
+            self._settle(DONE)
             return False
         dealt = self._deal()
         self._sink.flush()
@@ -102,7 +104,7 @@ class Work:
             self._batch = None
         self.moved = self.moved or bool(dealt or self._scan.progress.passed)
         if time.monotonic() >= self._save_at:
-            self.save("running", None if self.moved else self.progress.error)
+            self.save(RUNNING, None if self.moved else self.progress.error)
         return True
 
     def save(self, status: ReplayStatus, error: str | None = None) -> ReplayProgress:

@@ -44,7 +44,8 @@ class JobState:
     no other cause, and None if the state makes no dead letter. A job `is_replayable` from here as a
     new one. `is_sent` says that endpoints get a message of the type `job.NAME`. `exit_code` is that
     of a command that watched the job until it got here, and None if it goes on watching. `level` is
-    how loudly a log line tells of it.
+    how loudly a log line tells of it. No job gets a state that `is_reserved` yet, so commands do
+    not offer it.
     """
 
     name: JobStatus
@@ -57,13 +58,14 @@ class JobState:
     is_sent: bool = False
     exit_code: int | None = None
     level: Level = "info"
+    is_reserved: bool = False
 
 
 JOB_STATES = (
     JobState(PENDING, waits_for="slot"),
     JobState(SCHEDULED, waits_for="time"),
     JobState(RUNNING, is_leased=True, after_run=True),
-    JobState(WAITING, waits_for="outside", level="warning"),
+    JobState(WAITING, waits_for="outside", is_reserved=True),
     JobState(
         NEEDS_REVIEW,
         waits_for="person",
@@ -105,6 +107,7 @@ def states(asked: Callable[[JobState], object]) -> frozenset[str]:
 
 BY_NAME: dict[str, JobState] = {state.name: state for state in JOB_STATES}
 NAMES = tuple(state.name for state in JOB_STATES)
+OFFERED = tuple(state.name for state in JOB_STATES if not state.is_reserved)
 TERMINAL = states(lambda state: state.is_terminal)
 LIVE = states(lambda state: not state.is_terminal)
 LEASED = states(lambda state: state.is_leased)
@@ -114,6 +117,8 @@ QUEUED = states(lambda state: state.waits_for not in (None, "person"))
 FOR_A_PERSON = states(lambda state: state.waits_for == "person")
 AT_REST = TERMINAL | FOR_A_PERSON
 """A job in these changes no more unless a person asks for it."""
+DUE_LATER = states(lambda state: state.waits_for in ("time", "outside"))
+"""A job in these may have a time at which it goes on."""
 VISIBLY_WAITING = states(lambda state: state.waits_for in ("outside", "person"))
 """A job may stay in these for as long as it takes, and is shown to wait."""
 REPLAYABLE = states(lambda state: state.is_replayable)

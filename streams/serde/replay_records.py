@@ -6,10 +6,15 @@ As in `records`, field names and meanings are documented in `schemas/replay.avsc
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 ReplayStatus = Literal["running", "paused", "stopped", "done", "expired"]
-ENDED: frozenset[str] = frozenset({"stopped", "done", "expired"})
+RUNNING: Final = "running"
+PAUSED: Final = "paused"
+STOPPED: Final = "stopped"
+DONE: Final = "done"
+EXPIRED: Final = "expired"
+ENDED: frozenset[str] = frozenset({STOPPED, DONE, EXPIRED})
 
 
 @dataclass(frozen=True, slots=True)

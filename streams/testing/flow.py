@@ -8,8 +8,8 @@ from collections.abc import Callable
 from math import ceil
 
 from streams.runtime.processor import Record
+from streams.serde import job_states
 from streams.serde.codec import JOB
-from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job
 from streams.testing.pipeline_in_memory import PipelineInMemory
 from streams.testing.worker_process import WorkerProcess
@@ -136,11 +136,11 @@ class Flow:
         now, waits = self._pipeline.now, list[int]()
         for job in self._live_jobs():
             match job.status:
-                case "running":
+                case job_states.RUNNING:
                     waits.append(_RUNNING_MS)
-                case "pending":
+                case job_states.PENDING:
                     waits.append(_WAITING_MS)
-                case "scheduled":
+                case job_states.SCHEDULED:
                     due = job.next_retry_at or job.scheduled_at or 0
                     waits.append(max(_TICK_MS, due - now))
         if waits and self.worker is not None and self.worker.loop.wakes_in is not None:
@@ -151,7 +151,7 @@ class Flow:
         records = self._pipeline.output("jobs")
         for record in records[self._jobs_read :]:
             job = None if record.value is None else JOB.decode(record.value)
-            if job is None or job.status in TERMINAL:
+            if job is None or job.status in job_states.TERMINAL:
                 self._live.pop((record.key or b"").decode(), None)
             else:
                 self._live[job.job_id] = job

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Self
 
 from streams.ledger import settleable_at
-from streams.serde import records
-from streams.serde.effect_states import UNSETTLED
+from streams.serde.effect_states import DONE, FAILED, UNSETTLED
 from streams.serde.ids import replay_job_id
-from streams.serde.job_states import TERMINAL
+from streams.serde.job_states import AT_REST, LEASED
 from streams.serde.records import Cancel, Replay, Settle
 from streams.testing.beside_loop import beside_loop
 from streams.testing.flow import Stuck
@@ -34,13 +33,13 @@ class Job(JobView):
         """
         if runs is not None and runs < 1:
             raise ValueError(f"run(runs={runs}): give a number of runs, or leave it out")
-        until_epoch = self.record.epoch + (runs or 0) - (self.status == "running")
+        until_epoch = self.record.epoch + (runs or 0) - (self.status in LEASED)
         self._behind.stops.go_on()
 
         def over() -> bool:
             record = self.record
             enough = runs is not None and record.epoch >= until_epoch
-            return _is_at_rest(record) or (enough and record.status != "running")
+            return record.status in AT_REST or (enough and record.status not in LEASED)
 
         self._until(over, lambda: f"{self!r} ends or waits for a person")
         return self
@@ -62,7 +61,7 @@ class Job(JobView):
         stops.set(Stop(self.id, name, step is not None, done))
         try:
             self._until(
-                lambda: stops.was_reached or _is_at_rest(self.record),
+                lambda: stops.was_reached or self.record.status in AT_REST,
                 lambda: f"{self!r} calls {name!r}",
             )
             if not stops.was_reached:
@@ -107,7 +106,7 @@ class Job(JobView):
             Refused: as docs/effects.md lists the reasons, or `not_json`.
         """
         text = require_json(result, "the result")
-        self._settle(Settle(action, "done", text, note, _AUTHOR))
+        self._settle(Settle(action, DONE, text, note, _AUTHOR))
         return self
 
     @beside_loop
@@ -117,7 +116,7 @@ class Job(JobView):
         Raises:
             Refused: as docs/effects.md lists the reasons.
         """
-        self._settle(Settle(action, "failed", None, note, _AUTHOR))
+        self._settle(Settle(action, FAILED, None, note, _AUTHOR))
         return self
 
     @beside_loop
@@ -150,7 +149,7 @@ class Job(JobView):
         """How long an operator would be told to wait; 0 for what is refused for another reason."""
         pipeline, record = self._behind.pipeline, self.record
         found = [entry for entry in pipeline.entries(record) if entry.action == action]
-        ended = record.status == "needs_review" or record.status in TERMINAL
+        ended = record.status in AT_REST
         if not ended or not found or found[0].status not in UNSETTLED:
             return 0
         due = settleable_at(found[0], record, self._behind.leases.term_seconds)
@@ -170,7 +169,3 @@ def _named(tool: str | None, step: str | None) -> str:
     if name is None or (tool is not None and step is not None):
         raise TypeError("pause_in() and crash_in() take a tool or a step, and not both")
     return name
-
-
-def _is_at_rest(job: records.Job) -> bool:
-    return job.status in TERMINAL or job.status == "needs_review"

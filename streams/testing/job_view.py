@@ -6,6 +6,7 @@ from typing import Any
 
 from streams import user_json
 from streams.serde import records
+from streams.serde.job_states import SCHEDULED
 from streams.testing.installation import Installation
 from streams.testing.values import Call, DeadLetter, Effect, FailedRun
 
@@ -106,7 +107,7 @@ class JobView:
 
 
 def _failed_run(run: records.Attempt, record: records.Job) -> FailedRun:
-    waits = record.status == "scheduled" and record.next_retry_at is not None
+    waits = record.status == SCHEDULED and record.next_retry_at is not None
     retry_in = ((record.next_retry_at or 0) - run.at) / 1000 if waits else None
     return FailedRun(run.attempt, run.kind, run.error, retry_in)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-EffectStatus = Literal["claimed", "done", "failed", "unknown", "review"]
-RunKind = Literal["failed", "timeout", "lost", "released"]
+from streams.serde.effect_states import DONE, EffectStatus
+from streams.serde.run_ends import AttemptKind
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Effect:
     tool: str
     key: str
     args: Mapping[str, Any] = field(default_factory=dict)
-    status: EffectStatus = "done"
+    status: EffectStatus = DONE
     result: Any = None
     error: str | None = field(default=None, compare=False)
     idempotency_key: str = field(default="", compare=False)
@@ -60,7 +60,7 @@ class FailedRun:
     """
 
     attempt: int
-    kind: RunKind
+    kind: AttemptKind
     error: str | None = field(default=None, compare=False)
     retry_in: float | None = field(default=None, compare=False)
 

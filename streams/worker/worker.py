@@ -16,6 +16,7 @@ from streams.errors import LeaseLost
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread, in_daemon_thread
 from streams.serde.records import Ended
+from streams.serde.run_ends import LOST, RELEASED
 from streams.topology.model import Topology
 from streams.tracing.spans import exemplar
 from streams.vault.keyring import DataKeyring
@@ -156,7 +157,7 @@ class Worker:
             )
             await asyncio.wait(self._runs, timeout=seconds)
         for session in self._replies.sessions():
-            session.stop(RunResult("released", error="the worker shut down"))
+            session.stop(RunResult(RELEASED, error="the worker shut down"))
         if self._runs:
             await asyncio.wait(self._runs, timeout=GRACE_SECONDS + 1)
 
@@ -269,7 +270,7 @@ class Worker:
 
     async def _tell(self, session: RunSession, run_result: RunResult) -> None:
         """Report how the run ended; a run that lost its lease reports nothing."""
-        if run_result.status == "lost":
+        if run_result.status == LOST:
             return
         held, now = session.held, self._clock()
         home = held.lease.home_partition

@@ -24,6 +24,7 @@ from streams.demo.world.subscribers import STRUCK_ENDPOINT
 from streams.dev.pipeline import Pipeline
 from streams.dev.readiness import unready
 from streams.kafka.offsets import Place
+from streams.serde import delivery_states, job_states
 from streams.serde.records import Schedule
 from streams.topology.model import FUSED
 
@@ -141,7 +142,7 @@ class Faults(Strikes):
         pid, at = self._strike(name)
         await self._topics.to_end()
         row = self._topics.rows.get(hook.place)
-        if not pid or row is None or row.status != "pending":
+        if not pid or row is None or row.status != delivery_states.PENDING:
             return False
         what = f"an attempt for {hook.tenant_id}/{hook.endpoint_id}"
         kill = Kill("delivery", name, pid, at, what)
@@ -238,14 +239,15 @@ class Faults(Strikes):
 
     def _is_delivered(self, hook: Hook) -> bool:
         row = self._topics.rows.get(hook.place)
-        return row is not None and row.status == "delivered"
+        return row is not None and row.status == delivery_states.DELIVERED
 
     def _taken_back(self, kill: Kill) -> bool:
         """Whether the job was taken from the dead worker."""
         job = self._topics.newest.get(kill.job_id)
-        return job is not None and (
-            job.epoch > kill.epoch or (job.epoch == kill.epoch and job.status != "running")
-        )
+        if job is None:
+            return False
+        is_over = job.epoch == kill.epoch and job.status not in job_states.LEASED
+        return is_over or job.epoch > kill.epoch
 
 
 def _counted(number: int, thing: str) -> str:

@@ -16,6 +16,7 @@ from streams.demo.verdict.topic_recorder import TopicRecorder
 from streams.demo.world.receiver import Hook, Receiver
 from streams.demo.world.scenario import Scenario
 from streams.demo.world.subscribers import CALLBACKS, RESTARTED, SWITCHED_OFF, Subscriber
+from streams.serde.delivery_states import PENDING
 
 _TAKEN_FIRST = 2
 """How many messages an endpoint takes before it is disturbed, so that more are still to come."""
@@ -87,7 +88,7 @@ class Outgoing:
 
         def ended() -> bool:
             nonlocal left, moved, since
-            left = {p for p in left if p not in rows or rows[p].status == "pending"}
+            left = {p for p in left if p not in rows or rows[p].status == PENDING}
             if len(attempts) != moved:
                 moved, since = len(attempts), time.monotonic()
             self._report.progress(lambda: f"{len(left):,} outgoing deliveries are pending")

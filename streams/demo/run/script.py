@@ -13,7 +13,6 @@ from streams.demo.run.outgoing import Outgoing
 from streams.demo.verdict.evidence import Evidence, Records, Submitted
 from streams.demo.verdict.fold import StoreFinding, examine
 from streams.demo.verdict.groups import Groups
-from streams.demo.verdict.guarantees import VISIBLY_WAITING
 from streams.demo.verdict.report import Report
 from streams.demo.verdict.topic_recorder import TopicRecorder
 from streams.demo.world.delivery import Vendor
@@ -29,7 +28,7 @@ from streams.demo.world.scenario import (
 )
 from streams.dev.pipeline import Pipeline
 from streams.errors import TidegateError
-from streams.serde.job_states import TERMINAL
+from streams.serde.job_states import TERMINAL, VISIBLY_WAITING
 from streams.topology.load import load
 
 _CONCURRENCY = 32

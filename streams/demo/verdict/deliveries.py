@@ -14,7 +14,8 @@ from streams.demo.verdict.finding import Finding
 from streams.demo.world.receiver import Hook
 from streams.demo.world.subscribers import CALLBACKS, RESTARTED, Place, Subscriber
 from streams.serde.delivery_records import Delivery
-from streams.serde.job_states import TERMINAL
+from streams.serde.delivery_states import DEAD, DELIVERED, PARKED
+from streams.serde.job_states import SENT, TERMINAL
 from streams.serde.records import Envelope, Job
 
 
@@ -29,7 +30,7 @@ def owed(
     for each in subscribers:
         by_tenant[each.tenant_id].append(each)
     messages = {(e.tenant_id, e.event_id, e.event_type) for e in events}
-    ended = [job for job in jobs if job.status in TERMINAL or job.status == "needs_review"]
+    ended = [job for job in jobs if job.status in SENT]
     messages |= {(job.tenant_id, _message_id(job), f"job.{job.status}") for job in ended}
     found = {
         (tenant, each.endpoint_id, id_): each
@@ -82,11 +83,11 @@ def _check_end(
         row.status in subscriber.ends,
         f"{name}: is {row.status} and not {' or '.join(sorted(subscriber.ends))}",
     )
-    if row.status == "delivered":
+    if row.status == DELIVERED:
         found.check(taken > 0, f"{name}: is delivered, but its receiver never took it")
-    if row.status == "parked":
+    if row.status == PARKED:
         found.check(row.parked_because is not None, f"{name}: is parked without a reason")
-    if row.status == "dead":
+    if row.status == DEAD:
         shown = row.last_status is not None or row.last_error is not None
         found.check(shown, f"{name}: is dead without a reason")
 
@@ -106,12 +107,12 @@ def repeats(hooks: Iterable[Hook]) -> int:
 def not_shown(evidence: Evidence) -> Iterator[str]:
     """What the run had to show of deliveries, and did not."""
     rows = [row for found in _newest(evidence).values() for row in found]
-    for status in ("delivered", "parked", "dead"):
+    for status in (DELIVERED, PARKED, DEAD):
         if not any(row.status == status for row in rows):
             yield f"no outgoing delivery ended {status}"
-    if not any(row.status == "delivered" and row.attempts > 1 for row in rows):
+    if not any(row.status == DELIVERED and row.attempts > 1 for row in rows):
         yield "no outgoing delivery failed at first and then arrived"
-    if not any(row.status == "delivered" and row.kind == "callback" for row in rows):
+    if not any(row.status == DELIVERED and row.kind == "callback" for row in rows):
         yield "the delayed job's callback was not delivered"
     at_restarted = {
         seen.value.delivery_id

@@ -11,6 +11,7 @@ from streams.demo.verdict.effects import count_repeats
 from streams.demo.verdict.evidence import Evidence
 from streams.demo.verdict.judge import Verdict
 from streams.demo.world.recorder import Call
+from streams.serde import delivery_states, job_states
 
 
 def figures(
@@ -35,15 +36,15 @@ def figures(
         "accepted": sum(answer.status == 202 for answer in evidence.answers),
         "duplicates": sum(answer.status == 200 for answer in evidence.answers),
         "jobs": len(jobs),
-        "jobs_succeeded": sum(job.status == "succeeded" for job in jobs),
+        "jobs_succeeded": sum(job.status == job_states.SUCCEEDED for job in jobs),
         "effects_executed": verdict.repeats.executed,
         "duplicate_effects": len(verdict.repeats.duplicates),
         "same_key_repeats": verdict.repeats.same_key,
         "lost_events": len(verdict.lost),
         "cross_tenant_reads": len(verdict.findings["G3"].violations),
         "outgoing": len(rows),
-        "outgoing_delivered": sum(row.status == "delivered" for row in rows),
-        "outgoing_parked": sum(row.status in {"parked", "dead"} for row in rows),
+        "outgoing_delivered": sum(row.status == delivery_states.DELIVERED for row in rows),
+        "outgoing_parked": sum(row.status in delivery_states.RECOVERABLE for row in rows),
         "outgoing_attempts": len(evidence.records.attempts),
         "outgoing_repeats": repeats(evidence.hooks),
         "kills": len(evidence.kills),
@@ -107,7 +108,7 @@ def _queue_latencies(evidence: Evidence) -> dict[str, float]:
     ready: dict[str, int] = {}
     leased: dict[str, int] = {}
     for seen in evidence.records.jobs:
-        first = {"pending": ready, "running": leased}.get(seen.value.status)
+        first = {job_states.PENDING: ready, job_states.RUNNING: leased}.get(seen.value.status)
         if first is not None:
             first.setdefault(seen.value.job_id, seen.value.updated_at)
     return {

@@ -12,13 +12,11 @@ from streams.demo.verdict.evidence import Evidence
 from streams.demo.verdict.finding import Finding
 from streams.demo.world.scenario import SOURCE
 from streams.serde.codec import COMMAND
-from streams.serde.job_states import TERMINAL
+from streams.serde.job_states import IN_DEAD_LETTERS, SUCCEEDED, TERMINAL, VISIBLY_WAITING
 from streams.serde.records import Wake
 
 _CLOCK_GRAIN = 0.001
 """Kafka's timestamps are whole milliseconds."""
-
-VISIBLY_WAITING = frozenset({"waiting", "needs_review"})
 
 
 def one_job_per_event(evidence: Evidence) -> Finding:
@@ -66,7 +64,7 @@ def lost_events(evidence: Evidence) -> list[str]:
         ticket, job = answer.ticket, jobs.get(answer.job_id or "")
         effects = {(ticket.tenant_id, ticket.external_id, action) for action in ticket.actions}
         visible = job is not None and job.status in TERMINAL | VISIBLY_WAITING
-        if not visible or (job and job.status == "succeeded" and not effects <= done):
+        if not visible or (job and job.status == SUCCEEDED and not effects <= done):
             lost.add(f"{ticket.tenant_id}/{ticket.external_id}: accepted, but nothing came of it")
     return sorted(lost)
 
@@ -181,7 +179,7 @@ def visible_ends(evidence: Evidence) -> Finding:
             f"{job_id} of {job.tenant_id} is still {job.status}",
         )
         found.check(
-            job.status not in {"failed", "dead"} or job_id in dead,
+            job.status not in IN_DEAD_LETTERS or job_id in dead,
             f"{job_id} of {job.tenant_id} is {job.status} and not in the dead letters",
         )
         shown = listed.get(job_id, "not there")

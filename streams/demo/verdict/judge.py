@@ -11,6 +11,7 @@ from streams.demo.verdict.evidence import Evidence
 from streams.demo.verdict.finding import Finding
 from streams.demo.verdict.guarantees import GUARANTEES, lost_events
 from streams.demo.world.scenario import CAP, CAPPED_TENANT, DELAYED_TYPE
+from streams.serde import job_states
 from streams.serde.records import Job
 
 STRUCK = frozenset({"ingress", "dedup", "scheduler", "dispatcher", "worker", "delivery"})
@@ -70,15 +71,16 @@ def _kinds_of_job(evidence: Evidence) -> Iterator[str]:
     poisoned = {a.job_id for a in evidence.answers if a.ticket.poison}
     for job_id in sorted(map(str, poisoned)):
         job = jobs.get(job_id)
-        if job is None or job.status not in {"dead", "failed"}:
+        if job is None or job.status not in job_states.IN_DEAD_LETTERS:
             yield f"{job_id}: the poison body's job is {job.status if job else 'not there'}"
     for job_id, job in jobs.items():
-        if job.status in {"dead", "failed", "cancelled"} and job_id not in poisoned:
+        if job.status in job_states.TERMINAL - {job_states.SUCCEEDED} and job_id not in poisoned:
             yield f"{job_id} of {job.tenant_id} is {job.status}: {job.last_error}"
     yield from _waits(evidence, jobs)
-    if not any(job.attempts > 1 and job.status == "succeeded" for job in jobs.values()):
+    succeeded = [job for job in jobs.values() if job.status == job_states.SUCCEEDED]
+    if not any(job.attempts > 1 for job in succeeded):
         yield "no job failed at first and then succeeded"
-    if not any(job.type == DELAYED_TYPE and job.status == "succeeded" for job in jobs.values()):
+    if not any(job.type == DELAYED_TYPE for job in succeeded):
         yield "the delayed job did not run"
 
 
@@ -86,7 +88,7 @@ def _waits(evidence: Evidence, jobs: dict[str, Job]) -> Iterator[str]:
     """Only a kill may have left an outcome for a person to decide."""
     struck = any(kill.stage == "worker" for kill in evidence.kills)
     for job_id, job in jobs.items():
-        if job.status == "needs_review" and not struck:
+        if job.status in job_states.FOR_A_PERSON and not struck:
             yield f"{job_id} of {job.tenant_id} needs review, though no worker was killed"
 
 
@@ -104,7 +106,7 @@ def _most_running(evidence: Evidence) -> int:
     most = 0
     for seen in evidence.records.jobs:
         job = seen.value
-        if job.tenant_id == CAPPED_TENANT and job.status == "running":
+        if job.tenant_id == CAPPED_TENANT and job.status in job_states.LEASED:
             running.add(job.job_id)
             most = max(most, len(running))
         else:

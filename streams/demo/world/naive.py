@@ -64,7 +64,7 @@ class NaiveHandler:
             await asyncio.sleep(_SLOW_SECONDS)
         if self._killed and number % _EVERY_KILLED == 0 and request.transport:
             request.transport.abort()
-        return web.json_response({"status": "done"})
+        return web.json_response({"ok": True})
 
     async def _handle(self, tenant: str, body: bytes) -> None:
         ticket = orjson.loads(body)["detail"]

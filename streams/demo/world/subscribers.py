@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from streams.serde.delivery_states import DEAD, DELIVERED, PARKED
+
 Conduct = Literal["answers", "fails", "hangs", "refuses"]
 """`fails`: 503 to the first request of every third message. `hangs`: no answer to the first request
 of three messages. `refuses`: 400 to every request."""
@@ -48,7 +50,7 @@ class Subscriber:
     conduct: Conduct = "answers"
     ordering: str = "parallel"
     enabled: bool = True
-    ends: frozenset[str] = frozenset({"delivered"})
+    ends: frozenset[str] = frozenset({DELIVERED})
     secret: str = field(default_factory=_new_secret, repr=False)
 
     @property
@@ -76,16 +78,16 @@ CALLBACKS = ("acme", "callbacks")
 
 def subscribers() -> tuple[Subscriber, ...]:
     """Every endpoint of the demo, with new secrets."""
-    parked = frozenset({"parked"})
+    parked = frozenset({PARKED})
     return (
         Subscriber(*STRUCK_ENDPOINT, ("*",)),
         Subscriber("acme", "disabled", ("ticket.*",), enabled=False, ends=parked),
         Subscriber(
-            "acme", "refuses", ("job.dead", "job.failed"), "refuses", ends=frozenset({"dead"})
+            "acme", "refuses", ("job.dead", "job.failed"), "refuses", ends=frozenset({DEAD})
         ),
         Subscriber(*CALLBACKS, ()),
         Subscriber("globex", "fails", ("ticket.*",), "fails"),
         Subscriber("globex", "hangs", ("job.*",), "hangs"),
         Subscriber(*RESTARTED, ("job.*",), ordering="fifo"),
-        Subscriber(*SWITCHED_OFF, ("*",), ends=parked | {"delivered"}),
+        Subscriber(*SWITCHED_OFF, ("*",), ends=parked | {DELIVERED}),
     )

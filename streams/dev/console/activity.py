@@ -9,6 +9,7 @@ from typing import Any
 from streams.dead_letter import is_replayed
 from streams.dev.console.screen import Line
 from streams.errors import DecodeError
+from streams.serde import effect_states, job_states
 from streams.serde.codec import COMMAND, DEAD_LETTER, DUPLICATE, ENVELOPE, HELD, JOB, LEDGER_ENTRY
 from streams.serde.codec import QUARANTINED as QUARANTINED_CODEC
 from streams.serde.commands import kind_of
@@ -64,15 +65,15 @@ class Activity:
         if job.replayed_as is not None:  # it ended before, and its end was shown
             return Line("job", f"replayed   {id_} as {job.replayed_as}")
         match job.status:
-            case "pending":
+            case job_states.PENDING:
                 # Later changes of a job that waits, such as its time having come, are not news.
                 submitted = job.event is None and job.created_at == job.updated_at
                 return Line("job", f"submitted  {id_}") if submitted else None
-            case "running":
+            case job_states.RUNNING:
                 return self._begun(job, id_)
-            case "succeeded":
+            case job_states.SUCCEEDED:
                 return Line("job", f"succeeded  {id_}{self._took(job)}")
-            case "scheduled":
+            case job_states.SCHEDULED:
                 return _waits(job, id_)
             case _:
                 return self._ended_badly(job, id_)
@@ -92,10 +93,8 @@ class Activity:
 
     def _ended_badly(self, job: Job, id_: str) -> Line:
         took = self._took(job)
-        why = job.cancel_reason if job.status == "cancelled" else job.last_error
-        level = "info" if job.status == "cancelled" else "error"
-        if job.status in ("needs_review", "waiting"):
-            level = "warning"
+        why = job.cancel_reason if job.status == job_states.CANCELLED else job.last_error
+        level = job_states.BY_NAME[job.status].level
         return Line("job", f"{job.status:<10} {id_}{took}{_because(why)}", level)
 
 
@@ -131,9 +130,9 @@ def _quarantined(body: Quarantined) -> Line | None:
 def _effect(entry: LedgerEntry) -> Line | None:
     what = f"{entry.action} of {entry.job_id}"
     match entry.status:
-        case "claimed":
+        case effect_states.CLAIMED:
             return None
-        case "done":
+        case effect_states.DONE:
             return Line("effect", f"done       {what}")
         case _:
             return Line("effect", f"{entry.status:<10} {what}{_because(entry.error)}", "warning")

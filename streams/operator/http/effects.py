@@ -47,7 +47,7 @@ async def settle(request: web.Request) -> web.Response:
     wanted, action = await read_body(request, SettleRequest), request.match_info["action"]
     result = stored_json(wanted.result, "result", MAX_RESULT_BYTES)
     job = await _current(state, job_id)
-    done = wanted.status == "done"
+    done = wanted.status == DONE
     command = Settle(
         action, DONE if done else FAILED, result if done else None, wanted.note, SUBMITTED_BY
     )

@@ -11,7 +11,7 @@ from streams.operator.resources.paging import Entry, Listing
 from streams.operator.resources.table import Row, Table
 from streams.runtime.processor import Record
 from streams.serde.codec import REPLAY
-from streams.serde.replay_records import ReplayAsked, ReplayProgress
+from streams.serde.replay_records import RUNNING, ReplayAsked, ReplayProgress
 
 
 def replay(connection: sqlite3.Connection, replay_id: str) -> Known:
@@ -24,7 +24,7 @@ def replay(connection: sqlite3.Connection, replay_id: str) -> Known:
 
 def replay_json(known: Known, asked: ReplayAsked) -> Json:
     """Return a replay as the API shows it."""
-    done = known.progress or ReplayProgress("running", ())
+    done = known.progress or ReplayProgress(RUNNING, ())
     return {
         "replay_id": known.replay_id,
         "status": known.status,

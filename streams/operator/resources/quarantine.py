@@ -12,7 +12,8 @@ from streams.runtime.processor import Record
 from streams.serde.codec import QUARANTINED
 from streams.serde.records import Quarantined
 
-_WAITING, _RELEASED = "waiting", "released"
+_WAITING = "waiting"
+_RELEASED = "released"
 
 
 def quarantined(connection: sqlite3.Connection, id_: str) -> Quarantined | None:

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from streams.errors import LeaseLost, PermanentError
+from streams.serde import effect_states, run_ends
+from streams.serde.effect_states import OutcomeStatus
 from streams.serde.ids import new_id
 from streams.serde.records import Claim, Outcome, Reply
 from streams.tracing import conventions as names
@@ -27,7 +29,6 @@ from streams.worker.handler.values import digest, from_json, to_json
 from streams.worker.transport.replies import Replies
 
 RESEND_SECONDS = 2.0
-OutcomeStatus = Literal["done", "failed", "unknown"]
 _KEY_CHARS = 512
 
 
@@ -132,7 +133,7 @@ class Effects:
         if reply is not None and reply.kind != "granted":
             return
         repeat = reply.repeat if reply else claim.key_lifetime_ms > 0
-        status: OutcomeStatus = "unknown" if repeat else "failed"
+        status: OutcomeStatus = effect_states.UNKNOWN if repeat else effect_states.FAILED
         self._session.post(_outcome(claim, status, error="the run ended before it began"))
 
     async def _perform(
@@ -157,7 +158,7 @@ class Effects:
         except BaseException as error:
             # The error is about this call only: an earlier call of unknown outcome stays unknown.
             settled = not_done(error, tool.nothing_done, handled) and not reply.repeat
-            status: OutcomeStatus = "failed" if settled else "unknown"
+            status: OutcomeStatus = effect_states.FAILED if settled else effect_states.UNKNOWN
             await self._record(_outcome(claim, status, error=describe(error)))
             raise
         return await self._done(claim, result)
@@ -167,9 +168,9 @@ class Effects:
             text = to_json(result, f"the result of effect {claim.action}")
         except PermanentError:
             # The effect did happen: record that. The error tells the author about the result.
-            await self._record(_outcome(claim, "done"))
+            await self._record(_outcome(claim, effect_states.DONE))
             raise
-        await self._record(_outcome(claim, "done", result=text))
+        await self._record(_outcome(claim, effect_states.DONE, result=text))
         return from_json(text)
 
     def _came_late(self, claim: Claim, result: Any) -> None:
@@ -178,8 +179,8 @@ class Effects:
             text = to_json(result, claim.action)
         except PermanentError:
             text = None
-        metrics.EFFECTS.labels("done").inc()
-        self._session.post(_outcome(claim, "done", result=text))
+        metrics.EFFECTS.labels(effect_states.DONE).inc()
+        self._session.post(_outcome(claim, effect_states.DONE, result=text))
 
     async def _record(self, outcome: Outcome) -> None:
         metrics.EFFECTS.labels(outcome.status).inc()
@@ -197,10 +198,11 @@ class Effects:
                 return PermanentError(reply.message)
             case "review":
                 text = reply.message or f"effect {action} may have happened: a person decides"
-                self._session.stop(RunResult("review", error=text))
+                self._session.stop(RunResult(run_ends.REVIEW, error=text))
                 return ReviewNeeded(text)
             case "cancel":
-                self._session.stop(RunResult("cancelled", error=reply.message or "cancelled"))
+                why = reply.message or "cancelled"
+                self._session.stop(RunResult(run_ends.CANCELLED, error=why))
             case _:
                 self._session.lose(reply.message or f"the ledger refused the claim of {action}")
         return LeaseLost(f"effect {action} is not begun: the run is over")

@@ -7,6 +7,7 @@ import asyncio
 import structlog
 
 from streams.serde.records import Lease
+from streams.serde.run_ends import SUCCEEDED
 from streams.worker.handler.run_result import RunResult
 
 log = structlog.get_logger(__name__)
@@ -25,7 +26,7 @@ class EndedRuns:
 
     def tell(self, lease: Lease, run_result: RunResult, seconds: float) -> None:
         """Log the end of a run that took `seconds`; a run without success always gets a line."""
-        if run_result.status == "succeeded":
+        if run_result.status == SUCCEEDED:
             self._second = self._second or self._loop.call_later(1.0, self.sum_up)
             self._lines += 1
             if self._lines > LINES_A_SECOND:
@@ -46,6 +47,6 @@ class EndedRuns:
         if self._second is not None:
             self._second.cancel()
         if self._more:
-            log.info("more runs ended", runs=self._more, ended="succeeded")
+            log.info("more runs ended", runs=self._more, ended=SUCCEEDED)
         self._lines = self._more = 0
         self._second = None

@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from streams.serde.records import Lease
+from streams.serde.run_ends import CANCELLED, RETRY
 from streams.worker.app import JobType, PreflightFunction
 from streams.worker.handler.context import Context
 from streams.worker.handler.own_frames import own_stack, own_traceback
@@ -30,7 +31,7 @@ def task_name(lease: Lease) -> str:
 
 def _run_result(task: asyncio.Task[RunResult]) -> RunResult:
     if task.cancelled():
-        return RunResult("retry", error="CancelledError: the handler cancelled itself")
+        return RunResult(RETRY, error="CancelledError: the handler cancelled itself")
     return task.result()
 
 
@@ -74,7 +75,7 @@ class Execution:
         )
         try:
             if self._preflight and not await self._preflight(self._context):
-                return RunResult("cancelled", error="preflight: no longer wanted")
+                return RunResult(CANCELLED, error="preflight: no longer wanted")
             return returned(await self._job.function(self._context))
         except asyncio.CancelledError:
             raise

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from dataclasses import dataclass
-from typing import Literal
 
 from streams.errors import PermanentError, RetryAfter, TidegateError, TransientError
+from streams.serde.run_ends import FAILED, RETRY, REVIEW, SUCCEEDED, RunEnd
 from streams.worker.handler.own_frames import own_traceback
 from streams.worker.handler.values import to_json
 
@@ -21,7 +21,7 @@ class RunResult:
     `traceback` has the handler's own frames: where it raised, or stood when its time was up.
     """
 
-    status: Literal["succeeded", "retry", "failed", "cancelled", "review", "released", "lost"]
+    status: RunEnd
     result: str | None = None
     error: str | None = None
     retry_after_seconds: float | None = None
@@ -35,9 +35,9 @@ class ReviewNeeded(BaseException):
 def returned(value: object) -> RunResult:
     """The result of a handler that returned; its value must be JSON."""
     try:
-        return RunResult("succeeded", result=to_json(value, "the handler's result"))
+        return RunResult(SUCCEEDED, result=to_json(value, "the handler's result"))
     except PermanentError as error:
-        return RunResult("failed", error=describe(error))
+        return RunResult(FAILED, error=describe(error))
 
 
 def raised(error: BaseException) -> RunResult:
@@ -47,11 +47,11 @@ def raised(error: BaseException) -> RunResult:
         error = _decisive(error)
     text = describe(error)
     if isinstance(error, ReviewNeeded):
-        return RunResult("review", error=_sendable(str(error)))
+        return RunResult(REVIEW, error=_sendable(str(error)))
     if isinstance(error, PermanentError):
-        return RunResult("failed", error=text, traceback=where)
+        return RunResult(FAILED, error=text, traceback=where)
     after = error.seconds if isinstance(error, RetryAfter) else None
-    return RunResult("retry", error=text, retry_after_seconds=after, traceback=where)
+    return RunResult(RETRY, error=text, retry_after_seconds=after, traceback=where)
 
 
 def unforeseen(error: BaseException) -> bool:
@@ -63,7 +63,7 @@ def unforeseen(error: BaseException) -> bool:
 def timed_out(seconds: float, stack: str = "") -> RunResult:
     """The result of a handler whose time is up; `stack` says where it stood."""
     told = f"TimeoutError: ran past its {seconds:g} s"
-    return RunResult("retry", error=told, traceback=_last_of(stack))
+    return RunResult(RETRY, error=told, traceback=_last_of(stack))
 
 
 def describe(error: BaseException) -> str:

@@ -10,8 +10,10 @@ import structlog
 from streams.errors import LeaseLost
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import PROGRESS
+from streams.serde.effect_states import UNKNOWN
 from streams.serde.ids import partition_for
 from streams.serde.records import CommandBody, Lease, Outcome, Progress
+from streams.serde.run_ends import LOST
 from streams.tracing.spans import current
 from streams.worker.handler.run_result import RunResult
 from streams.worker.lease.held_leases import Held
@@ -73,7 +75,7 @@ class RunSession:
     def lose(self, why: str) -> None:
         """Stop the run and report nothing, because another run may have begun."""
         lease, first = self.lease, self.verdict is None
-        self.stop(RunResult("lost"))
+        self.stop(RunResult(LOST))
         if first:
             log.warning("lease lost", job_id=lease.job_id, type=lease.type, why=why)
 
@@ -118,7 +120,7 @@ class RunSession:
     def _worth_telling(self, outcome: Outcome) -> Deadline:
         """Until when an outcome is worth sending. Long after the term a known outcome still answers
         the question that a person would get; an unknown one is assumed by then anyway."""
-        late = 0.0 if outcome.status == "unknown" else LATE_SECONDS
+        late = 0.0 if outcome.status == UNKNOWN else LATE_SECONDS
         return lambda: self.held.expires_at + late
 
     async def _send(self, letter: Letter, until: Deadline) -> None:

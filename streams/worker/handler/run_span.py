@@ -5,11 +5,12 @@ from __future__ import annotations
 from opentelemetry.trace import Span
 
 from streams.serde.records import Lease
+from streams.serde.run_ends import FAILED, LOST, RETRY, REVIEW
 from streams.tracing import carried, spans
 from streams.tracing import conventions as names
 from streams.worker.handler.run_result import RunResult
 
-_FAILED = {"retry", "failed", "review", "lost"}
+_BAD = {RETRY, FAILED, REVIEW, LOST}
 
 
 def run_span(lease: Lease, pool: str) -> spans.Opened:
@@ -34,7 +35,7 @@ def note_result(span: Span, run_result: RunResult) -> None:
     if not span.is_recording():
         return
     span.set_attribute(names.OUTCOME, run_result.status)
-    if run_result.status in _FAILED:
+    if run_result.status in _BAD:
         type_, colon, _ = (run_result.error or "").partition(":")
-        named = colon and run_result.status in ("retry", "failed") and type_.isidentifier()
+        named = colon and run_result.status in (RETRY, FAILED) and type_.isidentifier()
         spans.failed(span, type_ if named else run_result.status)

@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from streams.serde.run_ends import RELEASED
 from streams.worker.handler.run_result import RunResult
 from streams.worker.handler.run_session import RunSession
 from streams.worker.lease.heartbeater import Heartbeater
@@ -54,12 +55,12 @@ class Alone:
 
     def _judge(self, session: RunSession) -> None:
         if self._held_leases.draining:
-            session.stop(RunResult("released", error="the worker shut down"))
+            session.stop(RunResult(RELEASED, error="the worker shut down"))
         elif self._clock() >= session.held.valid_until:
             session.lose("no heartbeat was acknowledged in time")
         elif self._is_stuck(session.held):
             log.error("cannot run alone: handlers ignore that they were cancelled: restart it")
-            session.stop(RunResult("released", error="runs that ignore their end fill the worker"))
+            session.stop(RunResult(RELEASED, error="runs that ignore their end fill the worker"))
 
     def _is_stuck(self, held: Held) -> bool:
         others, patience = self._others(held), GRACE_SECONDS + STUCK_SECONDS

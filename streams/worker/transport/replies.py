@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from streams.errors import DecodeError
 from streams.serde.codec import REPLY
 from streams.serde.records import Reply, ReplyKind
+from streams.serde.run_ends import CANCELLED
 from streams.worker.handler.run_result import RunResult
 from streams.worker.handler.run_session import RunSession
 from streams.worker.lease.refusal import refuse
@@ -101,6 +102,6 @@ class Replies:
 
 def _end(session: RunSession, reply: Reply) -> None:
     if reply.kind == "cancel":
-        session.stop(RunResult("cancelled", error=reply.message or "cancelled"))
+        session.stop(RunResult(CANCELLED, error=reply.message or "cancelled"))
     else:
         session.lose(reply.message or "the dispatcher gave the job to another run")
