@@ -123,14 +123,14 @@ def _alive(
     check: Check, each: Expected, group: GroupSeen, seen: GroupsSeen, waiting: int
 ) -> Finding:
     processes = f"{counted(len(group.members), 'process', 'processes')} ({named(group.members)})"
-    earlier = _behind(each, group.before, seen.before)
+    earlier, left = (_behind(each, at, seen.before) for at in (group.before, group.positions))
     if stuck := _stuck(each, group, seen):
         return check.warn(
             f"{processes}, but no position moved within {APART_SECONDS:g} s in "
             f"{named(f'{topic}-{partition}' for topic, partition in stuck)}, where records wait",
             "look at the log of its processes; see docs/operating.md, First look",
         )
-    if waiting > earlier > _MARKERS * len(each.reads):
+    if waiting > earlier and left > _MARKERS * len(each.reads):
         return check.warn(
             f"{processes}, but what waits grows: {waiting} records after {earlier}",
             "start more processes, or see docs/performance.md",
@@ -149,14 +149,17 @@ def _left(place: Place, at: Mapping[Place, int], ends: Ends) -> int:
 
 
 def _stuck(each: Expected, group: GroupSeen, seen: GroupsSeen) -> list[Place]:
-    """Inputs with more behind the position than marks of transactions, which did not move."""
+    """Inputs whose position did not move, with more behind it than marks of transactions.
+
+    Count what was there at the first look: what came since may wait for a second (`positions`).
+    """
     return [
         place
         for place in seen.after.last
         if place[0] in each.reads
         and place in group.positions
         and group.positions[place] == group.before.get(place)
-        and _left(place, group.positions, seen.after) > _MARKERS
+        and _left(place, group.positions, seen.before) > _MARKERS
     ]
 
 

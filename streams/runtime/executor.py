@@ -75,15 +75,21 @@ class Executor:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    def step(self, batch: Sequence[Work], due: Sequence[PartitionTask]) -> None:
+    def step(
+        self,
+        batch: Sequence[Work],
+        due: Sequence[PartitionTask],
+        others: Sequence[PartitionTask] = (),
+    ) -> None:
         """Process each task's records in order, punctuate the due tasks, commit once.
 
-        Each of these tasks also initiates what it has to.
+        Each of these tasks also initiates what it has to. The positions of `others` that wait are
+        committed with them, or alone once they have waited long enough.
         """
-        tasks = list({id(task): task for task in (*(task for task, _ in batch), *due)}.values())
+        tasks = _each(batch, due)
         initiating = [task for task in tasks if task.initiates]
         try:
-            self._together(batch, due, initiating)
+            self._together(batch, due, initiating, others)
         except OutputRefused as refused:
             log.warning("an output was refused: looking for its cause", detail=refused.detail)
             with _by_topics(tasks):
@@ -110,6 +116,7 @@ class Executor:
         batch: Sequence[Work],
         due: Sequence[PartitionTask] = (),
         initiating: Sequence[PartitionTask] = (),
+        others: Sequence[PartitionTask] = (),
     ) -> None:
         self._begin(batch)
         for task, records in batch:
@@ -118,25 +125,40 @@ class Executor:
             task.punctuate()
         for task in initiating:
             task.initiate()
-        tasks = (*(task for task, _ in batch), *due)
-        self._commit(list({id(task): task for task in tasks}.values()))
+        self._commit(_each(batch, due), others)
 
     def _begin(self, batch: Sequence[Work]) -> None:
         stage = batch[0][0].stage.name if batch else ""
         steps.begin(stage, [records for _, records in batch])
 
-    def _commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
+    def _commit(
+        self,
+        tasks: Sequence[PartitionTask],
+        others: Sequence[PartitionTask] = (),
+        *,
+        alone: bool = False,
+    ) -> None:
         for task in tasks:
             task.finish()
-        changed = [task for task in tasks if task.dirty]
+        tasks = list(dict.fromkeys((*tasks, *others)))
+        if any(task.due for task in tasks):
+            self.commit([task for task in tasks if task.dirty], alone=alone)
+        for task in tasks:
+            task.advanced()
+        steps.end()
+
+    def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
+        """Commit these tasks now; if an output is refused, they return to their last step.
+
+        Raises:
+            OutputRefused: nothing was committed.
+        """
         try:
-            if changed:
-                self._transactions.commit(changed, alone=alone)
+            self._transactions.commit(tasks, alone=alone)
         except OutputRefused:
-            for task in changed:
+            for task in tasks:
                 task.rollback()
             raise
-        steps.end()
 
     def _within(self, work: Sequence[tuple[PartitionTask, Record]]) -> None:
         """Do the work, and send the records whose outputs are refused to `dlq`."""
@@ -225,6 +247,11 @@ class Executor:
         except OutputRefused as refused:
             return refused
         return None
+
+
+def _each(batch: Sequence[Work], due: Sequence[PartitionTask]) -> list[PartitionTask]:
+    """The tasks of a batch and those due, each once."""
+    return list(dict.fromkeys((*(task for task, _ in batch), *due)))
 
 
 @contextmanager

@@ -68,6 +68,10 @@ class FusedTask:
         return any(part.dirty for part in self._parts)
 
     @property
+    def due(self) -> bool:
+        return any(part.due for part in self._parts)
+
+    @property
     def changes(self) -> int:
         return sum(part.changes for part in self._parts)
 
@@ -133,6 +137,10 @@ class FusedTask:
 
     def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
         return chain.from_iterable(part.changelog() for part in self._parts)
+
+    def advanced(self) -> None:
+        for part in self._parts:
+            part.advanced()
 
     def committed(self, changelog_offsets: Mapping[str, int]) -> None:
         for part in self._parts:

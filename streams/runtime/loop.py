@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 from confluent_kafka import KafkaException
@@ -100,6 +101,7 @@ class StageLoop:
                 self._clock.check()
                 self._round()
             self._drain()
+            self._commit_positions()
         finally:
             self._assignment.close()
             self._source.close()
@@ -113,6 +115,13 @@ class StageLoop:
         while not self._drained() and time.monotonic() < until:
             self._clock.check()
             self._round()
+
+    def _commit_positions(self) -> None:
+        """Commit the positions that wait, unless Kafka makes it wait: they are only read again."""
+        waiting = [task for task in self._assignment.tasks.values() if task.dirty]
+        if waiting and self._outage.over and not self._source.changed:
+            with suppress(TransactionAborted, ProducerLost):
+                self._executor.commit(waiting)
 
     def _await_answer(self) -> None:
         """Check that no other layout has this stage's positions, as soon as the broker answers."""
@@ -268,7 +277,7 @@ class StageLoop:
         poisoned = sum(task.poisoned for task in tasks.values())
         due = list(tasks.values()) if self._take_due() else []
         batch = by_task(tasks, records)
-        self._executor.step(batch, due)
+        self._executor.step(batch, due, list(tasks.values()))
         poisoned = sum(task.poisoned for task in tasks.values()) - poisoned
         metrics.RECORDS.labels(self._stage.name).inc(sum(len(own) for _, own in batch))
         metrics.POISON.labels(self._stage.name).inc(poisoned)

@@ -108,7 +108,7 @@ class StageRun:
         records = self.unprocessed()
         due = list(self.tasks.values()) if punctuate else []
         try:
-            self._executor.step(by_task(self.tasks, records), due)
+            self._executor.step(by_task(self.tasks, records), due, list(self.tasks.values()))
         except Crashed:
             self.start()
         except StageFailed:

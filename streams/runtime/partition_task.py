@@ -12,7 +12,7 @@ from streams.state.store import Logged
 
 
 class PartitionTask(Protocol):
-    """Everything a task does is provisional until `committed`; `rollback` forgets all of it.
+    """Everything a task does is provisional until `committed` or `advanced`; `rollback` forgets it.
 
     `positions` is the next offset to process of each input (logical topic), `outputs` are the
     records to send, `poisoned` counts the records sent to `dlq`, and `changes` counts the entries
@@ -42,7 +42,11 @@ class PartitionTask(Protocol):
 
     @property
     def dirty(self) -> bool:
-        """Whether there is anything to commit."""
+        """Whether there is anything to commit, also if it is only positions that may wait."""
+
+    @property
+    def due(self) -> bool:
+        """Whether there is anything that must be committed now."""
 
     @property
     def changes(self) -> int: ...
@@ -93,6 +97,12 @@ class PartitionTask(Protocol):
         The timestamp is the stream time, so that a rebuilt store knows it.
         """
 
+    def advanced(self) -> None:
+        """Note that a step ended which changed and sent nothing: only its positions wait.
+
+        All that the processors wrote before is durable, so they are told what a commit tells them.
+        """
+
     def committed(self, changelog_offsets: Mapping[str, int]) -> None:
         """Write the changes to the backends: their transaction is committed.
 
@@ -101,7 +111,7 @@ class PartitionTask(Protocol):
         """
 
     def rollback(self) -> None:
-        """Return to the state after the last commit: the transaction is aborted."""
+        """Return to the state after the last step that was committed or only `advanced`."""
 
     def closed(self) -> None:
         """Tell the processors that their work here is over."""

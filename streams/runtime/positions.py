@@ -1,64 +1,64 @@
-"""The positions of a task: committed ones, provisional ones, and those after skipped records.
+"""The positions of a task: the next offset to process of each of its inputs (logical topics).
 
-A position is the next offset to process of an input (logical topic). Skipping a record changes
-nothing else, so the position after it waits for another transaction to go with, for a short time.
+A step that changed and sent nothing needs no transaction of its own. Its positions wait for the
+next transaction, for about a second. If the process dies before that, its successor reads those
+records again and decides the same, because the stores are as they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from streams.runtime.clock import Clock
 from streams.runtime.processor import Record
 
 _TOPIC, _OFFSET = itemgetter(0), itemgetter(2)  # of a record; access by name costs double
-_WAIT_SECONDS = 1.0
-"""How long the positions after skipped records wait for a transaction to go with."""
+_WAIT_SECONDS = 0.8
+"""How long positions wait: with the 0.2 s that a read may take it is one second."""
 
 
 class Positions:
-    """The positions of one task in its inputs."""
+    """The `current` positions of one task; `rollback` returns to those after its last step.
+
+    `moved` says that they are not committed.
+    """
 
     def __init__(self, committed: Mapping[str, int], clock: Clock) -> None:
-        self._current = dict(committed)
-        self._committed = dict(committed)
-        self._passed: dict[str, int] = {}
-        self._passed_since = 0.0
+        self.current = dict(committed)
+        self._kept = dict(committed)
+        self._since = self._kept_since = math.inf  # when they began to differ from committed ones
         self._clock = clock
 
     @property
-    def current(self) -> dict[str, int]:
-        """The position of each input, after every record that was handled or skipped."""
-        if not self._passed:
-            return self._current
-        passed = self._passed
-        return {topic: max(at, passed.get(topic, 0)) for topic, at in self._current.items()}
+    def moved(self) -> bool:
+        return self._since < math.inf
 
     @property
     def due(self) -> bool:
-        """Whether the positions must be committed, even if nothing else changed."""
-        waited = bool(self._passed) and self._clock.monotonic() - self._passed_since > _WAIT_SECONDS
-        return waited or self._current != self._committed
+        """Whether they must be committed now, even if nothing else changed."""
+        return self.moved and self._clock.monotonic() - self._since >= _WAIT_SECONDS
 
     def handled(self, records: Sequence[Record]) -> None:
         """Move past these records, which are in the order of their topics."""
         last = dict(zip(map(_TOPIC, records), map(_OFFSET, records), strict=True))
-        self._current.update({topic: offset + 1 for topic, offset in last.items()})
+        self.current.update({topic: offset + 1 for topic, offset in last.items()})
+        if not self.moved:
+            self._since = self._clock.monotonic()
 
-    def pass_by(self, records: Iterable[Record]) -> None:
-        """Move past these records, which need no transaction of their own."""
-        if not self._passed:
-            self._passed_since = self._clock.monotonic()
-        self._passed.update({record.topic: record.offset + 1 for record in records})
+    def keep(self) -> bool:
+        """Note that a step ended and that its positions wait; returns whether it moved any."""
+        if self.current == self._kept:
+            return False
+        self._kept, self._kept_since = dict(self.current), self._since
+        return True
 
     def committed(self) -> None:
         """Note that the current positions are committed."""
-        self._current = dict(self.current)
-        self._passed.clear()
-        self._committed = dict(self._current)
+        self._kept = dict(self.current)
+        self._since = self._kept_since = math.inf
 
     def rollback(self) -> None:
-        """Return to the positions of the last commit."""
-        self._current = dict(self._committed)
-        self._passed.clear()
+        """Return to the positions after the last step that was committed or waits."""
+        self.current, self._since = dict(self._kept), self._kept_since

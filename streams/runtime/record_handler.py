@@ -18,7 +18,6 @@ from streams.errors import PoisonRecord, StageFailed, StoreDamaged
 from streams.runtime import returned_letters
 from streams.runtime.context import TaskContext
 from streams.runtime.dead_keys import DeadKeys
-from streams.runtime.positions import Positions
 from streams.runtime.processor import Header, Record, Stage
 from streams.runtime.processor_calls import ProcessorCalls
 from streams.runtime.task_stores import TaskStores
@@ -53,7 +52,6 @@ class RecordHandler:
         stage: Stage,
         ctx: TaskContext,
         stores: TaskStores,
-        positions: Positions,
         processor: ProcessorCalls,
         set_aside: AbstractSet[tuple[str, int, int]],
     ) -> None:
@@ -61,7 +59,6 @@ class RecordHandler:
         self._stage = stage
         self._ctx = ctx
         self._stores = stores
-        self._positions = positions
         self._processor = processor
         self._set_aside = set_aside
         self._dead_keys = DeadKeys(stage, stores.by_name)
@@ -101,7 +98,6 @@ class RecordHandler:
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
         """Skip a record, and leave a dead letter in its place, or answer the one it brings back."""
-        self._positions.handled([record])
         self.poisoned += 1
         letter = self._returned(record)
         if letter is None:
@@ -126,7 +122,6 @@ class RecordHandler:
         """Skip what was taken, answer letters that come back, and handle what is between them."""
         taken = [record for record in looked_at if self._has_taken(record)]
         if taken:
-            self._positions.pass_by(taken)
             whole = len(taken) == len(records)
             records = [] if whole else [r for r in records if not self._has_taken(r)]
         others = looked_at if len(taken) < len(looked_at) else ()
@@ -148,16 +143,15 @@ class RecordHandler:
         if self._asked_aside((carrier, record)):
             self.refuse(carrier, "set_aside", "TIDEGATE_SET_ASIDE names it")
         elif not self._dead_keys.may_take(letter):
-            self._answer(returned_letters.superseded(letter), carrier)
+            self._answer(returned_letters.superseded(letter))
         elif self._handled(record, carrier):
             self._dead_keys.taken(letter)
-            self._answer(returned_letters.taken(letter), carrier)
+            self._answer(returned_letters.taken(letter))
 
     def _returned(self, record: Record) -> DeadLetter | None:
         return returned_letters.returned(record, self._stage, self._ctx.partition)
 
-    def _answer(self, letter: DeadLetter, carrier: Record) -> None:
-        self._positions.handled([carrier])
+    def _answer(self, letter: DeadLetter) -> None:
         self._ctx.forward(dead_letter.TOPIC, *dead_letter.encoded(letter))
         log.info("dead letter came back", id=letter.id, outcome=letter.replay_outcome)
 
@@ -180,7 +174,6 @@ class RecordHandler:
                 log.warning("a batch raised: its records are tried one by one", error=raised)
             self._take_back()
             return False
-        self._positions.handled(records)
         self._outlive(records)
         self._advance(records)
         return True
@@ -197,7 +190,6 @@ class RecordHandler:
         if self._set_aside and _PLACE(record) in self._set_aside:
             self.refuse(record, "set_aside", "TIDEGATE_SET_ASIDE names it")
         elif self._handled(record, record):
-            self._positions.handled([record])
             self._outlive([record])
 
     def _handled(self, record: Record, read: Record) -> bool:

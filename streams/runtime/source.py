@@ -215,9 +215,10 @@ class Source:
         self._member = consumer.memberid()
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # Nothing is left to commit: this runs within a read, either before a batch is processed, or
-        # while its transaction, positions included, waits for the broker's answer. The next owner
-        # of the partitions waits for that answer, too (KIP-447).
+        # No change is left to commit: this runs within a read, either before a batch is processed,
+        # or while its transaction, positions included, waits for the broker's answer. The next
+        # owner of the partitions waits for that answer, too (KIP-447). It reads again the records
+        # of steps that changed nothing, whose positions still waited.
         gone = {revoked.partition for revoked in partitions}
         inputs = [(topic, number) for topic in self._inputs for number in gone]
         consumer.incremental_unassign(self._places(filter(self._is_read, inputs)))

@@ -54,11 +54,9 @@ class Task:
         dates = (checkpoint.written_at_ms for checkpoint in self._stores.checkpoints())
         self._worked_at = self._current_at = min(dates, default=clock.now())
         self._processor = ProcessorCalls(stage.name, partition, stage.processor(partition))
-        self._handler = RecordHandler(
-            stage, self.ctx, self._stores, self._positions, self._processor, set_aside
-        )
-        self._stream_time = max((c.stream_time for c in self._stores.checkpoints()), default=0)
-        self.ctx.stream_time = self._stream_time
+        self._handler = RecordHandler(stage, self.ctx, self._stores, self._processor, set_aside)
+        self._durable_time = max((c.stream_time for c in self._stores.checkpoints()), default=0)
+        self._stream_time = self.ctx.stream_time = self._durable_time
 
     def restoring(self) -> Generator[None]:
         self._handler.restored()
@@ -75,6 +73,7 @@ class Task:
     def process(self, records: Sequence[Record]) -> None:
         self._worked_at = self._clock.now()
         self._handler.process(records)
+        self._positions.handled(records)
 
     def accept(self, records: Sequence[Record]) -> bool:
         """Handle records that are not yet in their topics; see `RecordHandler.accept`."""
@@ -83,6 +82,7 @@ class Task:
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
         self._handler.refuse(record, reason, detail)
+        self._positions.handled([record])
 
     def punctuate(self) -> None:
         self._worked_at = self._clock.now()
@@ -116,7 +116,11 @@ class Task:
 
     @property
     def dirty(self) -> bool:
-        """Whether there is anything to commit.
+        return self._positions.moved or self.due
+
+    @property
+    def due(self) -> bool:
+        """Whether it must be committed now.
 
         Its positions are committed every six hours even without work, for two reasons. A broker
         forgets positions of inputs to which the group is not subscribed (KIP-496), and a group
@@ -125,6 +129,11 @@ class Task:
         """
         stale = self._clock.now() - self._current_at > QUIET_MS
         return stale or self._positions.due or self.ctx.pending != (0, 0)
+
+    def advanced(self) -> None:
+        if self._positions.keep() or self.ctx.log:
+            self._stream_time = self.ctx.stream_time
+            self._processor.committed(self.ctx)
 
     @property
     def positions(self) -> dict[str, int]:
@@ -160,7 +169,7 @@ class Task:
             ) from denied
         self.ctx.outputs.clear()
         self._positions.committed()
-        self._stream_time = self.ctx.stream_time
+        self._stream_time = self._durable_time = self.ctx.stream_time
         self._processor.committed(self.ctx)
 
     def rollback(self) -> None:
@@ -175,4 +184,4 @@ class Task:
 
     def close(self) -> None:
         self.closed()
-        self._stores.close(self._current_at, self._stream_time)
+        self._stores.close(self._current_at, self._durable_time)

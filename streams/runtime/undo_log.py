@@ -13,12 +13,15 @@ Call = tuple[Callable[..., object], tuple[object, ...]]
 
 
 class UndoLog:
-    """The calls of one task since its last commit."""
+    """The calls of one task since its last step; false if there are none."""
 
     def __init__(self) -> None:
         self._undo: list[Call] = []
         self._commit: list[Call] = []
         self._marked = (0, 0)
+
+    def __bool__(self) -> bool:
+        return bool(self._undo or self._commit)
 
     def on_undo(self, call: Callable[..., object], *args: object) -> None:
         """Call this if what was just done is undone; the stores then hold their earlier state."""
@@ -41,7 +44,7 @@ class UndoLog:
             call(*args)
 
     def rollback(self) -> None:
-        """Reverse everything since the last commit."""
+        """Reverse everything since the last step."""
         self._marked = 0, 0
         self.undo()
 

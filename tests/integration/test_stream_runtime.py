@@ -16,6 +16,7 @@ from support.conditions import eventually
 from support.counting import counting_topology
 from support.faulty_process import FaultyProcess
 from support.granting import granting_topology
+from support.group_progress import GroupProgress
 from support.stage_process import Cluster
 
 from streams.runtime import restore
@@ -319,3 +320,19 @@ def delete(cluster: Cluster, topic: str) -> None:
     eventually(
         lambda: name not in cluster.admin.list_topics(timeout=5).topics, 30, what="it is gone"
     )
+
+
+def test_records_that_change_nothing_are_committed_soon_and_at_a_clean_stop(
+    cluster: Cluster, start: Start
+) -> None:
+    cluster.create()
+    first = start()
+    with closing(GroupProgress(cluster, "counting", "in")) as progress:
+        cluster.send("in", [(b"a", b"skip")] * 3)
+        assert not progress.await_end(30)
+        cluster.send("in", [(b"a", b"skip")])
+        read = "tidegate_stage_records_total"
+        eventually(lambda: first.metric(read) == 4, what="the fourth record is read")
+        assert first.stop() == 0
+        assert progress.committed()[0] >= 4
+    assert not counts(cluster)

@@ -100,11 +100,11 @@ def test_a_timer_that_is_due_reaches_the_dispatcher_in_the_step_that_fires_it(
     assert marks([fired]) == [True]
 
 
-def test_what_was_taken_is_passed_by_without_a_transaction_for_a_second(
+def test_what_was_taken_is_passed_by_without_a_transaction_of_its_own(
     driver: TopologyTestDriver,
 ) -> None:
     deliver(driver, "1")
-    assert commits(driver, lambda: driver.advance(0.9)) == 0
+    assert commits(driver, lambda: driver.advance(0.7)) == 0
     assert driver.run_of("pipeline").offsets["events", 0] == 0
     assert commits(driver, lambda: driver.advance(0.3)) == 1
     assert driver.run_of("pipeline").offsets["events", 0] == 1

@@ -3,7 +3,8 @@
 Input values say what to do: `count` adds one and forwards the count, `poison` writes, forwards
 and then fails, `doubt` fails before it writes, `crash` raises what is no PoisonRecord, `lost`
 forwards to an unknown topic, `huge` forwards what no client takes, `large` what a topic for small
-records refuses, `tick` has the next punctuation forward the key, `time` forwards the stream time.
+records refuses, `tick` has the next punctuation forward the key, `time` forwards the stream time,
+`skip` does nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Counting:
 
     def process(self, record: Record, ctx: Context) -> None:
         key, verb = record.key or b"", record.value or b""
+        if verb == b"skip":
+            return
         counts = ctx.store("counts")
         self.total += 1
         if verb == b"doubt":

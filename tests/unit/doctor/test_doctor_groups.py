@@ -169,3 +169,13 @@ class NoGroups:
 def test_a_cluster_without_groups_is_asked_for_none() -> None:
     with pytest.raises(TidegateError, match="no stage has run"):
         read_groups(cast(AdminClient, NoGroups()), "", ["pipeline"], [], {"events"})
+
+
+def test_records_that_came_after_the_first_look_are_no_lag_yet() -> None:
+    """Positions that nothing else is committed with wait for a second."""
+    burst = seen(group("pipeline", "pipeline-0", at=50, before=50), WORKER)
+    found = told(replace(burst, before=ends(50)))["pipeline"]
+    assert found.status == "ok"
+    busy = seen(group("pipeline", "pipeline-0", at=160, before=100), WORKER)
+    found = told(replace(busy, before=ends(150), after=ends(400)))["pipeline"]
+    assert found.status == "ok"

@@ -232,7 +232,7 @@ def test_a_long_build_is_driven_in_parts_while_polling_goes_on(
     loop._source.read = read
     loop._source.start = started.append
     loop._lag = SimpleNamespace(measure=lambda records: None)
-    loop._executor = SimpleNamespace(step=lambda batch, due: None)
+    loop._executor = SimpleNamespace(step=lambda *_: None)
     while not started:
         assert not loop._assignment.tasks
         loop._round()
@@ -290,7 +290,7 @@ def test_what_was_read_before_a_task_starts_is_not_its_own(
     source.read = lambda patience: [stale]  # type: ignore[attr-defined]
     source.start = started.append  # type: ignore[attr-defined]
     loop._lag = SimpleNamespace(measure=lambda records: None)
-    loop._executor = SimpleNamespace(step=lambda batch, due: worked.extend(batch))
+    loop._executor = SimpleNamespace(step=lambda batch, *_: worked.extend(batch))
     counted = processed()
     while not started:
         loop._round()
@@ -561,7 +561,7 @@ def test_stores_that_partitions_left_long_ago_are_deleted_once_an_hour(
     source.read = lambda patience: []  # type: ignore[attr-defined]
     source.start = lambda positions: None  # type: ignore[attr-defined]
     loop._lag = SimpleNamespace(measure=lambda records: None)
-    loop._executor = SimpleNamespace(step=lambda batch, due: None)
+    loop._executor = SimpleNamespace(step=lambda *_: None)
     while not loop._assignment.tasks:
         loop._round()
     own = loop._assignment._directory.path("counts", 0)
