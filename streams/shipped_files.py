@@ -1,4 +1,4 @@
-"""Where the declarations that ship with the code are: `schemas/` and `topology.yaml`."""
+"""Where the files that ship with the code are: `schemas/`, `topology.yaml`, `benchmarks/sizing`."""
 
 from __future__ import annotations
 

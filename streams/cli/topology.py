@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -28,12 +30,12 @@ from streams.cli.rights import (
     UserPrefix,
     print_acls,
 )
-from streams.cli.topology_size import topology_size
 from streams.kafka.admin import admin_client
 from streams.kafka.clients import wait_for_broker
 from streams.process.shutdown import end_on_sigterm
 from streams.process.standstill import PATIENCE_SECONDS, Standstill
 from streams.settings import load_settings
+from streams.shipped_files import resource
 from streams.topology import describe as descriptions
 from streams.topology.apply import execute
 from streams.topology.apply import plan as make_plan
@@ -131,9 +133,17 @@ def _apply(**given: Any) -> None:
     _compare(True, **given)
 
 
+def _spreadsheet() -> Callable[..., None]:
+    """The command of `benchmarks/sizing`, which has the measured figures and the arithmetic."""
+    sys.path.append(str(resource("benchmarks")))
+    from sizing.command import topology_size
+
+    return topology_size
+
+
 app.command("plan")(with_options(_plan, own_options(_compare)))
 app.command("apply")(with_options(_apply, own_options(_compare)))
-app.command("size")(topology_size)
+app.command("size")(_spreadsheet())
 
 
 @app.command()

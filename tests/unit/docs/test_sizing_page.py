@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
+from sizing.figures import FIGURES, RUNS, WHAT
 from typer.testing import CliRunner
 
 from streams.cli.topology import app
-from streams.topology.sizing.figures import FIGURES, RUNS, WHAT
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "sizing.md").read_text()

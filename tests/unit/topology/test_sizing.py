@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sizing.brokers import OPERATOR_READS, readers
+from sizing.demand import Demand, Pool, rates
+from sizing.figures import FIGURES, RUNS, value
+from sizing.limits import warnings
+from sizing.size import APART, FUSED, Size, size, with_window
+from sizing.stages import HEAD_ROOM, STORES, StageSize, fullest, sharing, whole
 
 from streams.errors import ConfigError
 from streams.operator.resources import TABLES
 from streams.topology.load import load
 from streams.topology.model import Topology
-from streams.topology.sizing.brokers import OPERATOR_READS, readers
-from streams.topology.sizing.demand import Demand, Pool, rates
-from streams.topology.sizing.figures import FIGURES, RUNS, value
-from streams.topology.sizing.limits import warnings
-from streams.topology.sizing.size import APART, FUSED, Size, size, with_window
-from streams.topology.sizing.stages import HEAD_ROOM, STORES, StageSize, fullest, sharing, whole
 
 ROOT = Path(__file__).parents[3]
 DAY = 86_400

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sizing.demand import Demand
+from sizing.figures import figures, value
+from sizing.units import count, size, span
 from streams.serde.sizes import CHUNK_BYTES
 from streams.topology.model import Topic, Topology
-from streams.topology.sizing.demand import Demand
-from streams.topology.sizing.figures import figures, value
-from streams.topology.sizing.units import count, size, span
 
 DIRT = 0.2
 """`min.cleanable.dirty.ratio`: this share of a compacted log may be superseded records."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from sizing.brokers import DIRT
+from sizing.figures import value
+from sizing.size import Size
+from sizing.stages import ENTRIES, HEAD_ROOM, MIB, STORES, fullest
+from sizing.units import count, size, span
 from streams.topology.model import Topology
-from streams.topology.sizing.brokers import DIRT
-from streams.topology.sizing.figures import value
-from streams.topology.sizing.size import Size
-from streams.topology.sizing.stages import ENTRIES, HEAD_ROOM, MIB, STORES, fullest
-from streams.topology.sizing.units import count, size, span
 
 _MEASURED_KEYS = 20_000_000
 """The most keys in a store of one process with which dedup was measured."""

@@ -1,6 +1,6 @@
 """Every measured figure that sizes are computed from, with the run that measured it.
 
-`docs/sizing.md` shows this table; `benchmarks/` has the programs. Bytes depend on the machine
+`docs/sizing.md` shows this table; the programs are beside this folder. Bytes depend on the machine
 little. Processor times do: on processors twice as fast they are half as long.
 """
 

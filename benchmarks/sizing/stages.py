@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streams.topology.sizing.demand import Demand, Pool
-from streams.topology.sizing.figures import Figure, figures, value
-from streams.topology.sizing.units import count, span
+from sizing.demand import Demand, Pool
+from sizing.figures import Figure, figures, value
+from sizing.units import count, span
 
 HEAD_ROOM = 0.6
 """Of what a process was measured to do, this much is planned."""

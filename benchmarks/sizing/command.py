@@ -11,17 +11,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from sizing.demand import Demand, Pool
+from sizing.limits import warnings
+from sizing.size import APART, FUSED, Size, size, with_window
+from sizing.stages import HEAD_ROOM
+from sizing.units import count, span
 from streams.cli.cells import console_of_any_width
 from streams.cli.cluster import FileOption, errors_told
 from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson
 from streams.settings import load_settings
 from streams.topology.load import load
-from streams.topology.sizing.demand import Demand, Pool
-from streams.topology.sizing.limits import warnings
-from streams.topology.sizing.size import APART, FUSED, Size, size, with_window
-from streams.topology.sizing.stages import HEAD_ROOM
-from streams.topology.sizing.units import count, span
 
 _GB, _MB = 1e9, 1e6
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]*")

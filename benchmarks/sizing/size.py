@@ -6,12 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from streams.errors import ConfigError
-from streams.topology.model import Topology
-from streams.topology.sizing.brokers import Brokers, TopicSize, brokers, topic_sizes
-from streams.topology.sizing.demand import Demand, Pool, check, pools, rates
-from streams.topology.sizing.figures import FIGURES, value
-from streams.topology.sizing.stages import (
+from sizing.brokers import Brokers, TopicSize, brokers, topic_sizes
+from sizing.demand import Demand, Pool, check, pools, rates
+from sizing.figures import FIGURES, value
+from sizing.stages import (
     HEAD_ROOM,
     Kept,
     StageSize,
@@ -23,6 +21,8 @@ from streams.topology.sizing.stages import (
     whole,
     worker_size,
 )
+from streams.errors import ConfigError
+from streams.topology.model import Topology
 from streams.topology.validate import validate
 
 GROWTH = 2
