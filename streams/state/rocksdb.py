@@ -22,7 +22,7 @@ from streams.state.rocksdb_manifest import manifest_is_whole
 from streams.state.rocksdb_memory import RocksMemory
 from streams.state.store import Changes, Checkpoint
 
-FORMAT = 2
+FORMAT = 1
 _META = "default"
 _CHECKPOINT = b"checkpoint"
 _IDENTITY = b"identity"

@@ -110,12 +110,12 @@ def test_an_old_copy_put_back_is_caught_up_from_the_changelog(
 
 def test_foreign_state_is_named_and_rebuilt(dedup: DedupUnderLoad) -> None:
     state_files.claim(store(dedup, 0), "of 4,", "of 8,")
-    state_files.claim(store(dedup, 1), f"format {FORMAT},", "format 1,")
+    state_files.claim(store(dedup, 1), f"format {FORMAT},", "format 0,")
     state_files.claim(store(dedup, 2), "changelog ", "changelog of another ")
     stage = dedup.start()
     dedup.await_recovery("foreign state")
     why = rebuilt(stage)
-    for partition, named in enumerate(("of 8", "format 1,", "of another")):
+    for partition, named in enumerate(("of 8", "format 0,", "of another")):
         assert named in why[partition]
     assert dedup.verdict() == []
 

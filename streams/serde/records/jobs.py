@@ -1,0 +1,157 @@
+"""Jobs, their effects and timers, and their dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from streams.serde.effect_states import EffectStatus
+from streams.serde.job_states import JobStatus
+from streams.serde.records.events import EventInfo, PayloadRef
+from streams.serde.run_ends import AttemptKind
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A run that did not succeed, in its job's history."""
+
+    attempt: int
+    at: int
+    worker_id: str | None
+    kind: AttemptKind
+    error: str | None
+    traceback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    job_id: str
+    tenant_id: str
+    incarnation: int
+    type: str
+    pool: str
+    priority: str
+    status: JobStatus
+    scope: str
+    attempts: int
+    max_attempts: int
+    backoff: tuple[float, ...]
+    timeout_seconds: float
+    epoch: int
+    run_id: str | None
+    worker_id: str | None
+    event: EventInfo | None
+    payload_ref: PayloadRef | None
+    input: str
+    request_hash: bytes | None
+    event_time: int
+    scheduled_at: int | None
+    next_retry_at: int | None
+    last_error: str | None
+    result: str | None
+    cancel_requested: bool
+    workflow_id: str | None
+    callback_url: str | None
+    replay_of: str | None
+    replay_note: str | None
+    submitted_by: str | None
+    traceparent: str | None
+    created_at: int
+    updated_at: int
+    ready_at: int
+    asked_timeout_seconds: float | None = None
+    lost: int = 0
+    lost_alone: int = 0
+    cancel_reason: str | None = None
+    asked_pool: str | None = None
+    end_reason: str | None = None
+    replayed_as: str | None = None
+    history: tuple[Attempt, ...] = ()
+    replay_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    tenant_id: str
+    scope: str
+    action: str
+    status: EffectStatus
+    job_id: str
+    epoch: int
+    run_id: str
+    claim_id: str
+    digest: bytes
+    idempotency_key: str
+    key_lifetime_ms: int
+    claims: int
+    first_claimed_at: int
+    updated_at: int
+    result: str | None
+    error: str | None
+    settled_by: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    schedule_id: str
+    tenant_id: str
+    due_at: int
+    topic: str
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    id: str
+    kind: Literal["job", "record"]
+    tenant_id: str
+    reason: str
+    detail: str
+    stage: str
+    at: int
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    key: bytes | None = None
+    value: bytes | None = None
+    job_id: str | None = None
+    type: str | None = None
+    status: str | None = None
+    attempts: int = 0
+    traceparent: str | None = None
+    timestamp: int | None = None
+    headers: dict[str, bytes] = field(default_factory=dict)
+    cut: bool = False
+    replayed_at: int | None = None
+    replayed_as: str | None = None
+    replayed_by: str | None = None
+    note: str | None = None
+    discarded_at: int | None = None
+    discarded_by: str | None = None
+    discard_note: str | None = None
+    replay_outcome: Literal["taken", "superseded", "failed"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Jobs of one pool and type, in one partition, for which no lease can be made."""
+
+    partition: int
+    pool: str
+    type: str
+    tenant_id: str | None
+    reason: Literal["no_worker", "no_pool", "no_topic", "tenant_disabled", "no_slot"]
+    since: int
+    jobs: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    job_id: str
+    tenant_id: str
+    run_id: str
+    at: int
+    value: str
