@@ -73,8 +73,13 @@ class Member:
     slots: int | None = None
 
     @property
+    def label(self) -> str:
+        """The instance, which another pool may have as well, and so names its pool."""
+        return self.instance if self.pool == DEFAULT_POOL else f"{self.pool}-{self.instance}"
+
+    @property
     def name(self) -> str:
-        return f"{self.stage}-{self.instance}"
+        return f"{self.stage}-{self.label}"
 
     @property
     def url(self) -> str:
@@ -119,7 +124,7 @@ def _places(layout: Layout) -> Iterator[tuple[str, str, Pool]]:
             yield stage, str(number), own
     for pool in layout.pools:
         for number in range(pool.processes):
-            yield "worker", f"{pool.name}-{number}", pool
+            yield "worker", str(number), pool
 
 
 def waves(

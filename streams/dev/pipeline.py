@@ -196,7 +196,7 @@ class Pipeline:
                 {
                     "name": member.name,
                     "stage": member.stage,
-                    "instance": member.instance,
+                    "instance": member.label,
                     "pid": pids.get(member.name),
                     "port": member.port,
                 }

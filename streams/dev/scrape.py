@@ -40,7 +40,7 @@ def merge(
     up = Metric("tidegate_up", "Whether the process answered this scrape.", "gauge")
     families = {up.name: up}
     for member, page in pages:
-        labels = {"stage": member.stage, "instance": member.instance}
+        labels = {"stage": member.stage, "instance": member.label}
         up.add_sample(up.name, labels, 0 if page is None else 1)
         for family in parsed(page) if page is not None else ():
             known = families.setdefault(

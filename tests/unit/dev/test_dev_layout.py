@@ -204,9 +204,9 @@ def test_a_pool_has_workers_with_names_and_a_flag_of_their_own() -> None:
     assert "--pool" not in specs["worker-0"].argv
     flag = specs["worker-slow-1"].argv.index("--pool")
     assert specs["worker-slow-1"].argv[flag + 1] == "slow"
-    assert (
-        specs["worker-slow-1"].argv[specs["worker-slow-1"].argv.index("--instance") + 1] == "slow-1"
-    )
+    instance = specs["worker-slow-1"].argv.index("--instance")
+    assert specs["worker-slow-1"].argv[instance + 1] == "1", "its group names the pool already"
+    assert len({member.label for member in placed if member.stage == "worker"}) == 3
 
 
 def test_each_pool_has_slots_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
