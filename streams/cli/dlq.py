@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -37,72 +38,57 @@ Discarded = Annotated[bool, typer.Option("--discarded", help="Only those that we
 Topic = Annotated[str | None, typer.Option(help="Only records of this topic.", metavar="TOPIC")]
 
 
+@dataclass(frozen=True)
+class Selected:
+    """The options that select dead letters."""
+
+    tenant: Tenant = None
+    kind: Kind = None
+    stage: Stage = None
+    reason: Reason = None
+    topic: Topic = None
+    error: Error = None
+
+
+@dataclass(frozen=True)
+class Listed(Selected):
+    """The options that select dead letters to look at."""
+
+    type_: Type = None
+    not_replayed: NotReplayed = False
+    discarded: Discarded = False
+
+    def query(self) -> dict[str, str | None]:
+        """The filters as the API names them."""
+        return {
+            "tenant_id": self.tenant,
+            "kind": self.kind,
+            "type": self.type_,
+            "stage": self.stage,
+            "reason": self.reason,
+            "topic": self.topic,
+            "error": self.error,
+            "not_replayed": "true" if self.not_replayed else None,
+            "discarded": "true" if self.discarded else None,
+        }
+
+
 @command(dlq, "list", tables.dead_letters)
-def list_dead_letters(
-    api: Api,
-    tenant: Tenant = None,
-    kind: Kind = None,
-    type_: Type = None,
-    stage: Stage = None,
-    reason: Reason = None,
-    topic: Topic = None,
-    error: Error = None,
-    not_replayed: NotReplayed = False,
-    discarded: Discarded = False,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Answer:
+def list_dead_letters(api: Api, wanted: Listed, limit: Limit = 50, cursor: Cursor = None) -> Answer:
     """List dead letters, newest first, without those that were discarded.
 
     Example: tidegate dlq list --tenant acme --reason permanent_error --not-replayed
     """
-    return api.get(
-        "/v1/dlq",
-        tenant_id=tenant,
-        kind=kind,
-        type=type_,
-        stage=stage,
-        reason=reason,
-        topic=topic,
-        error=error,
-        not_replayed="true" if not_replayed else None,
-        discarded="true" if discarded else None,
-        limit=limit,
-        cursor=cursor,
-    )
+    return api.get("/v1/dlq", **wanted.query(), limit=limit, cursor=cursor)
 
 
 @command(dlq, "count", tables.dead_letter_counts)
-def count_dead_letters(
-    api: Api,
-    tenant: Tenant = None,
-    kind: Kind = None,
-    type_: Type = None,
-    stage: Stage = None,
-    reason: Reason = None,
-    topic: Topic = None,
-    error: Error = None,
-    not_replayed: NotReplayed = False,
-    discarded: Discarded = False,
-    limit: Limit = 50,
-) -> Answer:
+def count_dead_letters(api: Api, wanted: Listed, limit: Limit = 50) -> Answer:
     """Count dead letters by error, reason and type, most first.
 
     Example: tidegate dlq count --tenant acme --not-replayed
     """
-    return api.get(
-        "/v1/dlq:count",
-        tenant_id=tenant,
-        kind=kind,
-        type=type_,
-        stage=stage,
-        reason=reason,
-        topic=topic,
-        error=error,
-        not_replayed="true" if not_replayed else None,
-        discarded="true" if discarded else None,
-        limit=limit,
-    )
+    return api.get("/v1/dlq:count", **wanted.query(), limit=limit)
 
 
 @command(dlq, "show", tables.dead_letter)
@@ -136,12 +122,11 @@ def discard(api: Api, id_: Id, note: Note) -> Answer:
 def replay(
     api: Api,
     note: Annotated[str, typer.Option(help="Why it may run again; kept with it.", metavar="TEXT")],
+    selected: Selected,
     id_: Annotated[str | None, typer.Argument(metavar="ID")] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="Replay all that match and were not replayed yet.")
     ] = False,
-    kind: Kind = None,
-    tenant: Tenant = None,
     type_: Annotated[
         str | None,
         typer.Option(
@@ -150,10 +135,6 @@ def replay(
             metavar="TYPE",
         ),
     ] = None,
-    stage: Stage = None,
-    reason: Reason = None,
-    topic: Topic = None,
-    error: Error = None,
     since: Annotated[
         str | None, typer.Option(help="Dead since then: RFC 3339, or 2h ago.", metavar="TIME")
     ] = None,
@@ -191,17 +172,7 @@ def replay(
 
     Example: tidegate dlq replay --all --kind job --type export --since 2h --note "disk is back"
     """
-    filters = {
-        "kind": kind,
-        "tenant": tenant,
-        "stage": stage,
-        "reason": reason,
-        "topic": topic,
-        "error": error,
-        "since": since,
-        "until": until,
-        "dry_run": dry_run,
-    }
+    filters = asdict(selected) | {"since": since, "until": until, "dry_run": dry_run}
     alone = {"fresh_scope": fresh_scope, "again": again, "repeat_effects": repeat_effect or []}
     _check(id_, all_, filters, {**alone, "key": key, "watch": watch})
     body: dict[str, Any] = {"incident_note": note} | ({"type": type_} if type_ else {})

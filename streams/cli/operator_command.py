@@ -31,7 +31,7 @@ from streams.cli.api_client import (
 )
 from streams.cli.calls_as_commands import told_in_commands
 from streams.cli.ends import tell
-from streams.cli.options import AS_JSON, CONNECTION, own_options, with_options
+from streams.cli.options import AS_JSON, CONNECTION, arguments, own_options, with_options
 from streams.errors import TidegateError, exit_code
 from streams.settings import Settings, load_settings
 
@@ -117,7 +117,7 @@ def program(act: Callable[..., int]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         api = _api(given)
         with _errors_shown(api):
-            code = act(api, **given)
+            code = act(api, **arguments(act, given))
         raise typer.Exit(code)
 
     run.__doc__ = _unwrapped(act.__doc__)
@@ -138,7 +138,7 @@ def command(
             api = _api(given)
             as_json = given.pop(AS_JSON.name, False)
             with _errors_shown(api):
-                found = ask(api, **given)
+                found = ask(api, **arguments(ask, given))
                 _write(found, as_json, table)
                 _require_answered(api, found)
 

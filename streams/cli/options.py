@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -114,6 +115,33 @@ def with_options(command: Callable[..., None], options: Iterable[Parameter]) -> 
 
 
 def own_options(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the options that a function declares: all its parameters after the first."""
-    _, *own = signature(function, eval_str=True).parameters.values()
-    return [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own]
+    """Return the options that a function declares: all its parameters after the first.
+
+    A parameter whose type is a dataclass stands for one option for each field.
+    """
+    return [option for each in _own(function) for option in _options_of(each)]
+
+
+def arguments(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments for a function from the values of its own options."""
+    return {each.name: _argument(each, given) for each in _own(function)}
+
+
+def _own(function: Callable[..., Any]) -> list[Parameter]:
+    return list(signature(function, eval_str=True).parameters.values())[1:]
+
+
+def _options_of(parameter: Parameter) -> Iterable[Parameter]:
+    kind = parameter.annotation
+    if not is_dataclass(kind):
+        return [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+    hints = get_type_hints(kind, include_extras=True)
+    return [_option(field.name, hints[field.name], field.default) for field in fields(kind)]
+
+
+def _argument(parameter: Parameter, given: dict[str, Any]) -> Any:
+    kind: Any = parameter.annotation
+    if not is_dataclass(kind):
+        return given[parameter.name]
+    made: Any = kind
+    return made(**{field.name: given[field.name] for field in fields(kind)})

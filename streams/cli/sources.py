@@ -156,7 +156,7 @@ def rotate(
     return {**after, "hook_url": url, **secret.shown}
 
 
-@command(sources, "disable", tables.source)
+@command(sources, "disable", tables.disabled_source)
 def disable(api: Api, name: Name, tenant: OfTenant) -> Answer:
     """Disable a source and delete its secrets; `set` with a secret enables it again.
 

@@ -172,6 +172,11 @@ def tenant(found: Json) -> None:
     print_fields(console_of_any_width(), _readable(found))
 
 
+def disabled_tenant(found: Json) -> None:
+    """A tenant that was disabled."""
+    tell(f"tenant {found['tenant_id']} is disabled: its deliveries and submissions are refused")
+
+
 def sources(found: Json) -> None:
     """A tenant's sources."""
     listed(found["sources"], _SOURCES, found["next_cursor"])
@@ -180,6 +185,12 @@ def sources(found: Json) -> None:
 def source(found: Json) -> None:
     """One source; after a change also its secret, if it was made, and what its vendor calls."""
     print_fields(console_of_any_width(), found)
+
+
+def disabled_source(found: Json) -> None:
+    """A source that was disabled."""
+    what = f"source {found['source']} of tenant {found['tenant_id']}"
+    tell(f"{what} is disabled: its deliveries are refused, and its secrets are deleted")
 
 
 def rejections(found: Json) -> None:

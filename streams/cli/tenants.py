@@ -65,7 +65,7 @@ def set_tenant(
     return after
 
 
-@command(tenants, "disable", tables.tenant)
+@command(tenants, "disable", tables.disabled_tenant)
 def disable_tenant(api: Api, id_: TenantId) -> Answer:
     """Disable a tenant: its deliveries and submissions are refused; its data stays.
 

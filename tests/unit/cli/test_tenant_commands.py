@@ -91,7 +91,8 @@ def test_tenants_are_listed_shown_and_disabled(operator: OperatorApi) -> None:
     assert "600/60s" in listed
     assert "more: --cursor abc" in listed
     assert "Acme" in invoke(operator, "show", "acme").stdout
-    assert "true" in invoke(operator, "disable", "acme").stdout
+    said = "tenant acme is disabled: its deliveries and submissions are refused\n"
+    assert invoke(operator, "disable", "acme").stdout == said
     assert [(each.method, each.path) for each in operator.asked] == [
         ("GET", "/v1/tenants?limit=5"),
         ("GET", PATH),
