@@ -5,7 +5,7 @@ from __future__ import annotations
 from streams.cli.cells import Json, console_of_any_width, print_fields, tell
 from streams.cli.lists import listed
 
-_ENDPOINTS = ("endpoint_id", "enabled", "state", "failing_since", "url", "events")
+_ENDPOINTS = ("endpoint_id", "tenant_id", "enabled", "state", "failing_since", "url", "events")
 _KEYS = ("kind", "secret_ref", "until", "public_key")
 _APART = ("keys", "state", "secret")
 

@@ -168,6 +168,11 @@ def test_endpoints_are_listed_by_id_a_page_at_a_time(operator: RunningOperator) 
     assert found[0] == operator.get("/v1/tenants/acme/endpoints/a")
     with pytest.raises(CallFailed, match="no tenant 'none'"):
         operator.get("/v1/tenants/none/endpoints")
+    first = operator.get("/v1/endpoints", limit="3")
+    rest = operator.get("/v1/endpoints", limit="3", cursor=first["next_cursor"])
+    of_all = [(each["tenant_id"], each["endpoint_id"]) for each in first["endpoints"]]
+    assert of_all == [("acme", "a"), ("acme", "b"), ("acme", "c")]
+    assert [each["endpoint_id"] for each in rest["endpoints"]] == ["other"]
 
 
 def test_a_tenant_has_a_bounded_number_of_endpoints(

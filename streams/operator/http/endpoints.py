@@ -29,7 +29,6 @@ from streams.operator.resources.endpoints import (
     endpoints_page,
     shown_endpoint,
 )
-from streams.operator.resources.paging import Page
 from streams.operator.tenant_guards import known_tenant
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import TenantRecord
@@ -84,14 +83,16 @@ async def rotate_key(request: web.Request) -> web.Response:
         return await _set(state, replace(record, keys=keys, updated_at=now), made)
 
 
+@routes.get("/v1/endpoints")
 @routes.get(TENANT + "/endpoints")
 async def list_endpoints(request: web.Request) -> web.Response:
-    """List a tenant's endpoints by id."""
-    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
+    """List the endpoints of a tenant, or of all, by tenant and id."""
+    state, tenant_id = request.app[STATE], request.match_info.get("tenant_id")
     query = page_query(request, {})
-    await known_tenant(state, tenant_id)
+    if tenant_id is not None:
+        await known_tenant(state, tenant_id)
     page = await state.query(
-        lambda db: Page(*endpoints_page(db, tenant_id, query, state.vault, wall_ms()))
+        lambda db: endpoints_page(db, tenant_id, query, state.vault, wall_ms())
     )
     return list_answer("endpoints", page)
 

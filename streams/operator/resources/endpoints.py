@@ -6,12 +6,12 @@ import sqlite3
 
 from streams.delivery.message.signing import public_key
 from streams.errors import SignatureError, VaultError
-from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.json_values import Json, rfc3339
-from streams.operator.resources.paging import PageQuery
+from streams.operator.resources.paging import Page, PageQuery
 from streams.operator.resources.table import Row, Table, find
+from streams.operator.resources.tenants import settings_page
 from streams.runtime.processor import Record
-from streams.serde.codec import ENDPOINT_STATE, TENANT
+from streams.serde.codec import ENDPOINT_STATE
 from streams.serde.delivery_records import EndpointState, Recovery
 from streams.serde.delivery_states import CLOSED
 from streams.serde.records import SigningKey, TenantRecord
@@ -35,17 +35,12 @@ def endpoints_count(connection: sqlite3.Connection, tenant_id: str) -> int:
 
 
 def endpoints_page(
-    connection: sqlite3.Connection, tenant_id: str, query: PageQuery, vault: Vault, now: int
-) -> tuple[tuple[Json, ...], Cursor | None]:
-    """Return a tenant's endpoints in the order of their ids, and where the next page begins."""
-    rows = connection.execute(
-        "SELECT record FROM tenants WHERE tenant_id = ? AND kind = 'endpoint' AND id > ?"
-        " ORDER BY id LIMIT ?",
-        (tenant_id, query.cursor.id if query.cursor else "", query.limit + 1),
-    ).fetchall()
-    page = [TENANT.decode(record) for (record,) in rows[: query.limit]]
-    shown = tuple(shown_endpoint(connection, record, vault, now) for record in page)
-    return shown, Cursor(0, page[-1].id) if len(rows) > len(page) else None
+    connection: sqlite3.Connection, tenant_id: str | None, query: PageQuery, vault: Vault, now: int
+) -> Page:
+    """Return the endpoints of a tenant, or of all, in the order of tenant and id."""
+    records, after = settings_page(connection, "endpoint", query, tenant_id)
+    shown = (shown_endpoint(connection, record, vault, now) for record in records)
+    return Page(tuple(shown), after)
 
 
 def shown_endpoint(

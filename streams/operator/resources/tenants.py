@@ -93,15 +93,24 @@ def sources(connection: sqlite3.Connection, tenant_id: str) -> dict[str, TenantR
 
 def sources_page(connection: sqlite3.Connection, query: PageQuery, now: int) -> Page:
     """Return the sources of all tenants, in the order of tenant and name; `now` in milliseconds."""
-    tenant_id, _, name = (query.cursor.id if query.cursor else "").partition("/")
+    records, after = settings_page(connection, "source", query)
+    return Page(tuple(source_json(record, now) for record in records), after)
+
+
+def settings_page(
+    connection: sqlite3.Connection, kind: str, query: PageQuery, tenant_id: str | None = None
+) -> tuple[list[TenantRecord], Cursor | None]:
+    """Return records of a kind, of one tenant or of all, in the order of tenant and id."""
+    behind, _, id_ = (query.cursor.id if query.cursor else "").partition("/")
+    of_tenant, values = ("", []) if tenant_id is None else (" AND tenant_id = ?", [tenant_id])
     rows = connection.execute(
-        "SELECT record FROM tenants WHERE kind = 'source' AND (tenant_id, id) > (?, ?)"
-        " ORDER BY tenant_id, id LIMIT ?",
-        (tenant_id, name, query.limit + 1),
+        "SELECT record FROM tenants WHERE kind = ?"  # noqa: S608  constants
+        f"{of_tenant} AND (tenant_id, id) > (?, ?) ORDER BY tenant_id, id LIMIT ?",
+        (kind, *values, behind, id_, query.limit + 1),
     ).fetchall()
     page = [TENANT.decode(record) for (record,) in rows[: query.limit]]
-    after = Cursor(0, f"{page[-1].tenant_id}/{page[-1].id}") if len(rows) > len(page) else None
-    return Page(tuple(source_json(record, now) for record in page), after)
+    more = len(rows) > len(page)
+    return page, Cursor(0, f"{page[-1].tenant_id}/{page[-1].id}") if more else None
 
 
 def sealed_settings(

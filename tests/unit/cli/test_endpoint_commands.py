@@ -153,6 +153,10 @@ def test_the_list_shows_which_endpoints_fail(crm: OperatorApi) -> None:
     first, second = done.stdout.splitlines()[1:3]
     assert ("crm" in first, "open" in first) == (True, True)
     assert ("old" in second, "gone" in second) == (True, True)
+    other = CRM | {"tenant_id": "bolt"}
+    crm.on("GET", "/v1/endpoints", {"endpoints": [other], "next_cursor": None})
+    of_all = CliRunner().invoke(endpoints, ["list", "--url", crm.url])
+    assert "bolt" in of_all.stdout
 
 
 def test_a_test_says_in_one_sentence_what_its_last_attempt_met(crm: OperatorApi) -> None:

@@ -255,7 +255,8 @@ def test_sources_are_listed_shown_and_disabled(shop: OperatorApi) -> None:
     assert json.loads(shown)["hook_url"] == "https://hooks.example.com/v1/hooks/acme/shop"
     assert json.loads(invoke(shop, "disable", "--json").stdout)["disabled"] is True
     said = invoke(shop, "disable").stdout
-    assert said.startswith("source shop of tenant acme is disabled:") and said.count("\n") == 1
+    assert said.startswith("source shop of tenant acme is disabled:")
+    assert said.count("\n") == 1
 
 
 def test_no_flag_takes_a_secret() -> None:

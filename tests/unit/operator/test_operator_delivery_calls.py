@@ -44,6 +44,7 @@ from streams.serde.delivery_records import (
 )
 from streams.serde.records import DeadLetter, TenantRecord
 from streams.topology.load import load
+from streams.vault.key_encryption import local_vault
 
 CODECS: dict[type, tuple[str, Any]] = {
     Delivery: ("deliveries", DELIVERY),
@@ -64,6 +65,7 @@ class Desk:
 
     def __init__(self, rows: sqlite3.Connection) -> None:
         self.rows, self.topology, self.unshown = rows, load(), dict[Any, Any]()
+        self.vault = local_vault(b"v" * 32)
         self.sent: list[DeliveryCommand] = []
         self.waits: list[tuple[Any, float | None]] = []
         self.found: Any = None
@@ -337,3 +339,19 @@ async def test_an_endpoint_without_a_url_cannot_be_tested(desk: Desk, api: Api) 
     status, told = await asked(api, "/v1/tenants/acme/endpoints/callbacks/test")
     assert (status, told["type"].rpartition(":")[2]) == (409, "endpoint-without-url")
     assert desk.sent == []
+
+
+async def test_endpoints_of_one_tenant_or_of_all_are_listed_a_page_at_a_time(
+    desk: Desk, api: Api
+) -> None:
+    desk.fold(make_endpoint("a"), make_endpoint("a", "bolt"), make_endpoint("z", "bolt"))
+    for path, expected in (
+        ("/v1/endpoints", ["acme/a", "acme/crm", "bolt/a", "bolt/z"]),
+        ("/v1/tenants/acme/endpoints", ["acme/a", "acme/crm"]),
+    ):
+        found, cursor = list[str](), dict[str, str]()
+        while len(found) < len(expected):
+            page = await (await api.get(path, params={"limit": "1", **cursor})).json()
+            found += [f"{each['tenant_id']}/{each['endpoint_id']}" for each in page["endpoints"]]
+            cursor = {"cursor": page["next_cursor"] or ""}
+        assert (found, cursor) == (expected, {"cursor": ""})

@@ -100,7 +100,7 @@ def everything(connection: sqlite3.Connection) -> list[Any]:
         jobs.jobs_page(connection, first, TOPOLOGY).items,
         tenants.tenants_page(connection, first).items,
         tenants.sources_page(connection, first, AT).items,
-        endpoints.endpoints_page(connection, "acme", first, VAULT, AT)[0],
+        endpoints.endpoints_page(connection, "acme", first, VAULT, AT).items,
         *(jobs.shown_job(connection, job_id, TOPOLOGY) for (job_id,) in ids),
     ]
 
@@ -134,5 +134,6 @@ def test_an_endpoint_without_sealed_headers_does_not_fail_the_list(
     record = TenantRecord("acme", "endpoint", "crm", False, body, secrets)
     fold(database, [("tenants", tenant_key("acme", "endpoint", "crm"), TENANT.encode(record))])
     query = PageQuery(10)
-    (shown,) = database.read(lambda db: endpoints.endpoints_page(db, "acme", query, VAULT, AT))[0]
+    page = database.read(lambda db: endpoints.endpoints_page(db, "acme", query, VAULT, AT))
+    (shown,) = page.items
     assert shown["headers"] is None
