@@ -25,7 +25,7 @@ from aiohttp import ClientError, ClientSession
 from harness import Result, arguments, broker_and_folder, create_topics, report
 from outside import OVERLAY, flush, percentiles, producer, stage
 
-from streams.dispatcher.jobs import FIRST, begun, ended, from_submission
+from streams.dispatcher.job import FIRST, begun, ended, from_submission
 from streams.serde.codec import JOB
 from streams.serde.ids import partition_for
 from streams.serde.records import Command, Handler, Job, Submit

@@ -32,10 +32,10 @@ from scale_heartbeats import heartbeats
 from scale_schedule import schedule
 
 from streams.dispatcher import live_index
-from streams.dispatcher.active_leases import ActiveLease
-from streams.dispatcher.processor import Dispatcher
-from streams.dispatcher.rerouting import digest
-from streams.dispatcher.worker_registry import WorkerRegistry
+from streams.dispatcher.workers.leases import ActiveLease
+from streams.dispatcher.stage import Dispatcher
+from streams.dispatcher.routing import digest
+from streams.dispatcher.workers.registry import WorkerRegistry
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.runtime.clock import VirtualClock
 from streams.runtime.context import TaskContext

@@ -15,7 +15,7 @@ from streams.state.rocksdb_memory import RocksMemory
 
 _MIB = 1024
 _KEPT_EVENTS = (b"u", b"w", b"y", b"n", b"r")
-"""How keys of kept events begin (`streams/dispatcher/kept_events.py`)."""
+"""How keys of kept events begin (`streams.dispatcher.parts.kept_events.py`)."""
 
 
 def logged(data: Path) -> Counter[str]:

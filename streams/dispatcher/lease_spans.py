@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from opentelemetry.trace import Link
 
-from streams.dispatcher.job_store import JobStore
+from streams.dispatcher.table import Table
 from streams.serde.ids import event_job_id
 from streams.serde.records import Job
 from streams.tracing import carried, spans
@@ -20,7 +20,9 @@ from streams.tracing import conventions as names
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class Sent:
+    """A lease that was sent, `at` in nanoseconds."""
+
     job: Job
     partition: int
     waited_ms: int
@@ -28,28 +30,10 @@ class _Sent:
     at: int
 
 
-class LeaseSpans:
-    """The leases that one partition has sent since the last commit."""
-
-    def __init__(self) -> None:
-        self._sent: list[_Sent] = []
-
-    def sent(self, job: Job, partition: int, store: JobStore) -> None:
-        """Note the lease of the run that `job` has just begun; `partition` is its worker's."""
-        if is_traced(job):
-            waited = max(0, job.updated_at - job.ready_at)
-            links = _to_earlier(job, store)
-            self._sent.append(_Sent(job, partition, waited, links, time.time_ns()))
-
-    def committed(self) -> None:
-        """Record the leases, which are durable."""
-        sent, self._sent = self._sent, []
-        for each in sent:
-            _record(each)
-
-    def undone(self) -> None:
-        """Forget the leases, which were aborted."""
-        self._sent.clear()
+def sent(job: Job, partition: int, table: Table) -> Sent:
+    """The lease of the run that `job` has just begun; `partition` is its worker's."""
+    waited = max(0, job.updated_at - job.ready_at)
+    return Sent(job, partition, waited, _to_earlier(job, table), time.time_ns())
 
 
 def is_traced(job: Job) -> bool:
@@ -64,13 +48,13 @@ def traceparent(job: Job) -> str | None:
     return carried.with_span(job.traceparent, carried.lease_span(job.job_id, job.epoch))
 
 
-def _to_earlier(job: Job, store: JobStore) -> list[Link]:
+def _to_earlier(job: Job, table: Table) -> list[Link]:
     """To the lease before this one, or else to the last lease of the job that is replayed."""
     if job.history or job.attempts > 1:
         before = carried.lease_span(job.job_id, job.epoch - 1)
         return spans.link(job.traceparent, before, names.ATTEMPT_BEFORE)
     replayed = _replayed(job)
-    old = None if replayed is None else store.get(replayed)
+    old = None if replayed is None else table.get(replayed)
     if old is None or old.epoch == 0:
         return []
     last = carried.lease_span(old.job_id, old.epoch)
@@ -86,7 +70,8 @@ def _replayed(job: Job) -> str | None:
     return event_job_id(job.tenant_id, job.event.source, job.event.dedup_key)
 
 
-def _record(sent: _Sent) -> None:
+def record(sent: Sent) -> None:
+    """Record a lease, which is durable now."""
     job, topic = sent.job, f"jobs.work.{sent.job.pool}"
     attributes = names.sending(topic, partition=sent.partition) | {
         names.TENANT: job.tenant_id,

@@ -1,28 +1,31 @@
-"""An index of live jobs, read without decoding the jobs: `l` and job_id in the store `jobs`.
+"""The index of live jobs, read without decoding the jobs: `l` and job_id in the store `jobs`.
 
 A value is a JSON array of the fields of `Live`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import orjson
 
-from streams.dispatcher.jobs import due_at
+from streams.dispatcher.job import due_at
+from streams.serde.job_states import SCHEDULED, TERMINAL
 from streams.serde.keys import SEPARATOR, after
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore
 
-_LIVE = b"l"
+LIVE = b"l"
 
 
 class Live(NamedTuple):
-    """A job that has not ended.
+    """What derived state needs of a job that has not ended.
 
-    `at` (milliseconds) is when it became ready or, if it is scheduled, when it is due. `begun` is
-    True once a run of it was counted, as an attempt or as a loss.
+    - `at` (milliseconds) is when it became ready or, if it is scheduled, when it is due.
+    - `begun` is True once a run of it was counted, as an attempt or as a loss.
+    - `confirmed`: the worker of its lease has spoken for it.
+    - `cancel`: why it is being cancelled while it runs.
     """
 
     status: str
@@ -34,46 +37,17 @@ class Live(NamedTuple):
     epoch: int
     worker_id: str | None
     begun: bool
+    confirmed: bool
+    cancel: str | None
 
 
-def live_key(job_id: str) -> bytes:
-    """The key of a job's entry."""
-    return _LIVE + job_id.encode()
-
-
-def encode(job: Job) -> bytes:
-    """The entry of a job."""
-    return dump(_of(job))
-
-
-def dump(live: Live) -> bytes:
-    """An entry's value in the store."""
-    return orjson.dumps(tuple(live))
-
-
-def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]]:
-    """Every live job with its id, in the order of ids, starting after the id `behind`."""
-    start = live_key(behind) + SEPARATOR if behind else _LIVE
-    for key, value in store.range(start, after(_LIVE)):
-        yield key[1:].decode(), _load(value)
-
-
-def look_up(store: KeyValueStore, job_ids: Sequence[str]) -> list[tuple[str, Live | None]]:
-    """The entries of some jobs; None for a job that is unknown or has ended."""
-    keys = [live_key(job_id) for job_id in job_ids]
-    found = zip(job_ids, store.get_many(keys), strict=True)
-    return [(job_id, None if value is None else _load(value)) for job_id, value in found]
-
-
-def _load(value: bytes) -> Live:
-    return Live(*orjson.loads(value))
-
-
-def _of(job: Job) -> Live:
-    at = due_at(job) if job.status == "scheduled" else job.ready_at
+def live(job: Job | None) -> Live | None:
+    """The entry of a job; None if there is no job, or it has ended."""
+    if job is None or job.status in TERMINAL:
+        return None
     return Live(
         job.status,
-        at,
+        due_at(job) if job.status == SCHEDULED else job.ready_at,
         job.tenant_id,
         job.type,
         job.pool,
@@ -81,4 +55,23 @@ def _of(job: Job) -> Live:
         job.epoch,
         job.worker_id,
         job.attempts > 0 or job.lost > 0,
+        job.confirmed,
+        (job.cancel_reason or "cancelled") if job.cancel_requested else None,
     )
+
+
+def live_key(job_id: str) -> bytes:
+    """The key of a job's entry."""
+    return LIVE + job_id.encode()
+
+
+def dump(entry: Live) -> bytes:
+    """An entry's value in the store."""
+    return orjson.dumps(tuple(entry))
+
+
+def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]]:
+    """Every live job with its id, in the order of ids, starting after the id `behind`."""
+    start = live_key(behind) + SEPARATOR if behind else LIVE
+    for key, value in store.range(start, after(LIVE)):
+        yield key[1:].decode(), Live(*orjson.loads(value))

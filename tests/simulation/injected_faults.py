@@ -13,8 +13,8 @@ from typing import Any
 from unittest.mock import patch
 
 from simulation.story import Story, draw
-from streams.dispatcher import attempts, jobs, operator_commands, replays, unhandled, worker_reports
-from streams.dispatcher.kept_events import KeptEvents
+from streams.dispatcher import history, jobs, operator_commands, replays, unhandled, worker_reports
+from streams.dispatcher.parts.kept_events import KeptEvents
 from streams.dispatcher.lifecycle import Lifecycle
 
 
@@ -81,7 +81,7 @@ def _loss_is_an_attempt() -> Iterator[None]:
     """What is lost with its worker counts as an attempt, and nobody runs alone."""
 
     def lost(original: Any, job: Any, why: str, now: int, **_: Any) -> Any:
-        return attempts.noted(job, "lost", why, now)
+        return history.noted(job, "lost", why, now)
 
     with ExitStack() as stack:
         stack.enter_context(_around(attempts, "lost", lost))

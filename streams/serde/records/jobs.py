@@ -68,6 +68,7 @@ class Job:
     replayed_as: str | None = None
     history: tuple[Attempt, ...] = ()
     replay_id: str | None = None
+    confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

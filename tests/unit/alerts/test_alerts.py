@@ -13,7 +13,7 @@ from support.queries import rules, selected
 
 from ingress.receive import problems
 from ingress.receive.problems import Problem
-from streams.dispatcher.held import Reason
+from streams.dispatcher.parts.held import Reason
 from streams.serde.delivery_states import DeliveryStatus
 from streams.serde.job_states import JobStatus
 from streams.topology.load import load

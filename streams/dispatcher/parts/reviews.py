@@ -1,0 +1,107 @@
+"""Reviews: a person says what became of an effect, and its job goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import ceil
+
+import orjson
+
+from streams import ledger
+from streams.dispatcher import metrics
+from streams.dispatcher.job import is_live
+from streams.dispatcher.part import Part, handles
+from streams.dispatcher.review import go_on
+from streams.dispatcher.step import Step
+from streams.errors import PoisonRecord
+from streams.serde.job_states import NEEDS_REVIEW
+from streams.serde.records import Command, Job, LedgerEntry, Settle
+from streams.serde.sizes import MAX_VALUE_BYTES
+from streams.topology.model import LeasePolicy
+
+
+class Reviews(Part):
+    """Settles effects whose outcome is unknown."""
+
+    @handles(Settle)
+    def settle(self, step: Step, command: Command, body: Settle, at: int) -> None:
+        """Record the outcome that a person found out; the job goes on if it can.
+
+        `at` is the time of the command's record, in milliseconds.
+
+        Raises:
+            PoisonRecord: the effect cannot be settled, or not yet; nothing was changed.
+        """
+        job = step.table.get(command.job_id)
+        if job is None or job.tenant_id != command.tenant_id:
+            raise PoisonRecord("settle_of_unknown", f"no job {command.job_id} of this tenant")
+        if body.status not in ("done", "failed"):
+            raise PoisonRecord("not_supported", f"{body.status!r} is neither done nor failed")
+        store = step.ledger
+        entry = ledger.get(store, job.tenant_id, job.scope, body.action)
+        if entry is None:
+            raise PoisonRecord("no_such_effect", f"job {job.job_id} began no effect {body.action}")
+        settled = _settled(entry, body, step.now)
+        if replace(settled, updated_at=entry.updated_at) == entry:
+            metrics.TWINS.inc()
+            return
+        _check(entry, job, step.table.in_scope(job.scope), self.topology.leases, at)
+        ledger.put(store, settled)
+        go_on(step, job, decided=True)
+
+
+def _settled(entry: LedgerEntry, body: Settle, now: int) -> LedgerEntry:
+    done = body.status == "done"
+    return replace(
+        entry,
+        status=body.status,
+        claims=entry.claims if done else 0,
+        result=_result(body) if done else None,
+        error=None,
+        updated_at=now,
+        settled_by=body.submitted_by or "unknown",
+        note=body.note,
+    )
+
+
+def _check(
+    entry: LedgerEntry, job: Job, in_scope: Sequence[Job], policy: LeasePolicy, at: int
+) -> None:
+    """Refuse a settlement that is impossible at `at`, the time of the command's record.
+
+    A command that is read again must not settle a later claim. `in_scope` are all jobs of the
+    effect's scope.
+    """
+    name = f"effect {entry.action} of job {job.job_id}"
+    if entry.status not in ledger.UNSETTLED:
+        raise PoisonRecord("already_settled", f"{name} is {entry.status}: nothing is left to say")
+    live = None if job.status == NEEDS_REVIEW else next(filter(is_live, in_scope), None)
+    if live is not None:
+        raise PoisonRecord(
+            "not_in_review",
+            f"{name} is {entry.status} and job {live.job_id} of its scope is "
+            f"{live.status}: settle it for that job, once that is in needs_review or has ended",
+        )
+    possible_at = max(ledger.settleable_at(entry, each, policy.term_seconds) for each in in_scope)
+    if at < possible_at:
+        when = datetime.fromtimestamp(possible_at / 1000, UTC).isoformat(timespec="seconds")
+        raise PoisonRecord(
+            "too_early",
+            f"a call of {name} may still be under way: settle it after {when} "
+            f"(in {ceil((possible_at - at) / 1000)} s)",
+        )
+
+
+def _result(body: Settle) -> str:
+    result = body.result or "null"
+    if len(result.encode()) > MAX_VALUE_BYTES:
+        raise PoisonRecord(
+            "result_too_large", f"a result has {MAX_VALUE_BYTES:,} bytes at most: shorten it"
+        )
+    try:
+        orjson.loads(result)
+    except orjson.JSONDecodeError:
+        raise PoisonRecord("result_not_json", "a result is JSON, as a run returns it") from None
+    return result

@@ -1,0 +1,51 @@
+"""Routes: waiting jobs follow a changed topology, and operators move jobs between pools."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streams.dispatcher import metrics
+from streams.dispatcher.job import is_live
+from streams.dispatcher.live_index import Live
+from streams.dispatcher.part import Part, handles
+from streams.dispatcher.step import Step
+from streams.dispatcher.transitions import reroute
+from streams.errors import PoisonRecord
+from streams.serde.job_states import PENDING, SCHEDULED
+from streams.serde.records import Command, Job, Move
+
+_WAITS = (PENDING, SCHEDULED)
+
+
+class Routes(Part):
+    """Gives waiting jobs the type, priority and pool that the topology or an operator wants."""
+
+    @handles(Move)
+    def move(self, step: Step, command: Command, body: Move, at: int) -> None:
+        """Move a job to another pool, for as long as the topology declares that pool.
+
+        A running job moves when it waits again.
+
+        Raises:
+            PoisonRecord: the tenant has no such job, or the pool is not declared.
+        """
+        job = step.table.get(command.job_id)
+        if job is None or job.tenant_id != command.tenant_id:
+            raise PoisonRecord("move_of_unknown", f"no job {command.job_id} of this tenant")
+        if body.pool not in self.topology.pools:
+            raise PoisonRecord(
+                "pool_undeclared", f"{body.pool!r} is none of: {', '.join(self.topology.pools)}"
+            )
+        if not is_live(job):
+            metrics.STALE.labels("Move").inc()
+            return
+        job = replace(job, asked_pool=body.pool, updated_at=step.now)
+        step.table.put(job)
+        if job.status in _WAITS:
+            reroute(step, job)
+
+    def is_due(self, step: Step, live: Live) -> bool:
+        return self.shared.unrouted and live.status in _WAITS
+
+    def mend(self, step: Step, job: Job) -> bool:
+        return reroute(step, job)

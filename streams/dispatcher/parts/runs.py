@@ -1,0 +1,53 @@
+"""Runs: a worker finishes a step of its run, and ends the run.
+
+A command for a lease that is over changes nothing and is counted.
+"""
+
+from __future__ import annotations
+
+from streams.dispatcher import history
+from streams.dispatcher.failures import fail
+from streams.dispatcher.part import Part, handles
+from streams.dispatcher.review import go_on
+from streams.dispatcher.runs import living
+from streams.dispatcher.step import Step
+from streams.dispatcher.transitions import bury, end, give_back
+from streams.dispatcher.workers import credits
+from streams.serde import keys
+from streams.serde.job_states import CANCELLED, FAILED, NEEDS_REVIEW, SUCCEEDED
+from streams.serde.records import Checkpoint, Command, Ended
+
+
+class Runs(Part):
+    """Applies what workers report about the runs of their leases."""
+
+    @handles(Checkpoint)
+    def checkpoint(self, step: Step, command: Command, body: Checkpoint, at: int) -> None:
+        job = living(step, command, body.run_id)
+        if job is not None:
+            key = keys.checkpoint_key(job.job_id, job.incarnation, body.name)
+            step.checkpoints.put(key, body.value.encode())
+
+    @handles(Ended)
+    def ended(self, step: Step, command: Command, body: Ended, at: int) -> None:
+        credits.check(body)
+        self.shared.workers.announced(body.worker_id, body.free, body.received)
+        job = living(step, command, body.run_id, last_word=True)
+        if job is None:
+            return
+        match body.status:
+            case "succeeded":
+                end(step, job, SUCCEEDED, result=body.result)
+            case "review":
+                # If the earlier call's outcome came meanwhile, no person has to decide.
+                job = history.failed(job, body.error, step.now, body.traceback)
+                go_on(step, end(step, job, NEEDS_REVIEW, error=body.error))
+            case "failed":
+                job = history.failed(job, body.error, step.now, body.traceback)
+                bury(step, job, FAILED, body.error)
+            case _ if body.status == "cancelled" or job.cancel_requested:
+                end(step, job, CANCELLED, error=body.error)
+            case "released":
+                give_back(step, job, body.error)
+            case "retry":
+                fail(step, job, body.error, body.retry_after_seconds, body.traceback)

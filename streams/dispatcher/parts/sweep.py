@@ -1,0 +1,77 @@
+"""Goes over all live jobs, a part in each punctuation, to correct what no command corrects.
+
+Each part of the dispatcher says which jobs are due and mends them (`Part.is_due`, `Part.mend`). A
+round begins at the start, every five minutes, and when a part asks for one.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import ClassVar
+
+from streams.dispatcher import live_index
+from streams.dispatcher.part import Part
+from streams.dispatcher.routing import digest
+from streams.dispatcher.shared import Shared
+from streams.dispatcher.step import Step
+from streams.runtime.processor import Context
+
+_ROUTING = b"R"
+_ROUND_SECONDS = 300.0
+_LOOKED_AT = 500
+"""How many live jobs one punctuation looks at while jobs are rerouted."""
+_GLANCED_AT = 150
+"""The same in an ordinary round, so that a punctuation of an idle partition stays short."""
+_CHANGED = 200
+_START = ""
+
+
+class Sweep(Part):
+    """Goes over one partition's live jobs."""
+
+    keys: ClassVar = {_ROUTING: "the digest of the routing that every live job follows"}
+    awaits_logs = True
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._digest = digest(shared.topology)
+        self._behind: str | None = _START  # the id behind which it goes on; None between rounds
+        self._due = 0.0
+
+    def restored(self, ctx: Context) -> None:
+        self.shared.unrouted = ctx.store("jobs").get(_ROUTING) != self._digest
+
+    def tick(self, step: Step) -> None:
+        """Look at the next part of the jobs."""
+        shared = self.shared
+        before = (self._behind, self._due, shared.unrouted, shared.sweep_now)
+        step.on_undo(self._return_to, *before)
+        if shared.sweep_now:
+            shared.sweep_now, self._due = False, 0.0
+        if self._behind is None:
+            if step.monotonic < self._due:
+                return
+            self._behind = _START
+        if self._behind == _START:
+            self._due = step.monotonic + _ROUND_SECONDS
+        most = _LOOKED_AT if self.shared.unrouted else _GLANCED_AT
+        part = list(islice(live_index.entries(step.store, self._behind), most))
+        changed = 0
+        for job_id, live in part:
+            self._behind = job_id
+            changed += step.mended(job_id, live)
+            if changed == _CHANGED:
+                return
+        if len(part) < most:
+            self._finish(step)
+
+    def _finish(self, step: Step) -> None:
+        self._behind = None
+        if self.shared.unrouted:
+            step.store.put(_ROUTING, self._digest)
+            self.shared.unrouted = False
+
+    def _return_to(self, behind: str | None, due: float, unrouted: bool, asked: bool) -> None:
+        """Go over the last part again, because its changes were taken back."""
+        self._behind, self._due = behind, due
+        self.shared.unrouted, self.shared.sweep_now = unrouted, asked

@@ -1,0 +1,42 @@
+"""Timers: a scheduled job becomes ready when its timer fires, or when a sweep finds it late."""
+
+from __future__ import annotations
+
+from streams.dispatcher import metrics
+from streams.dispatcher.job import awaits, due_at
+from streams.dispatcher.live_index import Live
+from streams.dispatcher.part import Part, handles
+from streams.dispatcher.step import Step
+from streams.dispatcher.transitions import requeue, wake_at
+from streams.serde.job_states import SCHEDULED
+from streams.serde.records import Command, Job, Wake
+
+_LATE_MS = 60_000
+
+
+class Timers(Part):
+    """Wakes scheduled jobs."""
+
+    @handles(Wake)
+    def wake(self, step: Step, command: Command, body: Wake, at: int) -> None:
+        """Make a job ready whose timer fired; a timer that the job does not await is ignored."""
+        job = step.table.get(command.job_id)
+        if job is None or not awaits(job, command.epoch, body):
+            metrics.STALE.labels("Wake").inc()
+        else:
+            requeue(step, job)
+
+    def admitted(self, step: Step, job: Job) -> None:
+        """Set the timer of a new job that is to start later, if it still is."""
+        now = step.table.get(job.job_id)
+        if now is not None and now.status == SCHEDULED:
+            wake_at(step, now, due_at(now))
+
+    def is_due(self, step: Step, live: Live) -> bool:
+        return live.status == SCHEDULED and live.at + _LATE_MS < step.now
+
+    def mend(self, step: Step, job: Job) -> bool:
+        """Wake a job whose timer was lost."""
+        metrics.TIMERS_LOST.inc()
+        requeue(step, job)
+        return True

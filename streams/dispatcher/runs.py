@@ -1,0 +1,21 @@
+"""Runs that live: whether a command of a worker speaks for the lease that its job has now."""
+
+from __future__ import annotations
+
+from streams.dispatcher import metrics
+from streams.dispatcher.step import Step
+from streams.dispatcher.transitions import confirm
+from streams.serde.job_states import RUNNING
+from streams.serde.records import Command, Job
+
+
+def living(step: Step, command: Command, run_id: str, *, last_word: bool = False) -> Job | None:
+    """The job if the command speaks for its living lease; this confirms the lease.
+
+    The last word about a run confirms nothing: its lease ends with it.
+    """
+    job = step.table.get(command.job_id)
+    if job is None or job.status != RUNNING or (job.epoch, job.run_id) != (command.epoch, run_id):
+        metrics.STALE.labels(type(command.body).__name__).inc()
+        return None
+    return job if last_word else confirm(step, job)

@@ -1,0 +1,50 @@
+"""What the parts of one partition share: the topology, and the state that is derived from jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from streams.dispatcher.part import Change
+from streams.dispatcher.run_queue import RunQueue
+from streams.dispatcher.workers.registry import WorkerRegistry
+from streams.topology.model import Topology
+
+
+@dataclass(slots=True)
+class Shared:
+    """One partition.
+
+    - `queue` are the waiting jobs and what the running ones fill of the caps; `workers` are the
+      workers and their leases. Both follow each change of a job, before the parts do.
+    - `disabled` and `erased` are tenants whose waiting jobs are not leased.
+    - `unrouted` is True until every live job follows the routing of the topology.
+    - `sweep_now` asks for a round of the sweep after the one that is under way.
+    - `commanded_at` is when a command was read last (monotonic seconds).
+    - `without_topic` are pools whose work topic the broker does not have, and `without_worker`
+      pools and types that had no worker at the last look, and since when (milliseconds).
+    """
+
+    topology: Topology
+    cluster_key: bytes
+    partition: int
+    queue: RunQueue
+    workers: WorkerRegistry
+    disabled: set[str] = field(default_factory=set)
+    erased: set[str] = field(default_factory=set)
+    unrouted: bool = True
+    sweep_now: bool = False
+    commanded_at: float = 0.0
+    without_topic: set[str] = field(default_factory=set)
+    without_worker: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def changed(self, change: Change) -> None:
+        """Follow a change of a job."""
+        self.workers.changed(change)
+        self.queue.changed(change)
+
+
+def shared(topology: Topology, cluster_key: bytes, partition: int) -> Shared:
+    """A partition of which nothing is known yet."""
+    workers = WorkerRegistry(topology.leases)
+    queue = RunQueue(topology, workers)
+    return Shared(topology, cluster_key, partition, queue, workers)

@@ -1,0 +1,272 @@
+"""The stage: it routes records and commands to the parts, and time and changes to all of them.
+
+All changes of a step commit in one transaction, so a claim is checked against the living lease and
+never against a copy of it. State that is derived from jobs follows each change and each undoing of
+one (`part.Change`); what workers announced does not come from jobs and stays.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain, islice
+
+from streams.dispatcher import live_index, metrics, names, table
+from streams.dispatcher.live_index import Live
+from streams.dispatcher.part import Change, Part
+from streams.dispatcher.parts.claims import Claims
+from streams.dispatcher.parts.events import Events
+from streams.dispatcher.parts.expiry import Expiry
+from streams.dispatcher.parts.held import HeldJobs
+from streams.dispatcher.parts.leasing import Leasing
+from streams.dispatcher.parts.questions import Questions
+from streams.dispatcher.parts.replays import Replays
+from streams.dispatcher.parts.retention import Retention
+from streams.dispatcher.parts.reviews import Reviews
+from streams.dispatcher.parts.routes import Routes
+from streams.dispatcher.parts.runs import Runs
+from streams.dispatcher.parts.submissions import Submissions
+from streams.dispatcher.parts.sweep import Sweep
+from streams.dispatcher.parts.tenants import Tenants
+from streams.dispatcher.parts.timers import Timers
+from streams.dispatcher.parts.unhandled import UnhandledTypes
+from streams.dispatcher.parts.workers import Workers
+from streams.dispatcher.shared import shared
+from streams.dispatcher.step import Step
+from streams.dispatcher.table import Table
+from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.serde.codec import COMMAND
+from streams.serde.records import Command, Job
+from streams.topology.model import Topology
+
+PARTS: tuple[type[Part], ...] = (
+    Events,
+    Tenants,
+    Submissions,
+    Replays,
+    Routes,
+    Timers,
+    Workers,
+    Runs,
+    Claims,
+    Reviews,
+    Expiry,
+    HeldJobs,
+    UnhandledTypes,
+    Sweep,
+    Retention,
+    Leasing,
+    Questions,
+)
+"""In the order in which they are told of a change and of the time."""
+
+COMMANDS = {body: (part, method) for part in PARTS for body, method in part.commands.items()}
+"""The part and the method that handle each command, by its body."""
+INPUTS = {topic: (part, method) for part in PARTS for topic, method in part.inputs.items()}
+
+_FOLDED_AT_ONCE = 1_000
+"""Jobs that are restored between two polls: about 10 ms."""
+_POOLS_EVERY_MS = 500
+
+
+def key_spaces(parts: Iterable[type[Part]]) -> dict[bytes, str]:
+    """Who owns each key space of the store `jobs`.
+
+    Raises:
+        ValueError: two parts claim the same one.
+    """
+    owners = dict.fromkeys(table.KEYS, "table")
+    for part in parts:
+        for prefix in part.keys:
+            if prefix in owners:
+                raise ValueError(f"{part.__name__} and {owners[prefix]} both own keys {prefix!r}")
+            owners[prefix] = part.__name__
+    return owners
+
+
+key_spaces(PARTS)
+
+
+def stage(topology: Topology, cluster_key: bytes) -> Stage:
+    """The stage that reads `events`, `duplicates`, `jobs.commands` and `tenants`."""
+    processor = partial(Dispatcher, topology, cluster_key)
+    return declared_stage(topology, "dispatcher", processor, 0.1)
+
+
+class Dispatcher:
+    """Owns one partition's jobs."""
+
+    def __init__(self, topology: Topology, cluster_key: bytes, partition: int) -> None:
+        self._topology = topology
+        self.shared = shared(topology, cluster_key, partition)
+        self._parts = {part: part(self.shared) for part in PARTS}
+        self._followers = self._with("changed")
+        self._closing = self._with("handled")
+        self._sweeping = self._with("is_due")
+        self._unheard_since = 0.0
+        self._listens = False
+        self._pools_due = 0
+
+    def restored(self, ctx: Context) -> Iterator[None]:
+        """Build the derived state, in bounded parts.
+
+        Heartbeats in the log may be from workers that are long gone, so nothing is leased before
+        all of them are read.
+        """
+        self._listens, self._unheard_since = False, ctx.monotonic
+        self._table = Table(ctx, self._topology.finished_jobs_ms, self._follow)
+        for part in self._parts.values():
+            part.restored(ctx)
+        found = live_index.entries(ctx.store("jobs"))
+        while self._fold(islice(found, _FOLDED_AT_ONCE), ctx.monotonic):
+            yield
+
+    def undone(self, ctx: Context) -> None:
+        """Do nothing: each change was noted together with the call that reverses it."""
+
+    def committed(self) -> None:
+        """Forget what only undoing would need."""
+        self.shared.workers.forget_ended()
+
+    def closed(self) -> None:
+        """Drop the partition's gauges, because another process owns the partition now."""
+        metrics.forget_partition(self.shared.partition, self._topology.pools)
+        for part in self._parts.values():
+            part.closed()
+
+    def process(self, record: Record, ctx: Context) -> None:
+        """Handle one record."""
+        self.process_batch([record], ctx)
+
+    def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
+        """Handle all records in one step."""
+        step = self._begin(ctx)
+        for record in records:
+            if record.topic == "jobs.commands":
+                self.apply(step, _command(record), record.timestamp)
+                self.shared.commanded_at = step.monotonic
+            else:
+                part, method = INPUTS[record.topic]
+                getattr(self._parts[part], method)(step, record)
+        for each in self._closing:
+            each.handled(step)
+
+    def punctuate(self, now: int, ctx: Context) -> None:
+        """Tell every part that time has passed, once everything in the logs was read."""
+        step = self._begin(ctx)
+        self._hear_out(ctx)
+        for part in self._parts.values():
+            if self._listens or not part.awaits_logs:
+                part.tick(step)
+        self._observe(now)
+
+    def initiate(self, ctx: Context, limit: int | None) -> None:
+        """Lease ready jobs, and ask workers who they are and for credits."""
+        if not self._listens:
+            return
+        step = self._begin(ctx)
+        outputs = chain.from_iterable(part.initiate(step) for part in self._parts.values())
+        for _ in islice(outputs, limit):
+            pass
+
+    def finish(self, ctx: Context) -> None:
+        """Write each job that changed, once."""
+        self._table.flush()
+
+    def refused(
+        self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
+    ) -> None:
+        """Tell the parts of a record that the broker will never take."""
+        step = self._begin(ctx)
+        for part in self._parts.values():
+            part.refused(step, topic, (key or b"").decode(), detail, missing)
+
+    def apply(self, step: Step, command: Command, at: int) -> None:
+        """Have the part that handles a command apply it."""
+        part, method = COMMANDS[type(command.body)]
+        getattr(self._parts[part], method)(step, command, command.body, at)
+
+    def admitted(self, step: Step, job: Job) -> None:
+        """Tell all parts of a new job."""
+        for part in self._parts.values():
+            part.admitted(step, job)
+
+    def _with(self, hook: str) -> list[Part]:
+        """The parts that define a hook which is called often."""
+        default, parts = getattr(Part, hook), self._parts.values()
+        return [part for part in parts if getattr(type(part), hook) is not default]
+
+    def forgotten(self, step: Step, job: Job) -> None:
+        """Tell all parts of a finished job that was deleted."""
+        for part in self._parts.values():
+            part.forgotten(step, job)
+
+    def mended(self, step: Step, job_id: str, live: Live) -> bool:
+        """Have the parts correct a live job if it is due; whether anything changed.
+
+        An entry of the index may be older than the table, which knows the changes of this step.
+        """
+        changed = False
+        for part in self._sweeping:
+            if part.is_due(step, live):
+                job = step.table.get(job_id)
+                now = live_index.live(job)
+                if job is not None and now is not None and part.is_due(step, now):
+                    changed |= part.mend(step, job)
+        return changed
+
+    def _begin(self, ctx: Context) -> Step:
+        self.shared.workers.now = ctx.monotonic
+        return Step(ctx, self._table, self.shared, self)
+
+    def _follow(self, change: Change) -> None:
+        self.shared.changed(change)
+        for part in self._followers:
+            part.changed(change)
+
+    def _fold(self, found: Iterable[tuple[str, Live]], now: float) -> bool:
+        """Follow jobs that appear; whether there was any."""
+        self.shared.workers.now = now
+        count = 0
+        with _uncollected():
+            for job_id, entry in found:
+                count += 1
+                self._follow(Change(job_id, None, entry))
+        return count > 0
+
+    def _hear_out(self, ctx: Context) -> None:
+        """Begin to lease once the heartbeats and tenants that were in the logs are read."""
+        since, inputs = self._unheard_since, ("jobs.commands", "tenants")
+        if not self._listens:
+            self._listens = all(ctx.caught_up_to(topic, since) for topic in inputs)
+
+    def _observe(self, now: int) -> None:
+        partition, queue = str(self.shared.partition), self.shared.queue
+        oldest = queue.oldest()
+        metrics.READY.labels(partition).set(queue.depth())
+        metrics.RUNNING.labels(partition).set(len(self.shared.workers.running))
+        metrics.OLDEST.labels(partition).set(max(0, now - oldest) / 1000 if oldest else 0)
+        if now >= self._pools_due:  # not each time: it costs work for each type
+            self._pools_due = now + _POOLS_EVERY_MS
+            for pool in self._topology.pools:
+                metrics.POOL.labels(partition, pool).set(queue.jobs_of(pool))
+
+
+def _command(record: Record) -> Command:
+    command = COMMAND.decode(record.value)
+    names.check(command)
+    return command
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause garbage collection, which would scan thousands of new long-lived objects in vain."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,1 @@
+"""The workers that one partition knows: their credits, their silence, their leases."""
