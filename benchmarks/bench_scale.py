@@ -32,14 +32,14 @@ from scale_heartbeats import heartbeats
 from scale_schedule import schedule
 
 from streams.dispatcher import live_index
-from streams.dispatcher.workers.leases import ActiveLease
+from streams.dispatcher.part import Change
 from streams.dispatcher.stage import Dispatcher
-from streams.dispatcher.routing import digest
 from streams.dispatcher.workers.registry import WorkerRegistry
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.runtime.clock import VirtualClock
 from streams.runtime.context import TaskContext
 from streams.serde.codec import COMMAND
+from streams.serde.job_states import PENDING, RUNNING
 from streams.serde.records import Command, Handler, Heartbeat, HeldLease
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables
@@ -136,7 +136,24 @@ def fill(backend: KeyValueBackend, tenants: int, jobs: int) -> None:
 def waiting(tenant: str, number: int, chance: random.Random) -> live_index.Live:
     at = NOW - chance.randrange(300_000)
     type_ = TYPES[number % 7 % 3]
-    return live_index.Live("pending", at, tenant, type_, "default", "webhook", 0, None, begun=False)
+    return live_index.Live(
+        PENDING,
+        at,
+        tenant,
+        type_,
+        "default",
+        "webhook",
+        epoch=0,
+        worker_id=None,
+        begun=False,
+        confirmed=False,
+        cancel=None,
+    )
+
+
+def running(worker: str) -> live_index.Live:
+    live = waiting("t", 0, random.Random(7))
+    return live._replace(status=RUNNING, epoch=1, worker_id=worker)
 
 
 def restore(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
@@ -157,10 +174,9 @@ def restore(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded
 
 def in_order(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
     """The first worker comes, and punctuations follow until every lane has its place."""
-    hear(dispatcher._registry, "w/1", free=0)
-    ctx.store("jobs").put(b"R", digest(TOPOLOGY))  # the topology is the one of before
-    dispatcher._sweep.restored(ctx.store("jobs"))
-    queue = dispatcher._run_queue.queues["default"]
+    hear(dispatcher.shared.workers, "w/1", free=0)
+    dispatcher.shared.unrouted = False  # the topology is the one of before
+    queue = dispatcher.shared.queue.queues["default"]
     took = timed(lambda: punctuate(dispatcher, ctx), 1)
     while queue._opening:
         took += timed(lambda: punctuate(dispatcher, ctx), 1)
@@ -171,7 +187,7 @@ def in_order(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounde
 
 
 def served(name: str, dispatcher: Dispatcher, ctx: TaskContext) -> list[Bounded]:
-    queue = dispatcher._run_queue.queues["default"]
+    queue = dispatcher.shared.queue.queues["default"]
     idle = timed(lambda: punctuate(dispatcher, ctx), 300)
     leases = timed(lambda: lease(queue, ctx.now), LEASES)
     pushes = timed(lambda: push(queue, ctx.now, next(_NUMBERS)), LEASES)
@@ -195,6 +211,7 @@ _NUMBERS = _numbers()
 def punctuate(dispatcher: Dispatcher, ctx: TaskContext) -> None:
     dispatcher.punctuate(ctx.now, ctx)
     dispatcher.initiate(ctx, None)
+    ctx.log.committed()
 
 
 def lease(queue: ReadyQueue, now: int) -> None:
@@ -232,8 +249,7 @@ def heard(workers: int) -> list[Bounded]:
         leases = tuple(HeldLease(f"job_{number:025d}{n}", 1, False) for n in range(2))
         hear(registry, f"w{number}/1", free=2)
         for held in leases:
-            lease = ActiveLease(held.job_id, 1, f"w{number}/1", "t", TYPES[0], "default", NOW)
-            registry.resume(lease, NOW / 1000)
+            registry.changed(Change(held.job_id, None, running(f"w{number}/1")))
         body = Heartbeat(f"w{number}/1", "default", 3, 2, leases, HANDLERS)
         words.append(COMMAND.encode(Command("cmd_" + "0" * 36, "", "", 0, NOW, body)))
     took = [timed(partial(take_in, registry, word), 5) for word in words]

@@ -13,9 +13,13 @@ from typing import Any
 from unittest.mock import patch
 
 from simulation.story import Story, draw
-from streams.dispatcher import history, jobs, operator_commands, replays, unhandled, worker_reports
+from streams.dispatcher import failures, history, job
+from streams.dispatcher.part import Change
+from streams.dispatcher.parts import expiry, replays, submissions, unhandled, workers
 from streams.dispatcher.parts.kept_events import KeptEvents
-from streams.dispatcher.lifecycle import Lifecycle
+from streams.dispatcher.run_queue import RunQueue
+from streams.dispatcher.shared import Shared
+from streams.serde.job_states import RUNNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,52 +45,53 @@ def _around(owner: Any, name: str, changed: Callable[..., Any]) -> Any:
 def _submission_judged_by_now() -> Any:
     """A submission that is read again after its window starts the job again."""
 
-    def submit(original: Any, self: Any, command: Any, body: Any, at: int) -> None:
-        original(self, command, body, self._life.now)
+    def submit(original: Any, self: Any, step: Any, command: Any, body: Any, at: int) -> None:
+        original(self, step, command, body, step.now)
 
-    return _around(operator_commands.Requests, "submit", submit)
+    return _around(submissions.Submissions, "submit", submit)
 
 
 def _cancel_means_any_life() -> Any:
     """An old cancel ends a later incarnation."""
-    return patch.object(operator_commands, "_is_meant", lambda *_: True)
+    return patch.object(submissions, "_is_meant", lambda *_: True)
 
 
 def _scope_without_birth() -> Any:
     """After a purge an id begins again in its scope of old."""
-    return patch.object(jobs, "scope_of", lambda job_id, incarnation, _: f"{job_id}.{incarnation}")
+    return patch.object(job, "scope_of", lambda job_id, incarnation, _: f"{job_id}.{incarnation}")
 
 
 def _two_live_jobs_a_scope() -> Any:
     """Two replays of one letter run at once."""
-    return patch.object(replays.Replays, "_check_scope", lambda *_: None)
+    return patch.object(replays, "_check_scope", lambda *_: None)
 
 
 def _impatient_with_types() -> Any:
     """A type without a worker is buried after seconds."""
 
-    def made(original: Any, self: Any, topology: Any, *rest: Any) -> None:
-        original(self, replace(topology, unhandled_ms=10_000), *rest)
+    def made(original: Any, self: Any, shared: Any) -> None:
+        original(self, shared)
+        self.topology = replace(shared.topology, unhandled_ms=10_000)
 
     return _around(unhandled.UnhandledTypes, "__init__", made)
 
 
 def _cancel_told_once() -> Any:
     """A worker that was not known when its job was cancelled is never told."""
-    return patch.object(worker_reports.Runs, "_answer_listed", lambda *_: None)
+    return patch.object(workers.Workers, "_answer_listed", lambda *_: None)
 
 
 @contextmanager
 def _loss_is_an_attempt() -> Iterator[None]:
     """What is lost with its worker counts as an attempt, and nobody runs alone."""
 
-    def lost(original: Any, job: Any, why: str, now: int, **_: Any) -> Any:
-        return history.noted(job, "lost", why, now)
+    def lost(original: Any, of: Any, why: str, now: int) -> Any:
+        return history.noted(of, "lost", why, now)
 
     with ExitStack() as stack:
-        stack.enter_context(_around(attempts, "lost", lost))
-        stack.enter_context(patch.object(attempts, "is_suspect", lambda _: False))
-        given_up = patch.object(attempts, "is_given_up", lambda j: j.attempts >= j.max_attempts)
+        stack.enter_context(_around(history, "lost", lost))
+        stack.enter_context(patch.object(history, "is_suspect", lambda _: False))
+        given_up = patch.object(history, "is_given_up", lambda j: j.attempts >= j.max_attempts)
         stack.enter_context(given_up)
         yield
 
@@ -96,14 +101,42 @@ def _unrouted_is_forgotten() -> Any:
     return patch.object(KeptEvents, "keep", lambda *_: None)
 
 
-def _unread_lease_counts() -> Any:
+@contextmanager
+def _unread_lease_counts() -> Iterator[None]:
     """A lease that nobody read costs an attempt."""
 
-    def lose(original: Any, self: Any, lease: Any, *rest: Any) -> None:
-        lease.confirmed = True
-        original(self, lease, *rest)
+    lose = failures.lose
 
-    return _around(Lifecycle, "lose", lose)
+    def counted(step: Any, lease: Any, *rest: Any) -> None:
+        lease.confirmed = True
+        lose(step, lease, *rest)
+
+    with ExitStack() as stack:
+        for module in (workers, expiry):
+            stack.enter_context(patch.object(module, "lose", counted))
+        yield
+
+
+def _undo_forgets_the_workers() -> Any:
+    """A change of a job that is undone stays as it was in the leases."""
+
+    def changed(original: Any, self: Any, change: Change) -> None:
+        if change.undone:
+            self.queue.changed(change)
+        else:
+            original(self, change)
+
+    return _around(Shared, "changed", changed)
+
+
+def _fold_misses_an_end() -> Any:
+    """A running job that ends keeps its place under the caps."""
+
+    def leave(original: Any, self: Any, job_id: str, live: Any) -> None:
+        if live.status != RUNNING:
+            original(self, job_id, live)
+
+    return _around(RunQueue, "_leave", leave)
 
 
 INJECTED_FAULTS = {

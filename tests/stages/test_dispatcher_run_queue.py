@@ -117,7 +117,7 @@ def test_a_poison_record_looks_up_no_job_that_it_did_not_touch(
             desk.replay("job_new", "job_gone")
             desk.driver.pipe("jobs.commands", b"acme", b"junk")
     assert len(desk.dead_letters()) == 40
-    assert sum(looked_up) <= 200, "the batch once, and nothing for each poison record"
+    assert sum(looked_up) == 0, "each change is reversed by itself"
 
 
 def test_an_aborted_transaction_looks_up_what_it_changed_alone(
@@ -127,8 +127,7 @@ def test_an_aborted_transaction_looks_up_what_it_changed_alone(
         desk.event(f"t{number}")
     with_work_topic(desk, max_message_bytes=10)
     ScriptedWorker(desk, slots=3).heartbeat()
-    assert looked_up
-    assert max(looked_up) <= 4
+    assert sum(looked_up) == 0, "each change is reversed by itself"
     assert {letter.reason for letter in desk.dead_letters()} == {"lease_refused"}
 
 
@@ -258,15 +257,15 @@ def test_a_purge_does_not_walk_over_what_it_purged_before(
     between = type(store).range
 
     def watched(self: Any, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        if start.startswith(b"x"):
+        if start.startswith(b"q"):
             starts.append(start)
         return between(self, start, end)
 
     monkeypatch.setattr(type(store), "range", watched)
-    expiries = [key for key, _ in between(store, b"x", b"y")]
+    expiries = [key for key, _ in between(store, b"q", b"r")]
     desk.driver.advance(desk.topology.finished_jobs_ms / 1000)
     desk.driver.advance(1)
-    assert list(between(store, b"x", b"y")) == []
+    assert list(between(store, b"q", b"r")) == []
     assert starts[-1] > expiries[-1]
 
 

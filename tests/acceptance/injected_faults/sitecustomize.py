@@ -63,9 +63,9 @@ def job_dropped(module: ModuleType) -> None:
     arrived = module.Events.arrived
     begun: set[int] = set()
 
-    def passing_over(self: Any, record: Any, envelope: Any) -> None:
+    def passing_over(self: Any, step: Any, record: Any) -> None:
         if record.partition in begun:
-            arrived(self, record, envelope)
+            arrived(self, step, record)
         begun.add(record.partition)
 
     module.Events.arrived = passing_over
@@ -112,7 +112,7 @@ INJECTED_FAULTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
     "dedup_forgets": ("dedup", "streams.dedup.processor", dedup_forgets),
     "tenant_from_body": ("ingress", "ingress.receive.receiver", tenant_from_body),
     "scheduler_early": ("scheduler", "streams.scheduler", scheduler_early),
-    "job_dropped": ("dispatcher", "streams.dispatcher.events", job_dropped),
+    "job_dropped": ("dispatcher", "streams.dispatcher.parts.events", job_dropped),
     "seen_before_delivery": ("delivery", "streams.delivery.selection", seen_before_delivery),
     "store_edited": ("demo", "streams.demo.verdict.fold", store_edited),
 }
