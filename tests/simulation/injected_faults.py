@@ -72,6 +72,7 @@ def _impatient_with_types() -> Any:
     def made(original: Any, self: Any, shared: Any) -> None:
         original(self, shared)
         self.topology = replace(shared.topology, unhandled_ms=10_000)
+        self._listening = unhandled.Listening(10)
 
     return _around(unhandled.UnhandledTypes, "__init__", made)
 
@@ -185,6 +186,16 @@ INJECTED_FAULTS = {
         ("no_job",),
         ("deliver", "route"),
         ("note",),
+    ),
+    "39 undo forgets the workers": InjectedFault(
+        _undo_forgets_the_workers,
+        ("derived",),
+        ("deliver", "crash", "garbage"),
+    ),
+    "39 fold misses an end": InjectedFault(
+        _fold_misses_an_end,
+        ("derived",),
+        ("deliver",),
     ),
     "18 unread lease counts": InjectedFault(
         _unread_lease_counts,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
+from support.derived import derived, processor, rebuilt
 
 from simulation.handlers import SCRIPTS
 from simulation.outside import Violation
@@ -420,6 +421,18 @@ class Judge:
             erased = asked.tenant in self._world.desk.erased
             if asked.owed and not erased and not self._has_job(asked):
                 raise Violation("no_job", f"{asked}")
+
+    def derived(self) -> None:
+        """What each dispatcher holds in memory is what its stores say.
+
+        Raises:
+            Violation: it is not.
+        """
+        for partition in range(self._world.partitions):
+            task = self._world.cluster.task("dispatcher", partition)
+            held, stored = derived(processor(task)), rebuilt(task)
+            if held != stored:
+                raise Violation("derived", f"{partition}: {held}, in the stores: {stored}")
 
     def folds(self) -> None:
         """G6: each store is the fold of its changelog.

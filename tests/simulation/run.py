@@ -65,6 +65,7 @@ def _go_on(world: World, story: Story) -> None:
         world.tell("***", op.name, *op.args)
         KINDS[op.name].act(world, *op.args)
         world.tick(0.1)
+        world.judge.derived()
     world.heal()
     world.judge.at_the_end(settled=world.settle(_SETTLE_SECONDS))
     world.canary()

@@ -49,7 +49,9 @@ class World:
         self._fused: bool = setup["fused"]
         self._tell = tell
         self.workers: dict[str, WorkerModel] = {}
-        self._fleet: dict[str, list[Any]] = {name: list(rest) for name, *rest in setup["workers"]}
+        self._fleet: dict[str, list[Any]] = {
+            name: [*rest, list(types)] for name, *rest, types in setup["workers"]
+        }
         self._work_partition = {name: i + 1 for i, name in enumerate(self._fleet)}
         self._work_read: dict[tuple[str, int], int] = {}
         self._replies_read: dict[str, int] = {}
