@@ -8,6 +8,7 @@ read to the end that it had after the command was read.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
@@ -19,8 +20,9 @@ from streams.delivery.history import SLACK_MS
 from streams.delivery.store import COMMAND, EARLY_CALLBACK, RECOVERY, DeliveryStore
 from streams.delivery.transitions import Transitions
 from streams.delivery.upkeep import recovery_key
+from streams.errors import PoisonRecord
 from streams.serde.codec import DELIVERY_COMMAND
-from streams.serde.delivery_records import DeliveryCommand
+from streams.serde.delivery_records import RECOVER, RETRY, TEST, CommandKind, DeliveryCommand
 from streams.serde.delivery_states import PARKED
 from streams.serde.keys import after
 
@@ -48,9 +50,11 @@ class Commands:
         """Keep a command until the settings that preceded it are read.
 
         Raises:
-            PoisonRecord: it cannot be decoded, or its ids cannot be used.
+            PoisonRecord: it cannot be decoded, its kind is not known, or its ids cannot be used.
         """
         command = DELIVERY_COMMAND.decode(value)
+        if command.kind not in _ACTS:
+            raise PoisonRecord("not_supported", f"{command.kind!r} is none of: {', '.join(_ACTS)}")
         messages.check_ids(command.tenant_id, command.endpoint_id, command.command_id)
         self._newest = _NUMBER.pack(steps.store.next_order())
         steps.store.queue.put(COMMAND + self._newest, DELIVERY_COMMAND.encode(command))
@@ -67,21 +71,13 @@ class Commands:
         part = list(islice(waiting, _AT_ONCE))
         for key, value in part:
             steps.store.queue.delete(key)
-            _obey(DELIVERY_COMMAND.decode(value), steps)
+            command = DELIVERY_COMMAND.decode(value)
+            if act := _ACTS.get(command.kind):  # a later release may have kept another kind
+                act(command, steps)
         if len(part) < _AT_ONCE:  # those that were read since then need another moment
             self._newest = self._newest if self._newest > self._last else b""
             self._moment = None
         return bool(part)
-
-
-def _obey(command: DeliveryCommand, steps: Transitions) -> None:
-    """Do what a command asks; one that is read again, or comes too late, changes nothing."""
-    if command.kind == "retry":
-        _retry(command, steps)
-    elif command.kind == "test":
-        _test(command, steps)
-    else:
-        _recover(command, steps)
 
 
 def recover_callbacks(endpoint: Endpoint, steps: Transitions) -> None:
@@ -97,7 +93,7 @@ def recover_callbacks(endpoint: Endpoint, steps: Transitions) -> None:
         f"cmd_callbacks_{endpoint.since}",
         endpoint.tenant_id,
         endpoint.id,
-        "recover",
+        RECOVER,
         None,
         max(0, endpoint.since - SLACK_MS),
         steps.now + 1,
@@ -118,7 +114,7 @@ def _retry(command: DeliveryCommand, steps: Transitions) -> None:
     steps.drive_anew(row, command.command_id)
     if endpoint is None or endpoint.closed_because is not None:
         steps.park_rows_of(row.tenant_id, row.endpoint_id)
-    elif row.kind != "test":  # a test does not wait for the circuit
+    elif not row.is_test:  # a test does not wait for the circuit
         steps.probe_now(endpoint, row.delivery_id)
 
 
@@ -143,3 +139,11 @@ def _recover(command: DeliveryCommand, steps: Transitions) -> None:
     # Rows have the broker's time, so a recovery without an end takes the rows of now by that clock.
     command = replace(command, at=steps.now + 1)
     steps.store.queue.put(RECOVERY + recovery_key(command), DELIVERY_COMMAND.encode(command))
+
+
+_ACTS: dict[CommandKind, Callable[[DeliveryCommand, Transitions], None]] = {
+    RETRY: _retry,
+    RECOVER: _recover,
+    TEST: _test,
+}
+"""What carries out each kind of command; one that comes again, or too late, changes nothing."""

@@ -108,7 +108,7 @@ class Endpoints:
         endpoint = self.get(row.tenant_id, row.endpoint_id)
         if endpoint is None or endpoint.record != attempt.endpoint:
             return False
-        if row.kind == "test":
+        if row.is_test:
             return True
         open_ = endpoint.state.circuit == OPEN and not attempt.probe
         return not (open_ or endpoint.closed_because or row.tenant_id in self.paused)

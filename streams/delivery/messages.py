@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from streams.errors import PoisonRecord
-from streams.serde.delivery_records import Outgoing
+from streams.serde.delivery_records import TEST, Outgoing
 from streams.serde.ids import delivery_id
 from streams.serde.job_states import SUCCEEDED
 from streams.serde.records import Envelope, Job
@@ -86,7 +86,7 @@ def of_test(tenant_id: str, delivery_id: str, sample: str | None, now: int) -> O
     """A sample that shows whether an endpoint can be reached."""
     data = _parsed(sample) if sample else {"hello": "This is a test from Tidegate."}
     message_id = f"test_{delivery_id.removeprefix('dlv_')}"
-    return _ours(message_id, tenant_id, "test", data, time=now, now=now, kind="test")
+    return _ours(message_id, tenant_id, TEST, data, time=now, now=now, kind=TEST)
 
 
 def _job_json(job: Job) -> dict[str, Any]:

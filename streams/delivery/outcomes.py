@@ -101,7 +101,7 @@ def _without_endpoint(row: Delivery, ended: Ended, now: int) -> Delivery:
 
 def _next_at(row: Delivery, endpoint: Endpoint | None) -> int | None:
     """When the next attempt comes, if no person brings it forward."""
-    circuit = endpoint.state.open_until if endpoint and row.kind != "test" else None
+    circuit = endpoint.state.open_until if endpoint and not row.is_test else None
     return row.next_attempt_at and max(row.next_attempt_at, circuit or 0)
 
 

@@ -66,7 +66,7 @@ def settled(row: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: Ru
     )
     if ended.error is None:
         return replace(told, status=DELIVERED)
-    if endpoint.closed_because is not None and row.kind != "test":
+    if endpoint.closed_because is not None and not row.is_test:
         return replace(told, status=PARKED, parked_because=endpoint.closed_because)
     return _failed(told, ended, endpoint, now, rules)
 
@@ -77,10 +77,10 @@ def _failed(told: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: R
     if ended.blame == "us":
         doubled = _OURS_MS * 2 ** min(told.attempts - 1, 8)
         return _again(told, now + min(doubled, _LONGEST_OURS_MS), rules)
-    if ended.probe and ended.status not in _OF_MESSAGE and told.kind != "test":
+    if ended.probe and ended.status not in _OF_MESSAGE and not told.is_test:
         return _again(told, now, rules)
     counted = replace(told, round=told.round + 1)
-    policy = TEST_RETRY if told.kind == "test" else endpoint.settings.retry
+    policy = TEST_RETRY if told.is_test else endpoint.settings.retry
     if counted.round > len(policy):
         return replace(counted, status=DEAD)
     return _again(counted, now + _wait_ms(policy[told.round], ended, rules), rules)
@@ -90,7 +90,7 @@ def judged(endpoint: Endpoint, ended: Ended, now: int) -> EndpointState:
     """The endpoint's state after an attempt; counts the failure or success in `endpoint`."""
     if ended.error is None:  # also a test proves that the receiver is up
         return _succeeded(endpoint, now)
-    if ended.blame != "receiver" or ended.row.kind == "test":
+    if ended.blame != "receiver" or ended.row.is_test:
         return endpoint.state
     if ended.row.url is not None:  # its URL is its own, and says nothing of other callbacks' URLs
         _narrow(endpoint)

@@ -86,7 +86,7 @@ class Transitions:
 
     def pend(self, row: Delivery) -> None:
         """Write a pending row and put it in the queue."""
-        if row.kind != "test":
+        if not row.is_test:
             self._queued(self.store.enqueue(row), row)
             return
         due = row.next_attempt_at or 0
@@ -96,7 +96,7 @@ class Transitions:
 
     def move(self, before: Delivery, after: Delivery) -> None:
         """Give a row its new state; `before` is the row as it is stored."""
-        if before.status == after.status == PENDING and before.kind != "test":
+        if before.status == after.status == PENDING and not before.is_test:
             self._queued(self.store.put_off(before, after), after)
             return
         if before.status == PENDING:
@@ -170,7 +170,7 @@ class Transitions:
             self._rotation.sleep(endpoint, at)
 
     def _leave(self, row: Delivery) -> None:
-        if row.kind == "test":
+        if row.is_test:
             self.store.queue.delete(_test_key(row))
             self._tests.pop(row.delivery_id, None)
         else:

@@ -142,7 +142,7 @@ def _matches(row: Delivery, command: DeliveryCommand) -> bool:
     return (
         (row.tenant_id, row.endpoint_id) == (command.tenant_id, command.endpoint_id)
         and row.status in command.statuses
-        and row.kind != "test"
+        and not row.is_test
         and (command.since or 0) <= row.created_at < until
         and row.command_id != command.command_id
     )

@@ -11,7 +11,7 @@ from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.resources.table import RowKey
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import DELIVERY_COMMAND
-from streams.serde.delivery_records import DeliveryCommand
+from streams.serde.delivery_records import CommandKind, DeliveryCommand
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ _COMMANDS = "deliveries.commands"
 
 
 def delivery_command(
-    command_id: str, tenant_id: str, endpoint_id: str, kind: str, **fields: Any
+    command_id: str, tenant_id: str, endpoint_id: str, kind: CommandKind, **fields: Any
 ) -> DeliveryCommand:
     """Return a command of the operator, sent now; `fields` are those of its kind."""
     given: dict[str, Any] = {

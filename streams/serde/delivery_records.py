@@ -6,7 +6,7 @@ As in `records`, field names and meanings are documented in `schemas/*.avsc`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from streams.serde.delivery_states import (
     Circuit,
@@ -17,6 +17,11 @@ from streams.serde.delivery_states import (
 from streams.serde.records import PayloadRef
 
 DeliveryKind = Literal["event", "job", "callback", "test", "notice"]
+CommandKind = Literal["retry", "recover", "test"]
+RETRY: Final = "retry"
+RECOVER: Final = "recover"
+TEST: Final = "test"
+"""The kind of a delivery, and of the command that makes it."""
 MessageFormat = Literal["cloudevents", "raw", "mapped"]
 
 
@@ -47,6 +52,11 @@ class Delivery:
     traceparent: str | None
     created_at: int
     updated_at: int
+
+    @property
+    def is_test(self) -> bool:
+        """Whether a person asked for it as a sample: it is sent whatever its endpoint's state."""
+        return self.kind == TEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,7 @@ class DeliveryCommand:
     command_id: str
     tenant_id: str
     endpoint_id: str
-    kind: Literal["retry", "recover", "test"]
+    kind: CommandKind
     delivery_id: str | None
     since: int | None
     until: int | None

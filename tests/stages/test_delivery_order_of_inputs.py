@@ -9,6 +9,7 @@ import pytest
 from support.delivering import Deliveries, hang, ok, status
 
 from streams.delivery import commands
+from streams.serde.codec import DEAD_LETTER
 
 DAY = 86_400.0
 
@@ -111,9 +112,11 @@ def test_a_command_that_nobody_can_use_is_a_dead_letter_and_holds_up_no_other(
     stage.endpoint()
     stage.driver.pipe("deliveries.commands", b"acme", b"no command")
     stage.command("test", "cr\0m", delivery_id="dlv_t1")
+    stage.command("of_a_later_release", delivery_id="dlv_t1")
     stage.command("test", delivery_id="dlv_t2")
     stage.driver.advance(1)
-    assert len(stage.driver.output("dlq")) == 2
+    letters = [DEAD_LETTER.decode(each.value) for each in stage.driver.output("dlq")]
+    assert [each.reason for each in letters[1:]] == ["bad_id", "not_supported"]
     assert (stage.row().delivery_id, stage.row().status) == ("dlv_t2", "delivered")
 
 

@@ -14,7 +14,7 @@ from streams.operator.http.request_body import read_body
 from streams.operator.resources import deliveries
 from streams.operator.tenant_guards import refuse_erased
 from streams.serde import ids
-from streams.serde.delivery_records import Delivery
+from streams.serde.delivery_records import RETRY, Delivery
 
 routes = web.RouteTableDef()
 
@@ -37,7 +37,7 @@ async def retry_delivery(request: web.Request) -> web.Response:
     row = await _known(state, delivery_id)
     await refuse_erased(state, row.tenant_id)
     command = delivery_command(
-        ids.new_id("cmd"), row.tenant_id, row.endpoint_id, "retry", delivery_id=delivery_id
+        ids.new_id("cmd"), row.tenant_id, row.endpoint_id, RETRY, delivery_id=delivery_id
     )
 
     def shown(connection: sqlite3.Connection) -> bool | None:

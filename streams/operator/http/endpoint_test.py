@@ -16,7 +16,7 @@ from streams.operator.resources import deliveries
 from streams.operator.resources.json_values import Json
 from streams.operator.resources.table import RowKey
 from streams.serde import ids
-from streams.serde.delivery_records import DeliveryCommand
+from streams.serde.delivery_records import TEST, DeliveryCommand
 from streams.serde.delivery_states import DELIVERED, PENDING
 from streams.tenants.endpoints import EndpointSettings, endpoint_settings
 
@@ -52,7 +52,7 @@ async def send_test(request: web.Request) -> web.Response:
         ids.new_id("cmd"),
         record.tenant_id,
         record.id,
-        "test",
+        TEST,
         delivery_id=ids.new_id("dlv"),
         sample=sample,
     )

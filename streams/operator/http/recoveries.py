@@ -20,7 +20,7 @@ from streams.operator.resources.deliveries import Selection
 from streams.operator.resources.endpoints import endpoint_state, recovery_json
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.serde import ids
-from streams.serde.delivery_records import Recovery
+from streams.serde.delivery_records import RECOVER, Recovery
 from streams.serde.delivery_states import RECOVERABLE, DeliveryStatus
 
 routes = web.RouteTableDef()
@@ -99,7 +99,7 @@ async def _begun(state: AppState, selected: Selection, command_id: str) -> Recov
         command_id,
         selected.tenant_id,
         selected.endpoint_id,
-        "recover",
+        RECOVER,
         since=selected.since,
         until=selected.until,
         statuses=selected.statuses,

@@ -114,7 +114,7 @@ def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:
     A test waits for nothing but its time. `until` is null if nobody knows when it ends. A delivery
     that a person drove anew ends the wait of an open circuit at once.
     """
-    if row.status != PENDING or row.kind == "test":
+    if row.status != PENDING or row.is_test:
         return None
     holder = tenants.tenant(connection, row.tenant_id)
     if holder is not None and holder.disabled:
