@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -14,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 from streams.errors import KafkaUnavailable
 from streams.event_reader.selection import Selection
 from streams.kafka.offsets import (
-    Place,
     earliest,
     latest,
     offset_in,
@@ -52,55 +49,6 @@ def partitions_of(selection: Selection, partitions: int) -> range:
     return range(home, home + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """Where some partitions begin and end, asked of the brokers; they answer within 10 s."""
-
-    name: str
-    ends: Mapping[Place, Future[Any]]
-    oldest: Mapping[Place, Future[Any]]
-    firsts: Mapping[Place, Future[Any]]
-
-    @property
-    def answered(self) -> bool:
-        """Whether `spans` returns, or raises, without waiting."""
-        asked = (self.ends, self.oldest, self.firsts)
-        return all(answer.done() for part in asked for answer in part.values())
-
-    def spans(self) -> dict[int, Span]:
-        """The span of each partition, after waiting for it if necessary.
-
-        Raises:
-            KafkaUnavailable: the topic is not there, or a partition has no leader.
-        """
-        try:
-            return {place[1]: self._span(place) for place in self.ends}
-        except KafkaException as error:
-            raise KafkaUnavailable(
-                f"{self.name}: {error.args[0].str()}: see whether the topic exists and each of its "
-                "partitions has a leader"
-            ) from error
-
-    def _span(self, place: Place) -> Span:
-        end, begin = offset_in(self.ends[place]), offset_in(self.oldest[place])
-        return Span(begin, max(begin, offset_since(self.firsts[place], end)), end)
-
-
-def ask_spans(
-    admin: AdminClient, prefix: str, partitions: Sequence[int], selection: Selection
-) -> Question:
-    """Ask for the span of each partition, without waiting; see `spans`."""
-    committed = IsolationLevel.READ_COMMITTED
-    places = [(EVENTS, number) for number in partitions]
-    return Question(
-        prefix + EVENTS,
-        *(
-            request_offsets(admin, prefix, places, spec, _TIMEOUT, committed)
-            for spec in (latest(), earliest(), since(selection.since or 0))
-        ),
-    )
-
-
 def spans(
     admin: AdminClient, prefix: str, partitions: Sequence[int], selection: Selection
 ) -> dict[int, Span]:
@@ -114,11 +62,29 @@ def spans(
     latest_try = time.monotonic() + _TIMEOUT
     while True:
         try:
-            return ask_spans(admin, prefix, partitions, selection).spans()
-        except KafkaUnavailable:
+            return _spans(admin, prefix, partitions, selection)
+        except KafkaException as error:
             if time.monotonic() > latest_try:
-                raise
+                raise KafkaUnavailable(
+                    f"{prefix}{EVENTS}: {error.args[0].str()}: see whether the topic exists and "
+                    "each of its partitions has a leader"
+                ) from error
             time.sleep(_BETWEEN_TRIES_SECONDS)
+
+
+def _spans(
+    admin: AdminClient, prefix: str, partitions: Sequence[int], selection: Selection
+) -> dict[int, Span]:
+    places = [(EVENTS, number) for number in partitions]
+    ends, oldest, firsts = (
+        request_offsets(admin, prefix, places, spec, _TIMEOUT, IsolationLevel.READ_COMMITTED)
+        for spec in (latest(), earliest(), since(selection.since or 0))
+    )
+    found = {}
+    for place in places:
+        end, begin = offset_in(ends[place]), offset_in(oldest[place])
+        found[place[1]] = Span(begin, max(begin, offset_since(firsts[place], end)), end)
+    return found
 
 
 def within(found: Mapping[int, Span], ranges: Ranges) -> dict[int, Span]:

@@ -1,17 +1,15 @@
-"""Tells what a replay would do, without doing it: it reads the same events and judges them."""
+"""Tells what a replay would do, without doing it: it reads the same events."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from streams.event_reader.counts import Counts, notes, utc
 from streams.event_reader.scan import Found, Scan
+from streams.event_replay.eligibility import Closed, Eligibility, Reason
 from streams.event_replay.spans import asked_spans, begun, purged, selection
-from streams.event_replay.standing import standing
-from streams.event_replay.verdicts import Reason, Verdicts
 from streams.kafka.admin import admin_client
 from streams.serde.replay_records import ReplayAsked
 from streams.settings import Settings
@@ -37,7 +35,7 @@ class Preview:
 
     settings: Settings
     topology: Topology
-    closed: Callable[[str], Reason | None]
+    closed: Closed
 
     def __call__(self, asked: ReplayAsked) -> dict[str, Any]:
         """Count events and jobs; it takes a second for each 25,000 records or so.
@@ -51,14 +49,13 @@ class Preview:
         records = sum(span.end - span.first for span in where.values())
         if records > MOST_RECORDS:
             raise TooWide(records)
-        there = standing(admin, self.settings, self.topology, self.closed)
-        verdicts = Verdicts(self.topology, asked.job, there)
+        eligibility = Eligibility(admin, prefix, self.topology, asked.job, self.closed)
         scan = Scan(self.settings, where, selection(asked))
         counts, jobs, skipped = Counts(), Counter[str](), Counter[str]()
         samples = list[dict[str, Any]]()
         for found in scan:
             counts.add(found)
-            type_, reason = verdicts.judge(found.event)
+            type_, reason = eligibility.job_for(found.event)
             (jobs if type_ else skipped)[type_ or str(reason)] += 1
             if len(samples) < _SAMPLES:
                 samples.append(_sample(found, type_, reason))

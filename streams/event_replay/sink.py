@@ -1,11 +1,11 @@
-"""Sends the carrier's records, and waits until the broker has them."""
+"""Sends the records of one replay, and waits until the broker has them."""
 
 from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.errors import KafkaUnavailable
-from streams.event_replay.known import TOPIC
+from streams.event_replay.replay import TOPIC
 from streams.kafka.clients import producer_config
 from streams.kafka.failures import not_sent
 from streams.settings import Settings
@@ -14,7 +14,7 @@ _ACKNOWLEDGED_WITHIN_SECONDS = 15
 
 
 class Sink:
-    """A producer for one thread. After a failure it begins anew with another producer.
+    """A producer for one thread, made for the first record; replace it after a failure.
 
     `broker_ms` is the time at which a broker took the newest record of `replays`, in milliseconds,
     0 before the first.
@@ -23,8 +23,8 @@ class Sink:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._producer: Producer | None = None
-        self.broker_ms = 0
         self._failed: list[tuple[str, KafkaError]] = []
+        self.broker_ms = 0
 
     def send(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
         """Hand over a record; `flush` tells whether it arrived.
@@ -32,42 +32,32 @@ class Sink:
         Raises:
             KafkaUnavailable: too many records wait, or the broker does not know the topic.
         """
+        if self._producer is None:
+            timeout = {"message.timeout.ms": _ACKNOWLEDGED_WITHIN_SECONDS * 1_000}
+            self._producer = Producer(producer_config(self._settings, **timeout))
+        name, told = self._settings.topic_prefix + topic, self._delivered
         try:
-            self._open().produce(
-                self._settings.topic_prefix + topic,
-                value,
-                key,
-                partition,
-                on_delivery=self._delivered,
-            )
+            self._producer.produce(name, value, key, partition, on_delivery=told)
         except BufferError as error:
             raise KafkaUnavailable(f"{topic}: {error}") from error
         except KafkaException as error:
-            self._producer = None
             raise not_sent(topic, error.args[0]) from error
 
     def flush(self) -> None:
-        """Return once every record since the last flush is durable.
+        """Return once every record is durable.
 
         Raises:
             KafkaUnavailable: one is not; each of them may be written nevertheless.
         """
-        if self._producer is None:
-            return
-        left = self._producer.flush(_ACKNOWLEDGED_WITHIN_SECONDS + 1)
-        failed, self._failed = self._failed, []
-        if failed or left:
-            self._producer = None
-        if failed:
-            raise not_sent(*failed[0])
+        left = self._producer.flush(_ACKNOWLEDGED_WITHIN_SECONDS + 1) if self._producer else 0
+        if self._failed:
+            raise not_sent(*self._failed[0])
         if left:
             raise KafkaUnavailable(f"{left} records were not acknowledged in time")
 
-    def _open(self) -> Producer:
-        if self._producer is None:
-            timeout = {"message.timeout.ms": _ACKNOWLEDGED_WITHIN_SECONDS * 1_000}
-            self._producer = Producer(producer_config(self._settings, **timeout))
-        return self._producer
+    def rest(self) -> None:
+        """Let the producer go until the next record."""
+        self._producer = None
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         topic = (message.topic() or "").removeprefix(self._settings.topic_prefix)

@@ -2,75 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import KafkaUnavailable
 from streams.event_reader.selection import Selection
-from streams.event_reader.span import Question, Span, ask_spans, partitions_of, spans, within
+from streams.event_reader.span import Span, partitions_of, spans, within
 from streams.serde.replay_records import ReplayAsked, ReplaySpan
 
 
-def bounded(asked: ReplayAsked, asked_at: int) -> ReplayAsked:
-    """What was asked, without events that came later: a replay may wait before it begins.
-
-    `asked_at`, in milliseconds, is a broker's time, as are the times by which events are selected.
-    """
-    until = asked_at if asked.until is None else min(asked.until, asked_at)
-    return replace(asked, until=until)
-
-
-def selection(asked: ReplayAsked) -> Selection:
-    """Which events are meant."""
+def selection(asked: ReplayAsked, until: int | None = None) -> Selection:
+    """Which events are meant; none that came at `until` or later, in milliseconds, if given."""
+    ends = [end for end in (asked.until, until) if end is not None]
     return Selection(
-        asked.tenant_id, asked.source, asked.types, asked.subject, asked.since, asked.until
+        asked.tenant_id,
+        asked.source,
+        asked.types,
+        asked.subject,
+        asked.since,
+        min(ends, default=None),
     )
-
-
-def ask(admin: AdminClient, prefix: str, partitions: int, asked: ReplayAsked) -> Question:
-    """Ask where events of a replay can lie, as of now, without waiting; see `chosen`."""
-    chosen_by = selection(asked)
-    return ask_spans(admin, prefix, partitions_of(chosen_by, partitions), chosen_by)
 
 
 def chosen(asked: ReplayAsked, found: Mapping[int, Span]) -> dict[int, Span]:
     """The parts of spans that a replay names, all of them if it names no offsets."""
     named = {each.partition: (each.first, each.end) for each in asked.offsets}
     return within(found, named) if named else dict(found)
-
-
-class Questions:
-    """Where the events of replays lie now: one question at a time for each, and no waiting.
-
-    `ask` asks the brokers.
-    """
-
-    def __init__(self, ask: Callable[[ReplayAsked], Question]) -> None:
-        self._ask = ask
-        self._open: dict[str, Question] = {}
-
-    def __len__(self) -> int:
-        """How many are not answered, or not looked at."""
-        return len(self._open)
-
-    def answer(self, replay_id: str, asked: ReplayAsked) -> dict[int, Span] | None:
-        """The answer, given once; None as long as there is none: then call again.
-
-        Raises:
-            KafkaUnavailable: the topic is not there, or a partition has no leader.
-        """
-        question = self._open.get(replay_id) or self._ask(asked)
-        if not question.answered:
-            self._open[replay_id] = question
-            return None
-        self.drop(replay_id)
-        return chosen(asked, question.spans())
-
-    def drop(self, replay_id: str) -> None:
-        """Give a question up: its answer would be old when it is looked at."""
-        self._open.pop(replay_id, None)
 
 
 def asked_spans(

@@ -16,8 +16,8 @@ from streams.delivery.egress.configured import egress_policy
 from streams.errors import ConfigError, KafkaUnavailable, PoisonRecord
 from streams.event_admission import Admissions
 from streams.event_replay.carrier import carrier
+from streams.event_replay.eligibility import Reason
 from streams.event_replay.preview import Preview
-from streams.event_replay.verdicts import Reason
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
@@ -213,8 +213,11 @@ def _closed(database: Database, ready: Callable[[], bool], tenant_id: str) -> Re
     Raises:
         KafkaUnavailable: what was read may be of a read model that is rebuilt now.
     """
-    erasure = database.read(lambda db: tenants.erasure(db, tenant_id))
-    record = database.read(lambda db: tenants.tenant(db, tenant_id))
+    try:
+        erasure = database.read(lambda db: tenants.erasure(db, tenant_id))
+        record = database.read(lambda db: tenants.tenant(db, tenant_id))
+    finally:
+        database.release()  # the thread of a replay ends with it
     if not ready():
         raise KafkaUnavailable("the operator has not read its topics to their end")
     if erasure:

@@ -10,8 +10,8 @@ from aiohttp import web
 from confluent_kafka import KafkaException
 
 from streams.errors import KafkaUnavailable
-from streams.event_replay.known import KINDS, TOPIC, Known
 from streams.event_replay.preview import MOST_RECORDS, TooWide
+from streams.event_replay.replay import KINDS, TOPIC, Replay
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.event_replay_request import ReplayEventsRequest, StopRequest
 from streams.operator.http.refusal import Refusal, unknown
@@ -90,7 +90,7 @@ async def _doubt(state: AppState, job: str | None) -> str | None:
 async def _previewed(state: AppState, asked: ReplayAsked) -> Json:
     try:
         async with state.preview_turn:
-            found = await in_daemon_thread(partial(_preview, state, asked))
+            found = await in_daemon_thread(partial(state.preview, asked))
     except TooWide as error:
         raise Refusal(
             422,
@@ -104,14 +104,7 @@ async def _previewed(state: AppState, asked: ReplayAsked) -> Json:
     return {"dry_run": True, **found, "selection": selection_json(asked), "rate": asked.rate}
 
 
-def _preview(state: AppState, asked: ReplayAsked) -> Json:
-    try:
-        return state.preview(asked)
-    finally:
-        state.database.release()
-
-
-async def _begun(state: AppState, replay_id: str, asked: ReplayAsked) -> Known:
+async def _begun(state: AppState, replay_id: str, asked: ReplayAsked) -> Replay:
     """Begin a replay, or find the one that this key began."""
     known = await _shown(state, replay_id)
     if known.asked is None:
@@ -127,7 +120,7 @@ async def _begun(state: AppState, replay_id: str, asked: ReplayAsked) -> Known:
     return known
 
 
-async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked) -> Known:
+async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked) -> Replay:
     """Ask for a replay, which has begun also where the read model is late.
 
     Raises:
@@ -146,7 +139,7 @@ async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked) -> Kno
         ) from None
     with suppress(Refusal, sqlite3.Error):
         return await _shown(state, replay_id)
-    return Known(replay_id, asked, wall_ms(), SUBMITTED_BY)
+    return Replay(replay_id, asked, wall_ms(), SUBMITTED_BY)
 
 
 async def _changed(request: web.Request, body: ReplayPaused | ReplayStopped) -> web.Response:
@@ -159,7 +152,7 @@ async def _changed(request: web.Request, body: ReplayPaused | ReplayStopped) -> 
     return web.json_response(_json(await _shown(state, known.replay_id)), status=202)
 
 
-async def _known(request: web.Request) -> Known:
+async def _known(request: web.Request) -> Replay:
     """Return the replay of a path; 404 if nobody asked for it."""
     state, replay_id = request.app[STATE], request.match_info["replay_id"]
     known = await state.query(lambda db: event_replays.replay(db, replay_id))
@@ -180,7 +173,7 @@ async def _write(state: AppState, replay_id: str, body: ReplayBody) -> None:
     )
 
 
-async def _shown(state: AppState, replay_id: str) -> Known:
+async def _shown(state: AppState, replay_id: str) -> Replay:
     """Return a replay as it was when this was called, or later.
 
     Raises:
@@ -190,6 +183,6 @@ async def _shown(state: AppState, replay_id: str) -> Known:
     return await state.query(lambda db: event_replays.replay(db, replay_id))
 
 
-def _json(known: Known) -> Json:
+def _json(known: Replay) -> Json:
     assert known.asked is not None  # noqa: S101  every caller has looked
     return replay_json(known, known.asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from streams.errors import DecodeError
-from streams.event_replay.known import KINDS, TOPIC, Known
+from streams.event_replay.replay import KINDS, TOPIC, Replay
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.operator.resources.paging import Entry, Listing
 from streams.operator.resources.table import Row, Table
@@ -14,15 +14,15 @@ from streams.serde.codec import REPLAY
 from streams.serde.replay_records import RUNNING, ReplayAsked, ReplayProgress
 
 
-def replay(connection: sqlite3.Connection, replay_id: str) -> Known:
+def replay(connection: sqlite3.Connection, replay_id: str) -> Replay:
     """Return what is known of a replay; nothing is asked if there is none."""
-    known = Known(replay_id)
+    known = Replay(replay_id)
     for (record,) in connection.execute("SELECT record FROM replays WHERE id = ?", (replay_id,)):
         known = known.folded(REPLAY.decode(record))
     return known
 
 
-def replay_json(known: Known, asked: ReplayAsked) -> Json:
+def replay_json(known: Replay, asked: ReplayAsked) -> Json:
     """Return a replay as the API shows it."""
     done = known.progress or ReplayProgress(RUNNING, ())
     return {
@@ -62,7 +62,7 @@ def selection_json(asked: ReplayAsked) -> Json:
     }
 
 
-def _pace(known: Known, done: ReplayProgress) -> Json:
+def _pace(known: Replay, done: ReplayProgress) -> Json:
     """How much of the topic has been read, and how long the rest takes at the pace so far."""
     read = sum(span.next - span.first for span in done.spans)
     total = sum(span.end - span.first for span in done.spans)

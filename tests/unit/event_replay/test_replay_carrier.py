@@ -50,9 +50,9 @@ class Gone:
 
 
 class Idle:
-    busy, partitions = False, ()
+    partitions = ()
 
-    def forget(self, _: object) -> None: ...
+    def release(self, _: object, **__: object) -> None: ...
 
 
 def of_a_process() -> None:
@@ -119,6 +119,7 @@ def test_a_producer_that_has_failed_for_good_is_replaced(monkeypatch: pytest.Mon
         sink.send("jobs.commands", b"acme", b"x", 0)
     with pytest.raises(KafkaUnavailable):
         sink.send("jobs.commands", b"acme", b"x", 0)
+    sink.rest()
     sink.send("jobs.commands", b"acme", b"x", 0)
     sink.flush()
     assert len(PlayedProducer.made) == 2

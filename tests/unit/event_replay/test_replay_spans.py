@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from streams.errors import KafkaUnavailable
 from streams.event_reader.span import Span, within
 from streams.event_replay.pace import Pace
-from streams.event_replay.spans import Questions, ask, left, purged
-from streams.serde.replay_records import ReplayAsked, ReplayRange, ReplaySpan
+from streams.event_replay.spans import left, purged, selection
+from streams.serde.replay_records import ReplayAsked, ReplaySpan
 
 ASKED = ReplayAsked("why", None, None, (), None, None, None, (), "x", "batch", 10.0, b"d")
 
@@ -63,57 +58,11 @@ def test_a_slow_pace_allows_one_job_after_another() -> None:
     assert [pace.allowed(at) for at in (1.0, 2.0, 9.0)] == [0, 1, 1]
 
 
-class Awaited(Future[Any]):
-    """An answer for which nobody may wait."""
-
-    def result(self, timeout: float | None = None) -> Any:
-        assert self.done(), "it would wait"
-        return super().result(timeout)
-
-
-class PlayedAdmin:
-    """An admin client whose answers come when they are told to."""
-
-    def __init__(self) -> None:
-        self.answers: list[Future[Any]] = []
-
-    def list_offsets(self, asked: dict[TopicPartition, Any], **_: Any) -> dict[Any, Future[Any]]:
-        found: dict[Any, Future[Any]] = {place: Awaited() for place in asked}
-        self.answers += found.values()
-        return found
-
-
-def asked_of(admin: PlayedAdmin) -> Questions:
-    return Questions(lambda asked: ask(cast(AdminClient, admin), "", 2, asked))
-
-
-def test_nobody_waits_for_the_answer_of_where_events_lie() -> None:
-    admin = PlayedAdmin()
-    questions = asked_of(admin)
-    for at in range(6):  # the ends, the oldest and the first offsets of two partitions
-        assert questions.answer("r1", ASKED) is None
-        admin.answers[at].set_result(SimpleNamespace(offset=(9, 9, 2, 2, 4, 4)[at]))
-    assert questions.answer("r1", ASKED) == dict.fromkeys((0, 1), Span(2, 4, 9))
-    assert (len(admin.answers), len(questions)) == (6, 0)
-
-
-def test_an_answer_is_cut_to_the_offsets_that_a_replay_names() -> None:
-    admin = PlayedAdmin()
-    questions, named = asked_of(admin), replace(ASKED, offsets=(ReplayRange(1, 3, 7),))
-    questions.answer("r1", named)
-    for at, answer in enumerate(admin.answers):
-        answer.set_result(SimpleNamespace(offset=(9, 9, 2, 2, 2, 2)[at]))
-    assert questions.answer("r1", named) == {1: Span(2, 3, 7)}
-
-
-def test_a_partition_without_a_leader_is_told_and_asked_anew() -> None:
-    admin = PlayedAdmin()
-    questions = asked_of(admin)
-    questions.answer("r1", ASKED)
-    leaderless = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-    for answer in admin.answers:
-        answer.set_exception(leaderless)
-    with pytest.raises(KafkaUnavailable, match=r"events: .* each of its partitions has a leader"):
-        questions.answer("r1", ASKED)
-    assert questions.answer("r1", ASKED) is None
-    assert len(admin.answers) == 12
+@pytest.mark.parametrize(
+    ("until", "bound"), [(None, 1_000), (900, 900), (1_100, 1_000)], ids=["none", "past", "future"]
+)
+def test_events_that_came_after_it_was_asked_for_are_not_selected(
+    until: int | None, bound: int
+) -> None:
+    """It may have waited: behind other replays, in a pause, or for an operator that was away."""
+    assert selection(replace(ASKED, until=until), 1_000).until == bound

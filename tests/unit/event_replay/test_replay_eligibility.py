@@ -6,9 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from streams.event_replay import standing
-from streams.event_replay.standing import Standing
+from streams.event_replay import eligibility
+from streams.event_replay.eligibility import Eligibility
 from streams.serde.records import PayloadRef
+from streams.topology.load import load
 
 
 @pytest.mark.parametrize(
@@ -26,5 +27,6 @@ def test_a_body_is_there_as_long_as_all_of_its_chunks_are(
     monkeypatch: pytest.MonkeyPatch, ref: PayloadRef, there: bool
 ) -> None:
     starts = {("payloads", 0): 5, ("payloads", 1): 0}
-    monkeypatch.setattr(standing, "read_offsets", lambda *_: starts)
-    assert Standing(cast(Any, None), "", 2, lambda _: None).has_body(ref) == there
+    monkeypatch.setattr(eligibility, "read_offsets", lambda *_: starts)
+    events = Eligibility(cast(Any, None), "", load(None), None, lambda _: None)
+    assert events.has_body(ref) == there

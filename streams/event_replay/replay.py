@@ -12,11 +12,13 @@ from streams.serde.replay_records import (
     ENDED,
     PAUSED,
     RUNNING,
+    STOPPED,
     ReplayAsked,
     ReplayBody,
     ReplayPaused,
     ReplayProgress,
     ReplayRecord,
+    ReplayStatus,
     ReplayStopped,
 )
 
@@ -30,8 +32,8 @@ KINDS: dict[type[ReplayBody], str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """All that is known of a replay; `asked_at` in milliseconds. A stop is final.
+class Replay:
+    """A replay, its state included; `asked_at` in milliseconds. A stop is final.
 
     `clash` tells that two processes took one key at once, for two different replays.
     """
@@ -45,29 +47,42 @@ class Known:
     progress: ReplayProgress | None = None
     clash: bool = False
 
-    def folded(self, record: ReplayRecord) -> Known:
+    def folded(self, record: ReplayRecord) -> Replay:
         """This, with one more record of the topic."""
         match record.body:
-            case ReplayAsked() as body:
-                clash = self.asked is not None and self.asked.digest != body.digest
+            case ReplayAsked() as asked:
+                clash = self.asked is not None and self.asked.digest != asked.digest
                 return replace(
                     self,
-                    asked=body,
+                    asked=asked,
                     asked_at=record.at,
                     asked_by=record.by,
                     clash=self.clash or clash,
                 )
             case ReplayPaused(paused):
                 return replace(self, paused=paused)
-            case ReplayStopped() as body:
-                return replace(self, stopped=body)
-            case ReplayProgress() as body:
-                return replace(self, progress=body)
-        return self
+            case ReplayStopped() as stopped:
+                return replace(self, stopped=stopped)
+            case ReplayProgress() as progress:
+                return replace(self, progress=progress)
 
     @property
     def ended(self) -> bool:
         return self.progress is not None and self.progress.status in ENDED
+
+    @property
+    def ordered(self) -> ReplayStatus:
+        """The state that the records of the API order; an end is final whatever they say."""
+        if self.stopped is not None or self.clash:
+            return STOPPED
+        return PAUSED if self.paused else RUNNING
+
+    @property
+    def unobeyed(self) -> bool:
+        """Whether the carrier has something left to do."""
+        fixed = self.progress is not None and bool(self.progress.spans)
+        at_rest = fixed and self.status == PAUSED
+        return self.asked is not None and not (self.ended or at_rest)
 
     @property
     def status(self) -> str:
