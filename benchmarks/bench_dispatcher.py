@@ -155,7 +155,9 @@ class ScriptedWorker:
         self._beat_at = time.monotonic() + TOPOLOGY.leases.heartbeat_seconds
         handlers = tuple(Handler(type_, 3, (1.0,), 30) for type_ in ("plain", "one_effect"))
         for partition in range(TOPOLOGY.partitions):
-            body = Heartbeat(self.id, "default", 0, self._free(), (), handlers)
+            body = Heartbeat(
+                self.id, "default", 0, self._free(), (), handlers, received=0, leaving=False
+            )
             self._send(partition, Command(new_id("cmd"), "", "", 0, 0, body))
 
     def _lease(self, message: Message) -> None:
@@ -179,7 +181,17 @@ class ScriptedWorker:
 
     def _end(self, lease: Lease) -> Ended:
         self.ended += 1
-        return Ended(self.id, lease.run_id, self._free(), "succeeded", None, None, None)
+        return Ended(
+            self.id,
+            lease.run_id,
+            self._free(),
+            "succeeded",
+            None,
+            None,
+            None,
+            received=0,
+            traceback=None,
+        )
 
     def _free(self) -> int:
         return SLOTS - len(self._claims)

@@ -237,7 +237,7 @@ def timed(call: Callable[[], object], times: int) -> list[float]:
 def hear(
     registry: WorkerRegistry, worker: str, *, free: int, leases: tuple[HeldLease, ...] = ()
 ) -> None:
-    heartbeat = Heartbeat(worker, "default", 3, free, leases, HANDLERS)
+    heartbeat = Heartbeat(worker, "default", 3, free, leases, HANDLERS, received=0, leaving=False)
     registry.heard(heartbeat, "cmd", NOW / 1000)
 
 
@@ -250,7 +250,9 @@ def heard(workers: int) -> list[Bounded]:
         hear(registry, f"w{number}/1", free=2)
         for held in leases:
             registry.changed(Change(held.job_id, None, running(f"w{number}/1")))
-        body = Heartbeat(f"w{number}/1", "default", 3, 2, leases, HANDLERS)
+        body = Heartbeat(
+            f"w{number}/1", "default", 3, 2, leases, HANDLERS, received=0, leaving=False
+        )
         words.append(COMMAND.encode(Command("cmd_" + "0" * 36, "", "", 0, NOW, body)))
     took = [timed(partial(take_in, registry, word), 5) for word in words]
     median = statistics.median(one for each in took for one in each)

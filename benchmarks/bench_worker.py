@@ -99,6 +99,8 @@ class ScriptedDispatcher:
             None,
             heartbeat_id,
             time.time_ns() // 1_000_000,
+            number=0,
+            alone=False,
         )
         self.leased[job_id] = type_
         self._sent_at[job_id] = time.perf_counter()

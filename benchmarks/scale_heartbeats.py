@@ -43,6 +43,6 @@ def encoded(leases: int, types: int) -> int:
     handlers = tuple(
         Handler(f"draft_reply_{n}", 5, (10.0, 30.0, 120.0, 600.0), 300) for n in range(types)
     )
-    body = Heartbeat(worker, "default", 700, 1, held, handlers, received=5_000)
+    body = Heartbeat(worker, "default", 700, 1, held, handlers, received=5_000, leaving=False)
     command = Command(new_id("cmd"), "", "", 0, 1_790_000_000_000, body)
     return len(worker) + len(COMMAND.encode(command))

@@ -91,6 +91,7 @@ class SimulatedWorker:
                     None,
                     None,
                     received=received,
+                    traceback=None,
                 )
                 letter = command(held.lease, body)
             self.shop.sent.append((letter.partition, letter.value))

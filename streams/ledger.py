@@ -252,6 +252,8 @@ def _not_begun(job: Job, asked: Claim, now: int) -> LedgerEntry:
         updated_at=now,
         result=None,
         error=None,
+        settled_by=None,
+        note=None,
     )
 
 

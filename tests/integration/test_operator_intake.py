@@ -234,8 +234,8 @@ def test_rejections_are_listed_for_their_tenant_alone(
     now = int(time.time() * 1000)
     counted = [
         Rejection("rej_1", "acme", "shop", "unauthorized", 7, now - 2_000, now - 1_000, "stale"),
-        Rejection("rej_2", "globex", None, "too-large", 1, now - 500, now - 500),
-        Rejection("rej_3", None, None, "unauthorized", 99, now - 100, now),
+        Rejection("rej_2", "globex", None, "too-large", 1, now - 500, now - 500, cause=None),
+        Rejection("rej_3", None, None, "unauthorized", 99, now - 100, now, cause=None),
     ]
     cluster.write(*counted)
     path = "/v1/tenants/acme/rejections"

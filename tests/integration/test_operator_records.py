@@ -209,7 +209,7 @@ def dispatching(cluster: Cluster, *aside: tuple[str, int, int]) -> Iterator[None
 
 
 COMMAND_LETTER: dict[str, Any] = {"topic": "jobs.commands", "value": COMMAND.encode(SUBMIT)}
-BEAT = replace(SUBMIT, body=Heartbeat("w/1", "default", 0, 5, (), ()))
+BEAT = replace(SUBMIT, body=Heartbeat("w/1", "default", 0, 5, (), (), received=0, leaving=False))
 ASKED = replace(SUBMIT, body=Replay("job_a", "n", False, None))
 UNFIT: dict[str, tuple[dict[str, Any], str]] = {
     "cut": ({"cut": True}, "does not hold the whole record"),

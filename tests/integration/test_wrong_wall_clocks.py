@@ -119,7 +119,7 @@ def submit(cluster: Cluster, job_id: str) -> None:
 
 def heartbeat(cluster: Cluster) -> None:
     handlers = (Handler("reply", 3, (10,), 300),)
-    say(cluster, Heartbeat(WORKER, "default", 0, 1, (), handlers))
+    say(cluster, Heartbeat(WORKER, "default", 0, 1, (), handlers, received=0, leaving=False))
 
 
 def claim(cluster: Cluster, lease: Lease, lifetime_ms: int) -> Reply:

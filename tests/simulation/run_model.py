@@ -199,7 +199,15 @@ class RunModel:
         free, received = worker.held_leases.tell(self.lease.home_partition)
         result = '"ok"' if status == "succeeded" else None
         ended = Ended(
-            worker.id, self.lease.run_id, free, told, result, error or None, None, received
+            worker.id,
+            self.lease.run_id,
+            free,
+            told,
+            result,
+            error or None,
+            None,
+            received,
+            traceback=None,
         )
         worker.heartbeater.tell()
         if not (yield from self._said(ended, lambda: self.held.valid_until)):

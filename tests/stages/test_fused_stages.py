@@ -54,7 +54,7 @@ def command(driver: TopologyTestDriver, body: Submit | Heartbeat, job_id: str = 
 
 def heartbeat(driver: TopologyTestDriver) -> None:
     handlers = (Handler("draft_reply", 3, (10,), 300),)
-    command(driver, Heartbeat(WORKER, "default", 3, 4, (), handlers))
+    command(driver, Heartbeat(WORKER, "default", 3, 4, (), handlers, received=0, leaving=False))
 
 
 def commits(driver: TopologyTestDriver, act: Callable[[], object]) -> int:

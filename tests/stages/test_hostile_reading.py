@@ -52,17 +52,31 @@ def announce(
 ) -> None:
     held = tuple(HeldLease(lease.job_id, lease.epoch, False) for lease in holding)
     body = Heartbeat(
-        worker.name, "default", partition, free, held, worker.handlers, received=received
+        worker.name,
+        "default",
+        partition,
+        free,
+        held,
+        worker.handlers,
+        received=received,
+        leaving=False,
     )
     worker.desk.command(body)
 
 
 REPORTS: dict[str, Callable[[int, int], CommandBody]] = {
     "heartbeat": lambda free, received: Heartbeat(
-        "w1/b1", "default", 3, free, (), (Handler("draft_reply", 3, (), 300),), received=received
+        "w1/b1",
+        "default",
+        3,
+        free,
+        (),
+        (Handler("draft_reply", 3, (), 300),),
+        received=received,
+        leaving=False,
     ),
     "ended": lambda free, received: Ended(
-        "w1/b1", "run_x", free, "succeeded", None, None, None, received
+        "w1/b1", "run_x", free, "succeeded", None, None, None, received, traceback=None
     ),
     "declined": lambda free, received: Declined("w1/b1", "full", free, "no", received),
 }

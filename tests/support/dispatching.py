@@ -262,12 +262,13 @@ class ScriptedWorker:
                 held,
                 self.handlers,
                 received=self.received,
+                leaving=False,
             )
         )
 
     def leave(self) -> None:
         """The last word of a process that ends in order."""
-        body = Heartbeat(self.name, self.pool, self.partition, 0, (), (), leaving=True)
+        body = Heartbeat(self.name, self.pool, self.partition, 0, (), (), leaving=True, received=0)
         self.desk.command(body)
 
     def stay(self, seconds: float, *tarpit: Lease, free: int | None = None) -> None:

@@ -175,6 +175,8 @@ class HonestRun:
             None,
             "hb",
             0,
+            number=0,
+            alone=False,
         )
         self.leases.append(seen("jobs.work.default", granted))
 
@@ -344,4 +346,6 @@ def _ledger_entry(made: Call) -> LedgerEntry:
         0,
         None,
         None,
+        settled_by=None,
+        note=None,
     )

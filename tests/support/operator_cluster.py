@@ -146,6 +146,8 @@ def make_entry(job: Job, action: str, **fields: Any) -> LedgerEntry:
         "updated_at": 1_700_000_002_000,
         "result": '{"sent":true}',
         "error": None,
+        "settled_by": None,
+        "note": None,
     }
     return LedgerEntry(**(given | fields))
 

@@ -134,6 +134,8 @@ class Dispatcher:
             traceparent=None,
             heartbeat_id=answered.command_id,
             granted_at=0,
+            number=0,
+            alone=False,
         )
         lease = replace(lease, **changes)
         value = seal_lease(lease, CLUSTER_KEY)

@@ -138,6 +138,8 @@ class Bench:
             traceparent=None,
             heartbeat_id="",
             granted_at=0,
+            number=0,
+            alone=False,
         )
 
     def notice(self, kind: ReplyKind, partition: int, worker_id: str | None = None) -> None:
@@ -273,4 +275,6 @@ def lease_to(home_partition: int, worker_id: str = "w1/boot") -> Lease:
         traceparent=None,
         heartbeat_id="",
         granted_at=0,
+        number=0,
+        alone=False,
     )

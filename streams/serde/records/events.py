@@ -92,7 +92,7 @@ class Rejection:
     count: int
     first_at: int
     last_at: int
-    cause: str | None = None
+    cause: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,8 @@ class LedgerEntry:
     updated_at: int
     result: str | None
     error: str | None
-    settled_by: str | None = None
-    note: str | None = None
+    settled_by: str | None
+    note: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ class Lease:
     traceparent: str | None
     heartbeat_id: str
     granted_at: int
-    number: int = 0
-    alone: bool = False
+    number: int
+    alone: bool
     mac: bytes = b"\0" * 32
 
 
@@ -92,8 +92,8 @@ class Heartbeat:
     free: int
     leases: tuple[HeldLease, ...]
     handlers: tuple[Handler, ...]
-    received: int = 0
-    leaving: bool = False
+    received: int
+    leaving: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ class Ended:
     result: str | None
     error: str | None
     retry_after_seconds: float | None
-    received: int = 0
-    traceback: str | None = None
+    received: int
+    traceback: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +143,4 @@ class Declined:
     reason: Literal["full", "not_mine", "unknown_type", "bad_lease", "draining"]
     free: int
     detail: str
-    received: int = 0
+    received: int

@@ -49,7 +49,7 @@ class Credits:
         return len(self._unused.get(partition, ()))
 
     def read(self, partition: int, number: int) -> None:
-        """Count a lease that was read, the `number`-th of its partition; 0 if it has no number.
+        """Count a lease that was read, the `number`-th of its partition.
 
         Leases before it that were not read are lost: they were sent to a work partition that
         this worker no longer reads.

@@ -207,6 +207,7 @@ class Heartbeater:
             leases,
             who.handlers,
             received=received,
+            leaving=False,
         )
         return _command(body)
 

@@ -142,6 +142,8 @@ def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
         0,
         None,
         None,
+        settled_by=None,
+        note=None,
     )
     assert activity.line(entry) is None
     done = activity.line(replace(entry, status="done"))
@@ -158,7 +160,11 @@ def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
     ("body", "name", "level"),
     [
         (Settle("a/1", "done", "1", "a note", None), "command", "info"),
-        (Heartbeat("w", "default", 0, 1, (), ()), "dead letter", "error"),
+        (
+            Heartbeat("w", "default", 0, 1, (), (), received=0, leaving=False),
+            "dead letter",
+            "error",
+        ),
     ],
 )
 def test_a_refused_command_of_an_operator_is_no_alarm(body: Any, name: str, level: str) -> None:

@@ -244,7 +244,7 @@ async def test_a_list_below_a_tenants_path_shows_that_tenant_alone(
     desk: Desk, api: TestClient[Any, Any]
 ) -> None:
     for n, owner in enumerate(("acme", "globex", None)):
-        desk.fold(Rejection(f"rej_{n}", owner, None, "unauthorized", 1, n, n))
+        desk.fold(Rejection(f"rej_{n}", owner, None, "unauthorized", 1, n, n, cause=None))
     path = "/v1/tenants/acme/rejections"
     assert await listed(api, path) == (404, [])
     desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, ?)", tenant("acme")[1:])
@@ -290,7 +290,7 @@ async def test_a_rejection_is_shown_with_its_cause_and_an_older_one_without(
     desk: Desk, api: TestClient[Any, Any]
 ) -> None:
     desk.fold(Rejection("rej_1", "acme", "shop", "unauthorized", 1, 1, 1, "stale"))
-    desk.fold(Rejection("rej_0", "acme", "shop", "unauthorized", 1, 0, 0))
+    desk.fold(Rejection("rej_0", "acme", "shop", "unauthorized", 1, 0, 0, cause=None))
     shown = (await (await api.get("/v1/rejections")).json())["rejections"]
     assert [each["cause"] for each in shown] == ["stale", None]
 

@@ -66,7 +66,7 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
     ),
     "rejections": (
         b"rej_1",
-        REJECTION.encode(Rejection("rej_1", None, None, "unauthorized", 3, 1, 2)),
+        REJECTION.encode(Rejection("rej_1", None, None, "unauthorized", 3, 1, 2, cause=None)),
     ),
     # A fingerprint is no text: it may hold any byte, that between the parts of other keys too.
     "duplicates": (b"\xff\0" * 8, DUPLICATE.encode(Duplicate("acme", 2, 1, 2, None))),

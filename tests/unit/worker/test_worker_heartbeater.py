@@ -101,6 +101,8 @@ def lease(home_partition: int = 0) -> Lease:
         traceparent=None,
         heartbeat_id="",
         granted_at=0,
+        number=0,
+        alone=False,
     )
 
 
