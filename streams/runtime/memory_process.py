@@ -106,6 +106,8 @@ class StageRun:
         if self._failed:
             self.start()
         records = self.unprocessed()
+        if not records and not punctuate and not any(task.due for task in self.tasks.values()):
+            return False
         due = list(self.tasks.values()) if punctuate else []
         try:
             self._executor.step(by_task(self.tasks, records), due, list(self.tasks.values()))

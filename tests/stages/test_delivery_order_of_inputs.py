@@ -317,10 +317,10 @@ def test_what_many_endpoints_missed_is_made_in_steps_of_bounded_size(
     stage.driver.advance(1)
     stage.history.away = False
     made = [0]
-    for _ in range(400):
+    while made[-1] < 30 * 20:
         stage.driver.advance(0.01)
         made.append(len(stage.rows()))
-    assert made[-1] == 30 * 20
+        assert len(made) < 400
     assert max(after - before for before, after in pairwise(made)) <= 70
 
 

@@ -105,7 +105,7 @@ ACTS = ["replay", "replay", "mend", "break", "narrow", "wide", "restart", "rebui
 STEPS = st.one_of(st.lists(WRITES, min_size=1, max_size=4), st.sampled_from(ACTS))
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 @given(
     st.lists(STEPS, min_size=5, max_size=20),
     st.randoms(use_true_random=False),

@@ -123,21 +123,21 @@ def odd_or_returning(
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(odd_or_returning("dedup", odd("events.received", "envelope")), st.booleans())
 def test_dedup(records: list[tuple[Any, ...]], together: bool) -> None:
     goes_on(dedup.stage(TOPOLOGY), records, together)
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(odd_or_returning("scheduler", odd("schedule", "schedule")), st.booleans())
 def test_scheduler(records: list[tuple[Any, ...]], together: bool) -> None:
     goes_on(scheduler.stage(TOPOLOGY), records, together)
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     odd_or_returning(
         "dispatcher",
@@ -153,7 +153,7 @@ def test_dispatcher(records: list[tuple[Any, ...]], together: bool) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     odd_or_returning(
         "delivery",

@@ -129,7 +129,7 @@ async def test_a_store_that_is_deleted_again_and_again_changes_nothing(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 async def test_any_mixture_of_crashes_and_lost_stores_changes_nothing(
     seed: int, undisturbed: Callable[[], Awaitable[Story]]
 ) -> None:

@@ -248,7 +248,7 @@ URLS = st.text() | st.sampled_from(
 
 @pytest.mark.long
 @pytest.mark.parametrize("scheme", [*SCHEMES, "none"])
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(
     secrets=st.lists(SECRETS, max_size=3),
     headers=HEADERS,
