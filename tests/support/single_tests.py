@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TOGETHER = frozenset(
@@ -10,23 +14,57 @@ TOGETHER = frozenset(
         "tests/acceptance/test_dev_pipeline.py",
         "tests/acceptance/test_missing_rights.py",
         "tests/acceptance/test_traces.py",
+        "tests/integration/test_consume_postgres.py",
         "tests/integration/test_container_image.py",
+        "tests/integration/test_damaged_inputs.py",
         "tests/integration/test_doctor.py",
         "tests/integration/test_embedded_cluster.py",
     }
 )
-"""Modules whose fixtures start a broker of their own, a whole pipeline, or an installation, or make
-all topics."""
+"""Modules whose fixtures start a broker or a database of their own, a whole pipeline, or an
+installation, or make all topics."""
+
+_WAITING = ("tests/acceptance/", "tests/integration/")
+_AT_THE_END = 0.1
+"""The part of the tests without a broker that is left for the end, when workers run out of work."""
 
 
 class SingleTests(LoadScopeScheduling):  # type: ignore[misc]
-    """A free worker takes the next test, or all tests of a module in `TOGETHER`.
+    """A free worker takes the next test, or all tests of a module in `TOGETHER` or `tests/unit`.
 
     `--dist loadgroup` is meant for this, but xdist 3.8 recognises no group under pytest 9.2. A new
     worker in a crashed one's place would get one test, and wait for the next for ever, so use
     `--max-worker-restart 0`: then a crash ends the run.
     """
 
+    def __init__(self, config: Any, log: Any) -> None:
+        config.option.loadscopereorder = False  # `mixed` puts the tests in order
+        super().__init__(config, log)
+        self.workqueue: OrderedDict[str, dict[str, bool]]
+        self._mixed = False
+
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.split("::", maxsplit=1)[0]
-        return module if module in TOGETHER else nodeid
+        return module if module in TOGETHER or module.startswith("tests/unit/") else nodeid
+
+    def _assign_work_unit(self, node: Any) -> None:
+        if not self._mixed:
+            self.workqueue = mixed(self.workqueue)
+            self._mixed = True
+        super()._assign_work_unit(node)
+
+
+def mixed(units: Mapping[str, dict[str, bool]]) -> OrderedDict[str, dict[str, bool]]:
+    """The tests in the order in which workers take them.
+
+    Tests with a broker mostly wait, so the others are spread among them and use the cores
+    meanwhile. Modules that stay together take longest, and are first.
+    """
+    waiting = sorted((u for u in units if u.startswith(_WAITING)), key=lambda u: u not in TOGETHER)
+    busy = [unit for unit in units if not unit.startswith(_WAITING)]
+    places = {unit: number / len(waiting) for number, unit in enumerate(waiting)}
+    tests, before = sum(len(units[unit]) for unit in busy), 0
+    for unit in busy:
+        places[unit] = before / (tests * (1 - _AT_THE_END))
+        before += len(units[unit])
+    return OrderedDict((unit, units[unit]) for unit in sorted(places, key=places.__getitem__))
