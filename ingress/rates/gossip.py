@@ -10,12 +10,12 @@ import time
 from contextlib import suppress
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Message, Producer
 
 from ingress.rates.shares import SILENT_SECONDS, TICK_SECONDS, Rates
 from streams.errors import DecodeError, StageFailed
-from streams.kafka.clients import closing_watched, consumer_config, producer_config
-from streams.kafka.failures import UNREADABLE
+from streams.kafka.clients import producer_config
+from streams.kafka.tail import Tail, Unreadable
 from streams.process.daemon_thread import DaemonThread
 from streams.serde.codec import RATE_REPORT
 from streams.serde.records import RateReport
@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 TOPIC = "ingress.rates"
 _PARTITION = 0
+_BATCH = 500
 _LISTEN_SECONDS = 2 * TICK_SECONDS
 """A process listens this long before its first report, to hear a report of every other process."""
 _CONTACT_SECONDS = 2.0
@@ -64,7 +65,7 @@ class RateGossip:
         while not self._thread.stopping.wait(TICK_SECONDS):
             try:
                 self._talk()
-            except KafkaException as error:
+            except (KafkaException, Unreadable) as error:
                 self._say_lost(str(error.args[0]))
 
     def _ends(self, error: Exception) -> None:
@@ -83,19 +84,18 @@ class RateGossip:
                 self._settings, **{"linger.ms": 0, "message.timeout.ms": 1_000, "log_level": 2}
             )
         )
-        with closing_watched(Consumer(consumer_config(self._settings, "ingress"))) as consumer:
+        with Tail(self._settings, "ingress") as tail:
             try:
-                self._exchange(consumer, producer)
+                self._exchange(tail, producer)
             finally:
                 producer.flush(_CONTACT_SECONDS)
 
-    def _exchange(self, consumer: Consumer, producer: Producer) -> None:
-        self._join(consumer)
+    def _exchange(self, tail: Tail, producer: Producer) -> None:
+        tail.begin_at_end([(TOPIC, _PARTITION)], _CONTACT_SECONDS)
         joined = time.monotonic()
         due = joined + _LISTEN_SECONDS
         while not self._thread.stopping.is_set():
-            message = consumer.poll(max(0.0, due - time.monotonic()))
-            if message is not None:
+            for message in tail.read(_BATCH, max(0.0, due - time.monotonic())):
                 self._hear(message)
             if time.monotonic() >= due:
                 due = time.monotonic() + TICK_SECONDS
@@ -104,18 +104,7 @@ class RateGossip:
                     self._say_lost("this process's own reports do not come back")
         self._tell(producer, self._rates.leave())
 
-    def _join(self, consumer: Consumer) -> None:
-        """Read from the log's present end, so that no later report is missed."""
-        place = TopicPartition(self._topic, _PARTITION)
-        _, place.offset = consumer.get_watermark_offsets(place, timeout=_CONTACT_SECONDS)
-        consumer.assign([place])
-
     def _hear(self, message: Message) -> None:
-        error = message.error()
-        if error is not None:
-            if error.code() in UNREADABLE:
-                raise KafkaException(error)
-            return
         try:
             self._rates.hear(RATE_REPORT.decode(message.value()))
         except DecodeError as unreadable:  # perhaps of another version; no share then

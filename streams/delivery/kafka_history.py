@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException
 
 from streams.delivery.history import SLACK_MS, Part
 from streams.delivery.reading import MOST_RECORDS, Reading, record_of
 from streams.errors import StageFailed
 from streams.kafka.admin import admin_client
-from streams.kafka.clients import consumer_config
-from streams.kafka.failures import Outage, is_fatal
+from streams.kafka.failures import Outage
 from streams.kafka.offsets import latest, offset_in, offset_since, request_offsets
 from streams.kafka.offsets import since as first_since
+from streams.kafka.tail import Fault, Tail, Unreadable
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
@@ -26,6 +26,12 @@ from streams.settings import Settings
 log = structlog.get_logger(__name__)
 
 _IDLE_SECONDS, _POLL_SECONDS, _ASK_SECONDS, _AGAIN_SECONDS = 0.1, 0.02, 5.0, 0.5
+_PACE: dict[str, Any] = {
+    "fetch.wait.max.ms": 20,
+    "fetch.message.max.bytes": 512 * 1024,
+    "queued.min.messages": MOST_RECORDS,
+    "queued.max.messages.kbytes": 4 * 1024,
+}
 
 
 class KafkaHistory:
@@ -37,8 +43,8 @@ class KafkaHistory:
 
     def __init__(self, settings: Settings, failed: Callable[[Exception], object]) -> None:
         self._prefix = settings.topic_prefix
-        self._settings = settings
         self._failed = failed
+        self._tail = Tail(settings, "delivery", **_PACE)
         self._admin = admin_client(settings)
         self._outage = Outage()
         self._asked: dict[int, Reading] = {}
@@ -71,22 +77,9 @@ class KafkaHistory:
             self._requests.put((partition, None))
 
     def _run(self) -> None:
-        self._consumer = Consumer(
-            consumer_config(
-                self._settings,
-                "delivery",
-                **{
-                    "enable.partition.eof": True,
-                    "fetch.wait.max.ms": 20,
-                    "fetch.message.max.bytes": 512 * 1024,
-                    "queued.min.messages": MOST_RECORDS,
-                    "queued.max.messages.kbytes": 4 * 1024,
-                },
-            )
-        )
-        while not self._thread.stopping.is_set():
-            self._step()
-        self._consumer.close()
+        with self._tail:
+            while not self._thread.stopping.is_set():
+                self._step()
 
     def _step(self) -> None:
         self._take_in()
@@ -95,10 +88,10 @@ class KafkaHistory:
                 self._begin(reading)
         if not self._active:
             return
-        first = self._consumer.poll(_POLL_SECONDS)
-        if first is not None:
-            for message in (first, *self._consumer.consume(MOST_RECORDS, 0)):
-                self._read(message)
+        try:
+            self._read()
+        except Unreadable as error:
+            self._unreadable(error.fault)
         for reading in [each for each in self._active.values() if each.complete]:
             self._hand_over(reading)
 
@@ -113,7 +106,7 @@ class KafkaHistory:
     def _replace(self, partition: int, reading: Reading | None) -> None:
         old = self._active.pop(partition, None)
         if old is not None:
-            self._release(old)
+            self._tail.drop(old.place)
         if reading is not None:
             self._active[partition] = reading
 
@@ -137,7 +130,7 @@ class KafkaHistory:
             self._assign(reading, start)
 
     def _questions(self, reading: Reading) -> list[Future[Any]]:
-        places = [(reading.topic, reading.partition)]
+        places = [reading.place]
         specs = [latest()]
         if reading.offset < 0:
             specs.append(first_since(max(0, reading.since - SLACK_MS)))
@@ -147,52 +140,42 @@ class KafkaHistory:
     def _assign(self, reading: Reading, offset: int) -> None:
         reading.next = offset
         if not reading.complete:
-            place = TopicPartition(self._prefix + reading.topic, reading.partition, offset)
-            self._consumer.incremental_assign([place])
+            self._tail.begin({reading.place: offset})
 
-    def _release(self, reading: Reading) -> None:
-        place = TopicPartition(self._prefix + reading.topic, reading.partition)
-        if any((p.topic, p.partition) == (place.topic, place.partition) for p in self._assigned()):
-            self._consumer.incremental_unassign([place])
-
-    def _assigned(self) -> list[TopicPartition]:
-        assigned: list[TopicPartition] = self._consumer.assignment()
-        return assigned
-
-    def _read(self, message: Message) -> None:
-        error, topic = message.error(), (message.topic() or "").removeprefix(self._prefix)
-        partition, offset = message.partition() or 0, message.offset() or 0
-        reading = self._active.get(partition)
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            self._unreadable(error, reading if reading and reading.topic == topic else None)
-        elif reading is None or reading.topic != topic or reading.next is None:
-            return
-        elif error is not None:
-            # Behind the last record are transaction markers; an open transaction's records are not.
-            reading.next = max(reading.next, offset)
-        elif not reading.complete and offset >= reading.next:
-            reading.take(record_of(topic, message))
-
-    def _unreadable(self, error: KafkaError, reading: Reading | None) -> None:
-        """Read again what could not be read: the consumer has moved past it.
+    def _read(self) -> None:
+        """Read on.
 
         Raises:
+            Unreadable: a partition cannot be read on.
             KafkaException: the consumer can do nothing more.
         """
-        if is_fatal(error):
-            raise KafkaException(error)
-        if error.code() not in self._told:
-            self._told.add(error.code())
-            log.warning("history cannot be read: trying on", reason=error.str())
-        if reading is not None:
-            self._release(reading)
-            reading.records, reading.size, reading.next = [], 0, None
-            reading.begin_at = boot_seconds() + _AGAIN_SECONDS
+        for message in self._tail.read(MOST_RECORDS, _POLL_SECONDS):
+            place = self._tail.place(message)
+            reading = self._active[place[1]]
+            if not reading.complete:
+                reading.take(record_of(place[0], message))
+        for reading in self._active.values():
+            if reading.next is not None and not reading.complete:
+                # Behind the last record are the markers that end transactions.
+                reading.next = max(reading.next, self._tail.next[reading.place])
+
+    def _unreadable(self, fault: Fault) -> None:
+        """Read the part again later, from its start on; what is purged is left out."""
+        if fault.cause.code() not in self._told:
+            self._told.add(fault.cause.code())
+            log.warning("history cannot be read: trying on", reason=fault.text)
+        if fault.gone:
+            self._tail.again(fault)
+            return
+        self._tail.drop(fault.place)
+        reading = self._active[fault.place[1]]
+        reading.records, reading.size, reading.next = [], 0, None
+        reading.begin_at = boot_seconds() + _AGAIN_SECONDS
 
     def _hand_over(self, reading: Reading) -> None:
         del self._active[reading.partition]
         self._told.clear()
-        self._release(reading)
+        self._tail.drop(reading.place)
         reading.part = Part(reading.records, reading.next or 0, reading.at_end)
 
     def _stands_still(self, error: Exception) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from streams.delivery.history import Part
+from streams.kafka.offsets import Place
 from streams.kafka.record_headers import headers_of
 from streams.runtime.processor import Record
 
@@ -31,6 +32,10 @@ class Reading:
     records: list[Record] = field(default_factory=list)
     size: int = 0
     part: Part | None = None
+
+    @property
+    def place(self) -> Place:
+        return self.topic, self.partition
 
     def asks(self, topic: str, since: int, offset: int) -> bool:
         return (self.topic, self.since, self.offset) == (topic, since, offset)

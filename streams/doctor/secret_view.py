@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streams.doctor.group_view import require_groups
 from streams.doctor.looking import ANSWER_SECONDS
 from streams.errors import PoisonRecord, TidegateError, VaultError
-from streams.kafka.clients import consumer_config
-from streams.kafka.failures import DENIED, UNREADABLE
-from streams.kafka.offsets import Place, earliest, latest, offset_in, request_offsets
+from streams.kafka.failures import denied
+from streams.kafka.offsets import Place, earliest, latest, read_offsets
+from streams.kafka.tail import Tail, Unreadable
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
 from streams.settings import Settings
@@ -59,43 +59,37 @@ def read_secrets(
         raise TidegateError("the topic tenants, or the leader of a partition of it, is missing")
     require_groups(admin, seen.topics)
     starts = _starts(admin, settings.topic_prefix, seen.led)
-    with Consumer(consumer_config(settings, group, **{"enable.partition.eof": True})) as consumer:
-        consumer.assign(starts)
-        newest = {m.key(): m.value() for m in _read(consumer, len(starts))}
+    newest = _read(settings, group, starts)
     refused = [_refusal(vault, record) for record in _sealed(newest.values())]
     closed = tuple(why for why in refused if why is not None)
     return SecretsSeen(len(refused) - len(closed), closed)
 
 
-def _starts(admin: AdminClient, prefix: str, places: Sequence[Place]) -> list[TopicPartition]:
+def _starts(admin: AdminClient, prefix: str, places: Sequence[Place]) -> dict[Place, int]:
     first, last = (
-        request_offsets(admin, prefix, places, spec, ANSWER_SECONDS)
-        for spec in (earliest(), latest())
+        read_offsets(admin, prefix, places, spec, ANSWER_SECONDS) for spec in (earliest(), latest())
     )
-    return [
-        TopicPartition(
-            prefix + place[0],
-            place[1],
-            max(offset_in(first[place]), offset_in(last[place]) - _NEWEST),
-        )
-        for place in places
-    ]
+    return {place: max(first[place], last[place] - _NEWEST) for place in places}
 
 
-def _read(consumer: Consumer, partitions: int) -> Iterator[Message]:
-    """Yield what comes, until the end of each partition."""
-    until, ends = time.monotonic() + _READ_SECONDS, set[int | None]()
-    while len(ends) < partitions:
-        if time.monotonic() > until:
-            raise TidegateError(f"they were not read to their end within {_READ_SECONDS:g} s")
-        for message in consumer.consume(_BATCH, _WAIT_SECONDS):
-            error = message.error()
-            if error is None:
-                yield message
-            elif error.code() == KafkaError._PARTITION_EOF:
-                ends.add(message.partition())
-            elif error.code() in UNREADABLE | DENIED:
-                raise KafkaException(error)
+def _read(
+    settings: Settings, group: str, starts: Mapping[Place, int]
+) -> dict[str | bytes | None, bytes | None]:
+    """The newest value of each key, read to the end of each partition."""
+    until = time.monotonic() + _READ_SECONDS
+    newest: dict[str | bytes | None, bytes | None] = {}
+    with Tail(settings, group) as tail:
+        tail.begin(starts)
+        while not tail.caught_up:
+            if time.monotonic() > until:
+                raise TidegateError(f"they were not read to their end within {_READ_SECONDS:g} s")
+            try:
+                newest |= {m.key(): m.value() for m in tail.read(_BATCH, _WAIT_SECONDS)}
+            except Unreadable as error:
+                if denied(error.fault.cause):
+                    raise KafkaException(error.fault.cause) from error
+                raise
+    return newest
 
 
 def _sealed(values: Iterable[bytes | None]) -> Iterator[TenantRecord]:

@@ -6,9 +6,8 @@ Nothing here asks a group's coordinator by an admin client, for the reason that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -16,12 +15,12 @@ from confluent_kafka import (
     IsolationLevel,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from streams.errors import ConfigError, TidegateError
 from streams.event_reader.span import EVENTS
 from streams.kafka.groups import listed_groups
-from streams.kafka.offsets import earliest, latest, offset_in, offset_since, request_offsets, since
+from streams.kafka.offsets import earliest, latest, offset_in, read_since, request_offsets
 
 _TIMEOUT = 10.0
 _OURS = (
@@ -150,19 +149,16 @@ def first_since(
     Raises:
         KafkaException: Kafka does not tell.
     """
-    ends = _ends(admin, prefix, partitions)
-    answers = _asked(admin, prefix, partitions, since(milliseconds))
-    return {number: offset_since(answers[number], ends[number].end) for number in partitions}
+    ends = {(EVENTS, n): each.end for n, each in _ends(admin, prefix, partitions).items()}
+    found = read_since(admin, prefix, ends, milliseconds, _TIMEOUT)
+    return {number: found[EVENTS, number] for number in partitions}
 
 
 def _ends(admin: AdminClient, prefix: str, partitions: Sequence[int]) -> dict[int, Ends]:
-    first, last = (_asked(admin, prefix, partitions, spec) for spec in (earliest(), latest()))
-    return {n: Ends(offset_in(first[n]), offset_in(last[n])) for n in partitions}
-
-
-def _asked(
-    admin: AdminClient, prefix: str, partitions: Sequence[int], spec: OffsetSpec
-) -> Mapping[int, Any]:
     places = [(EVENTS, number) for number in partitions]
-    answers = request_offsets(admin, prefix, places, spec, _TIMEOUT, IsolationLevel.READ_COMMITTED)
-    return {number: answer for (_, number), answer in answers.items()}
+    committed = IsolationLevel.READ_COMMITTED
+    first, last = (
+        request_offsets(admin, prefix, places, spec, _TIMEOUT, committed)
+        for spec in (earliest(), latest())
+    )
+    return {p[1]: Ends(offset_in(first[p]), offset_in(last[p])) for p in places}

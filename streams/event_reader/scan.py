@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message
 
 from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS, Span
-from streams.kafka.clients import closing_watched, consumer_config
-from streams.kafka.failures import GONE, damage
 from streams.kafka.record_headers import headers_of
+from streams.kafka.tail import Tail, Unreadable
 from streams.serde.codec import ENVELOPE
 from streams.serde.headers import traceparent
 from streams.serde.records import Envelope
@@ -105,7 +104,6 @@ class Scan:
         self._left = {number: span for number, span in spans.items() if span.first < span.end}
         self._done = 0
         self._unreadable: list[tuple[int, int]] = []
-        self._damaged: dict[int, tuple[int, KafkaUnavailable]] = {}
 
     def __iter__(self) -> Iterator[Found]:
         """Yield what is selected, in each partition's order.
@@ -124,55 +122,32 @@ class Scan:
             KafkaUnavailable: nothing came for 30 seconds, or what was to be read was purged or is
                 damaged.
         """
-        name = self._settings.topic_prefix + EVENTS
-        config = consumer_config(
-            self._settings,
-            "events-reader",
-            **{
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-            },
-        )
-        with closing_watched(Consumer(config)) as consumer:
-            places = [TopicPartition(name, p, span.first) for p, span in self._left.items()]
-            consumer.assign(places)
+        with Tail(self._settings, "events-reader") as tail:
+            tail.begin({(EVENTS, p): span.first for p, span in self._left.items()})
             silent = 0.0
             while self._left:
                 began, before = time.monotonic(), self.progress.passed
-                found = tuple(self._take(consumer.consume(_BATCH, _WAIT_SECONDS)))
-                reached = self._pass(consumer, name)
+                found = tuple(self._take(read_on(tail)))
+                reached = self._pass(tail)
                 batch = Batch(found, reached, tuple(self._unreadable))
                 self._unreadable.clear()
                 moved = self.progress.passed > before
                 silent = 0.0 if moved else silent + time.monotonic() - began
                 yield batch
-                for number in self._damaged.keys() & self._left.keys():
-                    raise self._damaged[number][1]
                 if silent > _PATIENCE_SECONDS:
+                    name = self._settings.topic_prefix + EVENTS
                     raise KafkaUnavailable(
                         f"{name}: partitions {sorted(self._left)} answer no longer: see whether "
                         "each has a leader, and type the command again"
                     )
 
     def _take(self, messages: list[Message]) -> Iterator[Found]:
-        """Yield selected events; in each partition, only those before a damaged batch."""
+        """Yield selected events that lie in their span."""
         for message in messages:
-            number, error = message.partition() or 0, message.error()
-            if damaged := damage(message):
-                self._damaged.setdefault(number, (message.offset() or 0, damaged))
-            span = self._left.get(number)
-            if span is None or number in self._damaged:
-                continue
-            if error is not None and error.code() in GONE:
-                raise KafkaUnavailable(
-                    f"{message.topic()}, partition {message.partition()}: records were purged "
-                    "before they were read: the retention has passed. Type the command again"
-                )
-            if error is not None or (message.offset() or 0) >= span.end:
-                continue
-            found = self._found(message)
-            if found is not None:
-                yield found
+            if (message.offset() or 0) < self._left[message.partition() or 0].end:
+                found = self._found(message)
+                if found is not None:
+                    yield found
 
     def _found(self, message: Message) -> Found | None:
         try:
@@ -188,20 +163,32 @@ class Scan:
             seen.types.add(found.event.event_type)
         return found if self._selection.has(found.event, found.at) else None
 
-    def _pass(self, consumer: Consumer, name: str) -> dict[int, int]:
-        """Note how far each partition is read, and return it."""
-        places = [TopicPartition(name, number) for number in self._left]
+    def _pass(self, tail: Tail) -> dict[int, int]:
+        """Note how far each partition is read, and return it; what is read to its end is left."""
         passed, reached = 0, dict[int, int]()
-        for place in consumer.position(places):
-            span = self._left[place.partition]
-            damaged, _ = self._damaged.get(place.partition, (place.offset, None))
-            position = min(place.offset, damaged)  # the client may have gone on behind it
-            at = reached[place.partition] = min(max(position, span.first), span.end)
-            if at >= span.end:
-                del self._left[place.partition]
-                self._done += span.end - span.first
-            else:
+        for place, position in tuple(tail.positions().items()):
+            span = self._left[place[1]]
+            at = reached[place[1]] = min(max(position, span.first), span.end)
+            if at < span.end:
                 passed += at - span.first
+                continue
+            tail.drop(place)
+            del self._left[place[1]]
+            self._done += span.end - span.first
         self.progress.passed = self._done + passed
         self._told(self.progress)
         return reached
+
+
+def read_on(tail: Tail) -> list[Message]:
+    """The next records.
+
+    Raises:
+        KafkaUnavailable: what comes next was purged or is damaged, or must not be read.
+    """
+    try:
+        return tail.read(_BATCH, _WAIT_SECONDS)
+    except Unreadable as error:
+        if error.fault.gone:
+            raise KafkaUnavailable(f"{error}: type the command again") from error
+        raise

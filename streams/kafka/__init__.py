@@ -1,1 +1,1 @@
-"""Kafka for every process: its clients, their failures, offsets, sealed bodies."""
+"""Kafka for every process: clients and their failures, tails of topics, offsets, sealed bodies."""

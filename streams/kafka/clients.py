@@ -30,10 +30,6 @@ The default is 100 ms, ten times what a commit takes. It doubles up to a second 
 _FETCH_MS = 2_000
 """The least that a consumer needs; the broker itself waits up to 500 ms for records."""
 _TRANSACTION = ("transactional.id", "transaction.timeout.ms")
-UNHURRIED = {"fetch.min.bytes": 1_000_000, "fetch.wait.max.ms": 250}
-"""Settings of a consumer that reads for people: the broker answers four times a second, or when it
-has a megabyte, instead of once for each record. A partition gives a little more than that at once.
-"""
 
 
 def producer_config(settings: Settings, **overrides: Any) -> dict[str, Any]:

@@ -74,7 +74,7 @@ UNREADABLE = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 GONE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
 """Codes that say that the log no longer has an offset."""
 
-_DAMAGED = frozenset(
+DAMAGED = frozenset(
     {
         KafkaError._BAD_MSG,
         KafkaError._BAD_COMPRESSION,
@@ -108,7 +108,7 @@ def damage(message: Message) -> KafkaUnavailable | None:
     on at an offset that the damaged bytes name, and then says that this one is not there.
     """
     error = message.error()
-    if error is None or error.code() not in _DAMAGED or not message.topic():
+    if error is None or error.code() not in DAMAGED or not message.topic():
         return None
     return KafkaUnavailable(
         f"{message.topic()}, partition {message.partition()}: the broker gives a damaged batch at "

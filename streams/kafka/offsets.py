@@ -70,6 +70,18 @@ def read_offsets(
     return {place: offset_in(answer) for place, answer in answers.items()}
 
 
+def read_since(
+    admin: AdminClient, prefix: str, ends: Mapping[Place, int], milliseconds: int, timeout: float
+) -> dict[Place, int]:
+    """The offset of the first record of each place from a time on; the given end if none is there.
+
+    Raises:
+        KafkaException: see `offset_in`.
+    """
+    answers = request_offsets(admin, prefix, ends, since(milliseconds), timeout)
+    return {place: offset_since(answer, ends[place]) for place, answer in answers.items()}
+
+
 def offset_since(answer: Future[Any], end: int) -> int:
     """The offset of the first record from the time asked for, after waiting; `end` if none is.
 

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import inf
 
-from streams.errors import KafkaUnavailable
 from streams.serde.records import PayloadRef
 
 READ_AHEAD = 100
@@ -45,41 +44,25 @@ class Lane:
     current: Body | None = None
     round_at: float = -inf
     position: int | None = None
-    ahead: deque[tuple[int, object]] = field(default_factory=deque)
+    ahead: deque[tuple[int, bytes | None]] = field(default_factory=deque)
     ahead_bytes: int = 0
-
-    @property
-    def damaged(self) -> bool:
-        """Whether what was read ends at a batch that the broker gives damaged."""
-        return bool(self.ahead) and isinstance(self.ahead[-1][1], KafkaUnavailable)
-
-    @property
-    def reads_on_at(self) -> int:
-        """The offset from which the next record is read; -1 if a seek is needed."""
-        if self.ahead:
-            return self.ahead[-1][0] + 1
-        return -1 if self.position is None else self.position
 
     @property
     def overfull(self) -> bool:
         """Whether too many of the bodies that it has read ahead were not requested."""
         return len(self.ahead) > READ_AHEAD or self.ahead_bytes > _MOST_BYTES_AHEAD
 
-    def hold(self, offset: int, value: object) -> None:
+    def hold(self, offset: int, value: bytes | None) -> None:
         """Keep a record that was read until its turn comes."""
         if not self.ahead:
             self.position = offset
         self.ahead.append((offset, value))
-        self.ahead_bytes += _size(value)
+        self.ahead_bytes += len(value or b"")
 
-    def hold_damage(self, error: KafkaUnavailable) -> None:
-        """Keep the error of a damaged batch behind the records that were read before it."""
-        self.hold(self.reads_on_at, error)
-
-    def take(self) -> tuple[int, object]:
-        """The next record that was read, or the error that came in its place."""
+    def take(self) -> tuple[int, bytes | None]:
+        """The next record that was read."""
         offset, value = self.ahead.popleft()
-        self.ahead_bytes -= _size(value)
+        self.ahead_bytes -= len(value or b"")
         self.position = self.ahead[0][0] if self.ahead else offset + 1
         return offset, value
 
@@ -108,7 +91,3 @@ class Lane:
         if not joined:
             self.round_at = now
         return joined or self.bodies
-
-
-def _size(value: object) -> int:
-    return len(value) if isinstance(value, bytes) else 0

@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException
 
-from streams.errors import KafkaUnavailable, PermanentError, TransientError
-from streams.kafka.clients import consumer_config
-from streams.kafka.failures import GONE, damage, is_fatal
+from streams.errors import PermanentError, TransientError
 from streams.kafka.payload_lane import READ_AHEAD, Body, Lane
+from streams.kafka.tail import Fault, Tail, Unreadable
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
 
@@ -25,6 +25,12 @@ _BATCH = 100
 """How many more records one step reads if they are there."""
 
 _IDLE_SECONDS, _POLL_SECONDS = 0.1, 0.02
+_PACE: dict[str, Any] = {
+    "fetch.wait.max.ms": 10,
+    # Fetch a few bodies at a time: most read-ahead is never asked for.
+    "fetch.message.max.bytes": 64 * 1024,
+    "queued.min.messages": 50,
+}
 
 
 class PayloadReader:
@@ -36,21 +42,8 @@ class PayloadReader:
     def __init__(
         self, settings: Settings, group: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._topic = settings.topic_prefix + _TOPIC
         self._clock = clock
-        self._consumer = Consumer(
-            consumer_config(
-                settings,
-                group,
-                **{
-                    "auto.offset.reset": "error",
-                    "fetch.wait.max.ms": 10,
-                    # Fetch a few bodies at a time: most read-ahead is never asked for.
-                    "fetch.message.max.bytes": 64 * 1024,
-                    "queued.min.messages": 50,
-                },
-            )
-        )
+        self._tail = Tail(settings, group, **_PACE)
         self._requests: queue.SimpleQueue[Body] = queue.SimpleQueue()
         self._lanes: dict[int, Lane] = {}
 
@@ -67,7 +60,7 @@ class PayloadReader:
         """
         while not closed.is_set():
             self.step()
-        self._consumer.close()
+        self._tail.close()
 
     def step(self) -> None:
         """Take in the requests, and read some records for the waiting bodies."""
@@ -79,10 +72,7 @@ class PayloadReader:
             return
         for lane in [lane for lane in self._lanes.values() if not lane.current and lane.overfull]:
             self._leave(lane)
-        first = self._consumer.poll(_POLL_SECONDS)
-        if first is not None:
-            for message in (first, *self._consumer.consume(_BATCH, 0)):
-                self._read(message)
+        self._read()
         for lane in busy:
             self._give_up(lane)
 
@@ -119,7 +109,7 @@ class PayloadReader:
 
     def _seek(self, lane: Lane, offset: int) -> None:
         self._release(lane)
-        self._consumer.incremental_assign([TopicPartition(self._topic, lane.partition, offset)])
+        self._tail.begin({(_TOPIC, lane.partition): offset})
         lane.move(offset)
 
     def _leave(self, lane: Lane) -> None:
@@ -128,40 +118,39 @@ class PayloadReader:
         del self._lanes[lane.partition]
 
     def _release(self, lane: Lane) -> None:
-        self._unassign(lane)
+        self._tail.drop((_TOPIC, lane.partition))
         lane.move(None)
 
-    def _unassign(self, lane: Lane) -> None:
-        assigned = {place.partition for place in self._consumer.assignment()}
-        if lane.partition in assigned:
-            self._consumer.incremental_unassign([TopicPartition(self._topic, lane.partition)])
+    def _read(self) -> None:
+        try:
+            messages = self._tail.read(_BATCH, _POLL_SECONDS)
+        except Unreadable as error:
+            self._stopped(error.fault)
+            return
+        for message in messages:
+            lane = self._lanes[self._tail.place(message)[1]]
+            lane.moved_at = self._clock()
+            lane.hold(_or(message.offset(), -1), message.value())
 
-    def _read(self, message: Message) -> None:
-        error, lane = message.error(), self._lanes.get(_or(message.partition(), -1))
-        if error is not None and is_fatal(error):
-            raise KafkaException(error)
-        if lane is None or lane.damaged:
+    def _stopped(self, fault: Fault) -> None:
+        """Fail the body of which a chunk cannot be read; seek past the fault for one behind it."""
+        if not (fault.damaged or fault.gone):
+            self._tail.again(fault)  # it may pass: the partition has its time to recover
             return
-        if damaged := damage(message):
-            self._unassign(lane)
-            lane.hold_damage(damaged)
-            return
-        if error is not None:
-            # After a damaged batch, an error of an offset that its bytes named may come late.
-            if error.code() in GONE and message.offset() == lane.reads_on_at:
+        lane = self._lanes[fault.place[1]]
+        if lane.current and lane.current.next_offset == self._tail.next[fault.place]:
+            if fault.damaged:
+                self._fail(lane, TransientError(fault.text))
+            else:
                 self._gone(lane)
-            return  # other errors may pass: the partition has its time to recover
-        lane.moved_at = self._clock()
-        lane.hold(_or(message.offset(), -1), message.value())
+        self._release(lane)
 
     def _serve(self, lane: Lane) -> None:
         """Give the lane's bodies what was read for them."""
         self._begin(lane)
         while lane.current and lane.ahead:
             offset, value = lane.take()
-            if isinstance(value, KafkaUnavailable):
-                self._damaged(lane, offset, value)
-            elif offset == lane.current.next_offset:
+            if offset == lane.current.next_offset:
                 self._chunk(lane, lane.current, value)
             elif offset > lane.current.next_offset:
                 self._gone(lane)
@@ -175,12 +164,6 @@ class PayloadReader:
         if len(body.chunks) == len(body.ref.offsets):
             lane.current = None
             body.future.set_result(body.chunks)
-
-    def _damaged(self, lane: Lane, offset: int, error: KafkaUnavailable) -> None:
-        """Fail the body whose batch is damaged; seek past the damage for one behind it."""
-        if lane.current and offset == lane.current.next_offset:
-            self._fail(lane, TransientError(str(error)))
-        lane.move(None)
 
     def _gone(self, lane: Lane) -> None:
         offset = lane.current.next_offset if lane.current else -1

@@ -7,25 +7,15 @@ other error ends the process, because everybody would go on trusting an outdated
 
 from __future__ import annotations
 
-import math
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message
 from prometheus_client import Gauge
 
 from streams.errors import ConfigError, PoisonRecord, StageFailed
-from streams.kafka.clients import consumer_config
-from streams.kafka.failures import damage
+from streams.kafka.tail import Fault, Tail
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 from streams.topology.model import Topology
@@ -39,12 +29,8 @@ POSITION = Gauge(
     "Offset before which this process knows every record of the topic `tenants`",
     ["partition"],
 )
-_POLL_SECONDS = 0.2
+_BATCH, _POLL_SECONDS = 500, 0.2
 _CONTACT_SECONDS = 2.0
-_AGAIN_SECONDS = 1.0
-"""How long it waits before it reads a damaged batch again."""
-_DOUBT_SECONDS = 60.0
-"""For how long a partition must not jump back, once it is read behind a damaged batch."""
 
 Fold = Callable[[bytes | None, bytes | None], None]
 """Takes a record's key and value; raises `PoisonRecord` for one that cannot be used."""
@@ -74,9 +60,6 @@ class TenantsFollower:
         self._fold = fold
         self._refuse = refuse
         self._failed = failed
-        self._told: set[tuple[int, int]] = set()  # errors that were logged, with their partitions
-        self._next: dict[int, int] = {}  # of each partition, the offset behind the last record
-        self._doubted: dict[int, float] = {}  # partitions that may jump back, and until when
         self._caught_up = threading.Event()
         self._thread = DaemonThread("tenants", self._follow, self._stands_still)
 
@@ -94,19 +77,15 @@ class TenantsFollower:
         self._thread.stop(5)
 
     def _follow(self) -> None:
-        eof = {"enable.partition.eof": True}
-        consumer = Consumer(consumer_config(self._settings, self._group, **eof))
-        unread = self._contact(consumer)
-        while not self._thread.stopping.is_set():
-            message = consumer.poll(_POLL_SECONDS)
-            if message is not None and self._jumps_back(message):
-                self._read_again(consumer, message.partition() or 0)
-            elif message is not None:
-                self._take(message, unread)
-                if damage(message):
-                    self._doubted[message.partition() or 0] = math.inf
-                    self._read_again(consumer, message.partition() or 0)
-        consumer.close()
+        with Tail(self._settings, self._group, tell=_tell) as tail:
+            self._contact(tail)
+            while not self._thread.stopping.is_set():
+                for message in tail.read(_BATCH, _POLL_SECONDS):
+                    self._apply(message)
+                    POSITION.labels(message.partition()).set((message.offset() or 0) + 1)
+                if tail.caught_up and not self.ready:
+                    self._caught_up.set()
+                    log.info("tenants are known")
 
     def _stands_still(self, error: Exception) -> None:
         if isinstance(error, ConfigError):
@@ -120,8 +99,10 @@ class TenantsFollower:
             )
         )
 
-    def _contact(self, consumer: Consumer) -> set[int]:
-        """Assign every partition from its start; returns their numbers.
+    def _contact(self, tail: Tail) -> None:
+        """Begin every partition from its start.
+
+        Whoever waits for tenants writes no topic before that, so all topics are checked here.
 
         Raises:
             ConfigError: a topic of this process has other than its declared number of partitions.
@@ -129,76 +110,27 @@ class TenantsFollower:
         said = False
         while not self._thread.stopping.is_set():
             try:
-                found = _partitions(consumer, self._settings.topic_prefix + TOPIC)
-                self._refuse_other_counts(consumer)
+                width = self._checked(tail.widths(_CONTACT_SECONDS))
+                reason = "the topic is not there, or this user may not see it"
             except KafkaException as error:
-                if not said:
-                    log.warning(
-                        "tenants cannot be read yet: waiting",
-                        bootstrap=self._settings.bootstrap,
-                        reason=str(error.args[0]),
-                    )
-                said = True
-                self._thread.stopping.wait(_POLL_SECONDS)
-            else:
-                consumer.assign(found)
-                return {place.partition for place in found}
-        return set()
+                width, reason = 0, str(error.args[0])
+            if width:
+                tail.begin({(TOPIC, number): OFFSET_BEGINNING for number in range(width)})
+                return
+            if not said:
+                log.warning(
+                    "tenants cannot be read yet: waiting",
+                    bootstrap=self._settings.bootstrap,
+                    reason=reason,
+                )
+            said = True
+            self._thread.stopping.wait(_POLL_SECONDS)
 
-    def _refuse_other_counts(self, consumer: Consumer) -> None:
-        """Check all topics of this process: whoever waits for tenants writes none before that."""
-        topics = consumer.list_topics(timeout=_CONTACT_SECONDS).topics
-        counts = {name: len(each.partitions) for name, each in topics.items()}
+    def _checked(self, widths: Mapping[str, int]) -> int:
+        """The number of partitions of `tenants`, 0 if it is not seen."""
         keyed = keyed_topics(self._group, self._topology)
-        prefix = self._settings.topic_prefix
-        refuse_other_counts(
-            self._group, self._topology, keyed, lambda topic: counts.get(prefix + topic, 0)
-        )
-
-    def _take(self, message: Message, unread: set[int]) -> None:
-        error = message.error()
-        if error is None:
-            partition, offset = message.partition() or 0, message.offset() or 0
-            self._told = {told for told in self._told if told[1] != partition}
-            self._apply(message)
-            self._next[partition] = offset + 1
-            POSITION.labels(partition).set(offset + 1)
-        elif error.code() != KafkaError._PARTITION_EOF:
-            self._tell(message, error)
-        elif not self.ready:
-            unread.discard(message.partition() or 0)
-            if not unread:
-                self._caught_up.set()
-                log.info("tenants are known")
-
-    def _jumps_back(self, message: Message) -> bool:
-        """Whether librdkafka reads a partition from its beginning, some time after the damage.
-
-        Settings that were changed long ago would hold again meanwhile. The doubt lasts for a minute
-        after the first record; a log that was cut off is then read as it is.
-        """
-        partition, now = message.partition() or 0, time.monotonic()
-        if message.error() is not None or partition not in self._doubted:
-            return False
-        self._doubted[partition] = min(self._doubted[partition], now + _DOUBT_SECONDS)
-        doubted = now < self._doubted[partition]
-        return doubted and (message.offset() or 0) < self._next.get(partition, 0)
-
-    def _read_again(self, consumer: Consumer, partition: int) -> None:
-        """Stand still before a damaged batch: librdkafka would skip it, or read all once more."""
-        place = TopicPartition(self._settings.topic_prefix + TOPIC, partition)
-        consumer.incremental_unassign([place])
-        self._thread.stopping.wait(_AGAIN_SECONDS)
-        place.offset = self._next.get(partition, OFFSET_BEGINNING)
-        consumer.incremental_assign([place])
-
-    def _tell(self, message: Message, error: KafkaError) -> None:
-        """Log an error once until a record of its partition arrives again."""
-        told = error.code(), message.partition() or 0
-        if told not in self._told:
-            self._told.add(told)
-            reason = str(damage(message) or error.str())
-            log.error("tenants cannot be read: what is known of them ages", reason=reason)
+        refuse_other_counts(self._group, self._topology, keyed, lambda topic: widths.get(topic, 0))
+        return widths.get(TOPIC, 0)
 
     def _apply(self, message: Message) -> None:
         try:
@@ -209,6 +141,10 @@ class TenantsFollower:
             self._refuse(message, PoisonRecord("unusable", type(error).__name__))
 
 
+def _tell(fault: Fault) -> None:
+    log.error("tenants cannot be read: what is known of them ages", reason=fault.text)
+
+
 def log_unusable(message: Message, error: PoisonRecord) -> None:
     """Log an unusable record of `tenants`, for processes that write no dead letter of it."""
     log.error(
@@ -217,11 +153,3 @@ def log_unusable(message: Message, error: PoisonRecord) -> None:
         offset=message.offset(),
         reason=str(error),
     )
-
-
-def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Every partition of a topic, at its start."""
-    metadata = consumer.list_topics(topic, timeout=_CONTACT_SECONDS).topics[topic]
-    if metadata.error is not None:
-        raise KafkaException(metadata.error)
-    return [TopicPartition(topic, p, OFFSET_BEGINNING) for p in metadata.partitions]

@@ -44,6 +44,7 @@ class PlayedConsumer:
         self._logs, self._topic = logs, topic
         self._begin: Callable[..., Any] | None = None
         self._next: dict[int, int] = {}
+        self._polled: list[PlayedMessage] = []
 
     def subscribe(self, _: Sequence[str], on_assign: Callable[..., Any], **__: Any) -> None:
         self._begin = on_assign
@@ -52,15 +53,29 @@ class PlayedConsumer:
         for place in places:
             self.seek(place)
 
+    incremental_assign = assign
+
+    def incremental_unassign(self, places: Sequence[TopicPartition]) -> None:
+        for place in places:
+            del self._next[place.partition]
+
     def seek(self, place: TopicPartition) -> None:
         at = place.offset
         self._next[place.partition] = 0 if at == OFFSET_BEGINNING else at
 
-    def consume(self, _: int, __: float) -> list[PlayedMessage]:
+    def poll(self, wait: float) -> PlayedMessage | None:
+        """The first of what `consume` finds, which then gives the others without waiting."""
+        self._polled = self.consume(1_000, wait)
+        return self._polled.pop(0) if self._polled else None
+
+    def consume(self, _: int, wait: float) -> list[PlayedMessage]:
+        if not wait:
+            found, self._polled = self._polled, []
+            return found
         if self._begin is not None:
             begin, self._begin = self._begin, None
             begin(self, [TopicPartition(self._topic, n) for n in range(len(self._logs))])
-        found: list[PlayedMessage] = []
+        found = []
         for number, at in self._next.items():
             part = self._logs[number][at : at + 3]
             found += [PlayedMessage(number, at + i, value) for i, value in enumerate(part)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,6 +76,17 @@ PROCESSORS = (
 )
 
 
+OF_GROUPS = {
+    "streams.broker.class_archive",
+    "streams.cli.event_seek",
+    "streams.event_reader.reader",
+    "streams.event_replay.carrier",
+    "streams.topology.rights_watch",
+    "streams.worker.transport.work_reader",
+}
+"""Modules whose consumers join a consumer group, or ask for one."""
+
+
 def modules() -> dict[str, Path]:
     """Every module of the product by its full name."""
     paths = [p for package in ("streams", "ingress") for p in (ROOT / package).rglob("*.py")]
@@ -143,3 +155,12 @@ def test_a_processor_imports_no_kafka_client(processor: str) -> None:
     assert ours
     found = [f"{m}: {name}" for m in ours for name in imports(m) if clients & {name, room(name)}]
     assert found == []
+
+
+def test_what_is_no_stage_and_in_no_group_reads_by_a_tail() -> None:
+    """A consumer of its own would have to know again which of Kafka's errors last."""
+    makes = re.compile(r"(?<!class )\bConsumer\(")
+    found = {name for name, path in MODULES.items() if makes.search(path.read_text())}
+    assert {name for name in found if room(name) != "streams.runtime"} == OF_GROUPS | {
+        "streams.kafka.tail"
+    }

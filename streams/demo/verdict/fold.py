@@ -88,21 +88,17 @@ def _declared(topology: Topology) -> Iterator[StoreDeclaration]:
 
 def _read_changelogs(settings: Settings, topology: Topology) -> dict[Place, list[Entry]]:
     kinds = {declared.changelog: declared.kind for declared in _declared(topology)}
-    reader = CommittedReader(settings, list(kinds))
-    try:
-        changelogs: dict[Place, list[Entry]] = defaultdict(list)
+    changelogs: dict[Place, list[Entry]] = defaultdict(list)
+    with CommittedReader(settings, kinds) as reader:
         ends = reader.ends()
         while not reader.reached(ends):
-            for message in reader.read(0.1):
-                topic, offset = reader.logical(message.topic()), message.offset() or 0
+            for message in reader.read(2_000, 0.1):
+                place, offset = reader.place(message), message.offset() or 0
                 key, value = message.key() or b"", message.value()
-                bundled = kinds[topic] == "window" and key.startswith(_BUNDLE)
+                bundled = kinds[place[0]] == "window" and key.startswith(_BUNDLE)
                 told = in_bundle(value or b"") if bundled else [(key, value)]
-                own = changelogs[topic, message.partition() or 0]
-                own += [(offset, *change) for change in told]
-        return changelogs
-    finally:
-        reader.close()
+                changelogs[place] += [(offset, *change) for change in told]
+    return changelogs
 
 
 def in_bundle(bundle: bytes) -> Iterator[tuple[bytes, bytes | None]]:

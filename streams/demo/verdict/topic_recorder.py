@@ -14,8 +14,9 @@ from typing import Any, Generic, TypeVar
 from confluent_kafka import Message
 
 from streams.demo.verdict.committed import CommittedReader
-from streams.demo.world.subscribers import Place
+from streams.demo.world.subscribers import Place as Row
 from streams.errors import DecodeError
+from streams.kafka.offsets import Place
 from streams.kafka.record_headers import headers_of
 from streams.serde.codec import (
     COMMAND,
@@ -45,6 +46,7 @@ T = TypeVar("T")
 
 _WORK = "jobs.work.default"
 _TAKEN = "tidegate-taken"
+_BATCH, _WAIT_SECONDS = 2_000, 0.1
 _CODECS: dict[str, Any] = {
     "events.received": ENVELOPE,
     "events": ENVELOPE,
@@ -87,11 +89,12 @@ class TopicRecorder:
     def __init__(self, settings: Settings) -> None:
         self._reader = CommittedReader(settings, _CODECS)
         self._task: asyncio.Task[None] | None = None
+        self._at: dict[Place, int] = {}
         self._closing = False
         self._waiting: list[tuple[Callable[[Seen[Any]], bool], asyncio.Future[Seen[Any]]]] = []
         self._seen: dict[str, list[Seen[Any]]] = {topic: [] for topic in _CODECS}
         self.newest: dict[str, Job] = {}
-        self.rows: dict[Place, Delivery] = {}
+        self.rows: dict[Row, Delivery] = {}
         self.commanded: dict[bytes, float] = {}
         self.undecodable: list[str] = []
 
@@ -151,7 +154,7 @@ class TopicRecorder:
     async def to_end(self) -> None:
         """Return when everything that is on the topics now has been read."""
         ends = await asyncio.to_thread(self._reader.ends)
-        while not self._reader.reached(ends):
+        while any(self._at.get(place, 0) < end for place, end in ends.items()):
             if self._task and self._task.done():
                 await self._task
             await asyncio.sleep(0.01)
@@ -164,11 +167,18 @@ class TopicRecorder:
 
     async def _run(self) -> None:
         while not self._closing:
-            for message in await asyncio.to_thread(self._reader.read, 0.1):
+            messages, at = await asyncio.to_thread(self._read)
+            for message in messages:
                 self._take(message)
+            self._at = at
+
+    def _read(self) -> tuple[list[Message], dict[Place, int]]:
+        """The next records, and how far each partition is read with them."""
+        messages = self._reader.read(_BATCH, _WAIT_SECONDS)
+        return messages, dict(self._reader.positions())
 
     def _take(self, message: Message) -> None:
-        topic, raw = self._reader.logical(message.topic()), message.value()
+        (topic, partition), raw = self._reader.place(message), message.value()
         if raw is None:
             return
         try:
@@ -184,7 +194,7 @@ class TopicRecorder:
             self.rows[value.tenant_id, value.endpoint_id, value.message_id] = value
         seen = Seen(
             topic,
-            message.partition() or 0,
+            partition,
             message.offset() or 0,
             message.timestamp()[1] / 1000,
             raw,

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import closing
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message
 
 from streams.dev.console.activity import CODECS, Activity
 from streams.dev.console.pace import Pace
 from streams.dev.console.screen import Line
 from streams.errors import DecodeError
-from streams.kafka.admin import admin_client
-from streams.kafka.clients import UNHURRIED, consumer_config
-from streams.kafka.offsets import latest, read_offsets
+from streams.kafka.tail import UNHURRIED, Fault, Tail
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 
@@ -35,13 +32,12 @@ class TopicFollower:
         show: Callable[[Line], None],
         pace: Pace | None = None,
     ) -> None:
-        self._settings = settings
         self._topics = tuple(topics)
         self._show = show
         self._pace = pace or Pace()
         self._activity = Activity()
         self._thread = DaemonThread("console", self._run, self._failed)
-        self._from: list[TopicPartition] = []
+        self._tail = Tail(settings, "dev-console", tell=_leave_to_stages, **UNHURRIED)
 
     def start(self) -> None:
         """Note where the topics end now, and follow them from there.
@@ -49,16 +45,9 @@ class TopicFollower:
         Raises:
             KafkaException: the broker does not answer.
         """
-        prefix, admin = self._settings.topic_prefix, admin_client(self._settings)
-        places = [
-            (topic, partition)
-            for topic in self._topics
-            for partition in admin.list_topics(prefix + topic, _TIMEOUT)
-            .topics[prefix + topic]
-            .partitions
-        ]
-        ends = read_offsets(admin, prefix, places, latest(), _TIMEOUT)
-        self._from = [TopicPartition(prefix + t, p, offset) for (t, p), offset in ends.items()]
+        widths = self._tail.widths(_TIMEOUT)
+        places = [(topic, number) for topic in self._topics for number in range(widths[topic])]
+        self._tail.begin_at_end(places, _TIMEOUT)
         self._thread.start()
 
     def stop(self) -> None:
@@ -70,23 +59,17 @@ class TopicFollower:
         )
 
     def _run(self) -> None:
-        own = {"auto.offset.reset": "latest", **UNHURRIED}
-        config = consumer_config(self._settings, "dev-console", **own)
-        with closing(Consumer(config)) as consumer:
-            consumer.assign(self._from)
+        with self._tail:
             while not self._thread.stopping.is_set():
-                batch = consumer.consume(_BATCH, _WAIT_SECONDS)
+                batch = self._tail.read(_BATCH, _WAIT_SECONDS)
                 for message in sorted(batch, key=lambda one: one.timestamp()[1]):
                     self._take(message)
                 if (text := self._pace.summary(time.monotonic())) is not None:
                     self._show(Line("dev", text))
 
     def _take(self, message: Message) -> None:
-        raw, topic = (
-            message.value(),
-            (message.topic() or "").removeprefix(self._settings.topic_prefix),
-        )
-        if message.error() is not None or raw is None or not self._pace.admits(topic):
+        raw, (topic, _) = message.value(), self._tail.place(message)
+        if raw is None or not self._pace.admits(topic):
             return
         try:
             line = self._activity.line(CODECS[topic].decode(raw))
@@ -95,3 +78,7 @@ class TopicFollower:
         if line is not None:
             self._pace.shown()
             self._show(line)
+
+
+def _leave_to_stages(_: Fault) -> None:
+    """Show nothing: the stages report what cannot be read."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Message
 
-from streams.errors import KafkaUnavailable, PoisonRecord
+from streams.errors import PoisonRecord
 from streams.kafka.admin import admin_client
-from streams.kafka.clients import UNHURRIED, consumer_config
-from streams.kafka.failures import GONE, UNREADABLE, Outage, damage
+from streams.kafka.failures import Outage
 from streams.kafka.offsets import EndOffsetsPoll, Ends, Place
+from streams.kafka.tail import UNHURRIED, Tail, Unreadable
 from streams.operator import STAGE
 from streams.operator.read_model import positions
 from streams.operator.read_model.database import transaction
@@ -29,7 +28,6 @@ from streams.operator.read_model.projections import (
 from streams.operator.read_model.storable import OF_A_RECORD, unusable
 from streams.operator.read_model.undecodable import Undecodable
 from streams.operator.resources.table import RowKey
-from streams.process.standstill import Standstill
 from streams.process.wall_clock import wall_ms
 from streams.runtime import metrics
 from streams.runtime.processor import Record
@@ -66,31 +64,21 @@ class FoldSession:
         announce: Callable[[Iterable[RowKey]], None],
         outage: Outage,
     ) -> None:
-        self._prefix = settings.topic_prefix
         self._connection = connection
         self._announce = announce
-        self._outage = outage
         self._undecodable = Undecodable(settings)
-        admin, now = admin_client(settings), wall_ms()
-        self._spans = positions.spans(admin, self._prefix, oldest_wanted(settings, now))
-        self._next = positions.resume(connection, self._spans, now)
-        self._seen_at = dict.fromkeys(self._next, now)
+        admin, prefix, now = admin_client(settings), settings.topic_prefix, wall_ms()
+        self._spans = positions.spans(admin, prefix, oldest_wanted(settings, now))
+        starts = positions.resume(connection, self._spans, now)
+        self._seen_at = dict.fromkeys(starts, now)
         ends = Ends(now, {place: span.high for place, span in self._spans.items()})
         self.freshness = Freshness(positions.fresh_at(connection) or now, ends)
-        self._ends_poll = EndOffsetsPoll(admin, self._prefix, outage)
-        # The client demands a group's name; with partitions assigned by hand there is no group.
-        # A callback of this session would keep it, with its clients, until a garbage collection.
-        config = {"auto.offset.reset": "error", "error_cb": partial(_noticed, outage)}
-        self._consumer = Consumer(consumer_config(settings, STAGE, **UNHURRIED, **config))
-        self._partitions = [
-            TopicPartition(self._prefix + topic, part, offset)
-            for (topic, part), offset in self._next.items()
-        ]
-        self._consumer.assign(self._partitions)
+        self._ends_poll = EndOffsetsPoll(admin, prefix, outage)
+        self._tail = Tail(settings, STAGE, outage=outage, **UNHURRIED)
+        self._tail.begin(starts)
 
     def close(self) -> None:
-        with Standstill().watched():
-            self._consumer.close()
+        self._tail.close()
 
     def step(self) -> None:
         """Fold the next batch, if there is one.
@@ -102,19 +90,16 @@ class FoldSession:
                 batch; what came before it, and the other partitions' records, are folded.
         """
         self.freshness.require(wall_ms())
-        first = self._consumer.poll(_POLL_SECONDS)
-        if first is None:
-            return
-        messages = [first, *self._consumer.consume(_BATCH - 1, 0)]
-        sound, damaged = _before_damage(messages)
-        records = [self._record(m) for m in sound if _is_record(m)]
-        if records:
-            self._fold(records)
-        if damaged:
-            raise damaged.pop()  # a local name would keep the batch in memory, with the error
+        try:
+            messages = self._tail.read(_BATCH, _POLL_SECONDS)
+        except Unreadable as error:
+            if error.fault.gone:
+                raise Untrusted(str(error)) from error
+            raise
+        if messages:
+            self._fold([self._record(message) for message in messages])
 
     def _fold(self, records: list[Record]) -> None:
-        self._outage.answered()
         batch = self._project(records)
         try:
             self._store(batch, records)
@@ -144,8 +129,8 @@ class FoldSession:
 
     def caught_up(self) -> bool:
         """Return whether every record that was on the topics when the session began is folded."""
-        self.freshness.reached(self._positions())
-        return all(at >= self._spans[key].high for key, at in self._next.items())
+        self.freshness.reached(self._tail.positions())
+        return self._tail.reached({place: span.high for place, span in self._spans.items()})
 
     def lag(self) -> Lag:
         """Return by how many records, and since how many seconds, the rows are behind."""
@@ -155,9 +140,9 @@ class FoldSession:
             self._ends_poll.ask(self._spans, now)
         if heard is not None:
             self.freshness.heard(heard)
-        self.freshness.reached(self._positions())
+        self.freshness.reached(self._tail.positions())
         newest = self.freshness.newest
-        for key, at in self._next.items():
+        for key, at in self._tail.next.items():
             behind = max(0, newest.offsets[key] - at)
             records += behind
             if behind:
@@ -170,15 +155,7 @@ class FoldSession:
     @property
     def folded(self) -> dict[Place, int]:
         """The offset of each partition before which all records are rows."""
-        return self._next
-
-    def _positions(self) -> dict[Place, int]:
-        # Unlike the last message, a position also moves past the markers that end transactions.
-        for partition in self._consumer.position(self._partitions):
-            if partition.offset >= 0:
-                key = (partition.topic.removeprefix(self._prefix), partition.partition)
-                self._next[key] = partition.offset
-        return self._next
+        return self._tail.next
 
     def _project(self, records: Iterable[Record]) -> dict[str, Changes]:
         batch: dict[str, Changes] = {}
@@ -204,40 +181,9 @@ class FoldSession:
         return True
 
     def _record(self, message: Message) -> Record:
-        topic = (message.topic() or "").removeprefix(self._prefix)
-        part, offset = message.partition() or 0, message.offset() or 0
+        place, offset = self._tail.place(message), message.offset() or 0
         timestamp, key, value = message.timestamp()[1], message.key(), message.value()
-        return Record(topic, part, offset, timestamp, _bytes(key), _bytes(value))
-
-
-def _noticed(outage: Outage, error: KafkaError) -> None:
-    """librdkafka's `error_cb`, called while polling."""
-    if error.code() == KafkaError._ALL_BROKERS_DOWN:
-        outage.failed(error.str())
-
-
-def _before_damage(messages: Iterable[Message]) -> tuple[list[Message], list[KafkaUnavailable]]:
-    """What each partition gave before a damaged batch, and the errors of the damaged ones."""
-    sound, damaged = list[Message](), dict[tuple[str | None, int | None], KafkaUnavailable]()
-    for message in messages:
-        place = message.topic(), message.partition()
-        error = damage(message)
-        if error is not None:
-            damaged.setdefault(place, error)
-        elif place not in damaged:
-            sound.append(message)
-    return sound, list(damaged.values())
-
-
-def _is_record(message: Message) -> bool:
-    error = message.error()
-    if error is None:
-        return True
-    if error.code() in GONE:
-        raise Untrusted(f"{message.topic()}/{message.partition()}: {error.str()}")
-    if error.fatal() or error.code() in UNREADABLE:
-        raise KafkaException(error)
-    return False
+        return Record(*place, offset, timestamp, _bytes(key), _bytes(value))
 
 
 def _write(connection: sqlite3.Connection, batch: Iterable[Changes]) -> None:

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import TidegateError
-from streams.kafka.offsets import (
-    Place,
-    earliest,
-    latest,
-    offset_since,
-    read_offsets,
-    request_offsets,
-    since,
-)
+from streams.kafka.offsets import Place, earliest, latest, read_offsets, read_since
 from streams.operator.resources import TABLES
 from streams.topology.model import CHANGELOG_DELETE_RETENTION_MS
 
@@ -67,21 +57,14 @@ def spans(admin: AdminClient, prefix: str, oldest: Mapping[str, int]) -> dict[Pl
     places = [(topic, info.id) for topic, found in described.items() for info in found.partitions]
     lows = read_offsets(admin, prefix, places, earliest(), _TIMEOUT)
     highs = read_offsets(admin, prefix, places, latest(), _TIMEOUT)
-    begins = _begins(admin, prefix, highs, oldest)
+    begins: dict[Place, int] = {}
+    for topic, moment in oldest.items():
+        of_topic = {place: high for place, high in highs.items() if place[0] == topic}
+        begins |= read_since(admin, prefix, of_topic, moment, _TIMEOUT)
     return {
         place: Span(str(described[place[0]].topic_id), low, highs[place], begins.get(place, low))
         for place, low in lows.items()
     }
-
-
-def _begins(
-    admin: AdminClient, prefix: str, highs: Mapping[Place, int], oldest: Mapping[str, int]
-) -> dict[Place, int]:
-    answers: dict[Place, Future[Any]] = {}
-    for topic, moment in oldest.items():
-        places = [place for place in highs if place[0] == topic]
-        answers |= request_offsets(admin, prefix, places, since(moment), _TIMEOUT)
-    return {place: offset_since(answer, highs[place]) for place, answer in answers.items()}
 
 
 def stored(connection: sqlite3.Connection) -> dict[Place, tuple[str, int]]:

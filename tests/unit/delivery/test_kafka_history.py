@@ -16,6 +16,7 @@ from streams.delivery import kafka_history
 from streams.delivery.history import Part
 from streams.delivery.kafka_history import KafkaHistory
 from streams.errors import StageFailed
+from streams.kafka import tail
 from streams.settings import Settings
 
 SINCE = 1_000_000
@@ -100,8 +101,8 @@ class Consumer:
             del self.places[place.topic, place.partition]
             self.eof.discard((place.topic, place.partition))
 
-    def assignment(self) -> list[TopicPartition]:
-        return [TopicPartition(*place) for place in self.places]
+    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        return places
 
     def poll(self, _: float) -> Message | None:
         for place, offset in self.places.items():
@@ -127,7 +128,7 @@ class Consumer:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     Consumer.log = found = Log()
-    monkeypatch.setattr(kafka_history, "Consumer", Consumer)
+    monkeypatch.setattr(tail, "Consumer", Consumer)
     monkeypatch.setattr(kafka_history, "request_offsets", found.answers)
     monkeypatch.setattr(kafka_history, "_POLL_SECONDS", 0.001)
     monkeypatch.setattr(kafka_history, "_AGAIN_SECONDS", 0.01)

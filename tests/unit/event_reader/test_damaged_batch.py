@@ -16,10 +16,10 @@ from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_reader import consume as consuming
 from streams.event_reader import follow as following
 from streams.event_reader import reader as reading
-from streams.event_reader import scan as scanning
 from streams.event_reader.scan import Found, Scan
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span
+from streams.kafka import tail as tails
 from streams.settings import Settings
 
 TOLD = "partition 0: .* damaged batch at offset 4 .* nothing was skipped"
@@ -40,7 +40,7 @@ class Damaged(PlayedConsumer):
     def consume(self, most: int, wait: float) -> list[PlayedMessage]:
         assert next(self._polls, None) is not None, "it does not end"
         found = super().consume(most, wait)
-        if self._next.get(0) != len(LOGS[0]):
+        if not wait or self._next.get(0) != len(LOGS[0]):
             return found
         return [*(each for each in found if each.partition() or not each.error()), *self._errors()]
 
@@ -71,7 +71,7 @@ def test_a_reader_handles_what_comes_before_it_and_ends(
 
 
 def test_a_scan_gives_what_comes_before_it_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "Consumer", Damaged)
+    monkeypatch.setattr(tails, "Consumer", Damaged)
     found = list[Found]()
     with pytest.raises(KafkaUnavailable, match=TOLD):
         found.extend(Scan(Settings(), {0: Span(0, 0, 9)}, Selection()))
@@ -83,13 +83,13 @@ class Skipping(Damaged):
 
     def position(self, places: Sequence[TopicPartition]) -> list[TopicPartition]:
         found = super().position(places)
-        if self._next[0] == len(LOGS[0]):
+        if self._next.get(0) == len(LOGS[0]):
             found[0].offset = 9
         return found
 
 
 def test_a_scan_never_passes_a_damaged_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "Consumer", Skipping)
+    monkeypatch.setattr(tails, "Consumer", Skipping)
     scan = Scan(Settings(), {0: Span(0, 0, 9)}, Selection())
     reached = list[int]()
     with pytest.raises(KafkaUnavailable, match=TOLD):
@@ -98,13 +98,11 @@ def test_a_scan_never_passes_a_damaged_batch(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_scan_whose_span_ends_before_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "Consumer", Damaged)
+    monkeypatch.setattr(tails, "Consumer", Damaged)
     assert len(list(Scan(Settings(), {0: Span(0, 0, 4)}, Selection()))) == 4
 
 
-@pytest.mark.parametrize(
-    ("consumer", "told"), [(Damaged, TOLD), (Purged, "the next events were purged")]
-)
+@pytest.mark.parametrize(("consumer", "told"), [(Damaged, TOLD), (Purged, "offset 4 was purged")])
 def test_who_follows_is_told_and_does_not_begin_with_the_oldest_event_again(
     monkeypatch: pytest.MonkeyPatch, consumer: Callable[..., Damaged], told: str
 ) -> None:
@@ -114,7 +112,7 @@ def test_who_follows_is_told_and_does_not_begin_with_the_oldest_event_again(
         configs.append(config)
         return consumer(config)
 
-    monkeypatch.setattr(following, "Consumer", noted)
+    monkeypatch.setattr(tails, "Consumer", noted)
     found = list[Found]()
     with pytest.raises(KafkaUnavailable, match=told):
         found.extend(following.follow(Settings(), {0: 2}, Selection()))

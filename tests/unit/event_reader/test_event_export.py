@@ -22,6 +22,7 @@ from streams.event_reader.rows import row
 from streams.event_reader.scan import Found, Scan
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span, within
+from streams.kafka import tail as tails
 from streams.serde.codec import ENVELOPE
 from streams.settings import Settings
 
@@ -47,7 +48,7 @@ def test_a_part_is_bounded_by_its_bytes_too(
     record = ENVELOPE.encode(event)
     monkeypatch.setattr(exports, "PART_BYTES", 3 * len(record))
     monkeypatch.setattr(scanning, "_BATCH", 1)
-    monkeypatch.setattr(scanning, "Consumer", lambda _: PlayedConsumer([[record] * 7]))
+    monkeypatch.setattr(tails, "Consumer", lambda _: PlayedConsumer([[record] * 7]))
     scan = Scan(Settings(), {0: Span(0, 0, 7)}, Selection())
     done = Export(tmp_path, "jsonl", Manifest({}, None, None)).run(scan)
     rows = [len(file.read_text().splitlines()) for file in sorted(tmp_path.rglob("*.jsonl"))]
@@ -101,7 +102,7 @@ def test_what_was_purged_of_a_partition_that_was_empty_at_the_first_run_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = [[ENVELOPE.encode(make_event("a0"))], []]
-    monkeypatch.setattr(scanning, "Consumer", lambda _: PlayedConsumer(logs))
+    monkeypatch.setattr(tails, "Consumer", lambda _: PlayedConsumer(logs))
     scan = Scan(Settings(), {0: Span(0, 0, 1), 1: Span(0, 0, 0)}, Selection())
     written = Export(tmp_path, "jsonl", Manifest({}, None, None)).run(scan)
     assert (written.events, manifests.read(tmp_path)) == (1, written)
@@ -136,7 +137,7 @@ def test_a_misspelled_type_is_told_by_the_first_run_that_finds_events(
 ) -> None:
     """A later one knows only the types of new events."""
     logs = [[ENVELOPE.encode(make_event(f"a{n}")) for n in range(2)]]
-    monkeypatch.setattr(scanning, "Consumer", lambda _: PlayedConsumer(logs))
+    monkeypatch.setattr(tails, "Consumer", lambda _: PlayedConsumer(logs))
     start = Manifest({"format": "jsonl"}, None, None, next={"0": read_before})
     found = event_export._exported(
         Settings(),

@@ -14,7 +14,6 @@ from support.played_consumer import PlayedMessage
 
 from streams.errors import KafkaUnavailable
 from streams.event_reader import follow as following
-from streams.event_reader import scan as scanning
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span
@@ -22,6 +21,7 @@ from streams.event_replay import carrier as carrying
 from streams.event_replay import sink as sinks
 from streams.event_replay.carrier import Carrier
 from streams.event_replay.sink import Sink
+from streams.kafka import tail as tails
 from streams.operator.read_model.database import Database
 from streams.operator.run import _closed
 from streams.settings import Settings
@@ -36,7 +36,12 @@ class Gone:
 
     def subscribe(self, *_: object, **__: object) -> None: ...
 
-    def assign(self, _: object) -> None: ...
+    def incremental_assign(self, _: object) -> None: ...
+
+    def incremental_unassign(self, _: object) -> None: ...
+
+    def poll(self, _: object) -> PlayedMessage:
+        return self.consume()[1]
 
     def consume(self, *_: object) -> list[PlayedMessage]:
         codes = KafkaError._ALL_BROKERS_DOWN, KafkaError.TOPIC_AUTHORIZATION_FAILED
@@ -77,8 +82,7 @@ def test_a_client_that_never_closes_ends_the_process(
 ) -> None:
     """One thread carries all replays: it would stand still without a word."""
     monkeypatch.setattr(carrying, "Consumer", Gone)
-    monkeypatch.setattr(scanning, "Consumer", Gone)
-    monkeypatch.setattr(following, "Consumer", Gone)
+    monkeypatch.setattr(tails, "Consumer", Gone)
     Gone.watched = []
     close()
     assert Gone.watched == [True]

@@ -13,6 +13,7 @@ from ingress.rates import gossip
 from ingress.rates.gossip import RateGossip
 from ingress.rates.shares import Rates
 from streams.errors import StageFailed
+from streams.kafka import tail
 from streams.settings import Settings
 
 
@@ -25,7 +26,7 @@ class Silent:
     def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
         return 0, 0
 
-    def assign(self, _: object) -> None: ...
+    def incremental_assign(self, _: object) -> None: ...
 
     def poll(self, _: float) -> None:
         self.polled()
@@ -64,7 +65,7 @@ def exchanged(
     started: list[RateGossip] = []
 
     def start(polled: Callable[[], object], closes: Callable[[], object]) -> RateGossip:
-        monkeypatch.setattr(gossip, "Consumer", lambda _: Silent(polled, closes))
+        monkeypatch.setattr(tail, "Consumer", lambda _: Silent(polled, closes))
         limits: Any = {}
         started.append(RateGossip(Settings(), Rates(limits), failures.put))
         started[0].start()

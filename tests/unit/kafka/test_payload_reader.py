@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from streams.errors import PermanentError, TransientError
-from streams.kafka import payload_reader
+from streams.kafka import payload_reader, tail
 from streams.kafka.payload_lane import Body, Lane
 from streams.kafka.payload_reader import PayloadReader
 from streams.serde.records import PayloadRef
@@ -81,8 +81,8 @@ class Consumer:
         for place in places:
             del self.places[place.partition]
 
-    def assignment(self) -> list[TopicPartition]:
-        return [TopicPartition("payloads", partition) for partition in self.places]
+    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        return places
 
     def poll(self, timeout: float) -> Message | None:
         self.log.polls += 1
@@ -120,7 +120,7 @@ class World:
         self.log = Consumer.log = Log(
             {p: [b"%d:%d" % (p, at) for at in range(1_000)] for p in range(4)}
         )
-        monkeypatch.setattr(payload_reader, "Consumer", Consumer)
+        monkeypatch.setattr(tail, "Consumer", Consumer)
         monkeypatch.setattr(payload_reader, "_IDLE_SECONDS", 0)
         self.reader = PayloadReader(Settings(), "worker", lambda: self.now)
 
@@ -229,7 +229,7 @@ def test_a_partition_that_nobody_waits_for_is_left_while_others_are_read(world: 
     world.log.leaderless = {3}
     world.reader.fetch(ref(3, 1))
     world.steps(5)
-    consumer: Any = world.reader._consumer
+    consumer: Any = world.reader._tail._consumer
     assert sorted(consumer.places) == [0, 3]
     assert 10 < consumer.places[0] < 100
     world.steps(30)
@@ -254,7 +254,7 @@ def test_large_records_that_nobody_asked_for_end_the_reading_ahead(world: World)
     world.log.leaderless = {3}
     world.reader.fetch(ref(3, 1))
     world.steps(20)
-    consumer: Any = world.reader._consumer
+    consumer: Any = world.reader._tail._consumer
     assert list(consumer.places) == [3]
     assert consumer.read < 20
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from streams.dev.console import topic_follower
 from streams.dev.console.topic_follower import TopicFollower
 from streams.event_reader import follow as following
 from streams.event_reader.selection import Selection
+from streams.kafka import tail as tails
 from streams.kafka.failures import Outage
-from streams.operator.read_model import fold_session, positions
+from streams.operator.read_model import positions
 from streams.operator.read_model.fold_session import FoldSession
 from streams.settings import Settings
 
@@ -31,18 +30,16 @@ def view() -> None:
 
 
 def console() -> None:
-    TopicFollower(NOWHERE, ["jobs"], lambda _: None)._run()
+    TopicFollower(NOWHERE, ["jobs"], lambda _: None)
 
 
 def tail() -> None:
     next(following.follow(NOWHERE, {0: 0}, Selection()))
 
 
-@pytest.mark.parametrize(
-    ("module", "read"), [(fold_session, view), (topic_follower, console), (following, tail)]
-)
+@pytest.mark.parametrize("read", [view, console, tail])
 def test_the_broker_answers_it_four_times_a_second_or_when_it_has_a_megabyte(
-    module: ModuleType, read: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    read: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configs = list[dict[str, Any]]()
 
@@ -53,7 +50,7 @@ def test_the_broker_answers_it_four_times_a_second_or_when_it_has_a_megabyte(
     monkeypatch.setattr(positions, "spans", lambda *_: {})
     monkeypatch.setattr(positions, "resume", lambda *_: {})
     monkeypatch.setattr(positions, "fresh_at", lambda *_: None)
-    monkeypatch.setattr(module, "Consumer", opened)
+    monkeypatch.setattr(tails, "Consumer", opened)
     with suppress(Opened):
         read()
     (config,) = configs

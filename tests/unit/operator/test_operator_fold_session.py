@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from support.operator_cluster import make_job
 
+from streams.kafka import tail
 from streams.kafka.failures import Outage
-from streams.operator.read_model import fold_session, positions, undecodable
+from streams.operator.read_model import positions, undecodable
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.fold_session import FoldSession
 from streams.operator.read_model.positions import Span
@@ -56,7 +57,7 @@ class Consumer:
     def __init__(self, messages: list[Message]) -> None:
         self._messages = messages
 
-    def assign(self, _: list[TopicPartition]) -> None: ...
+    def incremental_assign(self, _: list[TopicPartition]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -92,7 +93,7 @@ def fold(
     """Fold messages in one batch; return the dead letters of them."""
     producer = Producer()
     monkeypatch.setattr(undecodable, "Producer", lambda _: producer)
-    monkeypatch.setattr(fold_session, "Consumer", lambda _: Consumer(messages))
+    monkeypatch.setattr(tail, "Consumer", lambda _: Consumer(messages))
     monkeypatch.setattr(
         positions, "spans", lambda *_: {JOBS: Span("id", 0, 3), STEPS: Span("id", 0, 2)}
     )

@@ -5,33 +5,42 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import OFFSET_BEGINNING, KafkaError
 from structlog.testing import capture_logs
 
 from streams.errors import ConfigError, PoisonRecord, StageFailed
+from streams.kafka import tail
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
-from streams.tenants import follower as tenants_follower
 from streams.tenants.follower import POSITION, TenantsFollower
 from streams.topology.load import load
 
 
 class Message:
+    """A record, or with a code what Kafka says of the partition."""
+
+    def __init__(self, offset: int = 41, code: int = 0) -> None:
+        self._offset, self._error = offset, KafkaError(code) if code else None
+
+    def topic(self) -> str:
+        return "tenants"
+
     def partition(self) -> int:
         return 3
 
     def offset(self) -> int:
-        return 41
+        return self._offset
 
-    def error(self) -> None:
-        return None
+    def error(self) -> KafkaError | None:
+        return self._error
 
     def key(self) -> bytes:
         return b"key"
@@ -43,17 +52,27 @@ class Message:
 class Consumer:
     """Gives one record, then breaks."""
 
+    width = 4
+
     def __init__(self, _: dict[str, Any]) -> None:
         self.messages = [Message()]
 
     def list_topics(self, topic: str = "tenants", timeout: float = 0) -> Any:
-        found = SimpleNamespace(error=None, partitions=[0])
+        found = SimpleNamespace(error=None, partitions=range(self.width))
         return SimpleNamespace(topics={topic: found})
 
-    def assign(self, _: Any) -> None: ...
+    def incremental_assign(self, places: Any) -> None: ...
+
+    def incremental_unassign(self, places: Any) -> None: ...
+
+    def position(self, places: Any) -> Any:
+        return places
 
     def poll(self, timeout: float) -> Message:
-        return self.messages.pop()
+        return self.messages.pop(0)
+
+    def consume(self, _: int, __: float) -> list[Message]:
+        return []
 
     def close(self) -> None: ...
 
@@ -61,19 +80,18 @@ class Consumer:
 def test_a_follower_that_breaks_says_so_and_one_bad_record_does_not_break_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tenants_follower, "Consumer", Consumer)
-    failures, refused = list[Exception](), list[PoisonRecord]()
+    monkeypatch.setattr(tail, "Consumer", Consumer)
+    failures, refused = SimpleQueue[Exception](), list[PoisonRecord]()
 
     def fold(key: bytes | None, value: bytes | None) -> None:
         raise KeyError("of this record alone")
 
     follower = TenantsFollower(
-        Settings(), load(), "worker", fold, lambda _, error: refused.append(error), failures.append
+        Settings(), load(), "worker", fold, lambda _, error: refused.append(error), failures.put
     )
     follower.start()
-    follower.stop()
+    failure = failures.get(timeout=10)
     assert [error.reason for error in refused] == ["unusable"]
-    (failure,) = failures
     assert isinstance(failure, StageFailed)
     assert "IndexError: pop from empty list" in str(failure)
 
@@ -82,84 +100,77 @@ def test_a_follower_that_breaks_says_so_and_one_bad_record_does_not_break_it(
 def test_another_number_of_partitions_than_declared_ends_the_process_and_reads_nothing(
     monkeypatch: pytest.MonkeyPatch, process: str
 ) -> None:
-    monkeypatch.setattr(tenants_follower, "Consumer", Consumer)
-    failures, known = list[Exception](), list[object]()
+    monkeypatch.setattr(Consumer, "width", 1)
+    monkeypatch.setattr(tail, "Consumer", Consumer)
+    failures, known = SimpleQueue[Exception](), list[object]()
     follower = TenantsFollower(
         Settings(),
         load(),
         process,
         lambda *told: known.append(told),
         lambda *_: None,
-        failures.append,
+        failures.put,
     )
     follower.start()
-    follower.stop()
-    (failure,) = failures
+    failure = failures.get(timeout=10)
     assert isinstance(failure, ConfigError)
     assert str(failure).startswith(f"{process}: tenants has 1 partitions, topology.yaml says 4: ")
     assert not known
     assert not follower.ready
 
 
-def test_a_right_that_is_taken_away_is_told_once() -> None:
-    known: list[bytes | None] = []
-    follower = TenantsFollower(
-        Settings(bootstrap="127.0.0.1:1"),
-        load(),
-        "ingress",
-        lambda key, _: known.append(key),
-        lambda *_: None,
-        lambda _: None,
-    )
-    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    denied: Any = SimpleNamespace(error=lambda: error, partition=lambda: 3)
-    with capture_logs() as lines:
-        for message in (denied, denied, Message(), denied):
-            follower._take(message, set())  # type: ignore[arg-type]
-    assert [line["event"] for line in lines] == [
-        "tenants cannot be read: what is known of them ages"
-    ] * 2
-    assert known == [b"key"]
+class Followed:
+    """What a follower knows of a topic that a consumer plays, and where it began to read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *messages: Message) -> None:
+        self.known: list[bytes | None] = []
+        self.begun: list[int] = []
+        ended = SimpleQueue[Exception]()
+        monkeypatch.setattr(tail, "_AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr(tail, "Consumer", lambda config: self._playing(config, messages))
+        follower = TenantsFollower(
+            Settings(),
+            load(),
+            "ingress",
+            lambda key, _: self.known.append(key),
+            lambda *_: None,
+            ended.put,
+        )
+        with capture_logs() as self.lines:
+            follower.start()
+            ended.get(timeout=10)
+
+    def _playing(self, config: dict[str, Any], messages: Sequence[Message]) -> Consumer:
+        consumer = Consumer(config)
+        consumer.messages = list(messages)
+        consumer.incremental_assign = lambda places: self.begun.extend(  # type: ignore[method-assign]
+            place.offset for place in places if place.partition == 3
+        )
+        return consumer
+
+
+def test_a_right_that_is_taken_away_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    denied = Message(42, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    found = Followed(monkeypatch, denied, denied, Message(), denied)
+    told = [line["event"] for line in found.lines]
+    assert told.count("tenants cannot be read: what is known of them ages") == 2
+    assert found.known == [b"key"]
     assert POSITION.labels(3)._value.get() == 42
 
 
 def test_a_follower_stands_still_before_a_damaged_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """From its beginning on it would take secrets that ended long ago for present ones."""
-    monkeypatch.setattr(tenants_follower, "_AGAIN_SECONDS", 0.0)
-    begun = list[tuple[int, int]]()
+    damaged = Message(99, KafkaError._BAD_MSG)
+    lost = Message(7_611_410_075_462_884_242, KafkaError._AUTO_OFFSET_RESET)
+    found = Followed(monkeypatch, Message(), damaged, lost)
+    assert found.begun == [OFFSET_BEGINNING, 42], "the damaged bytes named a wrong offset"
+    assert found.known == [b"key"]
+    assert "damaged batch at offset 99" in found.lines[0]["reason"]
 
-    class Damaging(Consumer):
-        def __init__(self, config: dict[str, Any]) -> None:
-            super().__init__(config)
-            error = KafkaError(KafkaError._BAD_MSG, "checksum")
-            damaged: Any = SimpleNamespace(
-                error=lambda: error, topic=lambda: "tenants", partition=lambda: 3, offset=lambda: 99
-            )
-            self.messages = [Message(), damaged, Message()]
 
-        def incremental_unassign(self, places: Any) -> None:
-            begun.append((places[0].partition, -1))
-
-        def incremental_assign(self, places: Any) -> None:
-            begun.append((places[0].partition, places[0].offset))
-
-    monkeypatch.setattr(tenants_follower, "Consumer", Damaging)
-    monkeypatch.setattr(TenantsFollower, "_refuse_other_counts", lambda *_: None)
-    known: list[bytes | None] = []
-    follower = TenantsFollower(
-        Settings(),
-        load(),
-        "worker",
-        lambda key, _: known.append(key),
-        lambda *_: None,
-        lambda _: None,
-    )
-    with capture_logs() as lines:
-        follower.start()
-        follower.stop()
-    assert begun == [(3, -1), (3, 42)] * 2, "the last record has an offset that was read before"
-    assert known == [b"key"]
-    assert "damaged batch at offset 99" in lines[0]["reason"]
+def test_what_is_left_of_a_topic_that_lost_records_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    purged = Message(42, KafkaError.OFFSET_OUT_OF_RANGE)
+    assert Followed(monkeypatch, Message(), purged).begun == [OFFSET_BEGINNING] * 2
 
 
 def test_a_reader_of_payloads_that_breaks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

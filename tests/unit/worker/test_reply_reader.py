@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from streams.kafka import tail
 from streams.settings import Settings
 from streams.worker.transport import reply_reader
 from streams.worker.transport.contract import Inbox
@@ -19,6 +20,9 @@ REPLIES = 3
 
 
 class Message:
+    def topic(self) -> str:
+        return "jobs.replies"
+
     def error(self) -> None: ...
 
     def key(self) -> bytes:
@@ -33,7 +37,7 @@ class Message:
 
 
 class Consumer:
-    """Has replies from the first question on, answers no question, and ends after the second."""
+    """Answers the first question, has replies from the second on, and ends after the third."""
 
     def __init__(self, replies: Sequence[bytes]) -> None:
         self.replies, self.waiting = replies, 0
@@ -42,16 +46,25 @@ class Consumer:
 
     def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
         self.read_before.append(len(self.replies))
-        self.waiting = self.waiting or REPLIES
+        if len(self.read_before) == 1:
+            return 0, 0
         if len(self.read_before) == 2:
+            self.waiting = REPLIES
+        else:
             self.closed.set()
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def incremental_assign(self, _: object) -> None: ...
+
+    def consume(self, *_: object) -> list[Message]:
+        return []
 
     def poll(self, _: float) -> Message | None:
         self.waiting -= 1
         return Message() if self.waiting >= 0 else None
 
-    def list_topics(self, *_: object) -> None: ...
+    def list_topics(self, timeout: float) -> SimpleNamespace:
+        return SimpleNamespace(topics={})
 
     def close(self) -> None: ...
 
@@ -61,10 +74,10 @@ def test_all_replies_that_wait_are_read_before_the_next_question(
 ) -> None:
     replies: list[Any] = []
     consumer = Consumer(replies)
-    monkeypatch.setattr(reply_reader, "Consumer", lambda _: consumer)
+    monkeypatch.setattr(tail, "Consumer", lambda _: consumer)
     inbox = cast(Inbox, SimpleNamespace(replied=replies.append))
     reader = reply_reader.ReplyReader(Settings(), "worker", inbox)
-    for partition in range(2):
+    for partition in range(3):
         reader._asked.put((partition, Future()))
     reader.run(consumer.closed)
-    assert consumer.read_before == [0, REPLIES]
+    assert consumer.read_before == [0, 0, REPLIES]

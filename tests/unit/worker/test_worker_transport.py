@@ -10,11 +10,11 @@ from confluent_kafka import KafkaError, KafkaException
 from support.conditions import eventually
 
 from streams.errors import Fenced, KafkaUnavailable
-from streams.kafka import payload_reader
+from streams.kafka import tail
 from streams.serde.records import PayloadRef
 from streams.settings import Settings
 from streams.worker.transport import kafka as kafka_transport
-from streams.worker.transport import reply_reader, work_reader
+from streams.worker.transport import work_reader
 from streams.worker.transport.contract import Incoming
 from streams.worker.transport.kafka import KafkaTransport
 from streams.worker.worker import WorkerSpec
@@ -66,8 +66,12 @@ class Message:
     def error(self) -> KafkaError:
         return self._error
 
+    def topic(self) -> None: ...
+
     def partition(self) -> int:
         return -1
+
+    offset = partition
 
 
 class Consumer:
@@ -78,6 +82,9 @@ class Consumer:
 
     def poll(self, timeout: float) -> Message | None:
         return Message(self.errors.pop()) if self.errors else None
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        return []
 
     def assignment(self) -> list[Any]:
         return []
@@ -92,7 +99,7 @@ class Consumer:
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> KafkaTransport:
     monkeypatch.setattr(kafka_transport, "Producer", Producer)
-    for module in (payload_reader, reply_reader, work_reader):
+    for module in (tail, work_reader):
         monkeypatch.setattr(module, "Consumer", Consumer)
     return KafkaTransport(Settings(), WorkerSpec("w1"))
 
@@ -144,7 +151,7 @@ def test_a_fatal_error_of_a_consumer_ends_the_process(
             super().__init__(config)
             self.errors = [FATAL, PASSING]
 
-    module = {"replies": reply_reader, "work": work_reader, "payloads": payload_reader}[reader]
+    module = {"replies": tail, "work": work_reader, "payloads": tail}[reader]
     monkeypatch.setattr(module, "Consumer", Failing)
     transport = KafkaTransport(Settings(), WorkerSpec("w1"))
     if reader == "payloads":
