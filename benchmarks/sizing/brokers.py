@@ -13,28 +13,10 @@ from sizing.figures import figures, value
 from sizing.units import count, size, span
 from streams.serde.sizes import CHUNK_BYTES
 from streams.topology.model import Topic, Topology
+from streams.topology.rights import topics_of
 
 DIRT = 0.2
 """`min.cleanable.dirty.ratio`: this share of a compacted log may be superseded records."""
-OPERATOR_READS = frozenset(
-    {
-        "deliveries",
-        "deliveries.attempts",
-        "deliveries.endpoints",
-        "dispatcher.checkpoints.changelog",
-        "dlq",
-        "duplicates",
-        "events",
-        "jobs",
-        "jobs.held",
-        "jobs.progress",
-        "ledger",
-        "quarantine",
-        "rejections",
-        "replays",
-        "tenants",
-    }
-)
 _CHECK_SECONDS = 300.0
 """`log.retention.check.interval.ms`: how often Kafka looks for segments to delete."""
 _MIB = 1024 * 1024
@@ -166,4 +148,10 @@ def readers(topology: Topology, topic: str, processes: Mapping[str, int]) -> int
     running = {*processes, *(topology.fused if "pipeline" in processes else ())}
     reading = sum(topic in s.reads for s in topology.stages.values() if s.name in running)
     worked = topic == "jobs.replies" or topic.startswith("jobs.work.")
-    return reading + worked + processes.get("operator", 0) * (topic in OPERATOR_READS)
+    operators = processes.get("operator", 0) * (topic in operator_reads(topology))
+    return reading + worked + operators
+
+
+def operator_reads(topology: Topology) -> set[str]:
+    """The topics of which an operator process reads every record: all that it may but bodies."""
+    return topics_of("operator", topology, "Read") - {"payloads"}

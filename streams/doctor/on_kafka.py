@@ -31,6 +31,7 @@ from streams.kafka.offsets import Place
 from streams.tenants.follower import TOPIC as TENANTS
 from streams.topology.cluster import REPLICATION
 from streams.topology.model import Topology
+from streams.topology.rights import process_of, rights_of
 
 _STAGES = Check("stages", "groups")
 _TOPICS = Check("topics", "topics")
@@ -176,7 +177,8 @@ def _with_topology(
 
 def _of_rights(subject: Subject, topology: Topology, seen: _Seen) -> Iterator[Finding]:
     prefix, stage = subject.settings.topic_prefix, subject.stage
-    wanted = rights.needed(topology, prefix, stage, subject.pool) if stage else ()
+    process = process_of(stage, subject.pool) if stage else ""
+    wanted = rights_of(process, topology, prefix)
     acls = subject.commands.on_topology("topology", "describe", "--acls")
     if not wanted:
         yield rights.unknown(f"a worker of {subject.pool}" if stage == "worker" else stage, acls)

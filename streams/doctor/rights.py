@@ -6,30 +6,21 @@ describe a topic has no right on it at all.
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from streams.doctor.cluster_view import TopicsSeen
 from streams.doctor.finding import Check, Finding, Unseen, named
 from streams.doctor.group_view import GroupsSeen
-from streams.topology.model import Topology
-from streams.topology.rights import Right, rights_of
+from streams.topology.rights import Resource, Right, lacking
 
 TOPICS = Check("rights", "topics")
 GROUPS = Check("rights", "groups")
 TRANSACTIONS = Check("rights", "transactional ids")
 
-_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _ASK = Unseen(
     "the doctor does not know of which process to check the rights",
     "run the doctor as the user of a process, with --stage and the process's name",
 )
-
-
-def needed(topology: Topology, prefix: str, stage: str, pool: str) -> tuple[Right, ...]:
-    """The rights of a stage's process, or of a worker of the pool."""
-    return rights_of(f"worker-{pool}" if stage == "worker" else stage, topology, prefix)
 
 
 def of_topics(rights: Iterable[Right], acls: str, seen: TopicsSeen) -> Iterator[Finding]:
@@ -74,25 +65,23 @@ def _judged(
     hidden: Iterable[str],
 ) -> Iterator[Finding]:
     """A user who sees a thing may describe it, so no operation at all means that none is told."""
-    known = {name: given for name, given in told.items() if given}
-    known |= dict.fromkeys(hidden, frozenset())
-    lacking, untold, count = defaultdict(list), False, 0
-    for right in wanted:
-        if right.name in known:
-            count += 1
-            if _WORD.sub("_", right.operation).upper() not in known[right.name]:
-                lacking[right.operation].append(right.name)
-        elif right.name in told:
-            untold = True
-    for operation, names in sorted(lacking.items()):
+    resource: Resource = "topic" if check is TOPICS else "group"
+    known = {(resource, name): given for name, given in told.items() if given}
+    known |= dict.fromkeys(((resource, name) for name in hidden), frozenset())
+    rights = list(wanted)
+    missing = lacking(rights, known)
+    for operation in sorted({right.operation for right in missing}):
+        names = [right.name for right in missing if right.operation == operation]
         yield check.fail(
-            f"the user on Kafka lacks {operation} on {check.name.removesuffix('s')} {named(names)}",
+            f"the user on Kafka lacks {operation} on {resource} {named(names)}",
             f"grant what `{acls}` prints for this process",
         )
+    count = sum((resource, right.name) in known for right in rights)
+    untold = any(right.name in told and (resource, right.name) not in known for right in rights)
     if untold:
         untold_why = "these brokers do not tell which rights a user has"
         yield check.skipped(Unseen(untold_why, f"compare with `{acls}`"))
-    elif count and not lacking:
+    elif count and not missing:
         yield check.ok(f"the user on Kafka has the {count} rights that are needed")
 
 

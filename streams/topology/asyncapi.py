@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from importlib.metadata import version
 from typing import Any
 
 from streams.serde.schemas import current
 from streams.serde.subjects import schema_name
-from streams.topology.model import StageDeclaration, Topic, Topology
+from streams.topology.model import Topic, Topology
 
 Document = dict[str, Any]
 
@@ -78,18 +77,11 @@ def _operations(
     topology: Topology, channels: dict[str, Topic], prefix: str
 ) -> Iterator[tuple[str, Document]]:
     for stage in topology.stages.values():
+        changelogs = {store.changelog for store in stage.stores}
+        topics = {"receive": stage.reads, "send": changelogs.union(topology.outputs(stage))}
         for name in channels:
-            for action in _actions(stage, name):
+            for action in (action for action, own in topics.items() if name in own):
                 yield f"{stage.name}.{action}.{name}", _operation(action, name, prefix + stage.name)
-
-
-def _actions(stage: StageDeclaration, topic: str) -> Iterator[str]:
-    """What a stage does with a topic."""
-    if topic in stage.reads:
-        yield "receive"
-    changelogs = {store.changelog for store in stage.stores}
-    if topic in changelogs or any(fnmatchcase(topic, glob) for glob in stage.writes):
-        yield "send"
 
 
 def _operation(action: str, topic: str, group: str) -> Document:

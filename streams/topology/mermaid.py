@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
 from streams.topology.model import StageDeclaration, Topology
 
@@ -26,9 +25,8 @@ def _edges(topology: Topology, stage: StageDeclaration) -> Iterator[str]:
     box = _id("stage", stage.name)
     for name in stage.reads:
         yield f"  {_id('topic', name)} --> {box}"
-    for name in topology.topics:
-        if any(fnmatchcase(name, glob) for glob in stage.writes):
-            yield f"  {box} --> {_id('topic', name)}"
+    for name in topology.outputs(stage):
+        yield f"  {box} --> {_id('topic', name)}"
     for store in stage.stores:
         yield f"  {box} -. {store.name} .-> {_id('topic', store.changelog)}"
 

@@ -175,6 +175,10 @@ class Topology:
         """The declared overrides of a type, or the defaults for one that is not listed."""
         return self.job_types.get(name, JobType(name))
 
+    def outputs(self, stage: StageDeclaration) -> list[str]:
+        """The declared topics that a stage writes; `writes` has them by their globs."""
+        return [t for t in self.topics if any(fnmatchcase(t, glob) for glob in stage.writes)]
+
     def letter_input(self, stage: str) -> str | None:
         """The input on which a stage's dead letters come back to it.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from streams.errors import ConfigError
 from streams.topology.model import Topology
-from streams.topology.rights import rights_of
+from streams.topology.rights import topics_of
 
 
 def refuse_other_counts(
@@ -33,9 +33,5 @@ def refuse_other_counts(
 
 def keyed_topics(process: str, topology: Topology) -> list[str]:
     """The topics that a process reads or writes of which every tenant has one partition."""
-    used = {
-        right.name
-        for right in rights_of(process, topology)
-        if right.resource == "topic" and right.operation in ("Read", "Write")
-    }
+    used = topics_of(process, topology, "Read", "Write")
     return [t.name for t in topology.topics.values() if t.name in used and not t.addressed]

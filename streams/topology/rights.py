@@ -10,9 +10,8 @@ left out: `Describe` comes with `Read`, `Write`, `Alter` and `Delete`, `Describe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import reduce
 from typing import Literal
 
@@ -22,6 +21,9 @@ Resource = Literal["topic", "group", "transactional_id"]
 Operation = Literal[
     "Read", "Write", "Describe", "DescribeConfigs", "Create", "AlterConfigs", "Delete"
 ]
+
+Held = Mapping[tuple[Resource, str], Collection[str]]
+"""A user's operations by resource and full name, in Kafka's words, such as `DESCRIBE_CONFIGS`."""
 
 TOPOLOGY = "topology"
 """The user of `tidegate topology apply` and `tidegate topology layout`."""
@@ -119,6 +121,31 @@ def users(topology: Topology, prefix: str = "", layout: LayoutName | None = None
     ]
 
 
+def process_of(stage: str, pool: str) -> str:
+    """The process of a stage as `users` names it; each pool's workers have a user of their own."""
+    return f"worker-{pool}" if stage == "worker" else stage
+
+
+def topics_of(process: str, topology: Topology, *operations: Operation) -> set[str]:
+    """The topics on which a process needs one of these operations, by logical name."""
+    return {
+        right.name
+        for right in rights_of(process, topology)
+        if right.resource == "topic" and right.operation in operations
+    }
+
+
+def lacking(rights: Iterable[Right], held: Held) -> list[Right]:
+    """Those of the rights that the user lacks; on a resource that `held` has not, none is."""
+    return [
+        right
+        for right in rights
+        if (right.resource, right.name) in held
+        and right.operation.upper()
+        not in {each.replace("_", "") for each in held[right.resource, right.name]}
+    ]
+
+
 def rights_of(process: str, topology: Topology, prefix: str = "") -> tuple[Right, ...]:
     """The rights of one process's user; none for a process that the topology does not know."""
     use = _uses(topology).get(process, _Use())
@@ -134,7 +161,7 @@ def _uses(topology: Topology) -> dict[str, _Use]:
         **fused,
         **stages,
         "operator": _OPERATOR | _of_replays(topology),
-        **{f"worker-{pool}": _worker(pool) for pool in topology.pools},
+        **{process_of("worker", pool): _worker(pool) for pool in topology.pools},
     }
 
 
@@ -154,7 +181,7 @@ def _flow(topology: Topology, stage: StageDeclaration) -> _Use:
     """What a stage does on topics, in whichever process it runs."""
     inputs = frozenset(stage.reads)
     changelogs = frozenset(store.changelog for store in stage.stores)
-    outputs = frozenset(_matching(topology.topics, stage.writes)) | changelogs
+    outputs = changelogs.union(topology.outputs(stage))
     declared = _Use(inputs | changelogs, outputs, reads_settings=inputs | outputs | _names("dlq"))
     return declared | _OF_EVERY_STAGE | _BESIDES.get(stage.name, _Use())
 
@@ -180,11 +207,6 @@ def _topology(topology: Topology) -> _Use:
     groups = frozenset({FUSED, *topology.fused} if topology.fused else ())
     moved = {topic for name in topology.fused for topic in topology.stages[name].reads}
     return _Use(reads=frozenset(moved), sees=topics, creates=topics, joins=groups, deletes=groups)
-
-
-def _matching(topics: Iterable[str], globs: Iterable[str]) -> Iterator[str]:
-    globs = tuple(globs)
-    return (name for name in topics if any(fnmatchcase(name, glob) for glob in globs))
 
 
 def _rights(use: _Use, prefix: str) -> Iterator[Right]:

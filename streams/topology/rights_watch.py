@@ -12,11 +12,9 @@ connection to a group's coordinator ends at the wrong moment (librdkafka#4605).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from threading import Event
-from typing import Any
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
@@ -29,7 +27,7 @@ from streams.kafka.failures import denied, tell_missing
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 from streams.topology.model import Topology
-from streams.topology.rights import Resource, Right, rights_of
+from streams.topology.rights import Resource, Right, lacking, rights_of
 
 log = structlog.get_logger(__name__)
 
@@ -39,9 +37,6 @@ _PATIENCE_SECONDS = 10.0
 _GROUP_SECONDS = 2.0
 _LAST_SECONDS = 2.0
 """How long a process that fails waits to hear what it lacks."""
-
-Held = dict[tuple[Resource, str], set[str]]
-"""The user's operations by resource and name, if the broker reports them; without underscores."""
 
 
 class Group:
@@ -88,43 +83,36 @@ def missing(
     Raises:
         KafkaException: not answered in time.
     """
-    held = _on_topics(admin, _named(rights, "topic"))
-    held |= {("group", name): set() for name, group in groups.items() if group.hidden()}
-    return [
-        right
-        for right in rights
-        if (right.resource, right.name) in held
-        and right.operation.upper() not in held[right.resource, right.name]
-    ]
+    held = dict(_on_topics(admin, _named(rights, "topic")))
+    held |= {("group", name): frozenset() for name, group in groups.items() if group.hidden()}
+    return lacking(rights, held)
 
 
 def _named(rights: Collection[Right], resource: Resource) -> list[str]:
     return sorted({each.name for each in rights if each.resource == resource})
 
 
-def _on_topics(admin: AdminClient, names: list[str]) -> Held:
+def _on_topics(
+    admin: AdminClient, names: list[str]
+) -> Iterator[tuple[tuple[Resource, str], frozenset[str]]]:
     if not names:
-        return {}
+        return
     answers = admin.describe_topics(
         TopicCollection(names),
         include_authorized_operations=True,
         request_timeout=_PATIENCE_SECONDS,
     )
-    return {("topic", name): told for name, told in _operations(answers)}
-
-
-def _operations(answers: Mapping[str, Future[Any]]) -> Iterator[tuple[str, set[str]]]:
     for name, answer in answers.items():
         try:
             told = answer.result().authorized_operations
         except KafkaException as error:
             if denied(error):
-                yield name, set()
+                yield ("topic", name), frozenset()
             elif error.args[0].retriable():
                 raise
             continue
         if told:  # a service that does not tell them gives none
-            yield name, {each.name.replace("_", "") for each in told}
+            yield ("topic", name), frozenset(each.name for each in told)
 
 
 class RightsWatch:

@@ -13,12 +13,13 @@ from streams.doctor.group_view import Ends, GroupSeen, GroupsSeen
 from streams.stages import STAGES
 from streams.topology.cluster import Cluster
 from streams.topology.load import load
+from streams.topology.rights import process_of, rights_of
 
 TOPOLOGY = load()
 PREFIX = "t-"
 ACLS = "tidegate topology describe --acls"
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE"})
-NEEDED = rights.needed(TOPOLOGY, PREFIX, "dedup", "default")
+NEEDED = rights_of("dedup", TOPOLOGY, PREFIX)
 NOTHING = Ends({}, {}, {})
 
 
@@ -78,7 +79,9 @@ def test_brokers_that_tell_no_rights_say_nothing_about_the_user() -> None:
 
 @pytest.mark.parametrize("stage", sorted(STAGES))
 def test_of_every_stage_it_is_known_what_it_needs(stage: str) -> None:
-    assert "topic" in {each.resource for each in rights.needed(TOPOLOGY, PREFIX, stage, "default")}
+    assert "topic" in {
+        each.resource for each in rights_of(process_of(stage, "default"), TOPOLOGY, PREFIX)
+    }
 
 
 def test_rights_on_transactional_ids_are_skipped_because_nobody_is_told_them() -> None:
@@ -91,13 +94,13 @@ def test_rights_on_transactional_ids_are_skipped_because_nobody_is_told_them() -
 @pytest.mark.parametrize("stage", [None, "nobody"])
 def test_where_nothing_is_known_to_compare_with_the_check_is_skipped(stage: str | None) -> None:
     assert rights.unknown(stage, ACLS).status == "skipped"
-    assert not stage or not rights.needed(TOPOLOGY, PREFIX, stage, "default")
+    assert not stage or not rights_of(process_of(stage, "default"), TOPOLOGY, PREFIX)
 
 
 def test_a_worker_of_another_pool_is_judged_by_its_own_rights(tmp_path: Path) -> None:
     overlay = "pools: [{name: slow}]\ntopics: [{name: jobs.work.slow, retention_days: 1}]\n"
     (tmp_path / "topology.yaml").write_text(overlay)
     topology = load(tmp_path / "topology.yaml")
-    topics = {r.name for r in rights.needed(topology, PREFIX, "worker", "slow")}
+    topics = {r.name for r in rights_of(process_of("worker", "slow"), topology, PREFIX)}
     assert PREFIX + "jobs.work.slow" in topics
     assert PREFIX + "jobs.work.default" not in topics

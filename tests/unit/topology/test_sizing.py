@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from sizing.brokers import OPERATOR_READS, readers
+from sizing.brokers import operator_reads, readers
 from sizing.demand import Demand, Pool, rates
 from sizing.figures import FIGURES, RUNS, value
 from sizing.limits import warnings
@@ -362,7 +362,7 @@ def test_every_run_is_a_program_of_the_benchmarks_and_used() -> None:
 
 
 def test_the_operators_topics_are_those_of_its_tables() -> None:
-    assert {table.topic for table in TABLES} == OPERATOR_READS
+    assert {table.topic for table in TABLES} == operator_reads(load())
 
 
 def test_what_a_topics_readers_are() -> None:
