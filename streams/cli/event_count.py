@@ -10,34 +10,18 @@ import typer
 from streams.cli.cells import cell, columns, console_of_any_width, plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
 from streams.cli.ends import errors_shown
-from streams.cli.event_selection import (
-    Offsets,
-    Since,
-    Source,
-    Subject,
-    Types,
-    Until,
-    located,
-    progress,
-    ranges,
-    selected,
-)
+from streams.cli.event_selection import Past, located, progress
 from streams.cli.operator_command import print_json
-from streams.cli.options import AsJson, DevDir, Tenant
+from streams.cli.options import AsJson, DevDir, grouped
 from streams.event_reader.counts import Counts, notes
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span, purged_of
 
 
+@grouped
 def count_events(
-    tenant: Tenant = None,
-    source: Source = None,
-    type_: Types = None,
-    subject: Subject = None,
-    since: Since = None,
-    until: Until = None,
-    offsets: Offsets = None,
+    wanted: Past,
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
     data_dir: DevDir = None,
@@ -51,8 +35,7 @@ def count_events(
 
     Example: tidegate events count --tenant acme --type 'order.*' --since 7d
     """
-    selection = selected(tenant, source, type_, subject, since, until)
-    chosen = ranges(offsets)
+    selection, chosen = wanted.selected()
     with errors_shown():
         settings, loaded = read_settings(topology, bootstrap, data_dir)
         with addressed(settings), progress("reading events") as told:

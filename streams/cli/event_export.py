@@ -12,21 +12,9 @@ import typer
 from streams.cli.cells import plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
 from streams.cli.ends import tell
-from streams.cli.event_selection import (
-    Offsets,
-    Since,
-    Source,
-    Subject,
-    Told,
-    Types,
-    Until,
-    located,
-    progress,
-    ranges,
-    selected,
-)
+from streams.cli.event_selection import Past, Told, located, progress
 from streams.cli.operator_command import print_json
-from streams.cli.options import AsJson, DevDir, Tenant
+from streams.cli.options import AsJson, DevDir, grouped
 from streams.errors import TidegateError, exit_code
 from streams.event_export import manifest as manifests
 from streams.event_export.export import Export, left, purged
@@ -41,18 +29,13 @@ from streams.runtime.topics import Topics
 from streams.settings import Settings
 
 
+@grouped
 def export_events(
     to: Annotated[Path, typer.Option(help="Directory of the files.", metavar="DIR")],
+    wanted: Past,
     format_: Annotated[
         str, typer.Option("--format", help=" or ".join(FORMATS) + ".", metavar="FORMAT")
     ] = "jsonl",
-    tenant: Tenant = None,
-    source: Source = None,
-    type_: Types = None,
-    subject: Subject = None,
-    since: Since = None,
-    until: Until = None,
-    offsets: Offsets = None,
     topology: FileOption = None,
     bootstrap: BootstrapOption = None,
     data_dir: DevDir = None,
@@ -68,15 +51,15 @@ def export_events(
     """
     asked = {
         "format": format_,
-        "tenant": tenant,
-        "source": source,
-        "types": type_ or [],
-        "subject": subject,
-        "since": since,
-        "until": until,
-        "offsets": offsets or [],
+        "tenant": wanted.tenant,
+        "source": wanted.source,
+        "types": wanted.type_ or [],
+        "subject": wanted.subject,
+        "since": wanted.since,
+        "until": wanted.until,
+        "offsets": wanted.offsets or [],
     }
-    selection, chosen = selected(tenant, source, type_, subject, since, until), ranges(offsets)
+    selection, chosen = wanted.selected()
     try:
         encoder(format_)
         settings, loaded = read_settings(topology, bootstrap, data_dir)

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from streams.cli.cluster import BROKER_SECONDS, require_width
+from streams.cli.options import Tenant
 from streams.cli.quantities import moment
 from streams.event_reader import scan as scanning
 from streams.event_reader.selection import Selection
@@ -48,38 +50,48 @@ Told = Callable[[scanning.Progress], None]
 _RANGE = re.compile(r"(\d{1,5}):(\d{1,18})-(\d{1,18})?", re.ASCII)
 
 
-def selected(
-    tenant: str | None,
-    source: str | None,
-    types: list[str] | None,
-    subject: str | None,
-    since: str | None,
-    until: str | None,
-) -> Selection:
-    """The selection that a command's options make.
+@dataclass(frozen=True)
+class Wanted:
+    """The options that select events."""
 
-    Raises:
-        BadParameter: a time is none, lies in the future, or is not after the other one; a text is
-            not UTF-8.
-    """
-    _require_utf8(tenant, source, subject, *(types or ()))
-    found = Selection(
-        tenant,
-        source,
-        tuple(types or ()),
-        subject,
-        time_of(since, "--since"),
-        time_of(until, "--until"),
-    )
-    if found.since is not None and found.since > wall_ms():
-        raise typer.BadParameter(
-            f"{since} is in the future: no event came since", param_hint="--since"
-        )
-    if found.since is not None and found.until is not None and found.until <= found.since:
-        raise typer.BadParameter(
-            f"{until} is not after --since {since}: no time lies between", param_hint="--until"
-        )
-    return found
+    tenant: Tenant = None
+    source: Source = None
+    type_: Types = None
+    subject: Subject = None
+    since: Since = None
+
+    def selection(self, until: str | None = None) -> Selection:
+        """The selection that the options make.
+
+        Raises:
+            BadParameter: a time is none, lies in the future, or is not after the other one; a text
+                is not UTF-8.
+        """
+        types = tuple(self.type_ or ())
+        _require_utf8(self.tenant, self.source, self.subject, *types)
+        since, end = time_of(self.since, "--since"), time_of(until, "--until")
+        if since is not None and since > wall_ms():
+            raise typer.BadParameter(
+                f"{self.since} is in the future: no event came since", param_hint="--since"
+            )
+        if since is not None and end is not None and end <= since:
+            raise typer.BadParameter(
+                f"{until} is not after --since {self.since}: no time lies between",
+                param_hint="--until",
+            )
+        return Selection(self.tenant, self.source, types, self.subject, since, end)
+
+
+@dataclass(frozen=True)
+class Past(Wanted):
+    """The options that select events of the past."""
+
+    until: Until = None
+    offsets: Offsets = None
+
+    def selected(self) -> tuple[Selection, Ranges]:
+        """The selection, and the offsets that narrow it down; raises what `selection` raises."""
+        return self.selection(self.until), ranges(self.offsets)
 
 
 def _require_utf8(*texts: str | None) -> None:

@@ -14,8 +14,8 @@ import typer
 from streams.cli.cells import plain
 from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
 from streams.cli.ends import errors_shown
-from streams.cli.event_selection import Since, Source, Subject, Types, located, selected
-from streams.cli.options import DevDir, JsonLines, Tenant
+from streams.cli.event_selection import Wanted, located
+from streams.cli.options import DevDir, JsonLines, grouped
 from streams.event_export.formats import line, rfc3339
 from streams.event_reader.follow import follow
 from streams.event_reader.rows import row
@@ -27,12 +27,9 @@ from streams.settings import Settings
 _FIRST_LOOK = 64
 
 
+@grouped
 def tail_events(
-    tenant: Tenant = None,
-    source: Source = None,
-    type_: Types = None,
-    subject: Subject = None,
-    since: Since = None,
+    wanted: Wanted,
     last: Annotated[
         int, typer.Option(min=0, max=10_000, help="Begin with the newest N.", metavar="N")
     ] = 10,
@@ -50,14 +47,14 @@ def tail_events(
 
     Example: tidegate events tail --since 1h --json | jq .event_type
     """
-    selection = selected(tenant, source, type_, subject, since, None)
+    selection = wanted.selection()
     try:
         with errors_shown():
             settings, loaded = read_settings(topology, bootstrap, data_dir)
             with addressed(settings):
                 where = located(settings, loaded, selection, {})
                 before: Iterable[Found] = Scan(settings, where, selection)
-                if since is None:
+                if wanted.since is None:
                     before = _newest(settings, where, selection, last)
                 ends = {number: span.end for number, span in where.items()}
                 for found in chain(_or_a_note(before), follow(settings, ends, selection)):

@@ -114,21 +114,31 @@ def with_options(command: Callable[..., None], options: Iterable[Parameter]) -> 
     return command
 
 
-def own_options(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the options that a function declares: all its parameters after the first.
+def own_options(function: Callable[..., Any], skip: int = 1) -> list[Parameter]:
+    """Return the options that a function declares: its parameters, without the first ones.
 
     A parameter whose type is a dataclass stands for one option for each field.
     """
-    return [option for each in _own(function) for option in _options_of(each)]
+    return [option for each in _own(function, skip) for option in _options_of(each)]
 
 
-def arguments(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+def arguments(function: Callable[..., Any], given: dict[str, Any], skip: int = 1) -> dict[str, Any]:
     """Return the arguments for a function from the values of its own options."""
-    return {each.name: _argument(each, given) for each in _own(function)}
+    return {each.name: _argument(each, given) for each in _own(function, skip)}
 
 
-def _own(function: Callable[..., Any]) -> list[Parameter]:
-    return list(signature(function, eval_str=True).parameters.values())[1:]
+def grouped(function: Callable[..., None]) -> Callable[..., None]:
+    """Return the command of a function that takes options in dataclasses."""
+
+    def run(**given: Any) -> None:
+        function(**arguments(function, given, skip=0))
+
+    run.__doc__ = function.__doc__
+    return with_options(run, own_options(function, skip=0))
+
+
+def _own(function: Callable[..., Any], skip: int) -> list[Parameter]:
+    return list(signature(function, eval_str=True).parameters.values())[skip:]
 
 
 def _options_of(parameter: Parameter) -> Iterable[Parameter]:

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from streams.cli import replay_tables
 from streams.cli.api_client import NoAnswer, NotReached
 from streams.cli.cells import plain
-from streams.cli.event_selection import Offsets, Since, Source, Subject, Types, Until, ranges
+from streams.cli.event_selection import Past, ranges
 from streams.cli.operator_command import Answer, Api, command, part, program, show
 from streams.cli.options import AsJson, Cursor, Limit, Note, Tenant
 from streams.cli.quantities import moment
@@ -36,16 +36,10 @@ ReplayId = Annotated[str, typer.Argument(metavar="REPLAY_ID")]
 @program
 def replay_events(
     api: Api,
-    tenant: Tenant = None,
+    wanted: Past,
     all_tenants: Annotated[
         bool, typer.Option("--all-tenants", help="In place of --tenant: of every tenant.")
     ] = False,
-    source: Source = None,
-    type_: Types = None,
-    subject: Subject = None,
-    since: Since = None,
-    until: Until = None,
-    offsets: Offsets = None,
     job: Annotated[
         str | None, typer.Option(help="The type of the job that each event gets.", metavar="TYPE")
     ] = None,
@@ -84,25 +78,25 @@ def replay_events(
 
     Example: tidegate events replay --tenant acme --since 2d --route --note "index lost" --watch
     """
-    if (tenant is None) != all_tenants:
+    if (wanted.tenant is None) != all_tenants:
         raise typer.BadParameter("name one --tenant, or say --all-tenants")
     if note is None and not dry_run:
         raise typer.BadParameter("say why with --note, or count first with --dry-run")
     if (job is None) != route and not dry_run:
         raise typer.BadParameter("give one of --job TYPE or --route (the present routes)")
-    if key is not None and (_is_ago(since, "--since") or _is_ago(until, "--until")):
+    if key is not None and (_is_ago(wanted.since, "--since") or _is_ago(wanted.until, "--until")):
         raise typer.BadParameter(
             "with --key give times, such as 2026-11-21T09:00:00Z: how long ago means other events "
             "whenever the command is sent"
         )
     body: Answer = {
-        "tenant_id": tenant,
-        "source": source,
-        "event_type": type_,
-        "subject": subject,
-        "since": None if since is None else moment(since, "--since"),
-        "until": None if until is None else moment(until, "--until"),
-        "offsets": _ranges(offsets),
+        "tenant_id": wanted.tenant,
+        "source": wanted.source,
+        "event_type": wanted.type_,
+        "subject": wanted.subject,
+        "since": _moment(wanted.since, "--since"),
+        "until": _moment(wanted.until, "--until"),
+        "offsets": _ranges(wanted.offsets),
         "job": job,
         "route": route,
         "note": note,
@@ -196,8 +190,12 @@ def stop_replay(api: Api, replay_id: ReplayId, note: Note) -> Any:
     return api.delete(f"/v1/replays/{part(replay_id)}", {"note": note})
 
 
+def _moment(text: str | None, flag: str) -> str | None:
+    return None if text is None else moment(text, flag)
+
+
 def _is_ago(text: str | None, flag: str) -> bool:
-    return text is not None and moment(text, flag) != text
+    return _moment(text, flag) != text
 
 
 def _ranges(texts: list[str] | None) -> dict[str, list[int | None]] | None:

@@ -25,12 +25,12 @@ from support.operator_cluster import Cluster, make_cluster, make_event
 from support.small_disk import small_disk
 from typer.testing import CliRunner, Result
 
-from streams.cli import event_export
-from streams.cli.event_selection import selected
+from streams.cli.event_selection import Wanted
 from streams.cli.events import events
 from streams.event_export import export as exporting
 from streams.event_export import manifest as manifests
 from streams.event_reader import scan
+from streams.event_reader.selection import Selection
 from streams.kafka.admin import admin_client
 
 pytestmark = pytest.mark.broker
@@ -205,11 +205,12 @@ def test_how_long_ago_means_to_the_next_run_what_it_meant_to_the_first(
         patched.setattr(manifests, "durable", full)
         assert run("export", "--to", str(folder), "--since", "1d").exit_code == 1
 
-    def later(*words: Any) -> Any:
-        found = selected(*words)
+    def later(wanted: Wanted, until: str | None = None) -> Selection:
+        found = selection(wanted, until)
         return replace(found, since=(found.since or 0) + 2 * 86_400_000)
 
-    monkeypatch.setattr(event_export, "selected", later)
+    selection = Wanted.selection
+    monkeypatch.setattr(Wanted, "selection", later)
     assert exported(run, folder, "--since", "1d")["events_in_all"] == 8
     assert ids_in(folder) == Counter(ids)
 
