@@ -125,10 +125,10 @@ class Replaying:
         if self.replay.ordered != STOPPED and not self.progress.spans:
             self._progress.fix(begun(self._asked, self._spans_now()))
             self._progress.save(PAUSED)
-        if self._ordered() == "running":
+        if self._ordered() == RUNNING:
             self._take_place(opened)
             self._save()
-        if self._ordered() == "running":
+        if self._ordered() == RUNNING:
             self._read(opened)
         elif self.progress.status != self._ordered():
             self._rest()
@@ -168,7 +168,7 @@ class Replaying:
             places.release()
 
     def _check(self) -> None:
-        if self.released or self._ordered() != "running":
+        if self.released or self._ordered() != RUNNING:
             raise Interrupted
 
     def _read(self, opened: ExitStack) -> None:
@@ -198,7 +198,7 @@ class Replaying:
         self._progress.go_on(next_)
         if self._ordered() != RUNNING and not self.released:
             self._rest()
-        elif time.monotonic() >= self._save_at or (self.released and not self.lost):
+        elif not self.lost and (self.released or time.monotonic() >= self._save_at):
             self._save()
         self._check()
 
@@ -245,8 +245,10 @@ class Replaying:
         _JOBS.inc()
 
     def _report(self, error: Exception) -> None:
-        """Show why the replay does not move, if that can be written."""
+        """Show why the replay does not move, if that can be written and it is still ours."""
         self.stuck = True
+        if self.lost:
+            return
         said = {"replay_id": self.replay.replay_id, "error": str(error)}
         unforeseen = not isinstance(error, KafkaUnavailable | KafkaException)
         if unforeseen or self.progress.error != str(error):

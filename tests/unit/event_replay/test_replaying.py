@@ -243,8 +243,9 @@ def test_a_pause_after_a_failure_is_written_although_it_stood_there_before(
 
 @pytest.mark.parametrize(("lost", "saved"), [(False, 1), (True, 0)])
 def test_a_released_replay_saves_how_far_it_is_unless_another_process_owns_it(
-    world: World, process: Process, lost: bool, saved: int
+    world: World, process: Process, lost: bool, saved: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(replaying, "_SAVED_EVERY_SECONDS", 0)
     assert WAITING.progress is not None
     stuck = replace(WAITING, progress=replace(WAITING.progress, error="no leader"))
     attempt = Replaying(process, stuck, True)
@@ -296,3 +297,17 @@ def test_four_replays_read_at_once_and_stuck_ones_leave_two_places_to_the_others
     for thread in threads:
         thread.join(30)
     assert {each.progress.status for each in attempts + others} == {"done"}
+
+
+def test_a_lost_replay_that_fails_writes_nothing_over_what_its_heir_wrote(
+    world: World, process: Process
+) -> None:
+    attempt = Replaying(process, WAITING, False)
+
+    def lose() -> None:
+        attempt.lost = attempt.released = True
+        raise KafkaUnavailable("no broker")
+
+    world.on_job = lose
+    attempt.run()
+    assert [each.error for each in world.written] == [None]
