@@ -7,7 +7,7 @@ them from here; the modules are for those who look one up.
 
 from __future__ import annotations
 
-from streams.serde.job_states import TERMINAL, JobStatus
+from streams.serde.job_states import JobStatus
 from streams.serde.records.commands import (
     Cancel,
     Command,
@@ -57,7 +57,6 @@ from streams.serde.records.workers import (
 )
 
 __all__ = [
-    "TERMINAL",
     "Attempt",
     "Cancel",
     "Checkpoint",
