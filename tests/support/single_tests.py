@@ -18,6 +18,7 @@ TOGETHER = frozenset(
         "tests/integration/test_container_image.py",
         "tests/integration/test_damaged_inputs.py",
         "tests/integration/test_doctor.py",
+        "tests/integration/test_embedded_broker.py",
         "tests/integration/test_embedded_cluster.py",
     }
 )
@@ -25,12 +26,13 @@ TOGETHER = frozenset(
 installation, or make all topics."""
 
 _WAITING = ("tests/acceptance/", "tests/integration/")
+_BY_MODULE = ("tests/stages/", "tests/unit/")
 _AT_THE_END = 0.1
 """The part of the tests without a broker that is left for the end, when workers run out of work."""
 
 
 class SingleTests(LoadScopeScheduling):  # type: ignore[misc]
-    """A free worker takes the next test, or all tests of a module in `TOGETHER` or `tests/unit`.
+    """A free worker takes the next test, or all tests of a module in `TOGETHER` or `_BY_MODULE`.
 
     `--dist loadgroup` is meant for this, but xdist 3.8 recognises no group under pytest 9.2. A new
     worker in a crashed one's place would get one test, and wait for the next for ever, so use
@@ -45,7 +47,7 @@ class SingleTests(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.split("::", maxsplit=1)[0]
-        return module if module in TOGETHER or module.startswith("tests/unit/") else nodeid
+        return module if module in TOGETHER or module.startswith(_BY_MODULE) else nodeid
 
     def _assign_work_unit(self, node: Any) -> None:
         if not self._mixed:
