@@ -3,7 +3,8 @@
 Each part keeps its own stores, positions and stream time. If a part forwards a record to an input
 of another part, that part handles it at once, in the same transaction. The record is still written
 to its topic, with a header that names the part that took it, and that part skips it when it reads
-the topic later. If the other part cannot handle the record now (it is poison, or an output was
+the topic later. Of a topic that this stage alone writes, it reads only what it did not take
+(`own_records`). If the other part cannot handle the record now (it is poison, or an output was
 refused and its cause is being looked for), the record is written without the header. Then it is
 read from its topic like any other, and has an offset by which a dead letter can name it. So both
 layouts write the same records, and each can go on where the other stopped.
@@ -11,6 +12,7 @@ layouts write the same records, and each can go on where the other stopped.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
@@ -18,6 +20,7 @@ from itertools import chain
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output
 from streams.runtime.dead_keys import NO_OFFSET
+from streams.runtime.own_records import NOTHING, Written, reach
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import AnyStage, FusedStage, Record, Stage
 from streams.runtime.record_handler import taken_by
@@ -37,6 +40,7 @@ class FusedTask:
         self._clock = clock
         self._readers = {topic: part for part in parts for topic in part.stage.inputs}
         self._looked = dict.fromkeys(parts, 0)
+        self._taken: Counter[str] = Counter()
         self._due = dict.fromkeys(parts, 0.0)
         self._due_committed = dict(self._due)
         self._punctuated: list[Task] = []
@@ -142,15 +146,24 @@ class FusedTask:
         for part in self._parts:
             part.advanced()
 
-    def committed(self, changelog_offsets: Mapping[str, int]) -> None:
+    def committed(
+        self, changelog_offsets: Mapping[str, int], written: Mapping[str, Written] = NOTHING
+    ) -> None:
         for part in self._parts:
             part.committed(changelog_offsets)
+        for topic, own in written.items():
+            reader = self._readers[topic]
+            position = reader.positions[topic]
+            if (after := reach(position, own, self._taken[topic])) > position:
+                reader.move({topic: after})
+        self._taken.clear()
         self._looked = dict.fromkeys(self._parts, 0)
         self._due_committed = dict(self._due)
 
     def rollback(self) -> None:
         for part in self._parts:
             part.rollback()
+        self._taken.clear()
         self._looked = dict.fromkeys(self._parts, 0)
         self._due = dict(self._due_committed)
 
@@ -170,6 +183,7 @@ class FusedTask:
         for reader, places in self._handed_over(part, begin).items():
             records = [r for place in places for r in self._as_read(part.outputs[place])]
             if reader.accept(records):
+                self._taken.update(record.topic for record in records)
                 for place in places:
                     part.outputs[place] = _marked(part.outputs[place], reader.stage)
                 self._pass_on(reader)

@@ -200,7 +200,7 @@ class StageLoop:
             self._work(records)
         except TransactionAborted:
             self._rewind()
-        self._start_damaged_again()
+        self._start_rested()
         # Restore last: a task that is ready now begins with the records read after its start.
         self._restore()
 
@@ -259,7 +259,7 @@ class StageLoop:
         waits = self._source.changed or self._assignment.restoring
         self._restored = not (waits or self._source.joining)
 
-    def _start_damaged_again(self) -> None:
+    def _start_rested(self) -> None:
         tasks = self._assignment.tasks
         kept = tasks.keys() & self._source.delivering
         rested = [place for place in self._source.to_start_again() if place[1] in kept]

@@ -9,6 +9,7 @@ from typing import Literal
 from streams.runtime.clock import Clock
 from streams.runtime.context import Output
 from streams.runtime.executor import OutputRefused
+from streams.runtime.own_records import Written
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
 from streams.topology.model import Topology
@@ -96,11 +97,12 @@ class MemoryTransactions:
             self.passed("produced")
         self.passed("before_commit")
         self._offsets.update(positions)
+        begins = [self._lengths(task) for task in tasks]
         for output in sent:
             self._broker.append(*output)
         self.passed("after_commit")
-        for task in tasks:
-            task.committed(self._ends(task))
+        for task, begun in zip(tasks, begins, strict=True):
+            task.committed(self._ends(task), self._written(task, begun))
         self.passed("after_write")
 
     def passed(self, point: CrashPoint) -> None:
@@ -115,6 +117,18 @@ class MemoryTransactions:
         for topic, partition, records in _outputs(task):
             for record in records:
                 self._broker.check(topic, partition, record.key, record.value)
+
+    def _lengths(self, task: PartitionTask) -> dict[str, int]:
+        places = ((topic, task.partition) for topic in task.stage.own_inputs)
+        return {place[0]: len(self._broker.records[place]) for place in places}
+
+    def _written(self, task: PartitionTask, begun: dict[str, int]) -> dict[str, Written]:
+        """What its own inputs got since they were so long; here no mark ends a transaction."""
+        return {
+            topic: Written(begun[topic], begun[topic], length - 1, length - begun[topic])
+            for topic, length in self._lengths(task).items()
+            if length > begun[topic]
+        }
 
     def _ends(self, task: PartitionTask) -> dict[str, int]:
         return {

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from streams.runtime.context import Output
+from streams.runtime.own_records import NOTHING, Written
 from streams.runtime.processor import AnyStage, Record
 from streams.state.overlay import Overlay
 from streams.state.store import Logged
@@ -103,11 +104,13 @@ class PartitionTask(Protocol):
         All that the processors wrote before is durable, so they are told what a commit tells them.
         """
 
-    def committed(self, changelog_offsets: Mapping[str, int]) -> None:
+    def committed(
+        self, changelog_offsets: Mapping[str, int], written: Mapping[str, Written] = NOTHING
+    ) -> None:
         """Write the changes to the backends: their transaction is committed.
 
         `changelog_offsets` has, for each store that changed, the offset after its last changelog
-        record.
+        record. `written` has what the transaction wrote to the stage's `own_inputs`.
         """
 
     def rollback(self) -> None:

@@ -43,7 +43,11 @@ class Positions:
     def handled(self, records: Sequence[Record]) -> None:
         """Move past these records, which are in the order of their topics."""
         last = dict(zip(map(_TOPIC, records), map(_OFFSET, records), strict=True))
-        self.current.update({topic: offset + 1 for topic, offset in last.items()})
+        self.move({topic: offset + 1 for topic, offset in last.items()})
+
+    def move(self, to: Mapping[str, int]) -> None:
+        """Continue at these positions."""
+        self.current.update(to)
         if not self.moved:
             self._since = self._clock.monotonic()
 

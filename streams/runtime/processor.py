@@ -209,6 +209,11 @@ class Stage:
     letters: str | None = None
     compacted: frozenset[str] = frozenset()
 
+    @property
+    def own_inputs(self) -> frozenset[str]:
+        """Its inputs that it alone writes: none, since it would read them itself."""
+        return frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class FusedStage:
@@ -228,6 +233,13 @@ class FusedStage:
     @property
     def stores(self) -> tuple[StoreSpec, ...]:
         return tuple(spec for part in self.parts for spec in part.stores)
+
+    @property
+    def own_inputs(self) -> frozenset[str]:
+        """The inputs of a part that other parts write, and nobody else but replays of letters."""
+        written = {topic for part in self.parts for topic in part.writes}
+        read = {topic for part in self.parts for topic in part.inputs if topic != part.letters}
+        return frozenset(written & read)
 
     @property
     def punctuate_seconds(self) -> float:

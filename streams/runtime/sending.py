@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from streams.kafka.failures import MISSING, REFUSED
+from streams.kafka.offsets import Place
 from streams.runtime.partition_task import PartitionTask
 from streams.state.store import Logged
 
@@ -28,9 +29,10 @@ class Refusal(NamedTuple):
 class Sending:
     """One transaction's records on their way.
 
-    Only the last changelog record of each store has a delivery callback, for its offset: a Python
-    call for each record would cost more than the record. With `watch_all` every record has one, and
-    `refused` lists the records that the broker will never take.
+    Only the last changelog record of each store has a delivery callback, for its offset, and each
+    record that goes to an own input of the stage: a Python call for each record would cost more
+    than the record. With `watch_all` every record has one, and `refused` lists the records that the
+    broker will never take.
 
     `produce` is called by position (topic, value, key, partition, callback, its other name,
     timestamp, headers): keywords would double the cost of the call. Headers are lists, as they are
@@ -43,6 +45,7 @@ class Sending:
         self._prefix = prefix
         self._watch_all = watch_all
         self._ends: dict[int, dict[str, int]] = defaultdict(dict)
+        self._offsets: dict[Place, list[int]] = defaultdict(list)
 
     def send(self, tasks: Sequence[PartitionTask]) -> None:
         """Hand everything to the producer.
@@ -59,11 +62,21 @@ class Sending:
         """The offset after each changed store's last record, once all records are delivered."""
         return self._ends[task.partition]
 
+    def offsets(self, task: PartitionTask) -> dict[str, list[int]]:
+        """The offsets of the records in each own input of a task, once all are delivered."""
+        partition = task.partition
+        return {
+            topic: sorted(self._offsets[topic, partition])
+            for topic in task.stage.own_inputs
+            if (topic, partition) in self._offsets
+        }
+
     def _outputs(self, task: PartitionTask) -> None:
         produce: Any = self._producer.produce
-        watch = self._watch() if self._watch_all else None
+        watched = self._watch() if self._watch_all else None
+        own = {topic: self._watch_offset(topic) for topic in task.stage.own_inputs}
         for logical, to, records in task.outputs:
-            topic = self._prefix + logical
+            topic, watch = self._prefix + logical, own.get(logical, watched)
             for _, _, _, at, key, value, headers in records:
                 try:
                     produce(topic, value, key, to, watch, None, at, headers or None)
@@ -99,6 +112,16 @@ class Sending:
             elif store is not None:
                 partition, name = store
                 self._ends[partition][name] = (message.offset() or 0) + 1
+
+        return delivered
+
+    def _watch_offset(self, topic: str) -> _Watch:
+        noted = self._watch()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            noted(error, message)
+            if error is None:
+                self._offsets[topic, message.partition() or 0].append(message.offset() or 0)
 
         return delivered
 

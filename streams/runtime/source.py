@@ -23,8 +23,8 @@ from streams.kafka.clients import consumer_config
 from streams.kafka.failures import Outage, Verdict, classify_read, damage
 from streams.kafka.offsets import Place
 from streams.kafka.record_headers import headers_of
-from streams.runtime.damaged_inputs import DamagedInputs
 from streams.runtime.processor import Record
+from streams.runtime.resting_inputs import RestingInputs
 from streams.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -48,7 +48,7 @@ class Source:
     called whenever it asks for records, also during each commit.
 
     An input's partition of which a broker gives a damaged batch stands still before it, and is read
-    again each second (`damaged_inputs`).
+    again each second (`resting_inputs`).
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Source:
         self._ahead: list[Record] = []
         self._heads: dict[tuple[str, int], int] | None = None  # the first offsets held, once asked
         self._errors: list[Message] = []
-        self._damaged = DamagedInputs()
+        self._resting = RestingInputs()
         self._told: dict[object, float] = {}  # when an error of a partition was last logged
         self._member = ""
         static: dict[str, Any] = {
@@ -86,7 +86,7 @@ class Source:
         self._consumer.close()
         self._take(self.partitions)
         self._ahead, self._heads, self._errors, self._member = [], None, [], ""
-        self._damaged = DamagedInputs()
+        self._resting = RestingInputs()
         self._consumer = self._join()
 
     def read(self, timeout: float) -> list[Record]:
@@ -155,13 +155,28 @@ class Source:
         self._consumer.incremental_assign(
             [TopicPartition(self._prefix + t, p, o) for (t, p), o in positions.items()]
         )
-        self._damaged.started(positions.items())
+        self._resting.started(positions.items())
         self._starts.update(positions)
         self.delivering |= {partition for _, partition in positions}
 
+    def pass_by(self, place: Place, position: int) -> None:
+        """Do not read a place for a while: `position` is behind the records that are there."""
+        if place[1] not in self.delivering:
+            return
+        if self._is_read(place):
+            self._consumer.incremental_unassign(self._places([place]))
+        self._resting.pass_by(place)
+        self._starts[place] = position
+        self._ahead = [r for r in self._ahead if (r[0], r[1]) != place or r[2] >= position]
+        self._heads = None
+
+    def wake(self, place: Place) -> None:
+        """Read a place that was passed by again: there is something to read."""
+        self._resting.wake(place)
+
     def to_start_again(self) -> list[Place]:
-        """The partitions that rested after a damaged batch; `start` each from its position."""
-        return self._damaged.rested()
+        """The partitions that have rested; `start` each from its position."""
+        return self._resting.rested()
 
     def position(self, topic: str, partition: int) -> int:
         """Offset after everything that `read` returned, transaction markers included."""
@@ -169,7 +184,7 @@ class Source:
             self._heads = {(r.topic, r.partition): r.offset for r in reversed(self._ahead)}
         if (topic, partition) in self._heads:
             return self._heads[topic, partition]
-        if (topic, partition) in self._damaged:  # the consumer may have passed what was dropped
+        if (topic, partition) in self._resting:  # the consumer does not know
             return self._starts[topic, partition]
         asked = [TopicPartition(self._prefix + topic, partition)]
         found: int = self._consumer.position(asked)[0].offset
@@ -232,16 +247,16 @@ class Source:
         return [TopicPartition(self._prefix + topic, partition) for topic, partition in places]
 
     def _is_read(self, place: Place) -> bool:
-        return place[1] in self.delivering and place not in self._damaged
+        return place[1] in self.delivering and place not in self._resting
 
     def _take(self, gone: Collection[int]) -> None:
-        self._damaged.taken(gone)
+        self._resting.taken(gone)
         self.partitions -= set(gone)
         self.delivering -= set(gone)
         self.changed = True
 
     def _hold(self, messages: list[Message]) -> None:
-        if self._damaged.any_doubt() or any(message.error() for message in messages):
+        if self._resting.any_doubt() or any(message.error() for message in messages):
             messages = [message for message in messages if self._is_sound(message)]
         self._heads = None
         # The named tuple's own constructor would cost twice as much.
@@ -272,12 +287,12 @@ class Source:
             self._errors.append(message)
             if damage(message) and self._is_read(place):
                 self._consumer.incremental_unassign(self._places([place]))
-                self._damaged.found(place, self._starts[place])
+                self._resting.found(place, self._starts[place])
             return False
-        if place in self._damaged:
+        if place in self._resting:
             return False
         # A record of a partition that was taken in the same call is dropped with its task.
-        if self._is_read(place) and self._damaged.jumps_back(place, message.offset() or 0):
+        if self._is_read(place) and self._resting.jumps_back(place, message.offset() or 0):
             self._consumer.incremental_unassign(self._places([place]))
             return False
         return True

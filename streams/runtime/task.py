@@ -14,6 +14,7 @@ import structlog
 from streams.errors import ConfigError, StageFailed
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output, TaskContext
+from streams.runtime.own_records import NOTHING, Written
 from streams.runtime.positions import Positions
 from streams.runtime.processor import Record, Stage
 from streams.runtime.processor_calls import ProcessorCalls
@@ -130,6 +131,10 @@ class Task:
         stale = self._clock.now() - self._current_at > QUIET_MS
         return stale or self._positions.due or self.ctx.pending != (0, 0)
 
+    def move(self, to: Mapping[str, int]) -> None:
+        """Pass by the records before these positions: they need not be read."""
+        self._positions.move(to)
+
     def advanced(self) -> None:
         if self._positions.keep() or self.ctx.log:
             self._stream_time = self.ctx.stream_time
@@ -152,7 +157,9 @@ class Task:
     def changes(self) -> int:
         return self._stores.changes
 
-    def committed(self, changelog_offsets: Mapping[str, int]) -> None:
+    def committed(
+        self, changelog_offsets: Mapping[str, int], written: Mapping[str, Written] = NOTHING
+    ) -> None:
         """Give a store that has not changed for long a new date, too.
 
         It is that of the beginning of the work, since a process may be frozen between the broker's

@@ -7,7 +7,7 @@ that the instance's next start fences it and settles what it left open.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -28,6 +28,7 @@ from streams.process.boot_clock import boot_seconds
 from streams.runtime import connections, metrics
 from streams.runtime.connections import Connections
 from streams.runtime.executor import OutputRefused
+from streams.runtime.own_records import OwnMarks, Written
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.sending import Refusal, Sending, positions
 from streams.runtime.source import Source
@@ -98,6 +99,7 @@ class KafkaTransactions:
         self._connections = Connections()
         self._opened = self._begun = self._ended = 0.0
         self._said = ""
+        self._marks = OwnMarks()
 
     def settle(self) -> None:
         """Make sure that whatever an earlier producer left open is committed or aborted.
@@ -159,7 +161,9 @@ class KafkaTransactions:
         seconds = time.monotonic() - self._begun
         metrics.COMMIT_SECONDS.labels(self._stage).observe(seconds, steps.exemplar())
         for task in tasks:
-            task.committed(sending.ends(task))
+            written = self._marks.written(task.partition, sending.offsets(task))
+            task.committed(sending.ends(task), written)
+            self._rest(task, written)
 
     def _send(self, producer: Producer, sending: Sending, tasks: Sequence[PartitionTask]) -> None:
         self._once(producer.begin_transaction)
@@ -175,6 +179,15 @@ class KafkaTransactions:
         commit = partial(producer.commit_transaction, _CALL_SECONDS)
         due = self._begun + self._transaction_seconds + _CALL_SECONDS
         self._watched(commit, due, self._source.read_ahead)
+
+    def _rest(self, task: PartitionTask, written: Mapping[str, Written]) -> None:
+        """Read only those of its own inputs in which it did not take everything."""
+        for topic, own in written.items():
+            place, position = (topic, task.partition), task.positions[topic]
+            if position > own.last:
+                self._source.pass_by(place, position)
+            else:
+                self._source.wake(place)
 
     def _positions(self, producer: Producer, tasks: Sequence[PartitionTask]) -> None:
         asked = positions(self._prefix, tasks), self._source.group(), _CALL_SECONDS

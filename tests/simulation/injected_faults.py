@@ -19,6 +19,7 @@ from streams.dispatcher.parts import expiry, replays, submissions, unhandled, wo
 from streams.dispatcher.parts.kept_events import KeptEvents
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.shared import Shared
+from streams.runtime import fused_task
 from streams.serde.job_states import RUNNING
 
 
@@ -140,6 +141,11 @@ def _fold_misses_an_end() -> Any:
     return _around(RunQueue, "_leave", leave)
 
 
+def _passed_by_untaken() -> Any:
+    """A fused stage moves past what it wrote to its own input, whether it took that or not."""
+    return patch.object(fused_task, "reach", lambda _, written, __: written.last + 1)
+
+
 INJECTED_FAULTS = {
     "4 submission judged by now": InjectedFault(
         _submission_judged_by_now,
@@ -202,6 +208,11 @@ INJECTED_FAULTS = {
         ("dead_unread", "buried_early"),
         ("deliver", "stop", "kill"),
         ("crm",),
+    ),
+    "33 passed by untaken": InjectedFault(
+        _passed_by_untaken,
+        ("no_job",),
+        ("deliver", "narrow", "drop_topic"),
     ),
 }
 """By the number of what was once wrong."""

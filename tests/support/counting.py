@@ -10,9 +10,10 @@ records refuses, `tick` has the next punctuation forward the key, `time` forward
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context, Record, Stage, StoreSpec
+from streams.runtime.processor import Context, FusedStage, Record, Stage, StoreSpec
 from streams.topology.model import (
     StageDeclaration,
     StoreDeclaration,
@@ -76,6 +77,33 @@ def counting_stage(punctuate_seconds: float = 0.1, inputs: tuple[str, ...] = ("i
         punctuate_seconds=punctuate_seconds,
         writes=("out", "dlq"),
     )
+
+
+class Passing:
+    """Relays `raw` to `in`."""
+
+    def __init__(self, partition: int) -> None:
+        """It serves one partition."""
+
+    def restored(self, ctx: Context) -> None:
+        """Nothing is derived."""
+
+    def process(self, record: Record, ctx: Context) -> None:
+        ctx.relay("in", [record])
+
+    def punctuate(self, now: int, ctx: Context) -> None:
+        """Nothing depends on time."""
+
+
+def fused_stage() -> FusedStage:
+    """What `raw` has is counted in the transaction that writes it to `in`."""
+    passing = Stage("passing", ("raw",), (), Passing, writes=("in", "dlq"))
+    return FusedStage("both", (passing, counting_stage()))
+
+
+def fused_topology() -> Topology:
+    topology = counting_topology()
+    return replace(topology, topics={"raw": Topic("raw", 2), **topology.topics})
 
 
 def counting_topology(partitions: int = 2, inputs: tuple[str, ...] = ("in",)) -> Topology:

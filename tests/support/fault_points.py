@@ -37,6 +37,7 @@ from weakref import WeakKeyDictionary
 import confluent_kafka
 
 from streams.runtime import transaction
+from streams.runtime.own_records import NOTHING, Written
 from streams.runtime.processor import Record
 from streams.runtime.task import Task
 from streams.state.key_value import KeyValueBackend
@@ -210,8 +211,10 @@ def _follow_tasks(flight: _Flight) -> None:
         if flight.empty and self.ctx.outputs:
             flight.points.reach("punctuated", len(self.ctx.outputs))
 
-    def committing(self: Task, changelog_offsets: Mapping[str, int]) -> None:
-        committed(self, changelog_offsets)
+    def committing(
+        self: Task, changelog_offsets: Mapping[str, int], written: Mapping[str, Written] = NOTHING
+    ) -> None:
+        committed(self, changelog_offsets, written)
         flight.end(self)
 
     def closing(self: Task) -> None:

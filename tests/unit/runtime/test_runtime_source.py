@@ -298,7 +298,7 @@ def test_a_jump_back_of_a_partition_that_is_taken_in_the_same_call_is_nobodys() 
     consumer.consume = taken_meanwhile  # type: ignore[method-assign]
     source.read(0)
     assert 1 not in source.delivering
-    assert ("in", 1) not in source._damaged
+    assert ("in", 1) not in source._resting
 
 
 def test_an_error_that_was_read_ahead_is_told_by_the_next_read() -> None:

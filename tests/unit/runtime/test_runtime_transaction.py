@@ -90,10 +90,10 @@ def task() -> Task:
         SimpleNamespace(
             partition=0,
             positions={"in": 5},
-            committed=lambda ends: None,
+            committed=lambda *_: None,
             changelog=list,
             changes=0,
-            stage=SimpleNamespace(stores=()),
+            stage=SimpleNamespace(stores=(), own_inputs=()),
             outputs=[("out", 0, [Record("out", 0, 0, 0, b"k", b"v")])],
         ),
     )

@@ -1,9 +1,12 @@
-"""The inputs of a stage that rest because a broker gave a damaged batch of them.
+"""The inputs of a stage that rest for a second: nothing of them is read meanwhile.
 
-After such a batch librdkafka skips it, or asks for the beginning of its partition and goes on
-there. It asks for as long as it takes, through an outage and a rebalance too. So a place rests for
-a second and is read again from its position, and must not jump back until a minute after it has
-given a record. After that minute, a log that was cut off is read as it is.
+One rests after each transaction that wrote to it and took what it wrote (`own_records`): the broker
+would answer a Fetch only to give the process its own records.
+
+Another rests before a damaged batch. After such a batch librdkafka skips it, or asks for the
+beginning of its partition and goes on there. It asks for as long as it takes, through an outage and
+a rebalance too. So a place rests and is read again from its position, and must not jump back until
+a minute after it has given a record. After that minute, a log that was cut off is read as it is.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ _REST_SECONDS = 1.0
 _DOUBT_SECONDS = 60.0
 
 
-class DamagedInputs:
+class RestingInputs:
     """Belongs to one consumer; it contains the places that rest."""
 
     def __init__(self) -> None:
+        self._passed: set[Place] = set()  # those of them that are not damaged
         self._rests: dict[Place, float] = {}  # until when
         self._doubts: dict[Place, tuple[float, int]] = {}  # until when, and the next offset
 
@@ -52,6 +56,16 @@ class DamagedInputs:
             self._rest(place)
         return offset < expected
 
+    def pass_by(self, place: Place) -> None:
+        """Let a place rest whose next records are not needed."""
+        self._passed.add(place)
+        self._rest(place)
+
+    def wake(self, place: Place) -> None:
+        """Let a place that was passed by rest no longer."""
+        if place in self._passed:
+            self._rests[place] = -math.inf
+
     def rested(self) -> list[Place]:
         """The places that have rested, each to be started from its position."""
         now = time.monotonic()
@@ -61,12 +75,14 @@ class DamagedInputs:
         """Note from which offsets places are read now."""
         for place, offset in positions:
             self._rests.pop(place, None)
+            self._passed.discard(place)
             if place in self._doubts:
                 self._doubts[place] = self._doubts[place][0], offset
 
     def taken(self, partitions: Collection[int]) -> None:
         """Note that partitions are another process's; the doubt stays with the consumer."""
         self._rests = {place: t for place, t in self._rests.items() if place[1] not in partitions}
+        self._passed &= self._rests.keys()
 
     def _rest(self, place: Place) -> None:
         self._rests[place] = time.monotonic() + _REST_SECONDS

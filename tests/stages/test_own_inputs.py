@@ -1,0 +1,107 @@
+"""Fused stages: a topic that they alone write is read only for what was not taken in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from support.counting import fused_stage, fused_topology
+
+from streams.runtime.driver import TopologyTestDriver
+from streams.runtime.memory_broker import CrashPoint
+from streams.runtime.partition_task import PartitionTask
+from streams.runtime.processor import Record
+
+
+@pytest.fixture
+def driver() -> TopologyTestDriver:
+    return TopologyTestDriver([fused_stage()], fused_topology(), partitions=1)
+
+
+def counted(driver: TopologyTestDriver) -> list[bytes | None]:
+    return [record.value for record in driver.output("out")]
+
+
+def step(driver: TopologyTestDriver) -> list[Record]:
+    """One step of the process; what it has to read next."""
+    run = driver.run_of("both")
+    run.step(punctuate=False)
+    return run.unprocessed()
+
+
+def position(driver: TopologyTestDriver) -> int:
+    return driver.task("counting").positions["in"]
+
+
+def test_own_inputs_are_those_that_a_part_writes_and_no_person() -> None:
+    assert fused_stage().own_inputs == {"in"}
+
+
+def test_what_was_taken_is_not_read(driver: TopologyTestDriver) -> None:
+    with driver.together():
+        driver.pipe("raw", b"a", b"count")
+        driver.pipe("raw", b"a", b"count")
+        assert step(driver) == []
+    assert position(driver) == 2
+    assert counted(driver) == [b"1", b"2"]
+    driver.advance(2)
+    assert driver.run_of("both").offsets["in", 0] == 2
+
+
+def test_a_record_of_another_producer_is_read_wherever_it_lies(driver: TopologyTestDriver) -> None:
+    driver.pipe("raw", b"a", b"count")
+    commits = driver.run_of("both").commits
+    commit = commits.commit
+
+    def late(tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
+        log = driver._broker.records["in", 0]
+        log.append(Record("in", 0, len(log), driver.now, b"a", b"count", []))
+        commits.commit = commit  # type: ignore[method-assign]
+        commit(tasks, alone=alone)
+
+    commits.commit = late  # type: ignore[method-assign]
+    with driver.together():
+        driver.pipe("raw", b"a", b"count")
+        left = step(driver)
+    assert [record.offset for record in left] == [1, 2], "it moved past what it did not take"
+    driver.pipe("raw", b"a", b"count")
+    assert counted(driver) == [b"1", b"2", b"3", b"4"]
+    assert position(driver) == 4
+
+
+def test_what_could_not_be_taken_is_read_and_its_letter_names_its_offset(
+    driver: TopologyTestDriver,
+) -> None:
+    with driver.together():
+        for verb in (b"count", b"poison", b"count"):
+            driver.pipe("raw", b"a", verb)
+        assert len(step(driver)) == 3
+    assert counted(driver) == [b"1", b"2"]
+    (letter,) = driver.output("dlq")
+    assert letter.key == b"counting:in:0:1"
+    driver.pipe("raw", b"a", b"count")
+    assert (counted(driver)[-1], position(driver)) == (b"3", 4)
+
+
+def test_after_a_refused_output_each_record_is_counted_once(driver: TopologyTestDriver) -> None:
+    with driver.together():
+        for verb in (b"count", b"huge", b"count"):
+            driver.pipe("raw", b"a", verb)
+    assert counted(driver) == [b"1", b"2"]
+    assert position(driver) == 3
+
+
+@pytest.mark.parametrize("at", ["produced", "before_commit", "after_commit", "after_write"])
+def test_a_successor_reads_from_the_committed_position_and_skips_what_was_taken(
+    driver: TopologyTestDriver, at: CrashPoint
+) -> None:
+    driver.pipe("raw", b"a", b"count")
+    driver.crash("both", at)
+    driver.pipe("raw", b"a", b"count")
+    driver.pipe("raw", b"a", b"count")
+    assert driver.run_of("both").commits.armed is None, "it did not die"
+    assert counted(driver) == [b"1", b"2", b"3"]
+    driver.restart("both")
+    driver.pipe("raw", b"a", b"count")
+    assert counted(driver) == [b"1", b"2", b"3", b"4"]
+    assert position(driver) == 4
