@@ -17,7 +17,7 @@ from itertools import islice
 
 from streams import dead_letter
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.runtime.processor import Context, Processor, Record, Stage, declared_stage
 from streams.serde.codec import SCHEDULE
 from streams.serde.keys import join
 from streams.topology.model import Topology
@@ -37,7 +37,7 @@ def stage(topology: Topology) -> Stage:
     return declared_stage(topology, "scheduler", partial(Scheduler, targets), 0.025)
 
 
-class Scheduler:
+class Scheduler(Processor):
     """One partition's timers; `_next_due` is derived, so that an idle punctuation costs nothing."""
 
     def __init__(self, targets: frozenset[str], partition: int) -> None:
@@ -71,9 +71,6 @@ class Scheduler:
         timers.put(_INDEX + id_, due)
         timers.put(_TIMER + due + id_, record.value or b"")
         self._next_due = min(self._next_due, due_at)
-
-    def punctuate(self, now: int, ctx: Context) -> None:
-        """Do nothing, because `initiate`, which follows, sends the due records."""
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
         """Send the due records, oldest first."""

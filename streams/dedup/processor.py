@@ -17,7 +17,7 @@ from prometheus_client import Counter
 
 from streams.dedup.duplicates import FIRST_SEEN, DuplicateHit, Duplicates
 from streams.errors import DecodeError
-from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.runtime.processor import BatchProcessor, Context, Record, Stage, declared_stage
 from streams.serde import schemas
 from streams.serde.codec import HEADER_SIZE
 from streams.topology.model import Topology
@@ -39,7 +39,7 @@ def stage(topology: Topology) -> Stage:
     return declared_stage(topology, "dedup", processor, punctuate_seconds=1.0)
 
 
-class Dedup:
+class Dedup(BatchProcessor):
     """Deduplicates one partition; its whole state is in its store."""
 
     def __init__(self, window_ms: int, duplicates: Duplicates, partition: int) -> None:
@@ -51,15 +51,9 @@ class Dedup:
             if schema.name == "envelope"
         }
 
-    def restored(self, ctx: Context) -> None:
-        """Do nothing, since no state is derived from the store."""
-
     def punctuate(self, now: int, ctx: Context) -> None:
         """Write the log line about duplicates when it is due; no event waits for time."""
         self._duplicates.tell(ctx.monotonic)
-
-    def process(self, record: Record, ctx: Context) -> None:
-        self.process_batch([record], ctx)
 
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
         """Forward the events not seen within the window, with one store lookup for all records.

@@ -29,7 +29,7 @@ from streams.delivery.store import TEST, DeliveryStore, Known
 from streams.delivery.transitions import Transitions, due_of_test
 from streams.delivery.upkeep import Upkeep
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.runtime.processor import Context, Processor, Record, Stage, declared_stage
 from streams.serde.job_states import TERMINAL
 from streams.serde.keys import after, split
 from streams.tenants.endpoints import CALLBACKS
@@ -47,7 +47,7 @@ def stage(topology: Topology, sender: Sender, history: History) -> Stage:
     return declared_stage(topology, "delivery", made, _LIVELY_SECONDS)
 
 
-class Deliveries:
+class Deliveries(Processor):
     """Owns one partition's deliveries."""
 
     def __init__(

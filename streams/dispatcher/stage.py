@@ -36,7 +36,7 @@ from streams.dispatcher.parts.workers import Workers
 from streams.dispatcher.shared import shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.table import Table
-from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.runtime.processor import BatchProcessor, Context, Record, Stage, declared_stage
 from streams.serde.codec import COMMAND
 from streams.serde.records import Command, Job
 from streams.topology.model import Topology
@@ -95,7 +95,7 @@ def stage(topology: Topology, cluster_key: bytes) -> Stage:
     return declared_stage(topology, "dispatcher", processor, 0.1)
 
 
-class Dispatcher:
+class Dispatcher(BatchProcessor):
     """Owns one partition's jobs."""
 
     def __init__(self, topology: Topology, cluster_key: bytes, partition: int) -> None:

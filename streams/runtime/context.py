@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from streams.runtime.clock import Clock
 from streams.runtime.processor import Header, Record
 from streams.runtime.undo_log import UndoLog
+from streams.serde.codec import SCHEDULE
+from streams.serde.records import Schedule
 from streams.state.overlay import Overlay
 from streams.state.store import KeyValueStore
 
@@ -66,6 +68,12 @@ class TaskContext:
 
     def relay(self, topic: str, records: Sequence[Record]) -> None:
         self.outputs.append((topic, self.partition, records))
+
+    def timer(self, tenant_id: str, id_: str, due: int, topic: str, value: bytes) -> None:
+        key = tenant_id.encode()
+        self.forward(
+            "schedule", key, SCHEDULE.encode(Schedule(id_, tenant_id, due, topic, key, value))
+        )
 
     def caught_up_to(self, topic: str, moment: float) -> bool:
         return self._caught_up_to(topic, self.partition, moment)

@@ -80,6 +80,13 @@ class Context(Protocol):
     def relay(self, topic: str, records: Sequence[Record]) -> None:
         """Forward records as they are; much cheaper than a `forward` for each."""
 
+    def timer(self, tenant_id: str, id_: str, due: int, topic: str, value: bytes) -> None:
+        """Have the scheduler send a value to a topic at a time in milliseconds, or a little later.
+
+        It is sent once, to this partition, under the tenant's key. A timer of the same tenant and
+        id that has not fired is replaced. The stage must write `schedule`.
+        """
+
     def on_undo(self, call: Callable[..., object], *args: object) -> None:
         """Have derived state corrected if what was just done is undone.
 
@@ -99,10 +106,11 @@ class Context(Protocol):
         """
 
 
-class Processor(Protocol):
+class Processor:
     """One task's logic; an instance serves exactly one partition.
 
-    `Hooks` names the optional methods of a processor.
+    The runtime calls these hooks. Each does nothing unless a processor has its own, except that
+    `process` is always its own.
     """
 
     def restored(self, ctx: Context) -> Iterator[None] | None:
@@ -110,9 +118,8 @@ class Processor(Protocol):
 
         Called after assignment. A long one is a generator that yields about every 10 ms: the
         runtime goes on polling and working for other partitions in between, processes no record of
-        this one before the end, and drops the generator if the partition is taken away. For a
-        processor without `undone`, the runtime instead runs a whole `restored` after each batch or
-        record that failed, whether or not it wrote. It must not write or forward.
+        this one before the end, and drops the generator if the partition is taken away. It must not
+        write or forward.
         """
 
     def process(self, record: Record, ctx: Context) -> None:
@@ -122,6 +129,7 @@ class Processor(Protocol):
             PoisonRecord: the record can never be processed; its changes are undone, it goes
                 to `dlq`, and the stage moves on.
         """
+        raise NotImplementedError
 
     def punctuate(self, now: int, ctx: Context) -> None:
         """Time has passed; called about every `Stage.punctuate_seconds`.
@@ -129,24 +137,6 @@ class Processor(Protocol):
         A call that changes and forwards nothing costs no transaction. A call that raises ends the
         stage: its stores hold what was once accepted, so no record caused the failure.
         """
-
-
-class Hooks(Protocol):
-    """The optional methods of a processor; the runtime looks for each once, by its name."""
-
-    def undone(self, ctx: Context) -> None:
-        """Some or all of what was done since the last commit was taken back.
-
-        This happens after a poison record, a refused output and an aborted transaction. Bring the
-        derived state in line with the stores, touching only what changed since `committed`; the
-        stores show what holds now. It must not write or forward.
-        """
-
-    def committed(self) -> None:
-        """All writes so far are durable: a journal kept for `undone` may be cleared."""
-
-    def finish(self, ctx: Context) -> None:
-        """Write what was put off: the transaction is committed next, or nothing was done."""
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
         """Forward records that no input record causes, after a step's records and punctuation.
@@ -166,15 +156,39 @@ class Hooks(Protocol):
         and forwards is committed, and `initiate` is called again.
         """
 
+    def finish(self, ctx: Context) -> None:
+        """Write what was put off: the transaction is committed next, or nothing was done."""
+
+    def committed(self) -> None:
+        """All writes so far are durable: a journal kept for `undone` may be cleared.
+
+        A step that wrote and forwarded nothing has this call without a transaction.
+        """
+
+    def undone(self, ctx: Context) -> None:
+        """Some or all of what was done since `committed` was taken back.
+
+        This happens after a poison record, a refused output and an aborted transaction. Bring the
+        derived state in line with the stores, touching only what changed since `committed`; the
+        stores show what holds now. It must not write or forward. Without a hook of its own, a
+        processor builds everything anew by `restored`.
+        """
+        for _ in self.restored(ctx) or ():
+            pass
+
     def closed(self) -> None:
         """The partition was taken away or the process ends; drop gauges. Stores are closed next."""
 
 
-class BatchProcessor(Processor, Protocol):
+class BatchProcessor(Processor):
     """A processor that wants a partition's records together, to look keys up in one go."""
+
+    def process(self, record: Record, ctx: Context) -> None:
+        self.process_batch([record], ctx)
 
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
         """Handle records in order; one that raises is undone, and each is handled alone."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

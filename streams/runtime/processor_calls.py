@@ -1,4 +1,4 @@
-"""A processor as its task calls it: optional hooks looked up once, and failures that end the stage.
+"""A processor as its task calls it: failures that no record caused end the stage.
 
 Any failure other than a `PoisonRecord` is a fault of the store, the disk, the memory or our own
 code. Its message names the place, the cause and the remedy.
@@ -9,31 +9,26 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import structlog
 
 from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged, TidegateError
 from streams.runtime.context import TaskContext
-from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.processor import BatchProcessor, Context, Processor, Record
 
 log = structlog.get_logger(__name__)
 
 
 class ProcessorCalls:
-    """One processor of a stage; `batch` and `initiate` are None if it lacks them."""
+    """The hooks of one processor; `batches` and `initiates` say which of two kinds it is."""
 
     def __init__(self, stage: str, partition: int, processor: Processor) -> None:
         self._stage = stage
         self._partition = partition
         self._processor = processor
-        self.batch = self._optional("process_batch")
-        self.initiate = self._optional("initiate")
-        self._refused: Any = processor.refused if self.initiate else None  # type: ignore[attr-defined]
-        self._undone = self._optional("undone")
-        self._committed = self._optional("committed")
-        self._closed = self._optional("closed")
-        self._finish = self._optional("finish")
+        self.batches = isinstance(processor, BatchProcessor)
+        self.initiates = type(processor).initiate is not Processor.initiate
 
     def restoring(self, ctx: TaskContext) -> Generator[None]:
         """Run `restored` part by part.
@@ -47,22 +42,16 @@ class ProcessorCalls:
         self._refuse_writes("restored", before, ctx)
 
     def undo(self, log: Callable[[], None], ctx: TaskContext) -> None:
-        """Bring derived state in line with stores in which something was undone.
-
-        This runs `undone`, or else a whole `restored`.
+        """Run `undone`, after the calls of the log.
 
         Raises:
             TidegateError: it wrote.
         """
         with self._ending("on_undo"):
             log()
-        if self._undone is None:
-            for _ in self.restoring(ctx):
-                pass
-            return
         before = ctx.pending
         with self._ending("undone"):
-            self._undone(ctx)
+            self._processor.undone(ctx)
         self._refuse_writes("undone", before, ctx)
 
     def handle(self, record: Record, ctx: Context, read: Record) -> None:
@@ -79,14 +68,18 @@ class ProcessorCalls:
         except Exception as error:
             self._fail(_at(read), error, _way_out(read, error))
 
+    def batch(self, records: Sequence[Record], ctx: Context) -> None:
+        """Run `process_batch`; whatever it raises is the caller's to judge."""
+        assert isinstance(self._processor, BatchProcessor)  # noqa: S101
+        self._processor.process_batch(records, ctx)
+
     def handle_all(self, records: Sequence[Record], ctx: Context) -> None:
-        """Run `process_batch`, which exists.
+        """Run `process_batch` of one that `batches`.
 
         Raises:
             PoisonRecord: one record is at fault.
             StageFailed: no record is at fault.
         """
-        assert self.batch is not None  # noqa: S101
         try:
             self.batch(records, ctx)
         except (PoisonRecord, StoreDamaged):
@@ -99,45 +92,35 @@ class ProcessorCalls:
         with self._ending("punctuate"):
             self._processor.punctuate(now, ctx)
 
-    def start(self, ctx: Context, limit: int | None) -> None:
-        """Run `initiate`, if it exists."""
-        if self.initiate is not None:
-            with self._ending("initiate"):
-                self.initiate(ctx, limit)
+    def initiate(self, ctx: Context, limit: int | None) -> None:
+        with self._ending("initiate"):
+            self._processor.initiate(ctx, limit)
 
     def finish(self, ctx: Context) -> None:
-        """Run `finish`, if it exists."""
-        if self._finish is not None:
-            with self._ending("finish"):
-                self._finish(ctx)
+        with self._ending("finish"):
+            self._processor.finish(ctx)
 
     def refuse(
         self, topic: str, key: bytes | None, detail: str, missing: bool, ctx: Context
     ) -> None:
         with self._ending("refused"):
-            self._refused(topic, key, detail, missing, ctx)
+            self._processor.refused(topic, key, detail, missing, ctx)
 
     def committed(self, ctx: TaskContext) -> None:
         with self._ending("on_commit"):
             ctx.log.committed()
-        if self._committed is not None:
-            with self._ending("committed"):
-                self._committed()
+        with self._ending("committed"):
+            self._processor.committed()
 
     def closed(self) -> None:
         """Run `closed`; its failure does not keep the stores from being closed."""
         try:
-            if self._closed is not None:
-                self._closed()
+            self._processor.closed()
         except Exception:
             error = traceback.format_exc()
             log.error(
                 "processor raised", where=f"partition {self._partition} (`closed`)", error=error
             )
-
-    def _optional(self, name: str) -> Callable[..., Any] | None:
-        found: Callable[..., Any] | None = getattr(self._processor, name, None)
-        return found
 
     def _refuse_writes(self, hook: str, before: tuple[int, int], ctx: TaskContext) -> None:
         if ctx.pending != before:

@@ -161,7 +161,7 @@ class RecordHandler:
                 self._handle(record)
 
     def _handled_together(self, records: Sequence[Record]) -> bool:
-        if self._processor.batch is None or self._asked_aside(records):
+        if not self._processor.batches or self._asked_aside(records):
             return False
         self._mark()
         try:
@@ -179,7 +179,7 @@ class RecordHandler:
         return True
 
     def _run(self, records: Sequence[Record]) -> None:
-        if self._processor.batch is not None:
+        if self._processor.batches:
             self._processor.handle_all(records, self._ctx)
             self._advance(records)
             return

@@ -97,12 +97,12 @@ class Task:
 
     @property
     def initiates(self) -> bool:
-        return self._processor.initiate is not None
+        return self._processor.initiates
 
     def initiate(self, limit: int | None = None) -> int:
         self._worked_at = self._clock.now()
         before = len(self.ctx.outputs)
-        self._processor.start(self.ctx, limit)
+        self._processor.initiate(self.ctx, limit)
         return sum(len(records) for _, _, records in self.ctx.outputs[before:])
 
     def drop_refused(self, topic: str, key: bytes | None, detail: str, missing: bool) -> None:

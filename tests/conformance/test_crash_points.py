@@ -18,7 +18,7 @@ from support.runtime_harness import on_disk
 
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
-from streams.runtime.processor import Context, Record, Stage, StoreSpec
+from streams.runtime.processor import Context, Processor, Record, Stage, StoreSpec
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
 
 PARTITIONS = 3
@@ -28,7 +28,7 @@ PASSES: dict[CrashPoint, int] = {"produced": PARTITIONS, "between_writes": PARTI
 CRASHES = [(at, times) for at in POINTS for times in range(1, PASSES.get(at, 1) + 1)]
 
 
-class Filing:
+class Filing(Processor):
     """Writes each record into every store, under how many it has filed before."""
 
     def __init__(self, partition: int) -> None:
@@ -45,9 +45,6 @@ class Filing:
             ctx.store(name).put(key, record.value or b"")
         ctx.forward("out", key, record.value)
         self.filed += 1
-
-    def punctuate(self, now: int, ctx: Context) -> None:
-        """Nothing happens by time alone."""
 
 
 def filing_stage() -> Stage:

@@ -80,7 +80,7 @@ def test_each_is_counted_once_across_sigkill(
 ) -> None:
     cluster.create()
     process, sent = start(), 0
-    for step in ("before_commit", "after_commit", "after_write"):
+    for step in ("before_commit", "after_commit"):
         cluster.send("raw", [COUNT])
         await_counts(cluster, sent + 1)
         process.points.arm(step, signal.SIGKILL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -14,7 +14,15 @@ from support.returning import give_back, letters
 from streams.errors import PoisonRecord
 from streams.runtime.dead_keys import _PREFIX
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import AnyStage, Context, FusedStage, Record, declared_stage
+from streams.runtime.processor import (
+    AnyStage,
+    BatchProcessor,
+    Context,
+    FusedStage,
+    Processor,
+    Record,
+    declared_stage,
+)
 from streams.serde.keys import after
 from streams.serde.records import DeadLetter
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
@@ -43,18 +51,12 @@ TOPOLOGY = Topology(
 NARROW = replace(TOPOLOGY, topics={**TOPICS, "told": Topic("told", 1, max_message_bytes=60)})
 
 
-class Maker:
+class Maker(Processor):
     def __init__(self, partition: int) -> None:
         """One instance serves one partition."""
 
-    def restored(self, ctx: Context) -> None:
-        """Nothing is derived."""
-
     def process(self, record: Record, ctx: Context) -> None:
         ctx.forward("settings", record.key, record.value)
-
-    def punctuate(self, now: int, ctx: Context) -> None:
-        """Nothing happens by time alone."""
 
 
 class Keeper(Maker):
@@ -78,8 +80,8 @@ class Keeper(Maker):
         assert self.kept == dict(ctx.store("shelf").range(b"", b"\xff"))
 
 
-class BatchKeeper(Keeper):
-    def process_batch(self, records: list[Record], ctx: Context) -> None:
+class BatchKeeper(Keeper, BatchProcessor):
+    def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
         for record in records:
             self.process(record, ctx)
 

@@ -13,7 +13,7 @@ from support.returning import give_back, letters, outcome
 from streams import dead_letter, pipeline
 from streams.errors import PoisonRecord, StageFailed
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.runtime.processor import Context, Processor, Record, Stage, declared_stage
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import DeadLetter
 from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES
@@ -62,15 +62,11 @@ def test_a_letters_time_is_never_later_than_its_return_nor_before_all_time(
     assert 0 < event_.timestamp <= driver.now
 
 
-class Broken:
+class Broken(Processor):
     """A processor with a bug."""
-
-    def restored(self, ctx: Context) -> None: ...
 
     def process(self, record: Record, ctx: Context) -> None:
         raise RuntimeError("a bug")
-
-    def punctuate(self, now: int, ctx: Context) -> None: ...
 
 
 def test_one_without_an_offset_that_ends_the_stage_can_be_set_aside() -> None:
@@ -110,7 +106,7 @@ def topology(*others: str) -> Topology:
     )
 
 
-class Keeper:
+class Keeper(Processor):
     """Keeps the newest value of each key; it cannot read what begins with `unread`."""
 
     unread = b"new"
@@ -118,16 +114,10 @@ class Keeper:
     def __init__(self, partition: int) -> None:
         """One instance serves one partition."""
 
-    def restored(self, ctx: Context) -> None:
-        """Nothing is derived from the store."""
-
     def process(self, record: Record, ctx: Context) -> None:
         if self.unread and (record.value or b"").startswith(self.unread):
             raise PoisonRecord("undecodable", "")
         ctx.store("shelf").put(record.key or b"", record.value or b"")
-
-    def punctuate(self, now: int, ctx: Context) -> None:
-        """Nothing happens by time alone."""
 
 
 class Counting(MemoryTables):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import get_args
@@ -16,7 +16,14 @@ from streams import dead_letter
 from streams.errors import PoisonRecord, StageFailed
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
-from streams.runtime.processor import Context, Record, Stage, declared_stage
+from streams.runtime.processor import (
+    BatchProcessor,
+    Context,
+    Processor,
+    Record,
+    Stage,
+    declared_stage,
+)
 from streams.runtime.record_handler import taken_by
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
@@ -47,7 +54,7 @@ TOPOLOGY = Topology(
 SETTING, FACT = "keeper:settings:0:0", "keeper:facts:0:0"
 
 
-class Keeper:
+class Keeper(Processor):
     """Keeps the newest value of each key, and tells it; it cannot read what is in `unread`."""
 
     unread: frozenset[bytes] = frozenset()
@@ -55,9 +62,6 @@ class Keeper:
 
     def __init__(self, partition: int) -> None:
         """One instance serves one partition."""
-
-    def restored(self, ctx: Context) -> None:
-        """Nothing is derived from the store."""
 
     def process(self, record: Record, ctx: Context) -> None:
         key = record.topic.encode() + b"/" + (record.key or b"")
@@ -72,12 +76,9 @@ class Keeper:
             ctx.store("shelf").put(key, record.value)
         ctx.forward("told", key, record.value, timestamp=record.timestamp)
 
-    def punctuate(self, now: int, ctx: Context) -> None:
-        """Nothing happens by time alone."""
 
-
-class BatchKeeper(Keeper):
-    def process_batch(self, records: list[Record], ctx: Context) -> None:
+class BatchKeeper(Keeper, BatchProcessor):
+    def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
         for record in records:
             self.process(record, ctx)
 

@@ -9,7 +9,7 @@ from support.returning import give_back, outcome
 
 from streams.errors import PoisonRecord
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import Context, FusedStage, Record, declared_stage
+from streams.runtime.processor import Context, FusedStage, Processor, Record, declared_stage
 from streams.topology.model import StageDeclaration, Topic, Topology
 
 TOPOLOGY = Topology(
@@ -29,18 +29,12 @@ TOPOLOGY = Topology(
 )
 
 
-class Maker:
+class Maker(Processor):
     def __init__(self, partition: int) -> None:
         """One instance serves one partition."""
 
-    def restored(self, ctx: Context) -> None:
-        """Nothing is derived."""
-
     def process(self, record: Record, ctx: Context) -> None:
         ctx.forward("facts", record.key, record.value, timestamp=record.timestamp)
-
-    def punctuate(self, now: int, ctx: Context) -> None:
-        """Nothing happens by time alone."""
 
 
 class Teller(Maker):

@@ -10,12 +10,12 @@ from support.counting import HUGE, counting_stage, counting_topology
 
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.partition_task import PartitionTask
-from streams.runtime.processor import Context, Record
+from streams.runtime.processor import Context, Processor, Record
 
 TOPOLOGY = counting_topology(2, ("in", "also"))
 
 
-class Listening:
+class Listening(Processor):
     """It remembers keys in memory, and writes and forwards only what it is told to `keep`."""
 
     def __init__(self, partition: int) -> None:
@@ -30,9 +30,6 @@ class Listening:
         if record.value != b"hear":
             ctx.store("counts").put(record.key or b"", b",".join(key or b"" for key in self.heard))
             ctx.forward("out", record.key, b"x" * HUGE if record.value == b"huge" else b"kept")
-
-    def punctuate(self, now: int, ctx: Context) -> None:
-        """Nothing depends on time."""
 
     def undone(self, ctx: Context) -> None:
         """What was heard since the last step is forgotten."""

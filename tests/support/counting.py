@@ -13,7 +13,7 @@ import random
 from dataclasses import replace
 
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context, FusedStage, Record, Stage, StoreSpec
+from streams.runtime.processor import Context, FusedStage, Processor, Record, Stage, StoreSpec
 from streams.topology.model import (
     StageDeclaration,
     StoreDeclaration,
@@ -26,7 +26,7 @@ LARGE = random.Random(1).randbytes(600_000)
 """More than a topic for small records takes, compressed as well."""
 
 
-class Counting:
+class Counting(Processor):
     """Counts of keys in `counts`; `total` is derived, as a ready queue would be."""
 
     def __init__(self, partition: int) -> None:
@@ -79,20 +79,14 @@ def counting_stage(punctuate_seconds: float = 0.1, inputs: tuple[str, ...] = ("i
     )
 
 
-class Passing:
+class Passing(Processor):
     """Relays `raw` to `in`."""
 
     def __init__(self, partition: int) -> None:
         """It serves one partition."""
 
-    def restored(self, ctx: Context) -> None:
-        """Nothing is derived."""
-
     def process(self, record: Record, ctx: Context) -> None:
         ctx.relay("in", [record])
-
-    def punctuate(self, now: int, ctx: Context) -> None:
-        """Nothing depends on time."""
 
 
 def fused_stage() -> FusedStage:

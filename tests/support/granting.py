@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context, Record, Stage, StoreSpec
+from streams.runtime.processor import Context, Processor, Record, Stage, StoreSpec
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
 from support.counting import HUGE
 
@@ -18,7 +18,7 @@ WAITING = (b"grant", b"huge", b"nowhere")
 _HELD_BACK_MS = 10_000
 
 
-class Granting:
+class Granting(Processor):
     """Keys in `keys` with their state; `waiting` is derived, and `journal` says what changed.
 
     `calls` names the hooks in the order of their calls.
@@ -55,9 +55,6 @@ class Granting:
         if verb == b"poison":
             raise PoisonRecord("bad_verb", "told to")
         ctx.forward("out", key, b"accepted")
-
-    def punctuate(self, now: int, ctx: Context) -> None:
-        """Nothing happens by time alone."""
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
         self.calls.append(f"initiate {limit}")

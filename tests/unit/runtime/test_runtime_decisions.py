@@ -23,7 +23,7 @@ from streams.process.boot_clock import boot_seconds
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.clock import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
-from streams.runtime.processor import Context, Record, Stage, StoreSpec
+from streams.runtime.processor import Context, Processor, Record, Stage, StoreSpec
 from streams.runtime.restore import distrust
 from streams.runtime.task import Task
 from streams.runtime.topics import Changelog
@@ -210,18 +210,14 @@ def test_a_watched_call_answers_raises_or_is_left_behind() -> None:
     thread.leave()
 
 
-class Remembering:
+class Remembering(Processor):
     """A processor that stores every record under its key."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
 
-    def restored(self, ctx: Context) -> None: ...
-
     def process(self, record: Record, ctx: Context) -> None:
         ctx.store("t").put(record.key or b"", record.value or b"")
-
-    def punctuate(self, now: int, ctx: Context) -> None: ...
 
 
 def test_a_store_is_dated_when_it_was_last_known_to_be_current() -> None:

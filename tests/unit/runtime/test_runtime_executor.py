@@ -13,7 +13,7 @@ from streams.runtime.clock import SystemClock, VirtualClock
 from streams.runtime.executor import Executor, OutputRefused
 from streams.runtime.fused_task import task_of
 from streams.runtime.partition_task import PartitionTask
-from streams.runtime.processor import Context, FusedStage, Record, Stage
+from streams.runtime.processor import Context, FusedStage, Processor, Record, Stage
 from streams.runtime.task import Task
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables
@@ -162,15 +162,11 @@ def test_a_dead_letter_that_nobody_takes_ends_the_stage_and_passes_nothing_by(ve
     assert (counting.positions, counting.dirty) == ({"in": 1}, False)
 
 
-class Ticking:
+class Ticking(Processor):
     """Forwards a record at each punctuation."""
 
     def __init__(self, tick: bytes) -> None:
         self._tick = tick
-
-    def restored(self, ctx: Context) -> None: ...
-
-    def process(self, record: Record, ctx: Context) -> None: ...
 
     def punctuate(self, now: int, ctx: Context) -> None:
         ctx.forward("out", b"k", self._tick)
