@@ -196,7 +196,7 @@ def test_four_workers_of_eight_slots_end_200_mixed_jobs_near_the_ideal(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_no_partition_with_ready_jobs_waits_without_end(seed: int) -> None:
     """Few slots for many partitions, slow brokers, jobs now here and now there."""
     rng = random.Random(seed)
