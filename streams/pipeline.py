@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import cast
 
 from streams.errors import ConfigError
-from streams.runtime.processor import FusedStage, Stage
+from streams.runtime.stage import FusedStage, Stage
 from streams.stages import STAGES
 from streams.topology.model import FUSED, Topology
 

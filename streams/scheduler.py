@@ -17,7 +17,8 @@ from itertools import islice
 
 from streams import dead_letter
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context, Processor, Record, Stage, declared_stage
+from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import SCHEDULE
 from streams.serde.keys import join
 from streams.topology.model import Topology

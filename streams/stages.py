@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from streams.errors import ConfigError
 
 if TYPE_CHECKING:
-    from streams.runtime.processor import AnyStage
+    from streams.runtime.stage import AnyStage
     from streams.settings import Settings
     from streams.topology.model import Topology
 

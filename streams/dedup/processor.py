@@ -17,7 +17,8 @@ from prometheus_client import Counter
 
 from streams.dedup.duplicates import FIRST_SEEN, DuplicateHit, Duplicates
 from streams.errors import DecodeError
-from streams.runtime.processor import BatchProcessor, Context, Record, Stage, declared_stage
+from streams.runtime.processor import BatchProcessor, Context, Record
+from streams.runtime.stage import Stage, declared_stage
 from streams.serde import schemas
 from streams.serde.codec import HEADER_SIZE
 from streams.topology.model import Topology

@@ -29,7 +29,8 @@ from streams.delivery.store import TEST, DeliveryStore, Known
 from streams.delivery.transitions import Transitions, due_of_test
 from streams.delivery.upkeep import Upkeep
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context, Processor, Record, Stage, declared_stage
+from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.stage import Stage, declared_stage
 from streams.serde.job_states import TERMINAL
 from streams.serde.keys import after, split
 from streams.tenants.endpoints import CALLBACKS

@@ -36,7 +36,8 @@ from streams.dispatcher.parts.workers import Workers
 from streams.dispatcher.shared import shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.table import Table
-from streams.runtime.processor import BatchProcessor, Context, Record, Stage, declared_stage
+from streams.runtime.processor import BatchProcessor, Context, Record
+from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import COMMAND
 from streams.serde.records import Command, Job
 from streams.topology.model import Topology

@@ -6,8 +6,13 @@ broker that cannot be asked yet, or a connection that ends, is enough. A list ne
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaException
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupListing
+
+from streams.kafka.failures import needing
+from streams.kafka.offsets import Place
 
 
 def listed_groups(admin: AdminClient, timeout: float) -> list[ConsumerGroupListing]:
@@ -21,3 +26,30 @@ def listed_groups(admin: AdminClient, timeout: float) -> list[ConsumerGroupListi
         # They are no exceptions, yet Python raises them: no `except` would catch one.
         raise KafkaException(listed.errors[0])
     return list(listed.valid)
+
+
+def committed_positions(
+    reader: Consumer, group: str, prefix: str, places: Iterable[Place], timeout: float
+) -> dict[Place, int]:
+    """The offsets of a reader's group, where it has any; waits for pending transactions (KIP-447).
+
+    Raises:
+        KafkaException: not answered in time, or not for one of the places.
+    """
+    asked = [TopicPartition(prefix + topic, p) for topic, p in places]
+    with needing(f"Describe on group {group}"):
+        answered = reader.committed(asked, timeout)
+    raise_first(answered)
+    return {
+        (place.topic.removeprefix(prefix), place.partition): place.offset
+        for place in answered
+        if place.offset >= 0
+    }
+
+
+def raise_first(places: Iterable[TopicPartition]) -> None:
+    """Raise the first error of a place; who may read its topic may have positions in it."""
+    for place in places:
+        if place.error:
+            with needing(f"Read on topic {place.topic}"):
+                raise KafkaException(place.error)

@@ -22,9 +22,10 @@ from streams.runtime.context import CaughtUpTo
 from streams.runtime.doubted_ends import DoubtedEnds
 from streams.runtime.fused_task import task_of
 from streams.runtime.partition_task import PartitionTask
-from streams.runtime.processor import AnyStage
-from streams.runtime.restore import Restore, Restoring
+from streams.runtime.restore import Restore
+from streams.runtime.restoring_store import Restoring
 from streams.runtime.source import Source
+from streams.runtime.stage import AnyStage
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.task_stores import close_backend
 from streams.runtime.topics import Changelog

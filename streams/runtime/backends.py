@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams.runtime.processor import StoreSpec
+from streams.runtime.stage import StoreSpec
 from streams.state.key_value import KeyValueBackend
 from streams.state.store import Backend, Changes, Checkpoint, Tables
 from streams.state.window import WindowBackend

@@ -12,7 +12,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-from streams.runtime.processor import Record, Stage
+from streams.runtime.processor import Record
+from streams.runtime.stage import Stage
 from streams.serde.keys import SEPARATOR, after
 from streams.serde.records import DeadLetter
 from streams.state.store import KeyValueStore

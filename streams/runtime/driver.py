@@ -17,7 +17,8 @@ from streams.runtime.clock import VirtualClock
 from streams.runtime.fused_task import FusedTask
 from streams.runtime.memory_broker import CrashPoint, MemoryBroker
 from streams.runtime.memory_process import OpenTables, StageRun
-from streams.runtime.processor import AnyStage, Header, Record, parts_of
+from streams.runtime.processor import Header, Record
+from streams.runtime.stage import AnyStage, parts_of
 from streams.runtime.task import Task
 from streams.state.memory import MemoryTables
 from streams.state.store import KeyValueStore, Tables

@@ -22,8 +22,9 @@ from streams.runtime.context import CaughtUpTo, Output
 from streams.runtime.dead_keys import NO_OFFSET
 from streams.runtime.own_records import NOTHING, Written, reach
 from streams.runtime.partition_task import PartitionTask
-from streams.runtime.processor import AnyStage, FusedStage, Record, Stage
+from streams.runtime.processor import Record
 from streams.runtime.record_handler import taken_by
+from streams.runtime.stage import AnyStage, FusedStage, Stage
 from streams.runtime.task import Task
 from streams.state.overlay import Overlay
 from streams.state.store import Backend, Logged

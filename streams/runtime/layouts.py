@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from streams.errors import ConfigError, KafkaUnavailable
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import denied, needing
-from streams.kafka.groups import listed_groups
+from streams.kafka.groups import committed_positions, listed_groups, raise_first
 from streams.settings import Settings
 from streams.topology.model import FUSED, LayoutName, Topology
 
@@ -214,15 +214,7 @@ def _positions(group: Group, settings: Settings) -> dict[tuple[str, int], int]:
         return {}
     prefix = settings.topic_prefix
     with _reader(group, settings) as reader:
-        asked = [TopicPartition(prefix + topic, p) for topic, p in group.places]
-        with needing(f"Describe on group {prefix}{group.name}"):
-            answered = reader.committed(asked, _TIMEOUT)
-    _raise_first(answered)
-    return {
-        (place.topic.removeprefix(prefix), place.partition): place.offset
-        for place in answered
-        if place.offset >= 0
-    }
+        return committed_positions(reader, prefix + group.name, prefix, group.places, _TIMEOUT)
 
 
 def _commit(group: Group, found: dict[tuple[str, int], int], settings: Settings) -> int:
@@ -236,16 +228,8 @@ def _commit(group: Group, found: dict[tuple[str, int], int], settings: Settings)
         name = settings.topic_prefix + group.name
         with _reader(group, settings) as reader, needing(f"Read on group {name}"):
             committed = reader.commit(offsets=offsets, asynchronous=False) or ()
-        _raise_first(committed)
+        raise_first(committed)
     return len(offsets)
-
-
-def _raise_first(places: Iterable[TopicPartition]) -> None:
-    """Raise the first error of a place; who may read its topic may have positions in it."""
-    for place in places:
-        if place.error:
-            with needing(f"Read on topic {place.topic}"):
-                raise KafkaException(place.error)
 
 
 def _delete(

@@ -16,23 +16,20 @@ from confluent_kafka import KafkaException
 
 from streams.errors import Fenced, StoreDamaged
 from streams.kafka.admin import admin_client
-from streams.kafka.clients import consumer_config, producer_config
 from streams.kafka.failures import Outage
 from streams.process.standstill import PATIENCE_SECONDS, Standstill
 from streams.runtime import metrics
-from streams.runtime.assignment import Assignment, positions
+from streams.runtime.assignment import positions
 from streams.runtime.broker_clock import broker_clock
 from streams.runtime.doubted_ends import EndDoubted
-from streams.runtime.end_offsets import EndOffsets
-from streams.runtime.executor import Executor, by_task
-from streams.runtime.lag import Lag
+from streams.runtime.executor import Executor
 from streams.runtime.layouts import refuse_left, refuse_other
-from streams.runtime.processor import AnyStage, Record
-from streams.runtime.source import Source
-from streams.runtime.stalled_inputs import BlockedInputs
-from streams.runtime.state_directory import StateDirectory
-from streams.runtime.topics import Changelog, StageTopics, Topics, await_topics, refuse_growth
-from streams.runtime.transaction import KafkaTransactions, ProducerLost, TransactionAborted
+from streams.runtime.processor import Record
+from streams.runtime.stage import AnyStage
+from streams.runtime.step import by_task
+from streams.runtime.topics import Changelog, Topics, await_topics, refuse_growth
+from streams.runtime.transaction import ProducerLost, TransactionAborted
+from streams.runtime.wiring import wire
 from streams.settings import Settings
 from streams.topology.model import Topology
 
@@ -143,41 +140,11 @@ class StageLoop:
         return self._stop.wait(seconds)
 
     def _connect(self, changelogs: dict[str, Changelog]) -> None:
-        stage, settings = self._stage, self._settings
-        prefix = settings.topic_prefix
-        # Claim it before joining the group: joining displaces any other process of the same name.
-        width = self._topics.width(stage.inputs[0])
-        directory = StateDirectory(settings, stage.name, width, len(stage.stores))
-        polled = self._standstill.turn
-        self._source = Source(stage.name, stage.inputs, settings, self._outage, polled)
-        idle = (stage.inputs[0], 0)
-        self._ends = EndOffsets(self._admin, prefix, self._position, self._outage, idle)
-        blocked = BlockedInputs(stage.name, self._admin, prefix, self._position)
-        self._lag = Lag(stage.name, self._ends, blocked)
-        self._transactions = KafkaTransactions(
-            stage.name,
-            f"{prefix}{stage.name}-{settings.instance}",
-            prefix,
-            producer_config(settings),
-            settings.session_timeout_ms,
-            self._source,
-            StageTopics(self._topics, stage),
-            self._outage,
-            self._stop.is_set,
-        )
-        self._executor = Executor(self._transactions)
-        self._assignment = Assignment(
-            stage,
-            self._source,
-            self._admin,
-            prefix,
-            directory,
-            changelogs,
-            consumer_config(settings, stage.name),
-            self._clock,
-            self._ends.caught_up_to,
-            settings.set_aside,
-        )
+        asked = self._stage, self._settings, self._topics, self._admin, self._clock, changelogs
+        wired = wire(*asked, self._outage, self._standstill.turn, self._stop.is_set)
+        self._source, self._ends, self._lag = wired.source, wired.ends, wired.lag
+        self._transactions, self._executor = wired.transactions, Executor(wired.transactions)
+        self._assignment = wired.assignment
 
     def _round(self) -> None:
         records = self._read()
@@ -268,9 +235,6 @@ class StageLoop:
 
     def _running(self) -> None:
         log.info("running", partitions=sorted(self._assignment.tasks))
-
-    def _position(self, topic: str, partition: int) -> int:
-        return self._assignment.position(topic, partition)
 
     def _work(self, records: list[Record]) -> None:
         tasks = self._assignment.tasks

@@ -8,10 +8,10 @@ from typing import Literal
 
 from streams.runtime.clock import Clock
 from streams.runtime.context import Output
-from streams.runtime.executor import OutputRefused
 from streams.runtime.own_records import Written
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
+from streams.runtime.step import OutputRefused
 from streams.topology.model import Topology
 
 CrashPoint = Literal[

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from streams.errors import StageFailed
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.clock import VirtualClock
-from streams.runtime.executor import Executor, by_task
+from streams.runtime.executor import Executor
 from streams.runtime.fused_task import task_of
 from streams.runtime.memory_broker import Crashed, MemoryBroker, MemoryTransactions
 from streams.runtime.partition_task import PartitionTask
-from streams.runtime.processor import AnyStage, Record, StoreSpec, parts_of
+from streams.runtime.processor import Record
+from streams.runtime.stage import AnyStage, StoreSpec, parts_of
+from streams.runtime.step import by_task
 from streams.state.store import Backend, Changes, Checkpoint, Tables
 
 _BATCH = 10_000

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from streams.runtime.context import Output
 from streams.runtime.own_records import NOTHING, Written
-from streams.runtime.processor import AnyStage, Record
+from streams.runtime.processor import Record
+from streams.runtime.stage import AnyStage
 from streams.state.overlay import Overlay
 from streams.state.store import Logged
 

@@ -18,8 +18,9 @@ from streams.errors import PoisonRecord, StageFailed, StoreDamaged
 from streams.runtime import returned_letters
 from streams.runtime.context import TaskContext
 from streams.runtime.dead_keys import DeadKeys
-from streams.runtime.processor import Header, Record, Stage
+from streams.runtime.processor import Header, Record
 from streams.runtime.processor_calls import ProcessorCalls
+from streams.runtime.stage import Stage
 from streams.runtime.task_stores import TaskStores
 from streams.serde.records import DeadLetter
 from streams.tracing import steps

@@ -12,7 +12,6 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -20,10 +19,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streams.kafka.offsets import Place, earliest, latest, offset_in, request_offsets
-from streams.runtime.backends import fold
 from streams.runtime.doubted_ends import DoubtedEnds
-from streams.runtime.topics import Changelog
-from streams.state.store import Backend, Checkpoint
+from streams.runtime.restoring_store import Restoring, ahead, begin
 
 log = structlog.get_logger(__name__)
 
@@ -35,61 +32,6 @@ _TIMEOUT = 5.0
 _TELL_SECONDS = 5.0
 _AGAIN_SECONDS = 1.0
 """How long it waits before it reads again what could not be read."""
-
-
-@dataclass
-class Restoring:
-    """One store during its restore: `next` is the first offset not yet folded in.
-
-    `unread` holds changes that are read but not folded in, and the newest timestamp of their
-    records; `entries` counts those that are folded in.
-    """
-
-    store: str
-    partition: int
-    backend: Backend
-    changelog: Changelog
-    next: int = 0
-    target: int = 0
-    entries: int = 0
-    newest: int = 0
-    unread: dict[bytes, bytes | None] = field(default_factory=dict)
-
-    @property
-    def left(self) -> int:
-        return max(0, self.target - self.next)
-
-    def take(self, messages: Sequence[Message]) -> None:
-        """Hold the changes in these changelog records."""
-        records = ((m.key() or b"", m.value()) for m in messages)
-        self.unread |= self.backend.from_changelog(records)
-        self.newest = max(self.newest, *(m.timestamp()[1] for m in messages))
-
-    def fold(self, position: int, now_ms: int) -> None:
-        """Write the held changes, which are all those before this position."""
-        fold(self.backend, self.unread, self.newest, position, now_ms)
-        self.entries += len(self.unread)
-        self.unread.clear()
-        self.next = position
-
-
-def distrust(
-    checkpoint: Checkpoint, start: int, end: int, changelog: Changelog, now_ms: int
-) -> str | None:
-    """Why a store must be rebuilt; None if it can go on from its checkpoint.
-
-    `start` and `end` are the changelog's offsets. If the checkpoint is older than half of the time
-    for which deletions stay in the changelog, the store may hold what was deleted meanwhile. A date
-    that is as far in the future, from a clock that was wrong, does not say how old the store is.
-    """
-    if checkpoint.offset < start:
-        return f"its checkpoint {checkpoint.offset} lies before the changelog's start {start}"
-    if checkpoint.offset > end:
-        return f"its checkpoint {checkpoint.offset} lies behind the changelog's end {end}"
-    age_ms = now_ms - checkpoint.written_at_ms
-    if abs(age_ms) > changelog.tombstones_ms / 2:
-        return f"it is {age_ms / 3_600_000:.1f} hours old: deletions may be missing"
-    return None
 
 
 class Restore:
@@ -115,9 +57,9 @@ class Restore:
         asked_ends = request_offsets(admin, "", self._stores, latest(), _TIMEOUT)
         starts = {place: offset_in(answer) for place, answer in asked_starts.items()}
         ends = {place: offset_in(answer) for place, answer in asked_ends.items()}
-        doubted.check(_ahead(self._stores, ends))
+        doubted.check(ahead(self._stores, ends))
         for place, store in self._stores.items():
-            _begin(store, starts[place], ends[place], now_ms)
+            begin(store, starts[place], ends[place], now_ms)
         self._behind = {place: s for place, s in self._stores.items() if s.left}
         self.at_start = self._told_left = self.left
         self._admin = admin
@@ -248,27 +190,3 @@ class Restore:
             entries=store.entries,
             seconds=round(time.monotonic() - self._started, 2),
         )
-
-
-def _ahead(
-    stores: Mapping[Place, Restoring], ends: Mapping[Place, int]
-) -> dict[Place, tuple[int, int]]:
-    """The checkpoint and the end of each store that has more than its changelog."""
-    checkpoints = ((place, store.backend.checkpoint()) for place, store in stores.items())
-    return {
-        place: (checkpoint.offset, ends[place])
-        for place, checkpoint in checkpoints
-        if checkpoint is not None and checkpoint.offset > ends[place]
-    }
-
-
-def _begin(store: Restoring, start: int, end: int, now_ms: int) -> None:
-    checkpoint = store.backend.checkpoint()
-    store.next, store.target = start, end
-    if checkpoint is not None:
-        why = distrust(checkpoint, start, end, store.changelog, now_ms)
-        if why is None:
-            store.next = checkpoint.offset
-            return
-        log.warning("store is rebuilt", store=store.store, partition=store.partition, why=why)
-    store.backend.wipe()  # wipe even an empty one: an interrupted wipe may have left it

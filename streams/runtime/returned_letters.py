@@ -13,7 +13,8 @@ from dataclasses import replace
 from streams import dead_letter
 from streams.errors import PoisonRecord
 from streams.runtime.dead_keys import NO_OFFSET
-from streams.runtime.processor import Record, Stage
+from streams.runtime.processor import Record
+from streams.runtime.stage import Stage
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 from streams.serde.sizes import MAX_LETTER_BYTES

@@ -13,8 +13,8 @@ import structlog
 from streams import telemetry
 from streams.errors import Fenced, StageFailed
 from streams.runtime.loop import StageLoop, nothing_outside
-from streams.runtime.processor import AnyStage
-from streams.runtime.transaction import Stopped
+from streams.runtime.producer_calls import Stopped
+from streams.runtime.stage import AnyStage
 from streams.settings import Settings
 from streams.topology.model import FUSED, Topology
 

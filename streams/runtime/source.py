@@ -11,18 +11,19 @@ partition delivers nothing until `start` names its offsets.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from streams.errors import Fenced, TidegateError
+from streams.errors import TidegateError
 from streams.kafka.clients import consumer_config
-from streams.kafka.failures import Outage, Verdict, classify_read, damage
+from streams.kafka.failures import Outage, damage
+from streams.kafka.groups import committed_positions
 from streams.kafka.offsets import Place
-from streams.kafka.record_headers import headers_of
+from streams.runtime.consumer_errors import ConsumerErrors
+from streams.runtime.held_records import HeldRecords
 from streams.runtime.processor import Record
 from streams.runtime.resting_inputs import RestingInputs
 from streams.settings import Settings
@@ -31,12 +32,6 @@ log = structlog.get_logger(__name__)
 
 BATCH = 10_000
 """About how many records one read returns, and how many are held for it."""
-
-_TELL_SECONDS = 60.0
-"""How often an error that stays is logged."""
-
-Positions = Mapping[tuple[str, int], int]
-"""(logical topic, partition) to an offset."""
 
 
 class Source:
@@ -62,17 +57,15 @@ class Source:
         self.changed = False
         self.partitions: frozenset[int] = frozenset()
         self.delivering: frozenset[int] = frozenset()
-        self._outage = outage
         self._polled = polled
         self._inputs = inputs
         self._prefix = settings.topic_prefix
+        self._group = settings.topic_prefix + stage
         self._names = {settings.topic_prefix + topic: topic for topic in inputs}
-        self._starts: dict[tuple[str, int], int] = {}
-        self._ahead: list[Record] = []
-        self._heads: dict[tuple[str, int], int] | None = None  # the first offsets held, once asked
-        self._errors: list[Message] = []
+        self._starts: dict[Place, int] = {}
+        self._held = HeldRecords(self._names)
+        self._errors = ConsumerErrors(outage)
         self._resting = RestingInputs()
-        self._told: dict[object, float] = {}  # when an error of a partition was last logged
         self._member = ""
         static: dict[str, Any] = {
             "group.instance.id": f"{stage}-{settings.instance}",
@@ -85,7 +78,9 @@ class Source:
         """Rejoin with a new consumer; the assignment is empty until it has joined."""
         self._consumer.close()
         self._take(self.partitions)
-        self._ahead, self._heads, self._errors, self._member = [], None, [], ""
+        self._held.take()
+        self._errors.clear()
+        self._member = ""
         self._resting = RestingInputs()
         self._consumer = self._join()
 
@@ -95,17 +90,14 @@ class Source:
         Raises:
             Fenced: another process joined as this instance.
         """
-        if not self._ahead:
+        if not self._held:
             # `poll` waits for whole milliseconds: a fraction would be no wait at all.
             first = self._consumer.poll(math.ceil(timeout * 1000) / 1000)
             if first is not None:
                 self._hold([first])
         self.read_ahead()
-        errors, self._errors = self._errors, []
-        for error in errors:
-            self._tell(error)
-        records, self._ahead, self._heads = self._ahead, [], None
-        return records
+        self._errors.tell()
+        return self._held.take()
 
     def read_ahead(self) -> None:
         """Hold the records that are there for the next `read`, without waiting.
@@ -118,40 +110,27 @@ class Source:
                 cause that.
         """
         self._polled()
-        most = max(1, BATCH - len(self._ahead))
+        most = max(1, BATCH - len(self._held))
         try:
             self._hold(self._consumer.consume(most, 0))
         except KafkaException as error:
             raise TidegateError(f"the consumer failed: {error}") from error
 
-    def committed(self, partitions: Sequence[int], timeout: float) -> dict[tuple[str, int], int]:
+    def committed(self, partitions: Sequence[int], timeout: float) -> dict[Place, int]:
         """The group's offsets, where it has any; waits for pending transactions (KIP-447).
 
         Raises:
             KafkaException: not answered within `timeout` seconds.
         """
-        asked = [TopicPartition(self._prefix + t, p) for t in self._inputs for p in partitions]
-        answered = self._consumer.committed(asked, timeout)
-        for found in answered:
-            if found.error:  # an error of one partition is not "no offset yet"
-                raise KafkaException(found.error)
-        return {
-            (self._names[found.topic], found.partition): found.offset
-            for found in answered
-            if found.offset >= 0
-        }
+        places = [(topic, p) for topic in self._inputs for p in partitions]
+        return committed_positions(self._consumer, self._group, self._prefix, places, timeout)
 
-    def start(self, positions: Positions) -> None:
+    def start(self, positions: Mapping[Place, int]) -> None:
         """Deliver from these offsets on, and drop everything fetched before."""
         again = [place for place in positions if self._is_read(place)]
         if again:
             self._consumer.incremental_unassign(self._places(again))
-        if self._ahead:
-            held = self._ahead
-            self._ahead = [
-                record for record in held if (record.topic, record.partition) not in positions
-            ]
-            self._heads = None
+        self._held.drop(dict.fromkeys(positions, math.inf))
         self._consumer.incremental_assign(
             [TopicPartition(self._prefix + t, p, o) for (t, p), o in positions.items()]
         )
@@ -167,8 +146,7 @@ class Source:
             self._consumer.incremental_unassign(self._places([place]))
         self._resting.pass_by(place)
         self._starts[place] = position
-        self._ahead = [r for r in self._ahead if (r[0], r[1]) != place or r[2] >= position]
-        self._heads = None
+        self._held.drop({place: position})
 
     def wake(self, place: Place) -> None:
         """Read a place that was passed by again: there is something to read."""
@@ -180,10 +158,8 @@ class Source:
 
     def position(self, topic: str, partition: int) -> int:
         """Offset after everything that `read` returned, transaction markers included."""
-        if self._heads is None:
-            self._heads = {(r.topic, r.partition): r.offset for r in reversed(self._ahead)}
-        if (topic, partition) in self._heads:
-            return self._heads[topic, partition]
+        if (held := self._held.first((topic, partition))) is not None:
+            return held
         if (topic, partition) in self._resting:  # the consumer does not know
             return self._starts[topic, partition]
         asked = [TopicPartition(self._prefix + topic, partition)]
@@ -258,24 +234,7 @@ class Source:
     def _hold(self, messages: list[Message]) -> None:
         if self._resting.any_doubt() or any(message.error() for message in messages):
             messages = [message for message in messages if self._is_sound(message)]
-        self._heads = None
-        # The named tuple's own constructor would cost twice as much.
-        names, new = self._names, tuple.__new__
-        self._ahead += [
-            new(
-                Record,
-                (
-                    names[m.topic()],  # type: ignore[index]
-                    m.partition(),
-                    m.offset(),
-                    m.timestamp()[1],
-                    m.key(),
-                    m.value(),
-                    headers_of(m),
-                ),
-            )
-            for m in messages
-        ]
+        self._held.add(messages)
 
     def _is_sound(self, message: Message) -> bool:
         """Whether it is a record to process; an error is set aside.
@@ -284,7 +243,7 @@ class Source:
         """
         place = self._names.get(message.topic() or "", ""), message.partition() or 0
         if message.error():
-            self._errors.append(message)
+            self._errors.add(message)
             if damage(message) and self._is_read(place):
                 self._consumer.incremental_unassign(self._places([place]))
                 self._resting.found(place, self._starts[place])
@@ -296,23 +255,3 @@ class Source:
             self._consumer.incremental_unassign(self._places([place]))
             return False
         return True
-
-    def _tell(self, message: Message) -> None:
-        error = message.error()
-        if error is None:
-            return
-        if classify_read(error) is Verdict.FENCED:
-            raise Fenced(f"another process joined as this instance: {error.str()}")
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._outage.failed(error.str())
-            return
-        cause, now = (error.code(), message.topic(), message.partition()), time.monotonic()
-        if now - self._told.get(cause, -math.inf) >= _TELL_SECONDS:
-            self._told[cause] = now
-            log.warning(
-                "consumer error",
-                error=str(damage(message) or error.str()),
-                topic=message.topic(),
-                partition=message.partition(),
-                offset=message.offset(),
-            )

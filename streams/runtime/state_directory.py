@@ -13,7 +13,7 @@ import structlog
 from streams.errors import ConfigError, StoreDamaged
 from streams.process.wall_clock import wall_ms
 from streams.runtime.backends import backend_for
-from streams.runtime.processor import StoreSpec
+from streams.runtime.stage import StoreSpec
 from streams.runtime.topics import Changelog
 from streams.settings import Settings
 from streams.state.open_files import share_out
@@ -26,8 +26,9 @@ log = structlog.get_logger(__name__)
 _LEFT_SECONDS = 43_200
 """How long a store stays that is not opened: half as long as Kafka, by default, keeps tombstones.
 
-An older key-value store would be begun anew when its partition comes back (`restore.distrust`). An
-older window store would still save a part of its restore, but its disk may be needed.
+An older key-value store would be begun anew when its partition comes back
+(`restoring_store.distrust`). An older window store would still save a part of its restore, but its
+disk may be needed.
 """
 
 

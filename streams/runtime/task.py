@@ -16,9 +16,10 @@ from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output, TaskContext
 from streams.runtime.own_records import NOTHING, Written
 from streams.runtime.positions import Positions
-from streams.runtime.processor import Record, Stage
+from streams.runtime.processor import Record
 from streams.runtime.processor_calls import ProcessorCalls
 from streams.runtime.record_handler import RecordHandler
+from streams.runtime.stage import Stage
 from streams.runtime.task_stores import QUIET_MS, TaskStores
 from streams.state.store import Backend, Logged
 
@@ -126,7 +127,7 @@ class Task:
         Its positions are committed every six hours even without work, for two reasons. A broker
         forgets positions of inputs to which the group is not subscribed (KIP-496), and a group
         subscribes only to a stage's first input. And a store that is not dated again counts as an
-        old one (`restore.distrust`).
+        old one (`restoring_store.distrust`).
         """
         stale = self._clock.now() - self._current_at > QUIET_MS
         return stale or self._positions.due or self.ctx.pending != (0, 0)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import structlog
 
 from streams.errors import ConfigError, StoreDamaged
-from streams.runtime.processor import Stage
+from streams.runtime.stage import Stage
 from streams.state.overlay import Overlay
 from streams.state.store import Backend, Checkpoint, Logged
 

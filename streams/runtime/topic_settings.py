@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from streams.dead_letter import TOPIC as DLQ
 from streams.errors import ConfigError
-from streams.runtime.processor import AnyStage
+from streams.runtime.stage import AnyStage
 from streams.topology.model import Topology
 from streams.topology.sizes import too_small
 

@@ -15,7 +15,7 @@ from streams.dead_letter import TOPIC as DLQ
 from streams.errors import StageFailed
 from streams.kafka.failures import Outage
 from streams.runtime.broker_clock import TOPIC as CLOCK
-from streams.runtime.processor import AnyStage
+from streams.runtime.stage import AnyStage
 from streams.runtime.topic_settings import checked, refuse_unfit
 from streams.topology.model import Topology
 from streams.topology.partition_counts import refuse_other_counts

@@ -12,32 +12,24 @@ from functools import partial
 from typing import Any, NoReturn
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, Producer
 
 from streams.errors import Fenced
-from streams.kafka.abandonable_call import AbandonableThread, Hung
-from streams.kafka.failures import (
-    REFUSED,
-    Outage,
-    Verdict,
-    classify,
-    classify_produce,
-    tell_missing,
-)
+from streams.kafka.failures import Outage, Verdict, classify_produce, tell_missing
 from streams.process.boot_clock import boot_seconds
 from streams.runtime import connections, metrics
 from streams.runtime.connections import Connections
-from streams.runtime.executor import OutputRefused
 from streams.runtime.own_records import OwnMarks, Written
 from streams.runtime.partition_task import PartitionTask
+from streams.runtime.producer_calls import CALL_SECONDS, CallFailed, ProducerCalls
 from streams.runtime.sending import Refusal, Sending, positions
 from streams.runtime.source import Source
+from streams.runtime.step import OutputRefused
 from streams.runtime.topics import StageTopics
 from streams.tracing import steps
 
 log = structlog.get_logger(__name__)
 
-_CALL_SECONDS = 5.0
 _CLOSING_SECONDS = 0.003  # about how long a transaction closes after its commit is answered
 
 
@@ -47,18 +39,6 @@ class TransactionAborted(Exception):
 
 class ProducerLost(Exception):
     """The producer must be replaced; whether its transaction was committed is not known."""
-
-
-class Stopped(Exception):
-    """The process was told to stop while Kafka did not answer."""
-
-
-class _Failed(Exception):
-    def __init__(self, verdict: Verdict, error: KafkaError) -> None:
-        super().__init__(f"{error.name()}: {error.str()}")
-        self.verdict = verdict
-        self.error = error
-        self.proven = error.code() in REFUSED
 
 
 class KafkaTransactions:
@@ -89,15 +69,14 @@ class KafkaTransactions:
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
         }
-        self._transaction_seconds = timeout_ms / 1000
         self._source = source
         self._topics = topics
         self._outage = outage
-        self._stopping = stopping
+        self._new_calls = partial(ProducerCalls, timeout_ms / 1000, outage, stopping)
         self._producer: Producer | None = None
-        self._thread = AbandonableThread()
+        self._calls = self._new_calls()
         self._connections = Connections()
-        self._opened = self._begun = self._ended = 0.0
+        self._opened = self._ended = 0.0
         self._said = ""
         self._marks = OwnMarks()
 
@@ -119,15 +98,14 @@ class KafkaTransactions:
         # request may meet the next transaction of the same producer (`connections`). After an
         # outage it may wait for ever for a coordinator that it knew (`watched`). So use a new
         # producer.
-        self._begun = time.monotonic()
-        self._thread.leave()
-        self._thread = AbandonableThread()
+        self._calls.leave()
+        self._calls = self._new_calls()
         self._connections = Connections()
         heard = {"logger": self._connections, "log_level": connections.LOG_LEVEL}
         producer = Producer({**self._config, **heard})
         try:
-            self._resume(lambda: producer.init_transactions(_CALL_SECONDS))
-        except _Failed as failed:
+            self._calls.resume(lambda: producer.init_transactions(CALL_SECONDS))
+        except CallFailed as failed:
             self._give_up(failed)
         self._producer = producer
         self._opened = boot_seconds()  # as the outage's times are
@@ -146,19 +124,19 @@ class KafkaTransactions:
             log.info("partitions were taken away: what is not committed is dropped")
             raise TransactionAborted("partitions were taken away")
         self.settle()
-        self._begun = time.monotonic()
+        self._calls.begin()
         producer = self._producer
         assert producer is not None  # noqa: S101
         sending = Sending(producer, self._prefix, watch_all=alone)
         try:
             self._send(producer, sending, tasks)
-        except _Failed as failed:
+        except CallFailed as failed:
             self._abort(producer, failed, alone, sending.refused)
         self._ended = time.monotonic()
         self._outage.answered()
         metrics.TRANSACTIONS.labels(self._stage, "committed").inc()
         metrics.STORE_WRITES.labels(self._stage).inc(sum(task.changes for task in tasks))
-        seconds = time.monotonic() - self._begun
+        seconds = time.monotonic() - self._calls.begun
         metrics.COMMIT_SECONDS.labels(self._stage).observe(seconds, steps.exemplar())
         for task in tasks:
             written = self._marks.written(task.partition, sending.offsets(task))
@@ -166,19 +144,18 @@ class KafkaTransactions:
             self._rest(task, written)
 
     def _send(self, producer: Producer, sending: Sending, tasks: Sequence[PartitionTask]) -> None:
-        self._once(producer.begin_transaction)
+        self._calls.once(producer.begin_transaction)
         # While the broker still closes the last transaction it refuses positions and partitions,
         # and librdkafka retries positions after 2 ms, but partitions after 20 ms. So send positions
         # first then; otherwise send records first, so that they travel meanwhile.
         closing = time.monotonic() - self._ended < _CLOSING_SECONDS
         if closing:
             self._positions(producer, tasks)
-        self._once(lambda: sending.send(tasks), classify_produce)
+        self._calls.once(lambda: sending.send(tasks), classify_produce)
         if not closing:
             self._positions(producer, tasks)
-        commit = partial(producer.commit_transaction, _CALL_SECONDS)
-        due = self._begun + self._transaction_seconds + _CALL_SECONDS
-        self._watched(commit, due, self._source.read_ahead)
+        commit = partial(producer.commit_transaction, CALL_SECONDS)
+        self._calls.commit(commit, self._source.read_ahead)
 
     def _rest(self, task: PartitionTask, written: Mapping[str, Written]) -> None:
         """Read only those of its own inputs in which it did not take everything."""
@@ -190,17 +167,8 @@ class KafkaTransactions:
                 self._source.wake(place)
 
     def _positions(self, producer: Producer, tasks: Sequence[PartitionTask]) -> None:
-        asked = positions(self._prefix, tasks), self._source.group(), _CALL_SECONDS
-        due = time.monotonic() + _CALL_SECONDS
-        self._watched(lambda: producer.send_offsets_to_transaction(*asked), due)
-
-    def _watched(
-        self,
-        call: Callable[[], object],
-        due: float,
-        meanwhile: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._resume(lambda: self._thread.call(call, lambda: time.monotonic() > due, meanwhile))
+        asked = positions(self._prefix, tasks), self._source.group(), CALL_SECONDS
+        self._calls.watched(lambda: producer.send_offsets_to_transaction(*asked))
 
     def _refuse_unknown(self, tasks: Sequence[PartitionTask]) -> None:
         # Ask first: librdkafka holds a record of an unknown topic for 30 seconds.
@@ -215,15 +183,15 @@ class KafkaTransactions:
                 self._topics.exists(store.changelog, task.partition)
 
     def _abort(
-        self, producer: Producer, failed: _Failed, alone: bool, refused: list[Refusal]
+        self, producer: Producer, failed: CallFailed, alone: bool, refused: list[Refusal]
     ) -> NoReturn:
         metrics.TRANSACTIONS.labels(self._stage, "aborted").inc()
         self._topics.doubt()
         if failed.verdict not in {Verdict.ABORT, Verdict.REFUSE}:
             self._give_up(failed)
         try:
-            self._resume(lambda: producer.abort_transaction(_CALL_SECONDS))
-        except _Failed as again:
+            self._calls.resume(lambda: producer.abort_transaction(CALL_SECONDS))
+        except CallFailed as again:
             self._give_up(again)
         # librdkafka gives the sequence number of a record that it drops in an abort to its next
         # record. If the broker has stored the dropped one, whose answer was late, it takes the next
@@ -235,12 +203,12 @@ class KafkaTransactions:
         log.warning("transaction aborted", error=str(failed))
         raise TransactionAborted(str(failed))
 
-    def _give_up(self, failed: _Failed) -> NoReturn:
+    def _give_up(self, failed: CallFailed) -> NoReturn:
         # A static member whose session ended in an outage gets the error that it was fenced
         # (librdkafka#3437), as the loop knows; a real successor would fence it again. A member
         # that stood still gets the same error if the broker still knows it by the id that it gave
         # up meanwhile.
-        alone = self._outlived() or self._outage.recent or self._source.rejoins
+        alone = self._calls.outlived or self._outage.recent or self._source.rejoins
         if failed.verdict is Verdict.FENCED and not alone:
             raise Fenced(
                 f"another process runs as this instance of {self._stage} ({failed}): "
@@ -252,48 +220,15 @@ class KafkaTransactions:
         self._said = str(failed)
         raise ProducerLost(str(failed))
 
-    def _tell_replaced(self, failed: _Failed) -> None:
+    def _tell_replaced(self, failed: CallFailed) -> None:
         if failed.error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             transactional_id = self._config["transactional.id"]
             tell_missing([f"Write on transactional id {transactional_id}"], error=str(failed))
         else:
             log.warning("producer is replaced", error=str(failed))
 
-    def _resume(self, call: Callable[[], object]) -> None:
-        """Repeat a call until it is answered, or the coordinator has given up the transaction.
 
-        In the second case the outcome is not guessed: the next producer's start settles it, and the
-        group's offsets and the changelogs show it.
-        """
-        while True:
-            try:
-                return self._once(call)
-            except _Failed as failed:
-                if failed.verdict is not Verdict.RETRY:
-                    raise
-                self._outage.failed(failed)
-                if self._stopping():
-                    raise Stopped from failed
-                if self._outlived():
-                    raise
-
-    def _outlived(self) -> bool:
-        return time.monotonic() - self._begun > self._transaction_seconds
-
-    def _once(
-        self, call: Callable[[], object], judge: Callable[[KafkaError], Verdict] = classify
-    ) -> None:
-        try:
-            call()
-        except KafkaException as error:
-            raise _Failed(judge(error.args[0]), error.args[0]) from error
-        except Hung as hung:
-            timed_out = KafkaError(KafkaError._TIMED_OUT, "the call does not return")
-            self._outage.failed(timed_out)
-            raise _Failed(Verdict.RECREATE, timed_out) from hung
-
-
-def _refusal(failed: _Failed, refused: Sequence[Refusal]) -> OutputRefused:
+def _refusal(failed: CallFailed, refused: Sequence[Refusal]) -> OutputRefused:
     if not refused:
         return OutputRefused(str(failed))
     detail = "; ".join(refusal.detail for refusal in refused)

@@ -18,7 +18,8 @@ from support.runtime_harness import on_disk
 
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
-from streams.runtime.processor import Context, Processor, Record, Stage, StoreSpec
+from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.stage import Stage, StoreSpec
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
 
 PARTITIONS = 3

@@ -9,8 +9,8 @@ import pytest
 from rocksdict import DbClosedError
 
 from streams.errors import ConfigError, StoreDamaged
-from streams.runtime import restore
-from streams.runtime.restore import Restoring
+from streams.runtime import restoring_store
+from streams.runtime.restoring_store import Restoring
 from streams.runtime.topics import Changelog
 from streams.state.key_value import KeyValueBackend
 from streams.state.rocksdb import RocksTables, remove_tables
@@ -83,7 +83,7 @@ def test_a_store_that_was_wiped_in_part_is_taken_for_an_empty_one(
     again = RocksTables(tmp_path / "s", "test", MEMORY)
     assert again.checkpoint() is None
     store = Restoring("s", 0, KeyValueBackend(again), Changelog("c", "id", 1_000))
-    restore._begin(store, 3, 9, 0)
+    restoring_store.begin(store, 3, 9, 0)
     assert (store.next, store.left) == (3, 6)
     assert list(again.numbers()) == [], "what was there would be folded over"
     again.close()

@@ -22,8 +22,9 @@ from support.stage_process import Cluster
 from streams.runtime import restore
 from streams.runtime.backends import backend_for
 from streams.runtime.doubted_ends import DoubtedEnds
-from streams.runtime.processor import StoreSpec
-from streams.runtime.restore import Restore, Restoring
+from streams.runtime.restore import Restore
+from streams.runtime.restoring_store import Restoring
+from streams.runtime.stage import StoreSpec
 from streams.runtime.topics import Changelog
 from streams.serde.codec import DEAD_LETTER
 from streams.state.memory import MemoryTables

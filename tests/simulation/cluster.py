@@ -10,7 +10,8 @@ from typing import Any
 
 from simulation.clocks import ProcessClock, WallClock
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import AnyStage, Record, parts_of
+from streams.runtime.processor import Record
+from streams.runtime.stage import AnyStage, parts_of
 from streams.state.memory import MemoryTables
 from streams.topology.model import Topology
 

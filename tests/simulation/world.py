@@ -16,7 +16,7 @@ from simulation.wiring import Wiring
 from simulation.worker_model import CLUSTER_KEY, WorkerModel
 from streams import dedup, dispatcher, scheduler
 from streams.runtime.memory_broker import CrashPoint
-from streams.runtime.processor import AnyStage, FusedStage
+from streams.runtime.stage import AnyStage, FusedStage
 from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key

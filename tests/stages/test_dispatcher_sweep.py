@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import REGISTRY
 from support.dispatching import Desk, ScriptedWorker
 
-from streams.runtime.executor import OutputRefused
+from streams.runtime.step import OutputRefused
 from streams.serde.codec import COMMAND
 from streams.serde.records import Wake
 from streams.topology.model import JobType, Route, Topic

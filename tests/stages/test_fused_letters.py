@@ -14,15 +14,8 @@ from support.returning import give_back, letters
 from streams.errors import PoisonRecord
 from streams.runtime.dead_keys import _PREFIX
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import (
-    AnyStage,
-    BatchProcessor,
-    Context,
-    FusedStage,
-    Processor,
-    Record,
-    declared_stage,
-)
+from streams.runtime.processor import BatchProcessor, Context, Processor, Record
+from streams.runtime.stage import AnyStage, FusedStage, declared_stage
 from streams.serde.keys import after
 from streams.serde.records import DeadLetter
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology

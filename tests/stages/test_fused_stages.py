@@ -12,8 +12,9 @@ from streams import dedup, dispatcher, pipeline, scheduler
 from streams.errors import ConfigError
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.partition_task import PartitionTask
-from streams.runtime.processor import AnyStage, FusedStage, Record
+from streams.runtime.processor import Record
 from streams.runtime.record_handler import taken_by
+from streams.runtime.stage import AnyStage, FusedStage
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, SCHEDULE
 from streams.serde.ids import event_job_id, new_id, submitted_job_id
 from streams.serde.records import Command, Handler, Heartbeat, Submit

@@ -13,7 +13,8 @@ from support.returning import give_back, letters, outcome
 from streams import dead_letter, pipeline
 from streams.errors import PoisonRecord, StageFailed
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import Context, Processor, Record, Stage, declared_stage
+from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import DeadLetter
 from streams.serde.sizes import MAX_LETTER_KEY_BYTES, MAX_LETTER_VALUE_BYTES

@@ -12,7 +12,7 @@ from support.returning import give_back, letters, outcome
 
 from streams import dedup, dispatcher, pipeline, scheduler
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import AnyStage, FusedStage
+from streams.runtime.stage import AnyStage, FusedStage
 from streams.serde.codec import ENVELOPE, JOB, TENANT
 from streams.serde.ids import event_job_id, fingerprint
 from streams.serde.keys import tenant_key

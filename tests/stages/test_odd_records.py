@@ -30,7 +30,7 @@ from support.odd_records import (
 from streams import dead_letter, dedup, dispatcher, scheduler
 from streams.delivery import processor
 from streams.runtime.driver import START_MS, TopologyTestDriver
-from streams.runtime.processor import Stage
+from streams.runtime.stage import Stage
 from streams.serde.codec import DEAD_LETTER, ENVELOPE
 from streams.serde.records import DeadLetter
 

@@ -16,15 +16,9 @@ from streams import dead_letter
 from streams.errors import PoisonRecord, StageFailed
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
-from streams.runtime.processor import (
-    BatchProcessor,
-    Context,
-    Processor,
-    Record,
-    Stage,
-    declared_stage,
-)
+from streams.runtime.processor import BatchProcessor, Context, Processor, Record
 from streams.runtime.record_handler import taken_by
+from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology

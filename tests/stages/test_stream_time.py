@@ -9,7 +9,8 @@ from support.returning import give_back, outcome
 
 from streams.errors import PoisonRecord
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import Context, FusedStage, Processor, Record, declared_stage
+from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.stage import FusedStage, declared_stage
 from streams.topology.model import StageDeclaration, Topic, Topology
 
 TOPOLOGY = Topology(

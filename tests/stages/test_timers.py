@@ -8,7 +8,8 @@ import pytest
 
 from streams import scheduler
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import Context, FusedStage, Processor, Record, Stage
+from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.stage import FusedStage, Stage
 from streams.topology.load import load
 from streams.topology.model import Topic, Topology
 

@@ -13,7 +13,8 @@ import random
 from dataclasses import replace
 
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context, FusedStage, Processor, Record, Stage, StoreSpec
+from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.stage import FusedStage, Stage, StoreSpec
 from streams.topology.model import (
     StageDeclaration,
     StoreDeclaration,

@@ -15,7 +15,7 @@ from pathlib import Path
 from confluent_kafka import Message
 
 from streams.runtime.backends import backend_for, fold
-from streams.runtime.processor import StoreSpec
+from streams.runtime.stage import StoreSpec
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog
 from streams.serde.codec import DUPLICATE

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context, Processor, Record, Stage, StoreSpec
+from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.stage import Stage, StoreSpec
 from streams.topology.model import StageDeclaration, StoreDeclaration, Topic, Topology
 from support.counting import HUGE
 

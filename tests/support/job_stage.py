@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable
 
 from streams import dedup, dispatcher, pipeline, scheduler
-from streams.runtime.processor import AnyStage
 from streams.runtime.runner import run_stage
+from streams.runtime.stage import AnyStage
 from streams.settings import load_settings
 from streams.telemetry import configure_logging
 from streams.topology.load import load

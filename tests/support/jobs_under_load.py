@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from streams import pipeline
-from streams.runtime.processor import Stage
+from streams.runtime.stage import Stage
 from streams.runtime.topics import Topics
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.ids import (

@@ -27,7 +27,8 @@ from streams import (
     scheduler,
 )
 from streams.runtime.driver import TopologyTestDriver
-from streams.runtime.processor import FusedStage, Record
+from streams.runtime.processor import Record
+from streams.runtime.stage import FusedStage
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY
 from streams.serde.ids import event_job_id, new_id, partition_for, submitted_job_id
 from streams.serde.job_states import TERMINAL

@@ -30,8 +30,10 @@ from streams.runtime.backends import backend_for
 from streams.runtime.clock import SystemClock
 from streams.runtime.doubted_ends import DoubtedEnds, EndDoubted
 from streams.runtime.loop import StageLoop
-from streams.runtime.processor import Context, Record, Stage, StoreSpec
-from streams.runtime.restore import Restore, Restoring
+from streams.runtime.processor import Context, Record
+from streams.runtime.restore import Restore
+from streams.runtime.restoring_store import Restoring
+from streams.runtime.stage import Stage, StoreSpec
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog
 from streams.settings import Settings
@@ -175,11 +177,11 @@ def test_what_is_restored_counts_as_not_processed(asked: list[str], tmp_path: Pa
     loop._ends = SimpleNamespace(assign=measured.append)
     loop._change()
     assert measured[-1] == [("in", 0)]
-    assert loop._position("in", 0) == 7
+    assert loop._assignment.position("in", 0) == 7
     while not loop._assignment.advance():
         pass
     source.position = lambda topic, partition: 9  # type: ignore[attr-defined]
-    assert loop._position("in", 0) == 9
+    assert loop._assignment.position("in", 0) == 9
     assert loop._assignment.inputs == [("in", 0)]
     source.partitions, source.changed = frozenset(), True
     loop._change()

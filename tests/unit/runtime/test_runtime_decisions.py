@@ -23,8 +23,9 @@ from streams.process.boot_clock import boot_seconds
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.clock import VirtualClock
 from streams.runtime.end_offsets import EndOffsets
-from streams.runtime.processor import Context, Processor, Record, Stage, StoreSpec
-from streams.runtime.restore import distrust
+from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.restoring_store import distrust
+from streams.runtime.stage import Stage, StoreSpec
 from streams.runtime.task import Task
 from streams.runtime.topics import Changelog
 from streams.serde.headers import traceparent

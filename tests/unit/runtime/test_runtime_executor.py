@@ -10,10 +10,12 @@ from support.granting import Granting, granting_stage
 
 from streams.errors import ConfigError, StageFailed
 from streams.runtime.clock import SystemClock, VirtualClock
-from streams.runtime.executor import Executor, OutputRefused
+from streams.runtime.executor import Executor
 from streams.runtime.fused_task import task_of
 from streams.runtime.partition_task import PartitionTask
-from streams.runtime.processor import Context, FusedStage, Processor, Record, Stage
+from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.stage import FusedStage, Stage
+from streams.runtime.step import OutputRefused
 from streams.runtime.task import Task
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables

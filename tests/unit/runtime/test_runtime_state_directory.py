@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from streams.errors import ConfigError, StoreDamaged
 from streams.runtime import state_directory
-from streams.runtime.processor import StoreSpec
+from streams.runtime.stage import StoreSpec
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog
 from streams.settings import Settings

@@ -11,7 +11,8 @@ from support.granting import Granting, granting_stage
 
 from streams.errors import StageFailed, StoreDamaged, TidegateError
 from streams.runtime.clock import Clock, SystemClock, VirtualClock
-from streams.runtime.processor import Context, Record, Stage
+from streams.runtime.processor import Context, Record
+from streams.runtime.stage import Stage
 from streams.runtime.task import Task
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables

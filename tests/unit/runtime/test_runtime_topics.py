@@ -18,7 +18,7 @@ from support.counting import counting_stage, counting_topology
 from streams.errors import ConfigError, StageFailed
 from streams.kafka.failures import Outage
 from streams.kafka.offsets import latest, request_offsets
-from streams.runtime.processor import AnyStage, Stage, StoreSpec
+from streams.runtime.stage import AnyStage, Stage, StoreSpec
 from streams.runtime.topics import (
     Changelog,
     StageTopics,

@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 
 from streams.errors import Fenced
 from streams.kafka.failures import Outage
-from streams.runtime import transaction
-from streams.runtime.executor import OutputRefused
+from streams.runtime import producer_calls, transaction
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
+from streams.runtime.step import OutputRefused
 from streams.runtime.task import Task
 from streams.runtime.topics import StageTopics
 from streams.runtime.transaction import KafkaTransactions, ProducerLost, TransactionAborted
@@ -194,7 +194,7 @@ def test_positions_have_their_time_also_after_records_that_took_long(
         looked.clear()
         assert looked.wait(10), "nobody asks how long it takes"
 
-    monkeypatch.setattr(transaction, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(producer_calls, "time", SimpleNamespace(monotonic=monotonic))
     monkeypatch.setattr(Recorded, "produce", produce, raising=False)
     monkeypatch.setattr(Recorded, "send_offsets_to_transaction", send_positions, raising=False)
     transactions(Outage()).commit([task()])

@@ -1,0 +1,62 @@
+"""The records that a stage's consumer has read and its loop has not yet taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Message
+
+from streams.kafka.offsets import Place
+from streams.kafka.record_headers import headers_of
+from streams.runtime.processor import Record
+
+
+class HeldRecords:
+    """Records in the order in which they were read; `names` gives each topic's logical name."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._records: list[Record] = []
+        self._heads: dict[Place, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Hold the records of these messages, which are no errors."""
+        self._heads = None
+        # The named tuple's own constructor would cost twice as much.
+        names, new = self._names, tuple.__new__
+        self._records += [
+            new(
+                Record,
+                (
+                    names[m.topic()],  # type: ignore[index]
+                    m.partition(),
+                    m.offset(),
+                    m.timestamp()[1],
+                    m.key(),
+                    m.value(),
+                    headers_of(m),
+                ),
+            )
+            for m in messages
+        ]
+
+    def take(self) -> list[Record]:
+        """Give all of them away."""
+        taken, self._records, self._heads = self._records, [], None
+        return taken
+
+    def drop(self, ends: Mapping[Place, float]) -> None:
+        """Forget the records of these places before these offsets."""
+        if self._records:
+            held = self._records
+            self._records = [r for r in held if r[2] >= ends.get((r[0], r[1]), 0)]
+            self._heads = None
+
+    def first(self, place: Place) -> int | None:
+        """The offset of the first record of a place, if one is held."""
+        if self._heads is None:
+            self._heads = {(r.topic, r.partition): r.offset for r in reversed(self._records)}
+        return self._heads.get(place)

@@ -1,0 +1,89 @@
+"""The parts of a stage's process, made and connected in the order that a start needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka.admin import AdminClient
+
+from streams.kafka.clients import consumer_config, producer_config
+from streams.kafka.failures import Outage
+from streams.runtime.assignment import Assignment
+from streams.runtime.clock import Clock
+from streams.runtime.end_offsets import EndOffsets
+from streams.runtime.lag import Lag
+from streams.runtime.source import Source
+from streams.runtime.stage import AnyStage
+from streams.runtime.stalled_inputs import BlockedInputs
+from streams.runtime.state_directory import StateDirectory
+from streams.runtime.topics import Changelog, StageTopics, Topics
+from streams.runtime.transaction import KafkaTransactions
+from streams.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """What the loop of a stage works with."""
+
+    source: Source
+    ends: EndOffsets
+    lag: Lag
+    transactions: KafkaTransactions
+    assignment: Assignment
+
+
+def wire(
+    stage: AnyStage,
+    settings: Settings,
+    topics: Topics,
+    admin: AdminClient,
+    clock: Clock,
+    changelogs: dict[str, Changelog],
+    outage: Outage,
+    polled: Callable[[], object],
+    stopping: Callable[[], bool],
+) -> Wired:
+    """Make the parts and join the group.
+
+    `polled` is called whenever records are asked for, and `stopping` tells whether to give up
+    waiting for Kafka.
+
+    Raises:
+        ConfigError: the state directory is in use.
+    """
+    prefix = settings.topic_prefix
+
+    def position(topic: str, partition: int) -> int:
+        return assignment.position(topic, partition)
+
+    # Claim it before joining the group: joining displaces any other process of the same name.
+    width = topics.width(stage.inputs[0])
+    directory = StateDirectory(settings, stage.name, width, len(stage.stores))
+    source = Source(stage.name, stage.inputs, settings, outage, polled)
+    ends = EndOffsets(admin, prefix, position, outage, (stage.inputs[0], 0))
+    lag = Lag(stage.name, ends, BlockedInputs(stage.name, admin, prefix, position))
+    transactions = KafkaTransactions(
+        stage.name,
+        f"{prefix}{stage.name}-{settings.instance}",
+        prefix,
+        producer_config(settings),
+        settings.session_timeout_ms,
+        source,
+        StageTopics(topics, stage),
+        outage,
+        stopping,
+    )
+    assignment = Assignment(
+        stage,
+        source,
+        admin,
+        prefix,
+        directory,
+        changelogs,
+        consumer_config(settings, stage.name),
+        clock,
+        ends.caught_up_to,
+        settings.set_aside,
+    )
+    return Wired(source, ends, lag, transactions, assignment)
