@@ -134,3 +134,29 @@ def test_a_job_that_ends_and_comes_again_in_one_batch_leaves_nothing_behind() ->
     checkpoints = desk.driver.run_of("dispatcher").tasks[0].stores["checkpoints"]
     prefix = join(job_id, "1")
     assert [key for key, _ in checkpoints.range(prefix, prefix + b"\xff")] == []
+
+
+def test_leases_that_were_never_read_cost_no_credit_after_an_abort_either() -> None:
+    """A worker was sent more than it takes: an aborted end gave the same credits back twice."""
+    desk = Desk()
+    worker = ScriptedWorker(desk)
+    announce(worker, partition=3, free=3, received=0)
+    for number in range(3):
+        desk.event(f"lost{number}")
+    announce(worker, partition=7, free=7, received=0)
+    for number in range(4):
+        desk.event(f"read{number}")
+    read = desk.leases()[3:]
+    for _ in range(5):
+        announce(worker, *read, partition=7, free=0, received=4)
+        desk.driver.advance(5)
+    announce(worker, *read, partition=7, free=6, received=4)
+    for number in range(8):
+        desk.event(f"on_its_way{number}")
+    assert len(desk.leases()) == 10
+    desk.driver.advance(4.9)
+    desk.driver._clock.ms += 200
+    desk.abort()
+    desk.driver.advance(0.2)
+    announce(worker, *read, partition=7, free=6, received=4)
+    assert len(desk.leases()) == 13

@@ -197,13 +197,13 @@ class WorkerRegistry:
             return
         if lease is None:  # found in the store: its heartbeats went to another process
             lease = _lease(change.job_id, live, self.now + self._term)
-        lease.unread = lease.given_up = False
         _follow(lease, live)
         self._boots.found(lease.worker_id, self.now)
         self.leases.add(lease)
-        if worker is not None and worker.lacks(lease):
+        if worker is not None and worker.lacks(lease):  # its end gave the credit back
             worker.sent += 1
             self._pools[worker.pool].place(worker)
+        lease.unread = lease.given_up = False
 
     def _grant(self, job_id: str, live: Live, worker: Worker) -> None:
         """Give one of the worker's credits to a job."""
