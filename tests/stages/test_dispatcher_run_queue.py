@@ -145,6 +145,19 @@ def test_a_lease_that_the_broker_refuses_ends_its_own_job_alone(desk: Desk) -> N
     assert "tidegate topology plan" in letter.detail
 
 
+def test_a_refused_lease_is_found_behind_jobs_that_only_move_on(desk: Desk) -> None:
+    with desk.driver.together():
+        for number in range(250):
+            desk.event(f"t{number}")
+        desk.submit("job_~large", "refund", input=f'"{"x" * 30_000}"')
+    desk.deploy(job_types={"draft_reply": JobType("draft_reply", "gpu")})
+    with_work_topic(desk, max_message_bytes=20_000)
+    desk.driver.advance(0.1)
+    ScriptedWorker(desk, slots=500).heartbeat()
+    assert [letter.reason for letter in desk.dead_letters()] == ["lease_refused"]
+    assert desk.job("job_~large").status == "dead"
+
+
 def paused() -> float | None:
     """The gauge of the default pool."""
     labels = {"partition": "0", "pool": "default"}

@@ -50,7 +50,7 @@ class Leasing(Part):
                 continue
             if not (self.shared.unrouted and reroute(step, job)):
                 sent |= self._lease(step, job, self._willing(job, worker))
-            yield
+                yield
             if len(served) >= _AT_ONCE:
                 return
 
