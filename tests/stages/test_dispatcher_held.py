@@ -303,6 +303,15 @@ def test_a_told_reason_is_taken_back_once_another_one_takes_its_place(desk: Desk
     assert desk.held() == {}, "the topic is there; a worker may be starting"
 
 
+def test_a_worker_of_an_undeclared_pool_is_told_though_poison_came_with_its_heartbeat(
+    desk: Desk,
+) -> None:
+    with desk.held_back():
+        ScriptedWorker(desk, pool="gpu").heartbeat()
+        desk.driver.pipe("jobs.commands", b"acme", b"garbage")
+    assert [reply.kind for reply in desk.replies()] == ["no_pool"]
+
+
 def test_a_worker_of_an_undeclared_pool_is_told_and_costs_no_dead_letter(desk: Desk) -> None:
     strangers = [ScriptedWorker(desk, f"w{n}/b1", pool="gpu") for n in range(2)]
     strangers.append(ScriptedWorker(desk, "w9/b1", partition=99))

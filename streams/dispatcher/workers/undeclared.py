@@ -61,5 +61,6 @@ class Undeclared:
         self._told = {who: at for who, at in self._told.items() if now - at < _SILENCE_SECONDS}
         if heartbeat.worker_id not in self._told and self.has_replies(heartbeat):
             self._told[heartbeat.worker_id] = now
+            step.on_undo(lambda: self._told.pop(heartbeat.worker_id, None))
             reply = Reply(heartbeat.worker_id, "", 0, "", "no_pool", message=message)
             step.answer(reply, heartbeat.work_partition)
