@@ -104,7 +104,10 @@ class Dispatcher(BatchProcessor):
         self.shared = shared(topology, cluster_key, partition)
         self._parts = {part: part(self.shared) for part in PARTS}
         self._followers = self._with("changed")
+        self._admitting = self._with("admitted")
         self._closing = self._with("handled")
+        self._ticking = self._with("tick")
+        self._initiating = self._with("initiate")
         self._sweeping = self._with("is_due")
         self._unheard_since = 0.0
         self._listens = False
@@ -158,7 +161,7 @@ class Dispatcher(BatchProcessor):
         """Tell every part that time has passed, once everything in the logs was read."""
         step = self._begin(ctx)
         self._hear_out(ctx)
-        for part in self._parts.values():
+        for part in self._ticking:
             if self._listens or not part.awaits_logs:
                 part.tick(step)
         self._observe(now)
@@ -168,7 +171,7 @@ class Dispatcher(BatchProcessor):
         if not self._listens:
             return
         step = self._begin(ctx)
-        outputs = chain.from_iterable(part.initiate(step) for part in self._parts.values())
+        outputs = chain.from_iterable(part.initiate(step) for part in self._initiating)
         for _ in islice(outputs, limit):
             pass
 
@@ -191,7 +194,7 @@ class Dispatcher(BatchProcessor):
 
     def admitted(self, step: Step, job: Job) -> None:
         """Tell all parts of a new job."""
-        for part in self._parts.values():
+        for part in self._admitting:
             part.admitted(step, job)
 
     def _with(self, hook: str) -> list[Part]:
