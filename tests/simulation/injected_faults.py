@@ -15,7 +15,7 @@ from unittest.mock import patch
 from simulation.story import Story, draw
 from streams.dispatcher import failures, history, job
 from streams.dispatcher.part import Change
-from streams.dispatcher.parts import expiry, replays, submissions, unhandled, workers
+from streams.dispatcher.parts import expiry, replays, submissions, sweep, unhandled, workers
 from streams.dispatcher.parts.kept_events import KeptEvents
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.shared import Shared
@@ -131,6 +131,11 @@ def _undo_forgets_the_workers() -> Any:
     return _around(Shared, "changed", changed)
 
 
+def _abort_moves_the_sweep() -> Any:
+    """A part of the jobs that a sweep went over in an aborted step is never gone over."""
+    return patch.object(sweep.Sweep, "_return_to", lambda *_: None)
+
+
 def _fold_misses_an_end() -> Any:
     """A running job that ends keeps its place under the caps."""
 
@@ -195,8 +200,13 @@ INJECTED_FAULTS = {
     ),
     "39 undo forgets the workers": InjectedFault(
         _undo_forgets_the_workers,
-        ("derived",),
+        ("derived", "undone"),
         ("deliver", "crash", "garbage"),
+    ),
+    "39 abort moves the sweep": InjectedFault(
+        _abort_moves_the_sweep,
+        ("undone",),
+        ("deliver",),
     ),
     "39 fold misses an end": InjectedFault(
         _fold_misses_an_end,

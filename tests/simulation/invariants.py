@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
-from support.derived import derived, processor, rebuilt
+from support.derived import after_an_abort, derived, faults, processor, rebuilt
 
 from simulation.handlers import SCRIPTS
 from simulation.outside import Violation
@@ -20,9 +20,11 @@ from simulation.requests import LARGE, Asked
 from simulation.waiting import Waiting
 from streams.runtime.backends import backend_for
 from streams.runtime.processor import Record
+from streams.runtime.task import Task
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY, SCHEDULE
 from streams.serde.ids import partition_for
 from streams.serde.job_states import TERMINAL
+from streams.serde.keys import after
 from streams.serde.records import (
     Cancel,
     DeadLetter,
@@ -423,7 +425,7 @@ class Judge:
                 raise Violation("no_job", f"{asked}")
 
     def derived(self) -> None:
-        """What each dispatcher holds in memory is what its stores say.
+        """What each dispatcher holds in memory is what its stores say, also after an abort.
 
         Raises:
             Violation: it is not.
@@ -433,6 +435,22 @@ class Judge:
             held, stored = derived(processor(task)), rebuilt(task)
             if held != stored:
                 raise Violation("derived", f"{partition}: {held}, in the stores: {stored}")
+            whole = self._world.cluster.run_of("dispatcher").tasks[partition]
+            before, now = after_an_abort(task, whole)
+            changed = {name: (old, now[name]) for name, old in before.items() if old != now[name]}
+            if changed:
+                raise Violation("undone", f"{partition}: {changed}")
+            for fault in faults(task):
+                raise Violation("inconsistent", f"{partition}: {fault}")
+            self._published(task, partition)
+
+    def _published(self, task: Task, partition: int) -> None:
+        """The topic `jobs` says of each job what its dispatcher's store says."""
+        newest = {r.key: r.value for r in self._world.cluster.records["jobs", partition]}
+        jobs = {key: value for key, value in newest.items() if value is not None}
+        rows = {key[1:]: value for key, value in task.stores["jobs"].range(b"j", after(b"j"))}
+        if jobs != rows:
+            raise Violation("unpublished", f"{partition}: {jobs.keys() ^ rows.keys()}")
 
     def folds(self) -> None:
         """G6: each store is the fold of its changelog.

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
+from streams.dispatcher import live_index
+from streams.dispatcher.job import is_live
+from streams.dispatcher.part import Part
+from streams.dispatcher.parts.events import Events
+from streams.dispatcher.parts.held import HeldJobs
+from streams.dispatcher.parts.questions import Questions
+from streams.dispatcher.parts.retention import Retention
+from streams.dispatcher.parts.submissions import Submissions
+from streams.dispatcher.parts.sweep import Sweep
+from streams.dispatcher.parts.unhandled import UnhandledTypes
 from streams.dispatcher.stage import Dispatcher
+from streams.runtime.partition_task import PartitionTask
 from streams.runtime.task import Task
+from streams.serde.codec import JOB
+from streams.serde.keys import after, split
+from streams.state.store import KeyValueStore
+
+P = TypeVar("P", bound=Part)
 
 
 def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
-    """Waiting jobs and their places, leases of running ones, filled caps, closed tenants."""
+    """What a dispatcher can build from its stores alone.
+
+    Waiting jobs and their places, leases of running ones, filled caps, closed tenants, awaited
+    cancels, kept events, reports of held jobs, and whether jobs follow the routing.
+    """
     shared = dispatcher.shared
     waiting = {
         (pool, job_id, entry[0], lane.tenant.id, lane.type, lane.priority)
@@ -28,7 +49,21 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
         for job_id, lease in shared.workers.running.items()
     }
     closed = (set(shared.disabled), set(shared.erased))
-    return waiting, charged, running, dict(shared.queue._caps._running), closed
+    reports = part(dispatcher, HeldJobs)._seen
+    kept = (
+        set(part(dispatcher, Submissions)._awaited),
+        part(dispatcher, Events)._kept._state,
+        {key for key, seen in reports.items() if seen.told_at is not None},
+        shared.unrouted,
+    )
+    return waiting, charged, running, dict(shared.queue._caps._running), closed, kept
+
+
+def part(dispatcher: Dispatcher, kind: type[P]) -> P:
+    """One part of a dispatcher."""
+    found = dispatcher._parts[kind]
+    assert isinstance(found, kind)
+    return found
 
 
 def processor(task: Task) -> Dispatcher:
@@ -45,3 +80,82 @@ def rebuilt(task: Task) -> tuple[Any, ...]:
     for _ in fresh.restored(task.ctx):
         pass
     return derived(fresh)
+
+
+def after_an_abort(task: Task, whole: PartitionTask) -> tuple[Any, Any]:
+    """All that a step must leave as it was if it is taken back: before such a step, and after it.
+
+    `whole` is the task that the stage's task is a part of, or the same one.
+    """
+    dispatcher = processor(task)
+    before = _undoable(dispatcher)
+    whole.punctuate()
+    whole.initiate()
+    whole.finish()
+    whole.rollback()
+    now = _undoable(dispatcher)
+    forgotten = before["credits"].keys() - now["credits"].keys()
+    before["credits"] = {k: v for k, v in before["credits"].items() if k not in forgotten}
+    return before, now
+
+
+def _undoable(dispatcher: Dispatcher) -> dict[str, Any]:
+    shared = dispatcher.shared
+    sweep, workers = part(dispatcher, Sweep), shared.workers
+    return {
+        "derived": derived(dispatcher),
+        "credits": {w.worker_id: (w.sent, w.limit, w.received) for w in workers._workers.values()},
+        "leases": {
+            (job_id, lease.number, lease.work_partition, lease.dropped, lease.unread)
+            for job_id, lease in workers.running.items()
+        },
+        "given up": [(each.lease.job_id, each.lease.epoch) for each in workers.leases._given_up],
+        "sweep": (sweep._behind, sweep._due, shared.sweep_now),
+        "behind": (part(dispatcher, Retention)._behind, part(dispatcher, Submissions)._behind),
+        "seen": dict(part(dispatcher, HeldJobs)._seen),
+        "dead types": set(part(dispatcher, UnhandledTypes)._dead_types),
+        "greet": list(part(dispatcher, Questions)._greet),
+    }
+
+
+def faults(task: Task) -> Iterator[str]:
+    """What is wrong with a dispatcher between two steps, in its stores or in its memory."""
+    dispatcher = processor(task)
+    table, workers = dispatcher._table, dispatcher.shared.workers
+    if table._rows or table._stored or workers._over or task.ctx.log:
+        yield f"left over: {table._rows}, {table._stored}, {workers._over}, {task.ctx.log._undo}"
+    store = task.stores["jobs"]
+    yield from _of_rows(store)
+    waiting = {tuple(split(key[1:])[:2]) for key, _ in _under(store, b"B")}
+    known = {(type_, pool or "") for type_, pool in part(dispatcher, UnhandledTypes)._dead_types}
+    if not waiting <= known:
+        yield f"dead types {waiting}, known are {known}"
+    for worker in workers._workers.values():
+        count = worker.credits if worker.fresh else 0
+        place = (-count, worker.worker_id) if count else None
+        if worker.place != place:
+            yield f"worker {worker}"
+    leases = workers.leases
+    held = {job_id for own in leases._by_worker.values() for job_id in own}
+    ordered = {job_id for _, job_id in leases._order}
+    if not leases.running.keys() == held == ordered:
+        yield f"leases {leases.running.keys()}, by worker {held}, in order {ordered}"
+
+
+def _of_rows(store: KeyValueStore) -> Iterator[str]:
+    jobs = [JOB.decode(value) for _, value in _under(store, b"j")]
+    live = {job.job_id: entry for job in jobs if (entry := live_index.live(job)) is not None}
+    if live != dict(live_index.entries(store)):
+        yield f"live jobs {live}, in the index {dict(live_index.entries(store))}"
+    expiring = {tuple(split(key[9:])) for key, _ in _under(store, b"x")}
+    for job in jobs:
+        if not is_live(job) and (job.job_id, str(job.incarnation)) not in expiring:
+            yield f"{job.job_id} is {job.status} for ever"
+    forgotten = {tuple(split(key[9:])) for key, _ in _under(store, b"q")}
+    parked = {tuple(split(key[1:])) for key, _ in _under(store, b"p")}
+    if not parked <= forgotten:
+        yield f"cancels {parked} wait, of which are forgotten {forgotten}"
+
+
+def _under(store: KeyValueStore, prefix: bytes) -> list[tuple[bytes, bytes]]:
+    return list(store.range(prefix, after(prefix)))
