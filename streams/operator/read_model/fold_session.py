@@ -21,6 +21,7 @@ from streams.operator.read_model.freshness import Freshness
 from streams.operator.read_model.positions import Untrusted
 from streams.operator.read_model.projections import (
     Changes,
+    is_awaited,
     oldest_wanted,
     project,
     reports_poison,
@@ -51,7 +52,10 @@ class Lag:
 
 
 class FoldSession:
-    """Folds every followed partition, from one consumer, into one file.
+    """Folds every followed partition into one file.
+
+    One tail reads the topics on which jobs flow, without haste. The other reads those for whose
+    rows people wait, as soon as there is a record.
 
     One SQLite transaction stores rows and the offsets behind them. So after a kill, only records
     whose rows were not committed are read again.
@@ -74,14 +78,21 @@ class FoldSession:
         ends = Ends(now, {place: span.high for place, span in self._spans.items()})
         self.freshness = Freshness(positions.fresh_at(connection) or now, ends)
         self._ends_poll = EndOffsetsPoll(admin, prefix, outage)
-        self._tail = Tail(settings, STAGE, outage=outage, **UNHURRIED)
-        self._tail.begin(starts)
+        self._tails = (
+            Tail(settings, STAGE, outage=outage, **UNHURRIED),
+            Tail(settings, STAGE, outage=outage),
+        )
+        for tail, awaited in zip(self._tails, (False, True), strict=True):
+            tail.begin(
+                {place: at for place, at in starts.items() if is_awaited(place[0]) is awaited}
+            )
 
     def close(self) -> None:
-        self._tail.close()
+        for tail in self._tails:
+            tail.close()
 
     def step(self) -> None:
-        """Fold the next batch, if there is one.
+        """Fold the next batch of each tail, if there is one.
 
         Raises:
             Untrusted: the next offsets are gone, or the broker was out of reach for too long.
@@ -90,14 +101,21 @@ class FoldSession:
                 batch; what came before it, and the other partitions' records, are folded.
         """
         self.freshness.require(wall_ms())
+        flowing, awaited = self._tails
+        busy = self._fold_next(flowing, 0)
+        self._fold_next(awaited, 0 if busy else _POLL_SECONDS)
+
+    def _fold_next(self, tail: Tail, seconds: float) -> bool:
+        """Fold what a tail reads next; return whether that was anything."""
         try:
-            messages = self._tail.read(_BATCH, _POLL_SECONDS)
+            messages = tail.read(_BATCH, seconds)
         except Unreadable as error:
             if error.fault.gone:
                 raise Untrusted(str(error)) from error
             raise
         if messages:
-            self._fold([self._record(message) for message in messages])
+            self._fold([_record(tail.place(message), message) for message in messages])
+        return bool(messages)
 
     def _fold(self, records: list[Record]) -> None:
         batch = self._project(records)
@@ -129,8 +147,9 @@ class FoldSession:
 
     def caught_up(self) -> bool:
         """Return whether every record that was on the topics when the session began is folded."""
-        self.freshness.reached(self._tail.positions())
-        return self._tail.reached({place: span.high for place, span in self._spans.items()})
+        at = self._positions()
+        self.freshness.reached(at)
+        return all(at[place] >= span.high for place, span in self._spans.items())
 
     def lag(self) -> Lag:
         """Return by how many records, and since how many seconds, the rows are behind."""
@@ -140,9 +159,10 @@ class FoldSession:
             self._ends_poll.ask(self._spans, now)
         if heard is not None:
             self.freshness.heard(heard)
-        self.freshness.reached(self._tail.positions())
+        at_now = self._positions()
+        self.freshness.reached(at_now)
         newest = self.freshness.newest
-        for key, at in self._tail.next.items():
+        for key, at in at_now.items():
             behind = max(0, newest.offsets[key] - at)
             records += behind
             if behind:
@@ -155,7 +175,10 @@ class FoldSession:
     @property
     def folded(self) -> dict[Place, int]:
         """The offset of each partition before which all records are rows."""
-        return self._tail.next
+        return {place: at for tail in self._tails for place, at in tail.next.items()}
+
+    def _positions(self) -> dict[Place, int]:
+        return {place: at for tail in self._tails for place, at in tail.positions().items()}
 
     def _project(self, records: Iterable[Record]) -> dict[str, Changes]:
         batch: dict[str, Changes] = {}
@@ -180,10 +203,10 @@ class FoldSession:
         self._undecodable.put(record, error)
         return True
 
-    def _record(self, message: Message) -> Record:
-        place, offset = self._tail.place(message), message.offset() or 0
-        timestamp, key, value = message.timestamp()[1], message.key(), message.value()
-        return Record(*place, offset, timestamp, _bytes(key), _bytes(value))
+
+def _record(place: Place, message: Message) -> Record:
+    timestamp, key, value = message.timestamp()[1], message.key(), message.value()
+    return Record(*place, message.offset() or 0, timestamp, _bytes(key), _bytes(value))
 
 
 def _write(connection: sqlite3.Connection, batch: Iterable[Changes]) -> None:

@@ -123,4 +123,5 @@ TABLE = Table(
     key="tenant_id TEXT, endpoint_id TEXT",
     columns="record BLOB NOT NULL",
     row=_row,
+    awaited=True,
 )
