@@ -23,8 +23,7 @@ from datetime import UTC, datetime
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.serde.codec import LEDGER_ENTRY
-from streams.serde.effect_states import CLAIMED, DONE, FAILED, REVIEW, UNKNOWN
-from streams.serde.effect_states import UNSETTLED as UNSETTLED  # noqa: PLC0414  for the dispatcher
+from streams.serde.effect_states import CLAIMED, DONE, FAILED, REVIEW, UNKNOWN, UNSETTLED
 from streams.serde.ids import idempotency_key
 from streams.serde.keys import SEPARATOR, after, join, ledger_key
 from streams.serde.records import (

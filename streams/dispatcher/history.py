@@ -9,10 +9,10 @@ and no other job is lost.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from streams.retry_policy import releases_in_a_row
 from streams.serde.records import Attempt, Job
+from streams.serde.run_ends import FAILED, LOST, TIMEOUT, AttemptKind
 
 KEPT_RUNS = 10
 ERROR_CHARS = 300
@@ -28,10 +28,10 @@ _UNCONFIRMED = 0
 """Stands in place of an attempt's number if the worker never confirmed the lease."""
 _TIMEOUT = "TimeoutError: ran past its "  # how a worker reports its own timeout
 
-Kind = Literal["failed", "timeout", "lost", "released"]
 
-
-def noted(job: Job, kind: Kind, error: str | None, now: int, traceback: str | None = None) -> Job:
+def noted(
+    job: Job, kind: AttemptKind, error: str | None, now: int, traceback: str | None = None
+) -> Job:
     """The job with its newest run in the history."""
     return _with(job, Attempt(job.attempts, now, job.worker_id, kind, error, traceback))
 
@@ -39,7 +39,7 @@ def noted(job: Job, kind: Kind, error: str | None, now: int, traceback: str | No
 def failed(job: Job, error: str | None, now: int, traceback: str | None = None) -> Job:
     """The job with a failed run in the history; it is a timeout if the worker says so."""
     timeout = error is not None and error.startswith(_TIMEOUT)
-    return noted(job, "timeout" if timeout else "failed", error, now, traceback)
+    return noted(job, TIMEOUT if timeout else FAILED, error, now, traceback)
 
 
 def came_back_from(job: Job, worker_id: str) -> bool:
@@ -53,7 +53,7 @@ def came_back_from(job: Job, worker_id: str) -> bool:
 def lost(job: Job, why: str, now: int) -> Job:
     """The job after its worker is gone: the attempt is given back and a loss is counted."""
     return replace(
-        noted(job, "lost", why, now),
+        noted(job, LOST, why, now),
         attempts=max(0, job.attempts - 1),
         lost=job.lost + 1,
         lost_alone=job.lost_alone + is_suspect(job),
@@ -62,7 +62,7 @@ def lost(job: Job, why: str, now: int) -> Job:
 
 def unconfirmed(job: Job, why: str, now: int) -> Job:
     """The job with an unconfirmed lease in the history; nothing is counted."""
-    return _with(job, Attempt(_UNCONFIRMED, now, job.worker_id, "lost", why))
+    return _with(job, Attempt(_UNCONFIRMED, now, job.worker_id, LOST, why))
 
 
 def is_suspect(job: Job) -> bool:

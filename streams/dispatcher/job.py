@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.serde.ids import scope_of
-from streams.serde.job_states import CANCELLED, PENDING, RUNNING, SCHEDULED, TERMINAL
+from streams.serde.job_states import CANCELLED, PENDING, RUNNING, SCHEDULED, TERMINAL, JobStatus
 from streams.serde.records import (
     Command,
     Envelope,
     EventInfo,
     Handler,
     Job,
-    JobStatus,
     Replay,
     ReplayEvent,
     Submit,

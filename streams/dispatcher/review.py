@@ -7,6 +7,7 @@ from dataclasses import replace
 from streams import ledger
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, requeue
+from streams.serde.effect_states import REVIEW
 from streams.serde.job_states import CANCELLED, DEAD, NEEDS_REVIEW
 from streams.serde.records import Job
 
@@ -18,7 +19,7 @@ def go_on(step: Step, job: Job, *, decided: bool = False) -> None:
     A job without attempts left gets another one only if a person decided, because a call may fail
     late each time.
     """
-    if any(entry.status == "review" for entry in ledger.entries(step.ledger, job)):
+    if any(entry.status == REVIEW for entry in ledger.entries(step.ledger, job)):
         return
     for each in step.table.in_scope(job.scope):
         if each.status != NEEDS_REVIEW:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
-from typing import Literal
 
 import structlog
 
@@ -15,8 +14,9 @@ from streams.dispatcher.step import Step
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import release_delay
 from streams.serde.ids import new_id
-from streams.serde.job_states import BY_NAME, CANCELLED, PENDING, RUNNING
-from streams.serde.records import Command, Job, JobStatus, Reply, Wake
+from streams.serde.job_states import BY_NAME, CANCELLED, PENDING, RUNNING, JobStatus
+from streams.serde.records import Command, Job, Reply, Wake
+from streams.serde.run_ends import RELEASED
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ def give_back(step: Step, of: Job, error: str | None) -> None:
 
     A suspect waits first, since a worker that cannot run it alone would return it at once.
     """
-    of = history.noted(of, "released", error, step.now)
+    of = history.noted(of, RELEASED, error, step.now)
     if history.is_suspect(of):
         of = replace(of, attempts=max(0, of.attempts - 1))
         retry(step, of, release_delay(of), error)
@@ -81,10 +81,8 @@ def end(
     return ended
 
 
-def bury(
-    step: Step, of: Job, status: Literal["failed", "dead"], error: str | None, reason: str = ""
-) -> None:
-    """End a job and write its dead letter."""
+def bury(step: Step, of: Job, status: JobStatus, error: str | None, reason: str = "") -> None:
+    """End a job as failed or dead, and write its dead letter."""
     of = replace(of, end_reason=reason or BY_NAME[status].dead_letter)
     ended = end(step, of, status, error=error)
     letter = dead_letter.of_job(ended, step.now)

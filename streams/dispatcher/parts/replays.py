@@ -17,6 +17,7 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import end, place
 from streams.errors import PoisonRecord
 from streams.serde.codec import ENVELOPE
+from streams.serde.effect_states import FAILED
 from streams.serde.job_states import CANCELLED, NEEDS_REVIEW, REPLAYABLE
 from streams.serde.keys import checkpoint_key
 from streams.serde.records import Command, Job, Replay, ReplayEvent
@@ -92,7 +93,7 @@ def _check_scope(step: Step, old: Job) -> None:
 def _check_effects(step: Step, old: Job, body: Replay) -> None:
     """Require a name for each effect that happened or may have: a fresh scope repeats it."""
     entries = ledger.entries(step.ledger, old)
-    begun = [entry for entry in entries if entry.status != "failed"]
+    begun = [entry for entry in entries if entry.status != FAILED]
     unnamed = [each for each in begun if each.action not in body.repeat_effects]
     if unnamed:
         listed = ", ".join(f"{each.action} ({each.status})" for each in unnamed[:_NAMED])

@@ -16,6 +16,7 @@ from streams.dispatcher.part import Part, handles
 from streams.dispatcher.review import go_on
 from streams.dispatcher.step import Step
 from streams.errors import PoisonRecord
+from streams.serde.effect_states import DONE, FAILED, UNSETTLED
 from streams.serde.job_states import NEEDS_REVIEW
 from streams.serde.records import Command, Job, LedgerEntry, Settle
 from streams.serde.sizes import MAX_VALUE_BYTES
@@ -37,7 +38,7 @@ class Reviews(Part):
         job = step.table.get(command.job_id)
         if job is None or job.tenant_id != command.tenant_id:
             raise PoisonRecord("settle_of_unknown", f"no job {command.job_id} of this tenant")
-        if body.status not in ("done", "failed"):
+        if body.status not in (DONE, FAILED):
             raise PoisonRecord("not_supported", f"{body.status!r} is neither done nor failed")
         store = step.ledger
         entry = ledger.get(store, job.tenant_id, job.scope, body.action)
@@ -53,7 +54,7 @@ class Reviews(Part):
 
 
 def _settled(entry: LedgerEntry, body: Settle, now: int) -> LedgerEntry:
-    done = body.status == "done"
+    done = body.status == DONE
     return replace(
         entry,
         status=body.status,
@@ -75,7 +76,7 @@ def _check(
     effect's scope.
     """
     name = f"effect {entry.action} of job {job.job_id}"
-    if entry.status not in ledger.UNSETTLED:
+    if entry.status not in UNSETTLED:
         raise PoisonRecord("already_settled", f"{name} is {entry.status}: nothing is left to say")
     live = None if job.status == NEEDS_REVIEW else next(filter(is_live, in_scope), None)
     if live is not None:

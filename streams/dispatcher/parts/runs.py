@@ -13,7 +13,7 @@ from streams.dispatcher.runs import living
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, give_back
 from streams.dispatcher.workers import credits
-from streams.serde import keys
+from streams.serde import keys, run_ends
 from streams.serde.job_states import CANCELLED, FAILED, NEEDS_REVIEW, SUCCEEDED
 from streams.serde.records import Checkpoint, Command, Ended
 
@@ -36,18 +36,18 @@ class Runs(Part):
         if job is None:
             return
         match body.status:
-            case "succeeded":
+            case run_ends.SUCCEEDED:
                 end(step, job, SUCCEEDED, result=body.result)
-            case "review":
+            case run_ends.REVIEW:
                 # If the earlier call's outcome came meanwhile, no person has to decide.
                 job = history.failed(job, body.error, step.now, body.traceback)
                 go_on(step, end(step, job, NEEDS_REVIEW, error=body.error))
-            case "failed":
+            case run_ends.FAILED:
                 job = history.failed(job, body.error, step.now, body.traceback)
                 bury(step, job, FAILED, body.error)
-            case _ if body.status == "cancelled" or job.cancel_requested:
+            case _ if body.status == run_ends.CANCELLED or job.cancel_requested:
                 end(step, job, CANCELLED, error=body.error)
-            case "released":
+            case run_ends.RELEASED:
                 give_back(step, job, body.error)
-            case "retry":
+            case run_ends.RETRY:
                 fail(step, job, body.error, body.retry_after_seconds, body.traceback)

@@ -7,7 +7,6 @@ them from here; the modules are for those who look one up.
 
 from __future__ import annotations
 
-from streams.serde.job_states import JobStatus
 from streams.serde.records.commands import (
     Cancel,
     Command,
@@ -74,7 +73,6 @@ __all__ = [
     "Held",
     "HeldLease",
     "Job",
-    "JobStatus",
     "Lease",
     "LedgerEntry",
     "Move",
