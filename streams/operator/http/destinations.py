@@ -70,4 +70,4 @@ async def _has_callbacks(state: AppState, tenant_id: str) -> bool:
 
 def _denied(field: str, error: EgressDenied) -> Refusal:
     setting = _SETTINGS.get(error.reason)
-    return invalid([(field, f"{error} ({setting})" if setting else str(error))])
+    return invalid(field, f"{error} ({setting})" if setting else str(error))

@@ -107,27 +107,18 @@ class EndpointRequest(EndpointOptions, NewSecret):
         kept = {name.lower(): value for name, value in before.items()}
         lacking = [n for n, v in self.headers.items() if v is None and n.lower() not in kept]
         if lacking:
-            raise invalid([("headers", f"there is no value of {lacking[0]} to keep: give one")])
+            raise invalid("headers", f"there is no value of {lacking[0]} to keep: give one")
         merged = {n: kept[n.lower()] if v is None else v for n, v in self.headers.items()}
         if len(merged) > MOST_HEADERS:
             raise invalid(
-                [
-                    (
-                        "headers",
-                        f"has {len(merged)} headers, at most {MOST_HEADERS} are "
-                        "sent: leave some out",
-                    )
-                ]
+                "headers",
+                f"has {len(merged)} headers, at most {MOST_HEADERS} are sent: leave some out",
             )
         if (size := sum(len(n) + len(v) for n, v in merged.items())) > _MOST_HEADER_BYTES:
             raise invalid(
-                [
-                    (
-                        "headers",
-                        f"has {size} bytes of names and values, at most "
-                        f"{_MOST_HEADER_BYTES} are sent: shorten them",
-                    )
-                ]
+                "headers",
+                f"has {size} bytes of names and values, at most "
+                f"{_MOST_HEADER_BYTES} are sent: shorten them",
             )
         return merged
 
@@ -139,16 +130,12 @@ class EndpointRequest(EndpointOptions, NewSecret):
         """
         if name == CALLBACKS and self.url is not None:
             raise invalid(
-                [
-                    (
-                        "url",
-                        f"must not be given: {CALLBACKS} serves the callback_url of "
-                        "each job; choose another id for an endpoint of its own",
-                    )
-                ]
+                "url",
+                f"must not be given: {CALLBACKS} serves the callback_url of "
+                "each job; choose another id for an endpoint of its own",
             )
         if name != CALLBACKS and not self.url:
-            raise invalid([("url", "must be given: where deliveries are posted")])
+            raise invalid("url", "must be given: where deliveries are posted")
         chosen: dict[str, Any] = self.model_dump(include=set(EndpointOptions.model_fields))
         return EndpointSettings(**chosen, created_at=created_at)
 

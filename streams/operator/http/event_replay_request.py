@@ -71,9 +71,9 @@ class ReplayEventsRequest(Body):
         since, until = (None if t is None else milliseconds(t) for t in (self.since, self.until))
         if since is not None and since > now:
             came = f"{self.since} is in the future: no event came since"
-            raise invalid([("since", came)])
+            raise invalid("since", came)
         if since is not None and until is not None and until <= since:
-            raise invalid([("until", "must be after since")])
+            raise invalid("until", "must be after since")
         ranges = tuple(
             sorted(
                 (ReplayRange(int(p), *of) for p, of in (self.offsets or {}).items()),
@@ -103,7 +103,7 @@ class ReplayEventsRequest(Body):
             return _QUIET if _QUIET in declared else topology.default_priority
         if self.priority not in declared:
             known = ", ".join(declared)
-            raise invalid([("priority", f"{self.priority!r} is not declared: choose of {known}")])
+            raise invalid("priority", f"{self.priority!r} is not declared: choose of {known}")
         return self.priority
 
     def _digest(self) -> bytes:
@@ -127,6 +127,6 @@ def _check(ranges: tuple[ReplayRange, ...], tenant_id: str | None, topology: Top
         if each.partition not in partitions:
             whose = "of events" if tenant_id is None else f"with events of {tenant_id!r}"
             there = " to ".join(map(str, sorted({partitions[0], partitions[-1]})))
-            raise invalid([(name, f"there is no such partition {whose}: give {there}")])
+            raise invalid(name, f"there is no such partition {whose}: give {there}")
         if each.end is not None and each.end <= each.first:
-            raise invalid([(name, "its end must be after its first offset")])
+            raise invalid(name, "its end must be after its first offset")

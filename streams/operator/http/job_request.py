@@ -65,7 +65,7 @@ class JobRequest(Body):
         """
         if self.priority is not None and self.priority not in topology.priorities:
             known = ", ".join(topology.priorities)
-            raise invalid([("priority", f"{self.priority!r} is not one of {known}")])
+            raise invalid("priority", f"{self.priority!r} is not one of {known}")
         run_at = None if self.run_at is None else milliseconds(self.run_at)
         delay_ms = None if self.delay_seconds is None else _milliseconds_of(self.delay_seconds)
         self._require_payload(topology, run_at - now if run_at is not None else delay_ms or 0)
@@ -89,7 +89,7 @@ class JobRequest(Body):
             field = "run_at" if self.run_at is not None else "delay_seconds"
             days = kept / 86_400_000
             raise invalid(
-                [(field, f"may be at most {days:g} days ahead, as long as payloads are kept")]
+                field, f"may be at most {days:g} days ahead, as long as payloads are kept"
             )
 
 

@@ -10,7 +10,7 @@ from aiohttp.typedefs import Handler
 
 from streams.http.moments import milliseconds
 from streams.operator.http.app_state import STATE
-from streams.operator.http.refusal import invalid
+from streams.operator.http.refusal import all_invalid, invalid
 from streams.operator.resources.cursor import Cursor, parse_cursor
 from streams.operator.resources.paging import Filters, Listing, Page, PageQuery
 from streams.operator.tenant_guards import known_tenant
@@ -53,12 +53,12 @@ def page_query(request: web.Request, filters: Filters) -> PageQuery:
         (n, "is given more than once: give it once") for n in set(query) if len(query.getall(n)) > 1
     ]
     if faults:
-        raise invalid(sorted(faults))
+        raise all_invalid(sorted(faults))
     given = {name: query.get(name) for name in filters}
     page = PageQuery(_limit(query.get("limit")), cursor_in(query.get("cursor")), given)
     for name, value in given.items():
         if value is not None and filters[name] and value not in filters[name]:
-            raise invalid([(name, f"{value!r} is not one of {', '.join(filters[name])}")])
+            raise invalid(name, f"{value!r} is not one of {', '.join(filters[name])}")
     return page
 
 
@@ -72,14 +72,14 @@ def _moment(name: str, text: str | None) -> int | None:
     try:
         return None if text is None else milliseconds(text)
     except ValueError as error:
-        raise invalid([(name, str(error))]) from None
+        raise invalid(name, str(error)) from None
 
 
 def _limit(text: str | None) -> int:
     if text is None:
         return DEFAULT_LIMIT
     if not re.fullmatch(r"[0-9]{1,3}", text) or not 1 <= int(text) <= MAX_LIMIT:
-        raise invalid([("limit", f"must be a number from 1 to {MAX_LIMIT}")])
+        raise invalid("limit", f"must be a number from 1 to {MAX_LIMIT}")
     return int(text)
 
 
@@ -88,4 +88,4 @@ def cursor_in(text: str | None) -> Cursor | None:
     try:
         return None if text is None else parse_cursor(text)
     except (ValueError, TypeError):
-        raise invalid([("cursor", "must be the next_cursor of an earlier answer")]) from None
+        raise invalid("cursor", "must be the next_cursor of an earlier answer") from None

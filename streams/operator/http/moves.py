@@ -94,6 +94,4 @@ def _require_pool(state: AppState, pool: str) -> None:
     pools = state.topology.pools
     if pool not in pools:
         known = ", ".join(pools)
-        raise invalid(
-            [("pool", f"{pool!r} is not declared in the topology: choose one of {known}")]
-        )
+        raise invalid("pool", f"{pool!r} is not declared in the topology: choose one of {known}")

@@ -46,5 +46,5 @@ class NewSecret(BaseModel):
         try:
             check(secret)
         except SignatureError as error:
-            raise invalid([("secret", str(error))]) from None
+            raise invalid("secret", str(error)) from None
         return secret

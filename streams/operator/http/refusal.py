@@ -40,7 +40,12 @@ class Refusal(Exception):
         return problem_json(self.status, self.name, self.detail, **self.extra)
 
 
-def invalid(errors: Sequence[tuple[str, str]]) -> Refusal:
+def invalid(field: str, message: str) -> Refusal:
+    """Return the 422 for one field."""
+    return all_invalid([(field, message)])
+
+
+def all_invalid(errors: Sequence[tuple[str, str]]) -> Refusal:
     """Return the 422 that names every field at fault: (field, message)."""
     named = [{"field": field, "message": message} for field, message in errors]
     text = "; ".join(f"{field}: {message}" for field, message in errors)
@@ -50,7 +55,7 @@ def invalid(errors: Sequence[tuple[str, str]]) -> Refusal:
 def invalid_model(error: ValidationError) -> Refusal:
     """Return the 422 for a model's errors, without the values: one may be a secret."""
     found = error.errors(include_input=False, include_url=False, include_context=False)
-    return invalid([(".".join(map(str, each["loc"])) or "body", plain(each)) for each in found])
+    return all_invalid([(".".join(map(str, each["loc"])) or "body", plain(each)) for each in found])
 
 
 def plain(fault: Mapping[str, Any]) -> str:

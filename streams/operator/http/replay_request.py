@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from streams.http.moments import milliseconds
 from streams.operator.http.fields import Body, Moment, Name, noted
-from streams.operator.http.refusal import invalid
+from streams.operator.http.refusal import all_invalid
 from streams.operator.resources.letters_to_replay import LetterFilter
 
 MAX_EFFECTS = 1_000
@@ -53,7 +53,7 @@ class ReplayRequest(Body):
         if faults := [
             (name, "is for jobs, and this is a record") for name in for_jobs if for_jobs[name]
         ]:
-            raise invalid(faults)
+            raise all_invalid(faults)
 
 
 class BulkReplayRequest(Body):

@@ -35,7 +35,7 @@ def validated(body: Any, model: type[M]) -> M:
         Refusal: 422 naming each field at fault.
     """
     if not isinstance(body, dict):
-        raise invalid([("body", "must be a JSON object")])
+        raise invalid("body", "must be a JSON object")
     try:
         return model.model_validate(body)
     except ValidationError as error:
@@ -50,5 +50,5 @@ def idempotency_key(request: web.Request) -> str | None:
     """
     key = request.headers.get("Idempotency-Key")
     if key is not None and not 0 < len(key.strip()) <= 255:
-        raise invalid([("Idempotency-Key", "must have 1 to 255 characters")])
+        raise invalid("Idempotency-Key", "must have 1 to 255 characters")
     return key

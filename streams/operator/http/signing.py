@@ -86,7 +86,7 @@ def _signed(state: AppState, record: TenantRecord, request: SignedRequest) -> Si
         if error.reason == "bad_secret":
             detail = f"the source's secret {error}: sign with a --secret-file"
             raise Refusal(409, "cannot-sign", detail) from None
-        raise invalid([("body_base64", str(error))]) from None
+        raise invalid("body_base64", str(error)) from None
 
 
 def _require_private(name: str) -> None:

@@ -63,13 +63,9 @@ def name_in(request: web.Request, part: str) -> str:
     name = request.match_info[part]
     if not NAME.fullmatch(name):
         raise invalid(
-            [
-                (
-                    part,
-                    f"{name!r} is no name: use 1 to 64 letters, digits, `_`, `.` and "
-                    "`-`, beginning with a letter or digit",
-                )
-            ]
+            part,
+            f"{name!r} is no name: use 1 to 64 letters, digits, `_`, `.` and "
+            "`-`, beginning with a letter or digit",
         )
     return name
 

@@ -164,7 +164,7 @@ async def _kept_keys(
     before = await newest(state, (record.tenant_id, "source", record.id))
     if before is None or before.disabled or source_settings(before).scheme != scheme:
         only = "only a live source of the same scheme keeps its own"
-        raise invalid([("body", f"give exactly one of secret and secret_ref: {only}")])
+        raise invalid("body", f"give exactly one of secret and secret_ref: {only}")
     return tuple(key for key in before.keys if holds(key, now))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from streams.operator.command_results import command_result, letter_ids, outstanding
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
-from streams.operator.http.refusal import Refusal, invalid, key_reused, unknown
+from streams.operator.http.refusal import Refusal, all_invalid, key_reused, unknown
 from streams.operator.http.replay_request import ReplayRequest
 from streams.operator.optimistic_views import pending_replay
 from streams.operator.resources import dead_letters, jobs
@@ -225,7 +225,7 @@ async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -
     begun = await state.query(lambda db: begun_effects(db, job))
     named, known = set(asked.wanted.repeat_effects), {entry.action for entry in begun}
     if unknown_ones := sorted(named - known):
-        raise invalid(
+        raise all_invalid(
             [("repeat_effects", f"{job.job_id} has not begun {each}") for each in unknown_ones]
         )
     unnamed = [entry for entry in begun if entry.action not in named]
