@@ -10,7 +10,7 @@ import typer
 from streams.cli import delivery_tables
 from streams.cli.api_client import CallFailed, NoAnswer
 from streams.cli.operator_command import Answer, Api, command, part
-from streams.cli.options import Cursor, Id, Limit, OfTenant, Tenant
+from streams.cli.options import Id, OfTenant, Page
 from streams.cli.quantities import moment
 from streams.serde.delivery_states import NAMES, RECOVERABLE
 
@@ -31,7 +31,7 @@ Status = Annotated[
 @command(deliveries, "list", delivery_tables.deliveries)
 def list_deliveries(
     api: Api,
-    tenant: Tenant = None,
+    page: Page,
     endpoint: Annotated[
         str | None, typer.Option(help="Only to this endpoint.", metavar="ENDPOINT")
     ] = None,
@@ -43,8 +43,6 @@ def list_deliveries(
     since: Annotated[
         str | None, typer.Option(help="Made since then: RFC 3339, or 2h ago.", metavar="TIME")
     ] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
 ) -> Answer:
     """List deliveries, newest first.
 
@@ -52,14 +50,12 @@ def list_deliveries(
     """
     return api.get(
         "/v1/deliveries",
-        tenant_id=tenant,
+        **page.query,
         endpoint_id=endpoint,
         status=status,
         event_id=event,
         job_id=job,
         since=None if since is None else moment(since, "--since"),
-        limit=limit,
-        cursor=cursor,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from streams.cli.cells import Json, console_of_any_width, print_fields, tell
-from streams.cli.lists import listed
+from streams.cli.lists import listed, page
 from streams.serde.delivery_states import DELIVERED, ENDPOINT_DISABLED, ENDPOINT_REMOVED, PENDING
 
 _DELIVERIES = (
@@ -31,12 +31,6 @@ _RELATED = (
     "last_error",
 )
 _ATTEMPTS = ("attempt", "at", "status", "duration_ms", "error", "address", "detail")
-
-
-def deliveries(found: Json) -> None:
-    """A page of deliveries."""
-    rows = [_row(each) for each in found["deliveries"]]
-    listed(rows, _DELIVERIES, found["next_cursor"])
 
 
 def delivery(found: Json) -> None:
@@ -104,3 +98,6 @@ def _row(found: Json) -> Json:
         return {**found, "last_error": None}
     answered = found["last_error"] == "status" and found["last_status"]
     return {**found, "last_error": str(answered)} if answered else found
+
+
+deliveries = page("deliveries", _DELIVERIES, _row)

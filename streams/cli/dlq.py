@@ -92,10 +92,7 @@ def count_dead_letters(api: Api, wanted: Listed, limit: Limit = 50) -> Answer:
 
 
 @command(dlq, "show", tables.dead_letter)
-def show_dead_letter(
-    api: Api,
-    id_: Id,
-) -> Answer:
+def show_dead_letter(api: Api, id_: Id) -> Answer:
     """Show one dead letter with its job's input, error and traceback, or its record's bytes.
 
     Example: tidegate dlq show job_d8utnr6f0dbu0aulueh5k9hsqk

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from streams.cli.cells import Json, console_of_any_width, print_fields, tell
-from streams.cli.lists import listed
+from streams.cli.lists import listed, page
 
 _ENDPOINTS = ("endpoint_id", "tenant_id", "enabled", "state", "failing_since", "url", "events")
 _KEYS = ("kind", "secret_ref", "until", "public_key")
 _APART = ("keys", "state", "secret")
-
-
-def endpoints(found: Json) -> None:
-    """A page of endpoints."""
-    listed([_row(each) for each in found["endpoints"]], _ENDPOINTS, found["next_cursor"])
 
 
 def endpoint(found: Json) -> None:
@@ -52,3 +47,6 @@ def _row(endpoint: Json) -> Json:
     state = endpoint["state"]
     shown = state["disabled_because"] or state["circuit"]
     return {**endpoint, "state": shown, "failing_since": state["failing_since"]}
+
+
+endpoints = page("endpoints", _ENDPOINTS, _row)

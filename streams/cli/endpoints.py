@@ -39,7 +39,7 @@ from streams.cli.operator_command import (
     require_tenant,
     show,
 )
-from streams.cli.options import AsJson, Cursor, Limit, OfTenant, Tenant
+from streams.cli.options import AsJson, OfTenant, Page
 from streams.cli.quantities import duration, rate
 from streams.cli.signing_secret import SecretFile
 from streams.tenants.endpoints import LONGEST_TIMEOUT_SECONDS
@@ -69,15 +69,13 @@ _SETTINGS = (
 
 
 @command(endpoints, "list", tables.endpoints)
-def list_endpoints(
-    api: Api, tenant: Tenant = None, limit: Limit = 50, cursor: Cursor = None
-) -> Answer:
+def list_endpoints(api: Api, page: Page) -> Answer:
     """List the endpoints of all tenants, or of one, by id, and which of them fail.
 
     Example: tidegate endpoints list --tenant acme
     """
-    of = "" if tenant is None else f"/tenants/{part(tenant)}"
-    return api.get(f"/v1{of}/endpoints", limit=limit, cursor=cursor)
+    of = "" if page.tenant is None else f"/tenants/{part(page.tenant)}"
+    return api.get(f"/v1{of}/endpoints", limit=page.limit, cursor=page.cursor)
 
 
 @command(endpoints, "show", tables.endpoint)

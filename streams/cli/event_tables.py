@@ -9,7 +9,7 @@ from rich.console import Console
 
 from streams.cli import delivery_tables, tables
 from streams.cli.cells import Json, cell, console_of_any_width, print_fields
-from streams.cli.lists import listed
+from streams.cli.lists import listed, page
 
 _EVENTS = (
     "received_at",
@@ -53,10 +53,7 @@ _APART = (
     "deliver_again",
 )
 
-
-def events(found: Json) -> None:
-    """A page of events."""
-    listed(found["events"], _EVENTS, found["next_cursor"])
+events = page("events", _EVENTS)
 
 
 def event(found: Json) -> None:

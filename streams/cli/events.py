@@ -12,7 +12,7 @@ from streams.cli.event_export import export_events
 from streams.cli.event_seek import seek
 from streams.cli.event_tail import tail_events
 from streams.cli.operator_command import Answer, Api, command, part, tell_how_to_follow
-from streams.cli.options import Cursor, EventId, Limit, Tenant
+from streams.cli.options import EventId, Page
 from streams.cli.replays import replay_events
 
 events = typer.Typer(no_args_is_help=True, help="Events: what came in, and what became of it.")
@@ -21,7 +21,7 @@ events = typer.Typer(no_args_is_help=True, help="Events: what came in, and what 
 @command(events, "list", event_tables.events)
 def list_events(
     api: Api,
-    tenant: Tenant = None,
+    page: Page,
     source: Annotated[
         str | None, typer.Option(help="Only of this source.", metavar="SOURCE")
     ] = None,
@@ -31,8 +31,6 @@ def list_events(
     unrouted: Annotated[
         bool, typer.Option("--unrouted", help="Only events that no route matched.")
     ] = False,
-    limit: Limit = 50,
-    cursor: Cursor = None,
 ) -> Answer:
     """List the events of the last 24 hours (`events_listed_hours` of the operator), newest first.
 
@@ -40,12 +38,10 @@ def list_events(
     """
     return api.get(
         "/v1/events",
-        tenant_id=tenant,
+        **page.query,
         source=source,
         event_type=type_,
         unrouted="true" if unrouted else None,
-        limit=limit,
-        cursor=cursor,
     )
 
 
@@ -90,12 +86,7 @@ def event_payload(api: Api, event_id: EventId) -> bytes:
 
 
 @command(events, "duplicates", tables.duplicates)
-def list_duplicates(
-    api: Api,
-    tenant: Tenant = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Answer:
+def list_duplicates(api: Api, page: Page) -> Answer:
     """List events that were delivered again, newest duplicate first.
 
     The count is that of the deliveries which dedup dropped. Those that an ingress answered 200
@@ -103,7 +94,7 @@ def list_duplicates(
 
     Example: tidegate events duplicates --tenant acme
     """
-    return api.get("/v1/duplicates", tenant_id=tenant, limit=limit, cursor=cursor)
+    return api.get("/v1/duplicates", **page.query)
 
 
 @command(events, "route", job_sentences.routed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streams.cli.operator_command import Answer, Api
+from streams.cli.options import Page
 from streams.serde.job_states import NEEDS_REVIEW
 
 _ABOUT = ("job_id", "tenant_id", "type", "event_id", "last_error")
@@ -20,13 +21,13 @@ _TOLD = (
 """What is told of an effect's job, and of the effect."""
 
 
-def reviewed(api: Api, tenant: str | None, limit: int, cursor: str | None) -> Answer:
+def reviewed(api: Api, page: Page) -> Answer:
     """The effects of jobs in review, and those of jobs that have ended.
 
     Each has both answers, unless its job is not kept any more.
     """
-    waiting = api.get("/v1/jobs", tenant_id=tenant, status=NEEDS_REVIEW, limit=limit, cursor=cursor)
-    lost = api.get("/v1/effects/unknown", tenant_id=tenant, limit=limit)
+    waiting = api.get("/v1/jobs", **page.query, status=NEEDS_REVIEW)
+    lost = api.get("/v1/effects/unknown", tenant_id=page.tenant, limit=page.limit)
     return {
         "review": [each for job in waiting["jobs"] for each in _in_review(api, job)],
         "next_cursor": waiting["next_cursor"],

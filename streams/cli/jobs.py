@@ -20,17 +20,7 @@ from streams.cli.operator_command import (
     tell_how_to_follow,
     with_payload_command,
 )
-from streams.cli.options import (
-    AsJson,
-    Cursor,
-    DryRun,
-    JobId,
-    JsonLines,
-    Limit,
-    Tenant,
-    Type,
-    Watch,
-)
+from streams.cli.options import AsJson, DryRun, JobId, JsonLines, Page, Type, Watch
 from streams.cli.watch import follow
 from streams.serde.effect_states import DONE
 from streams.serde.job_states import OFFERED
@@ -58,10 +48,7 @@ def watch_job(api: Api, job_id: JobId, as_json: JsonLines = False) -> int:
 
 
 @command(jobs, "show", tables.job)
-def show_job(
-    api: Api,
-    job_id: JobId,
-) -> Answer:
+def show_job(api: Api, job_id: JobId) -> Answer:
     """Show one job with its input, why it failed and where, its effects, steps and progress.
 
     Example: tidegate jobs show job_d8utnr6f0dbu0aulueh5k9hsqk
@@ -72,7 +59,7 @@ def show_job(
 @command(jobs, "list", tables.jobs)
 def list_jobs(
     api: Api,
-    tenant: Tenant = None,
+    page: Page,
     status: Annotated[
         str | None,
         typer.Option(help=f"Only in this state: {', '.join(OFFERED)}.", metavar="STATE"),
@@ -81,22 +68,12 @@ def list_jobs(
     replay: Annotated[
         str | None, typer.Option(help="Only of this replay of events.", metavar="REPLAY_ID")
     ] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
 ) -> Answer:
     """List jobs, newest first.
 
     Example: tidegate jobs list --tenant acme --status needs_review
     """
-    return api.get(
-        "/v1/jobs",
-        tenant_id=tenant,
-        status=status,
-        type=type_,
-        replay_id=replay,
-        limit=limit,
-        cursor=cursor,
-    )
+    return api.get("/v1/jobs", **page.query, status=status, type=type_, replay_id=replay)
 
 
 @command(jobs, "cancel", job_sentences.cancelled)
@@ -113,17 +90,12 @@ def cancel_job(
 
 
 @command(jobs, "held", tables.held)
-def list_held(
-    api: Api,
-    tenant: Tenant = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Answer:
+def list_held(api: Api, page: Page) -> Answer:
     """List what keeps jobs from running: no worker, pool, topic or free slot, a disabled tenant.
 
     Example: tidegate jobs held --tenant acme
     """
-    return api.get("/v1/held", tenant_id=tenant, limit=limit, cursor=cursor)
+    return api.get("/v1/held", **page.query)
 
 
 @command(jobs, "move", job_sentences.moved)
@@ -195,17 +167,12 @@ def settle(
 
 
 @command(jobs, "review", event_tables.review)
-def review(
-    api: Api,
-    tenant: Tenant = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Answer:
+def review(api: Api, page: Page) -> Answer:
     """List the effects whose outcome nobody knows, with the commands that answer it.
 
     Example: tidegate jobs review --tenant acme
     """
-    return reviewed(api, tenant, limit, cursor)
+    return reviewed(api, page)
 
 
 @command(jobs, "payload")

@@ -7,7 +7,7 @@ left out, then whole columns go to the second line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,6 +113,17 @@ def listed(items: Sequence[Json], columns: Sequence[str], cursor: str | None) ->
         console.print(f"no room for: {names}; --json shows all", style="dim")
     if cursor:
         console.print(f"more: --cursor {cursor}", soft_wrap=True, markup=False, highlight=False)
+
+
+def page(
+    name: str, columns: Sequence[str], row: Callable[[Json], Json] = lambda item: item
+) -> Callable[[Json], None]:
+    """Return what prints a page of the API's list of this name; `row` changes what is shown."""
+
+    def show(found: Json) -> None:
+        listed([row(each) for each in found[name]], columns, found["next_cursor"])
+
+    return show
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -71,6 +71,20 @@ Ingress = Annotated[
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Then watch the job until it ends.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="With --all: only count them.")]
+
+
+@dataclass(frozen=True)
+class Page:
+    """The options of a list: whose items, how many, and behind which page."""
+
+    tenant: Tenant = None
+    limit: Limit = 50
+    cursor: Cursor = None
+
+    @property
+    def query(self) -> dict[str, str | int | None]:
+        """The parameters as the API names them."""
+        return {"tenant_id": self.tenant, "limit": self.limit, "cursor": self.cursor}
 
 
 def _option(name: str, kind: Any, default: Any = None) -> Parameter:

@@ -8,7 +8,7 @@ import typer
 
 from streams.cli import tables
 from streams.cli.operator_command import Answer, Api, command, part
-from streams.cli.options import Cursor, EventId, Limit, Tenant
+from streams.cli.options import EventId, Page
 
 quarantine = typer.Typer(
     no_args_is_help=True, help="List, show and release bodies that did not fit their source."
@@ -18,25 +18,20 @@ quarantine = typer.Typer(
 @command(quarantine, "list", tables.quarantined)
 def list_quarantined(
     api: Api,
-    tenant: Tenant = None,
+    page: Page,
     status: Annotated[
         str | None, typer.Option(help="Only waiting, or only released.", metavar="STATE")
     ] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
 ) -> Answer:
     """List signed bodies that did not fit their source, newest first.
 
     Example: tidegate quarantine list --tenant acme --status waiting
     """
-    return api.get("/v1/quarantine", tenant_id=tenant, status=status, limit=limit, cursor=cursor)
+    return api.get("/v1/quarantine", **page.query, status=status)
 
 
 @command(quarantine, "show", tables.quarantined_body)
-def show_quarantined(
-    api: Api,
-    id_: EventId,
-) -> Answer:
+def show_quarantined(api: Api, id_: EventId) -> Answer:
     """Show why one body does not fit, and what became of it.
 
     Example: tidegate quarantine show evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
@@ -45,10 +40,7 @@ def show_quarantined(
 
 
 @command(quarantine, "payload")
-def payload(
-    api: Api,
-    id_: EventId,
-) -> bytes:
+def payload(api: Api, id_: EventId) -> bytes:
     """Write one body to standard output, as its vendor sent it.
 
     Example: tidegate quarantine payload evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11 > body.json

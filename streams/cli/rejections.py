@@ -6,7 +6,7 @@ import typer
 
 from streams.cli import tables
 from streams.cli.operator_command import Answer, Api, command
-from streams.cli.options import Cursor, Limit, Tenant
+from streams.cli.options import Page
 
 rejections = typer.Typer(no_args_is_help=True, help="List how often deliveries were refused.")
 
@@ -17,9 +17,7 @@ def _group() -> None:
 
 
 @command(rejections, "list", tables.rejections)
-def list_rejections(
-    api: Api, tenant: Tenant = None, limit: Limit = 50, cursor: Cursor = None
-) -> Answer:
+def list_rejections(api: Api, page: Page) -> Answer:
     """List counts of refused deliveries by source and reason, newest first.
 
     Every ingress writes its counts each 10 seconds. Those without a tenant named no known tenant,
@@ -27,4 +25,4 @@ def list_rejections(
 
     Example: tidegate rejections list --tenant acme
     """
-    return api.get("/v1/rejections", tenant_id=tenant, limit=limit, cursor=cursor)
+    return api.get("/v1/rejections", **page.query)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from streams.cli.cells import Json, cell, columns, console_of_any_width, print_fields
-from streams.cli.lists import listed
+from streams.cli.lists import listed, page
 
 _REPLAYS = ("status", "events", "jobs", "seconds_left", "asked_at", "replay_id", "note")
 _SAMPLES = ("event_type", "subject", "tenant_id", "at", "job", "skipped", "event_id")
 _COUNTS = ("by_type", "by_day", "jobs_by_type", "skipped")
 _APART = (*_COUNTS, "selection", "skipped_samples", "samples", "notes", "warning", "dry_run")
 
-
-def replays(found: Json) -> None:
-    """A page of replays."""
-    listed(found["replays"], _REPLAYS, found["next_cursor"])
+replays = page("replays", _REPLAYS)
 
 
 def replay(found: Json) -> None:

@@ -18,7 +18,7 @@ from streams.cli.api_client import NoAnswer, NotReached
 from streams.cli.cells import plain
 from streams.cli.event_selection import Past, ranges
 from streams.cli.operator_command import Answer, Api, command, part, program, show
-from streams.cli.options import AsJson, Cursor, Limit, Note, Tenant
+from streams.cli.options import AsJson, Note, Page
 from streams.cli.quantities import moment
 from streams.serde.ids import event_replay_id
 from streams.serde.replay_records import DONE, EXPIRED, STOPPED
@@ -134,12 +134,12 @@ def _sent(api: Api, body: Answer, key: str | None) -> Answer:
 
 
 @command(replays, "list", replay_tables.replays)
-def list_replays(api: Api, tenant: Tenant = None, limit: Limit = 50, cursor: Cursor = None) -> Any:
+def list_replays(api: Api, page: Page) -> Any:
     """List replays of events, newest first.
 
     Example: tidegate replays list --tenant acme
     """
-    return api.get("/v1/replays", tenant_id=tenant, limit=limit, cursor=cursor)
+    return api.get("/v1/replays", **page.query)
 
 
 @command(replays, "show", replay_tables.replay)

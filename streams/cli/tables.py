@@ -8,43 +8,15 @@ from rich.console import Console
 
 from streams.cli import delivery_tables
 from streams.cli.cells import Json, console_of_any_width, print_block, print_fields, tell
-from streams.cli.lists import listed
+from streams.cli.lists import listed, page
 from streams.serde.job_states import PENDING, SUCCEEDED
 
 Show = Callable[[Json], None]
 
 _ERRORS = ("count", "error", "reason", "type", "last_at", "first_at")
-_HELD = ("reason", "jobs", "since", "partition", "pool", "type", "tenant_id", "detail")
 _CAPS = ("limit", "scope", "value", "in_use", "concurrency")
 _HISTORY = ("attempt", "kind", "at", "worker_id", "error")
 _LEFT_OUT = ("reason", "id", "detail")
-_JOBS = ("status", "type", "tenant_id", "created_at", "attempts", "job_id", "last_error")
-_DEAD_LETTERS = (
-    "reason",
-    "type",
-    "tenant_id",
-    "at",
-    "kind",
-    "attempts",
-    "replay_outcome",
-    "replayed_at",
-    "id",
-    "detail",
-)
-_QUARANTINED = ("status", "reason", "source", "tenant_id", "received_at", "id", "job_id")
-_TENANTS = ("tenant_id", "disabled", "rate", "sources", "updated_at", "display_name")
-_SOURCES = ("tenant_id", "source", "disabled", "scheme", "secrets", "updated_at", "mapping")
-_REJECTIONS = ("count", "reason", "cause", "source", "tenant_id", "last_at", "first_at")
-_DUPLICATES = (
-    "count",
-    "event_type",
-    "source",
-    "tenant_id",
-    "last_at",
-    "first_at",
-    "last_event_id",
-    "fingerprint",
-)
 
 _APART = (
     "effects",
@@ -60,11 +32,6 @@ _APART = (
 _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 
 
-def jobs(found: Json) -> None:
-    """A page of jobs."""
-    listed([_job_row(each) for each in found["jobs"]], _JOBS, found["next_cursor"])
-
-
 def _job_row(job: Json) -> Json:
     """A job whose status says what keeps it from running, if more than its turn does."""
     status, waits = job["status"], job.get("waits")
@@ -72,13 +39,6 @@ def _job_row(job: Json) -> Json:
         return {**job, "status": f"{status}: {waits['reason']}"}
     # A succeeded job's error is from an earlier attempt.
     return {**job, "last_error": None} if status == SUCCEEDED else job
-
-
-def dead_letters(found: Json) -> None:
-    """A page of dead letters."""
-    listed(
-        [_letter_row(each) for each in found["dead_letters"]], _DEAD_LETTERS, found["next_cursor"]
-    )
 
 
 def _letter_row(letter: Json) -> Json:
@@ -94,11 +54,6 @@ def dead_letter_counts(found: Json) -> None:
         tell("there are more: raise --limit, or filter, for example with --reason")
 
 
-def quarantined(found: Json) -> None:
-    """A page of quarantined bodies."""
-    listed(found["quarantine"], _QUARANTINED, found["next_cursor"])
-
-
 def quarantined_body(found: Json) -> None:
     """One quarantined body."""
     print_fields(console_of_any_width(), found)
@@ -108,11 +63,6 @@ def released(found: Json) -> None:
     """A body that was accepted as an event."""
     its_job = f", and its job is {found['job_id']}" if found["job_id"] else ""
     tell(f"{found['event_id']} is an event of source {found['source']} now{its_job}")
-
-
-def duplicates(found: Json) -> None:
-    """A page of events that were delivered again."""
-    listed(found["duplicates"], _DUPLICATES, found["next_cursor"])
 
 
 def job(found: Json) -> None:
@@ -162,11 +112,6 @@ def replays(console: Console, made: Sequence[Json]) -> None:
         listed(made, _REPLAYS, None)
 
 
-def tenants(found: Json) -> None:
-    """A page of tenants."""
-    listed([_readable(each) for each in found["tenants"]], _TENANTS, found["next_cursor"])
-
-
 def tenant(found: Json) -> None:
     """One tenant."""
     print_fields(console_of_any_width(), _readable(found))
@@ -175,11 +120,6 @@ def tenant(found: Json) -> None:
 def disabled_tenant(found: Json) -> None:
     """A tenant that was disabled."""
     tell(f"tenant {found['tenant_id']} is disabled: its deliveries and submissions are refused")
-
-
-def sources(found: Json) -> None:
-    """A tenant's sources."""
-    listed(found["sources"], _SOURCES, found["next_cursor"])
 
 
 def source(found: Json) -> None:
@@ -193,20 +133,10 @@ def disabled_source(found: Json) -> None:
     tell(f"{what} is disabled: its deliveries are refused, and its secrets are deleted")
 
 
-def rejections(found: Json) -> None:
-    """A page of counts of refused deliveries."""
-    listed(found["rejections"], _REJECTIONS, found["next_cursor"])
-
-
 def _readable(found: Json) -> Json:
     rate, names = found.get("rate"), found["sources"]
     shown = None if rate is None else f"{rate['count']}/{rate['seconds']:g}s"
     return {**found, "rate": shown, "sources": ", ".join(names)}
-
-
-def held(found: Json) -> None:
-    """A page of reasons for which jobs wait."""
-    listed(found["held"], _HELD, found["next_cursor"])
 
 
 def bulk(found: Json, done: str, able: str, what: str) -> None:
@@ -219,3 +149,41 @@ def bulk(found: Json, done: str, able: str, what: str) -> None:
     if left_out:
         tell(f"{len(left_out)} left out:")
         listed(left_out, _LEFT_OUT, None)
+
+
+jobs = page(
+    "jobs",
+    ("status", "type", "tenant_id", "created_at", "attempts", "job_id", "last_error"),
+    _job_row,
+)
+dead_letters = page(
+    "dead_letters",
+    (
+        *("reason", "type", "tenant_id", "at", "kind", "attempts"),
+        *("replay_outcome", "replayed_at", "id", "detail"),
+    ),
+    _letter_row,
+)
+quarantined = page(
+    "quarantine", ("status", "reason", "source", "tenant_id", "received_at", "id", "job_id")
+)
+duplicates = page(
+    "duplicates",
+    (
+        *("count", "event_type", "source", "tenant_id"),
+        *("last_at", "first_at", "last_event_id", "fingerprint"),
+    ),
+)
+tenants = page(
+    "tenants",
+    ("tenant_id", "disabled", "rate", "sources", "updated_at", "display_name"),
+    _readable,
+)
+sources = page(
+    "sources", ("tenant_id", "source", "disabled", "scheme", "secrets", "updated_at", "mapping")
+)
+rejections = page(
+    "rejections", ("count", "reason", "cause", "source", "tenant_id", "last_at", "first_at")
+)
+held = page("held", ("reason", "jobs", "since", "partition", "pool", "type", "tenant_id", "detail"))
+"""What lists print."""

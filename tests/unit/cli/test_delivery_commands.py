@@ -83,8 +83,8 @@ def test_a_list_says_why_a_delivery_is_parked(operator: OperatorApi) -> None:
     assert "parked: endpoint_disabled" in listed.stdout
     assert "more: --cursor abc" in listed.stdout
     assert operator.asked[0].path == (
-        "/v1/deliveries?tenant_id=acme&endpoint_id=crm&status=parked"
-        "&since=2026-11-21T09:00:00Z&limit=50"
+        "/v1/deliveries?tenant_id=acme&limit=50&endpoint_id=crm&status=parked"
+        "&since=2026-11-21T09:00:00Z"
     )
 
 

@@ -77,7 +77,7 @@ def test_events_are_listed_by_what_is_asked_for(operator: OperatorApi) -> None:
     asked = ["list", "--tenant", "acme", "--source", "shop", "--type", "order.*", "--unrouted"]
     text = run(operator, events, *asked).stdout
     assert paths(operator) == [
-        "/v1/events?tenant_id=acme&source=shop&event_type=order.*&unrouted=true&limit=50"
+        "/v1/events?tenant_id=acme&limit=50&source=shop&event_type=order.*&unrouted=true"
     ]
     assert all(part in text for part in ("evt_order 7's", "order.paid", "more: --cursor abc"))
     assert json.loads(run(operator, events, *asked, "--json").stdout) == page
@@ -202,7 +202,7 @@ def test_review_gives_each_unknown_effect_with_both_answers_to_paste(operator: O
     operator.on("GET", "/v1/effects/unknown", lost)
     text = run(operator, jobs, "review", "--tenant", "acme").stdout
     assert paths(operator) == [
-        "/v1/jobs?tenant_id=acme&status=needs_review&limit=50",
+        "/v1/jobs?tenant_id=acme&limit=50&status=needs_review",
         "/v1/effects/unknown?tenant_id=acme&limit=50",
     ]
     commands = [shlex.split(line) for line in text.splitlines() if "jobs settle" in line]

@@ -62,7 +62,7 @@ CALLS = [
         jobs,
         ["list", "--tenant", "acme", "--status", "dead", "--type", "t", "--limit", "5"],
         {"jobs": [JOB], "next_cursor": "abc"},
-        ("GET", "/v1/jobs?tenant_id=acme&status=dead&type=t&limit=5", None),
+        ("GET", "/v1/jobs?tenant_id=acme&limit=5&status=dead&type=t", None),
     ),
     (
         jobs,
@@ -81,7 +81,7 @@ CALLS = [
         quarantine,
         ["list", "--tenant", "acme", "--status", "waiting"],
         {"quarantine": [KEPT], "next_cursor": None},
-        ("GET", "/v1/quarantine?tenant_id=acme&status=waiting&limit=50", None),
+        ("GET", "/v1/quarantine?tenant_id=acme&limit=50&status=waiting", None),
     ),
     (quarantine, ["show", "evt_a"], KEPT, ("GET", "/v1/quarantine/evt_a", None)),
     (
