@@ -67,7 +67,7 @@ async def replay_in_bulk(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await read_body(request, BulkReplayRequest)
     cursor = cursor_in(wanted.cursor)
     found = await state.query(
-        lambda db: letters_to_replay.selected(db, wanted.wanted(), wanted.limit, cursor)
+        lambda db: letters_to_replay.selected(db, wanted.filters(), wanted.limit, cursor)
     )
     act = judge_page if wanted.dry_run else replay_page
     done = await act(state, found, wanted.incident_note)

@@ -11,7 +11,6 @@ from pydantic import Field, model_validator
 from streams.http.moments import milliseconds
 from streams.operator.http.fields import Body, Moment, Name, noted
 from streams.operator.http.refusal import all_invalid
-from streams.operator.resources.letters_to_replay import LetterFilter
 
 MAX_EFFECTS = 1_000
 MAX_LIMIT = 1_000
@@ -76,20 +75,11 @@ class BulkReplayRequest(Body):
     cursor: str | None = None
     dry_run: bool = False
 
-    def wanted(self) -> LetterFilter:
-        """Return which letters are meant."""
+    def filters(self) -> dict[str, str | int | None]:
+        """Return which letters are meant, with times in milliseconds."""
         since, until = (None if t is None else milliseconds(t) for t in (self.since, self.until))
-        return LetterFilter(
-            self.kind,
-            self.tenant_id,
-            self.type,
-            self.stage,
-            self.reason,
-            self.topic,
-            since,
-            until,
-            self.error,
-        )
+        given = self.model_dump(exclude={"incident_note", "limit", "cursor", "dry_run"})
+        return given | {"since": since, "until": until}
 
 
 class DiscardRequest(Body):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from streams.errors import DecodeError
 from streams.operator.resources.json_values import Json, rfc3339
-from streams.operator.resources.table import Row, Table
+from streams.operator.resources.table import Row, Table, no_tombstone
 from streams.runtime.processor import Record
 from streams.serde.codec import DELIVERY_ATTEMPT
 from streams.serde.delivery_records import Delivery
@@ -44,10 +43,6 @@ def _row(record: Record) -> Row:
     return ended.delivery_id, ended.attempt, ended.tenant_id, ended.at, record.value
 
 
-def _no_tombstone(_: bytes) -> list[str]:
-    raise DecodeError("deliveries.attempts: a record without a value")
-
-
 TABLE = Table(
     name="attempts",
     topic="deliveries.attempts",
@@ -55,6 +50,6 @@ TABLE = Table(
     columns="tenant_id TEXT NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     indexes={"by_age": "(at)"},
-    split=_no_tombstone,
+    split=no_tombstone,
     expires=True,
 )

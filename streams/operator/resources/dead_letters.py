@@ -168,8 +168,6 @@ UNREPLAYED = (
 )
 """SQL that holds for a letter of which no job was made, and whose record was not sent in again or
 is dead again."""
-HAS_ERROR = "instr(lower(detail), lower(?)) > 0"
-"""SQL that holds for a letter whose detail contains a text, in any case."""
 LISTING = Listing(
     TABLE.name,
     ("/v1/dlq",),
@@ -189,7 +187,7 @@ LISTING = Listing(
     conditions={
         "not_replayed": f"? = 'true' AND {UNREPLAYED}",
         "discarded": "discarded = (? = 'true')",
-        "error": HAS_ERROR,
+        "error": "instr(lower(detail), lower(?)) > 0",
     },
     defaults={"discarded": "false"},
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import asdict, dataclass
 
-from streams.errors import DecodeError
 from streams.operator.resources.json_values import Json, rfc3339
 from streams.operator.resources.paging import Entry, Listing
-from streams.operator.resources.table import Row, Table, find
+from streams.operator.resources.table import Row, Table, find, no_tombstone
 from streams.runtime.processor import Record
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
@@ -105,10 +104,6 @@ def _row(record: Record) -> Row:
     )
 
 
-def _no_tombstone(_: bytes) -> list[str]:
-    raise DecodeError("events: a record without a value")
-
-
 TABLE = Table(
     name="events",
     topic="events",
@@ -123,7 +118,7 @@ TABLE = Table(
         "of_tenant": "(tenant_id, at)",
         "unrouted": "(at) WHERE routed = 0",
     },
-    split=_no_tombstone,
+    split=no_tombstone,
     expires=True,
     kept_hours=lambda settings: settings.events_listed_hours,
     # The dispatcher reads this topic, too, and makes the dead letters.

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from streams.operator.resources.cursor import Cursor
-from streams.operator.resources.dead_letters import HAS_ERROR, UNREPLAYED
+from streams.operator.resources.dead_letters import LISTING, UNREPLAYED
+from streams.operator.resources.paging import FilterValues
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
 
@@ -28,21 +29,6 @@ class StoredLetter:
 
     letter: DeadLetter
     partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class LetterFilter:
-    """Which letters are meant; None does not restrict, the letters' times are in milliseconds."""
-
-    kind: str | None = None
-    tenant_id: str | None = None
-    type: str | None = None
-    stage: str | None = None
-    reason: str | None = None
-    topic: str | None = None
-    since: int | None = None
-    until: int | None = None
-    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +52,20 @@ class Selection:
     next: Cursor | None
 
 
+_TO_REPLAY = replace(
+    LISTING,
+    where=f"discarded = 0 AND {UNREPLAYED}",
+    conditions={
+        **LISTING.conditions,
+        "since": "at >= ?",
+        "until": "at < ?",
+        "behind": "place > ?",
+    },
+    defaults={},
+)
+"""The list of the letters that can be replayed."""
+
+
 class _Found(NamedTuple):
     """A letter as a selection reads it; `size` in bytes."""
 
@@ -87,10 +87,13 @@ def letters(connection: sqlite3.Connection, ids: Collection[str]) -> list[Stored
 
 
 def selected(
-    connection: sqlite3.Connection, wanted: LetterFilter, limit: int, cursor: Cursor | None
+    connection: sqlite3.Connection, filters: FilterValues, limit: int, cursor: Cursor | None
 ) -> Selection:
-    """Select the next letters behind a cursor."""
-    where, values = _conditions(wanted, cursor)
+    """Select the next letters behind a cursor.
+
+    The filters are those of the list, and `since` and `until` in milliseconds.
+    """
+    where, values = _TO_REPLAY.condition({**filters, "behind": cursor.id if cursor else None})
     (matched,) = connection.execute(
         f"SELECT count(*) FROM dead_letters WHERE {where}",  # noqa: S608  names are constants
         values,
@@ -104,23 +107,6 @@ def selected(
     after = Cursor(0, page[-1].place) if page and matched > len(page) else None
     jobs = tuple(DeadJob(each.id, each.at) for each in page if each.kind == "job")
     return Selection(jobs, _batches([e for e in page if e.kind == "record"]), matched, after)
-
-
-def _conditions(wanted: LetterFilter, cursor: Cursor | None) -> tuple[str, list[str | int]]:
-    given: dict[str, str | int | None] = {
-        "kind = ?": wanted.kind,
-        "tenant_id = ?": wanted.tenant_id,
-        "type = ?": wanted.type,
-        "stage = ?": wanted.stage,
-        "reason = ?": wanted.reason,
-        "topic = ?": wanted.topic,
-        HAS_ERROR: wanted.error,
-        "at >= ?": wanted.since,
-        "at < ?": wanted.until,
-        "place > ?": cursor.id if cursor else None,
-    }
-    known = {condition: value for condition, value in given.items() if value is not None}
-    return " AND ".join(["discarded = 0", UNREPLAYED, *known]), list(known.values())
 
 
 def _within(rows: Iterable[_Found]) -> list[_Found]:

@@ -31,6 +31,10 @@ class Entry(NamedTuple):
     record: bytes
 
 
+Rows = tuple[list[Entry], Cursor | None]
+"""The rows of a page, and the cursor behind the last of them, None at the end."""
+
+
 @dataclass(frozen=True, slots=True)
 class PageQuery:
     """The page that a client asks for; a filter that is None does not restrict."""
@@ -72,8 +76,7 @@ class Listing:
     def page(self, connection: sqlite3.Connection, query: PageQuery) -> Page:
         """Return the items behind the query's cursor."""
         query = replace(query, filters=self._filters(query.filters))
-        read = newest_and_moved if self.moves else newest
-        rows, after = read(connection, self.name, self.order, query, self.conditions, self.where)
+        rows, after = (self._newest_and_moved if self.moves else self._newest)(connection, query)
         return Page(tuple(self.item(connection, row) for row in rows), after)
 
     def count(self, connection: sqlite3.Connection, filters: FilterValues = _NONE) -> int:
@@ -91,6 +94,44 @@ class Listing:
         where, values = _conditions(self.order, query, self.conditions)
         return " AND ".join((self.where, *where)), values
 
+    def _newest(self, connection: sqlite3.Connection, query: PageQuery) -> Rows:
+        return newest(connection, self.name, self.order, query, self.conditions, self.where)
+
+    def _newest_and_moved(self, connection: sqlite3.Connection, query: PageQuery) -> Rows:
+        """As `_newest`; behind the last row come those written since the first page was read.
+
+        An item that moves to the front during a walk would be on no page otherwise. SQLite gives a
+        row that is written again the next higher rowid. So such an item may be on two pages.
+        """
+        cursor = query.cursor
+        if cursor is not None and cursor.seen is not None and not cursor.id:
+            return self._written_since(connection, query)
+        seen = _last_written(connection, self.name) if cursor is None else cursor.seen
+        rows, after = self._newest(connection, query)
+        if after is not None:
+            return rows, replace(after, seen=seen)
+        if seen is None or _last_written(connection, self.name) <= seen:
+            return rows, None
+        return rows, Cursor(0, "", seen)
+
+    def _written_since(self, connection: sqlite3.Connection, query: PageQuery) -> Rows:
+        """Return the rows written since the walk has seen the table, in that order."""
+        where, values = _conditions(self.order, replace(query, cursor=None), self.conditions)
+        seen = query.cursor.seen if query.cursor else 0
+        found = connection.execute(
+            f"SELECT rowid, {', '.join(self.order)}, record FROM {self.name}"  # noqa: S608  names are constants
+            f" WHERE {' AND '.join((self.where, *where))} AND rowid > ? ORDER BY rowid LIMIT ?",
+            (*values, seen, query.limit + 1),
+        )
+        rows, size = list[Entry](), 0
+        for rowid, *row in found:
+            size += len(row[2])
+            if len(rows) == query.limit or (rows and size > PAGE_BYTES):
+                return rows, Cursor(0, "", seen)
+            rows.append(Entry(*row))
+            seen = rowid
+        return rows, None
+
     def _filters(self, asked: FilterValues) -> FilterValues:
         return {**self.defaults, **{k: value for k, value in asked.items() if value is not None}}
 
@@ -102,8 +143,8 @@ def newest(
     query: PageQuery,
     conditions: Mapping[str, str] = _NONE,
     only: str = "TRUE",
-) -> tuple[list[Entry], Cursor | None]:
-    """Return the rows behind a cursor, and the cursor behind the last of them, None at the end."""
+) -> Rows:
+    """Return the rows behind a query's cursor."""
     at, id_ = order
     where, values = _conditions(order, query, conditions)
     found = connection.execute(
@@ -120,60 +161,9 @@ def newest(
     return rows, None
 
 
-def newest_and_moved(
-    connection: sqlite3.Connection,
-    table: str,
-    order: tuple[str, str],
-    query: PageQuery,
-    conditions: Mapping[str, str] = _NONE,
-    only: str = "TRUE",
-) -> tuple[list[Entry], Cursor | None]:
-    """As `newest`; behind the last row come those that were written since the first page was read.
-
-    An item that moves to the front during a walk would be on no page otherwise. SQLite gives a row
-    that is written again the next higher rowid. So such an item may be on two pages.
-    """
-    cursor = query.cursor
-    if cursor is not None and cursor.seen is not None and not cursor.id:
-        return _written_since(connection, table, order, query, conditions, only)
-    seen = _last_written(connection, table) if cursor is None else cursor.seen
-    rows, after = newest(connection, table, order, query, conditions, only)
-    if after is not None:
-        return rows, replace(after, seen=seen)
-    if seen is None or _last_written(connection, table) <= seen:
-        return rows, None
-    return rows, Cursor(0, "", seen)
-
-
 def _last_written(connection: sqlite3.Connection, table: str) -> int:
     row = connection.execute(f"SELECT max(rowid) FROM {table}").fetchone()  # noqa: S608  a constant
     return row[0] or 0
-
-
-def _written_since(
-    connection: sqlite3.Connection,
-    table: str,
-    order: tuple[str, str],
-    query: PageQuery,
-    conditions: Mapping[str, str],
-    only: str,
-) -> tuple[list[Entry], Cursor | None]:
-    """Return the rows written after those that the walk has seen, in the order of their writing."""
-    where, values = _conditions(order, replace(query, cursor=None), conditions)
-    seen = query.cursor.seen if query.cursor else 0
-    found = connection.execute(
-        f"SELECT rowid, {', '.join(order)}, record FROM {table}"  # noqa: S608  names are constants
-        f" WHERE {' AND '.join((only, *where))} AND rowid > ? ORDER BY rowid LIMIT ?",
-        (*values, seen, query.limit + 1),
-    )
-    rows, size = list[Entry](), 0
-    for rowid, *row in found:
-        size += len(row[2])
-        if len(rows) == query.limit or (rows and size > PAGE_BYTES):
-            return rows, Cursor(0, "", seen)
-        rows.append(Entry(*row))
-        seen = rowid
-    return rows, None
 
 
 def _conditions(

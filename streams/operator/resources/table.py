@@ -112,6 +112,11 @@ def find(connection: sqlite3.Connection, codec: Codec[T], table: str, **columns:
     return None if row is None else codec.decode(row[0])
 
 
+def no_tombstone(_: bytes) -> list[str]:
+    """Refuse a record without a value, as the `split` of a topic that has none."""
+    raise DecodeError("a record without a value")
+
+
 def status_in(*names: str) -> str:
     """Return the condition in SQL that the column `status` has one of these values.
 

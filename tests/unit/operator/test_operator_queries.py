@@ -30,7 +30,6 @@ from streams.operator.resources import (
 from streams.operator.resources.counts import counts
 from streams.operator.resources.cursor import Cursor, parse_cursor
 from streams.operator.resources.effects import begun_effects
-from streams.operator.resources.letters_to_replay import LetterFilter
 from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY, TENANT
@@ -543,5 +542,5 @@ def test_letters_are_selected_by_a_part_of_their_error_and_counted_by_what_it_be
         [(1, "TimeoutError")],
         False,
     )
-    chosen = letters_to_replay.selected(connection, LetterFilter(error="grace"), 10, None)
+    chosen = letters_to_replay.selected(connection, {"error": "grace"}, 10, None)
     assert [job.id for job in chosen.jobs] == ["job_c"]
