@@ -125,11 +125,12 @@ def fill(backend: KeyValueBackend, tenants: int, jobs: int) -> None:
     """Entries of waiting jobs, as their writes leave them."""
     chance = random.Random(7)
     for start in range(0, jobs, _CHUNK):
-        entries = {}
+        entries: dict[bytes, bytes | None] = {}
         for number in range(start, min(start + _CHUNK, jobs)):
             live = waiting(f"tnt_{number % tenants:06d}", number, chance)
             job_id = f"job_{chance.getrandbits(125):026x}"[:30]
-            entries[live_index.live_key(job_id)] = live_index.dump(live)
+            key, value = live_index.dump(job_id, live)
+            entries[key] = value
         backend.write(entries, Checkpoint(start, NOW))
 
 

@@ -119,11 +119,10 @@ def loads(bench: Bench, count: int, url: str) -> Iterator[Result]:
     yield from bench.jobs("no-op job", Load("noop", count, bench.rate))
     yield from bench.jobs("job with one effect", Load("effect", count, bench.rate))
     jobs, effects = ("a job", 2 * count), ("an effect", count)
-    changelog = "dispatcher.jobs.changelog"
-    yield from compacted(bench, {"jobs": jobs, changelog: jobs, "ledger": effects})
+    yield from compacted(bench, {"jobs": jobs, "ledger": effects})
     events = made(count, event_type="other.made")
     yield from bench.growth("event without a job", events)
-    yield from compacted(bench, {changelog: ("an event without a job", count)})
+    yield from compacted(bench, {"dispatcher.parts.changelog": ("an event without a job", count)})
     bench.pipeline.renew("ingress")  # its memory would answer the redeliveries
     yield from bench.growth("redelivery", events)
     yield from bench.growth("event with one delivery", made(count, event_type="sent.made"))

@@ -22,7 +22,6 @@ _CHECK_SECONDS = 300.0
 _MIB = 1024 * 1024
 _COPIES = {
     "jobs": 3,
-    "dispatcher.jobs.changelog": 3,
     "jobs.commands": 1,
     "jobs.work.default": 1,
 }

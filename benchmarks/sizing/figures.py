@@ -111,9 +111,8 @@ _LOGGED = (
     ("duplicates", "redelivery", 158),
     ("dedup.seen.changelog", "event", 112),
     ("dedup.seen.changelog", "redelivery", 102),
-    ("dispatcher.jobs.changelog", "event without a job", 360),
-    ("dispatcher.jobs.changelog", "redelivery", 90),
-    ("dispatcher.jobs.changelog", "job", 638),
+    ("dispatcher.parts.changelog", "event without a job", 360),
+    ("dispatcher.parts.changelog", "redelivery", 90),
     ("jobs", "job", 608),
     ("jobs.commands", "job", 147),
     ("jobs.commands", "effect", 261),
@@ -126,15 +125,14 @@ _LOGGED = (
 )
 _KEPT = (
     ("jobs", "job", 293),
-    ("dispatcher.jobs.changelog", "job", 342),
-    ("dispatcher.jobs.changelog", "event without a job", 359),
+    ("dispatcher.parts.changelog", "event without a job", 359),
     ("ledger", "effect", 194),
     ("deliveries", "delivery out", 234),
     ("delivery.queue.changelog", "delivery out", 302),
 )
 _STORES = (
     ("jobs", "job", 332, "sizes"),
-    ("jobs", "event without a job", 283, "sizes"),
+    ("parts", "event without a job", 283, "sizes"),
     ("ledger", "effect", 180, "sizes"),
     ("deliveries", "delivery out", 159, "sizes"),
     ("queue", "delivery out", 131, "sizes"),

@@ -22,7 +22,7 @@ _CLEANER_MOST = 2_048 * MIB
 """Kafka gives a cleaner thread no more, whatever the setting says (LogCleaner)."""
 _CLEANER_BYTES = 24 / 0.9
 """Of that buffer for each key: 24 bytes, and a tenth stays free."""
-_ENTRIES = {"dispatcher.jobs.changelog": ENTRIES["jobs"], "jobs": 1, "ledger": 1, "deliveries": 1}
+_ENTRIES = {"dispatcher.parts.changelog": ENTRIES["parts"], "jobs": 1, "ledger": 1, "deliveries": 1}
 _ROOM = 1_000_000_000_000
 _MANY_PROCESSES = 200
 _UNMEASURED_WORKERS = 1_000

@@ -13,15 +13,15 @@ from sizing.units import count, span
 HEAD_ROOM = 0.6
 """Of what a process was measured to do, this much is planned."""
 STORES = {
-    "pipeline": ("seen", "jobs", "ledger"),
+    "pipeline": ("seen", "jobs", "parts", "ledger"),
     "dedup": ("seen",),
     "scheduler": (),
-    "dispatcher": ("jobs", "ledger"),
+    "dispatcher": ("jobs", "parts", "ledger"),
     "delivery": ("deliveries", "queue"),
 }
 """The stores of each stage whose size follows from the load."""
-ENTRIES = {"jobs": 2}
-"""Entries in a store for each thing, if there are several: its record, and when it is purged."""
+ENTRIES = {"jobs": 2, "parts": 2}
+"""Entries in a store for each thing, if there are several: its record, and when it is forgotten."""
 MEASURED_AS = {"dispatcher": "pipeline", "scheduler": "pipeline"}
 """Stages that were measured fused: what the whole pipeline takes is a bound for each."""
 _BACKLOG_SECONDS = 3_600

@@ -1,6 +1,7 @@
-"""The index of live jobs, read without decoding the jobs: `l` and job_id in the store `jobs`.
+"""The index of the jobs' rows: the live ones, and the finished ones in the order of their ends.
 
-A value is a JSON array of the fields of `Live`.
+The keys lie beside the rows (`state/indexed`): `l` job_id holds a JSON array of the fields of
+`Live`; `e` time job_id, empty, says when a job ended.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ from typing import NamedTuple
 
 import orjson
 
+from streams.dispatcher.due import DueSpace
 from streams.dispatcher.job import due_at
+from streams.errors import PoisonRecord
+from streams.serde.codec import JOB
 from streams.serde.job_states import SCHEDULED, TERMINAL
 from streams.serde.keys import SEPARATOR, after
 from streams.serde.records import Job
-from streams.state.store import KeyValueStore
+from streams.state.indexed import INDEX
+from streams.state.store import Changes, KeyValueStore
 
-LIVE = b"l"
+_LIVE = INDEX + b"l"
+ENDED = DueSpace(INDEX + b"e")
 
 
 class Live(NamedTuple):
@@ -60,18 +66,46 @@ def live(job: Job | None) -> Live | None:
     )
 
 
-def live_key(job_id: str) -> bytes:
-    """The key of a job's entry."""
-    return LIVE + job_id.encode()
+def changes(before: Job | None, after_: Job | None) -> Changes:
+    """How the index follows a job's row from one state to the next (None: there is no row)."""
+    old, new = _entry(before), _entry(after_)
+    if old == new:
+        return {}
+    gone: dict[bytes, bytes | None] = {} if old is None else {old[0]: None}
+    return gone if new is None else gone | {new[0]: _value(new[1])}
 
 
-def dump(entry: Live) -> bytes:
-    """An entry's value in the store."""
-    return orjson.dumps(tuple(entry))
+def derive(key: bytes, value: bytes | None) -> Changes:
+    """The index of a row that is read from the topic `jobs`; one that cannot be read has none."""
+    if value is None:
+        return {_LIVE + key: None}
+    try:
+        job = JOB.decode(value)
+    except PoisonRecord:
+        return {}
+    return {_LIVE + key: None, **changes(None, job)}
 
 
 def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]]:
     """Every live job with its id, in the order of ids, starting after the id `behind`."""
-    start = live_key(behind) + SEPARATOR if behind else LIVE
-    for key, value in store.range(start, after(LIVE)):
-        yield key[1:].decode(), Live(*orjson.loads(value))
+    start = _LIVE + behind.encode() + SEPARATOR if behind else _LIVE
+    for key, value in store.range(start, after(_LIVE)):
+        yield key[len(_LIVE) :].decode(), Live(*orjson.loads(value))
+
+
+def dump(job_id: str, entry: Live) -> tuple[bytes, bytes]:
+    """The key and value of a live job's entry."""
+    return _LIVE + job_id.encode(), orjson.dumps(tuple(entry))
+
+
+def _entry(job: Job | None) -> tuple[bytes, Live | None] | None:
+    if job is None:
+        return None
+    entry = live(job)
+    if entry is None:
+        return ENDED.key(job.updated_at, job.job_id), None
+    return _LIVE + job.job_id.encode(), entry
+
+
+def _value(entry: Live | None) -> bytes:
+    return b"" if entry is None else orjson.dumps(tuple(entry))

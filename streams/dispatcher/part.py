@@ -1,6 +1,6 @@
 """The contract of a part: one concern of the dispatcher, with its state, its commands and its time.
 
-A part declares the key spaces that it owns in the store `jobs`, and marks the methods that handle
+A part declares the key spaces that it owns in the store `parts`, and marks the methods that handle
 commands and records. The stage has one list of all parts and calls their hooks in that order. Parts
 do not import each other: they meet in `Shared`, in `Step`, and in the hooks.
 
@@ -59,7 +59,7 @@ class Part:
     """One concern of one partition; each hook does nothing unless a part defines it."""
 
     keys: ClassVar[dict[bytes, str]] = {}
-    """Key spaces in the store `jobs`: the first byte of the keys, and what they hold."""
+    """Key spaces in the store `parts`: the first byte of the keys, and what they hold."""
     commands: ClassVar[dict[type, str]] = {}
     """Names of the methods marked with `handles`, by the command's body."""
     inputs: ClassVar[dict[str, str]] = {}
@@ -84,6 +84,9 @@ class Part:
 
     def admitted(self, step: Step, job: Job) -> None:
         """A new job is in the table."""
+
+    def replaced(self, step: Step, job: Job) -> None:
+        """A finished job is about to be replaced in the table: its id lives again."""
 
     def forgotten(self, step: Step, job: Job) -> None:
         """A finished job was deleted from the table."""

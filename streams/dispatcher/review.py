@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streams import ledger
+from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, requeue
 from streams.serde.effect_states import REVIEW
@@ -21,7 +22,7 @@ def go_on(step: Step, job: Job, *, decided: bool = False) -> None:
     """
     if any(entry.status == REVIEW for entry in ledger.entries(step.ledger, job)):
         return
-    for each in step.table.in_scope(job.scope):
+    for each in in_scope(step, job.scope):
         if each.status != NEEDS_REVIEW:
             continue
         if each.cancel_requested:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 
-from streams.dispatcher import live_index, metrics, names, table
+from streams.dispatcher import live_index, metrics, names
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change, Part
 from streams.dispatcher.parts.claims import Claims
@@ -73,12 +73,12 @@ _POOLS_EVERY_MS = 500
 
 
 def key_spaces(parts: Iterable[type[Part]]) -> dict[bytes, str]:
-    """Who owns each key space of the store `jobs`.
+    """Who owns each key space of the store `parts`.
 
     Raises:
         ValueError: two parts claim the same one.
     """
-    owners = dict.fromkeys(table.KEYS, "table")
+    owners: dict[bytes, str] = {}
     for part in parts:
         for prefix in part.keys:
             if prefix in owners:
@@ -93,7 +93,8 @@ key_spaces(PARTS)
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
     """The stage that reads `events`, `duplicates`, `jobs.commands` and `tenants`."""
     processor = partial(Dispatcher, topology, cluster_key)
-    return declared_stage(topology, "dispatcher", processor, 0.1)
+    indexes = {"jobs": live_index.derive}
+    return declared_stage(topology, "dispatcher", processor, indexes=indexes)
 
 
 class Dispatcher(BatchProcessor):
@@ -120,7 +121,7 @@ class Dispatcher(BatchProcessor):
         all of them are read.
         """
         self._listens, self._unheard_since = False, ctx.monotonic
-        self._table = Table(ctx, self._topology.finished_jobs_ms, self._follow)
+        self._table = Table(ctx, self._follow)
         for part in self._parts.values():
             part.restored(ctx)
         found = live_index.entries(ctx.store("jobs"))
@@ -201,6 +202,11 @@ class Dispatcher(BatchProcessor):
         """The parts that define a hook which is called often."""
         default, parts = getattr(Part, hook), self._parts.values()
         return [part for part in parts if getattr(type(part), hook) is not default]
+
+    def replaced(self, step: Step, job: Job) -> None:
+        """Tell all parts of a finished job whose id lives again."""
+        for part in self._parts.values():
+            part.replaced(step, job)
 
     def forgotten(self, step: Step, job: Job) -> None:
         """Tell all parts of a finished job that was deleted."""

@@ -25,6 +25,9 @@ class Routing(Protocol):
     def admitted(self, step: Step, job: Job) -> None:
         """Tell all parts of a new job."""
 
+    def replaced(self, step: Step, job: Job) -> None:
+        """Tell all parts of a finished job whose id lives again."""
+
     def forgotten(self, step: Step, job: Job) -> None:
         """Tell all parts of a finished job that was deleted."""
 
@@ -50,7 +53,7 @@ class Step:
     @property
     def store(self) -> KeyValueStore:
         """The parts' own key spaces."""
-        return self.ctx.store("jobs")
+        return self.ctx.store("parts")
 
     @property
     def ledger(self) -> KeyValueStore:
@@ -66,6 +69,9 @@ class Step:
 
     def admit(self, job: Job) -> None:
         """Let a new job in."""
+        earlier = self.table.get(job.job_id)
+        if earlier is not None:
+            self._routing.replaced(self, earlier)
         self.table.put(job)
         self._routing.admitted(self, job)
 

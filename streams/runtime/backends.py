@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streams.runtime.stage import StoreSpec
+from streams.state.indexed import IndexedBackend
 from streams.state.key_value import KeyValueBackend
 from streams.state.store import Backend, Changes, Checkpoint, Tables
 from streams.state.window import WindowBackend
@@ -12,6 +13,8 @@ def backend_for(spec: StoreSpec, tables: Tables) -> Backend:
     """The backend of a store over its tables."""
     if spec.kind == "window":
         return WindowBackend(tables, spec.window_ms)
+    if spec.index is not None:
+        return IndexedBackend(tables, spec.index)
     return KeyValueBackend(tables)
 
 

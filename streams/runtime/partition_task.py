@@ -96,7 +96,8 @@ class PartitionTask(Protocol):
     def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
         """For each store that changed: its name, its changelog, the records, and their timestamp.
 
-        The timestamp is the stream time, so that a rebuilt store knows it.
+        The timestamp is the stream time, so that a rebuilt store knows it, or 0 for a public topic,
+        whose records are stamped when they are sent.
         """
 
     def advanced(self) -> None:

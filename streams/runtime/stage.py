@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from streams.runtime.processor import Processor
+from streams.state.indexed import Derive
 from streams.topology.model import Topology
 
 
@@ -15,13 +17,14 @@ class StoreSpec:
     """A store of a stage and the topic that is its changelog.
 
     `window_ms` makes it a window store: an entry expires once the stream time is that much later
-    than the entry's own time.
+    than the entry's own time. `index` gives it an index, which is on no changelog.
     """
 
     name: str
     changelog: str
     kind: Literal["key_value", "window"] = "key_value"
     window_ms: int = 0
+    index: Derive | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +99,21 @@ def declared_stage(
     name: str,
     processor: Callable[[int], Processor],
     punctuate_seconds: float = 0.1,
+    indexes: Mapping[str, Derive] = MappingProxyType({}),
 ) -> Stage:
     """The stage that the topology declares under this name, run by this processor.
 
-    Window stores get the topology's window.
+    Window stores get the topology's window; `indexes` are those of its stores, by name.
     """
     declared = topology.stages[name]
     stores = tuple(
-        StoreSpec(s.name, s.changelog, s.kind, topology.window_ms if s.kind == "window" else 0)
+        StoreSpec(
+            s.name,
+            s.changelog,
+            s.kind,
+            topology.window_ms if s.kind == "window" else 0,
+            indexes.get(s.name),
+        )
         for s in declared.stores
     )
     compacted = {topic for topic in declared.reads if "compact" in topology.topics[topic].cleanup}

@@ -150,9 +150,7 @@ class Task:
         return self.ctx.outputs
 
     def changelog(self) -> Iterator[tuple[str, str, Logged, int]]:
-        at = self.ctx.stream_time or self._clock.now()
-        for name, topic, records in self._stores.changelog():
-            yield name, topic, records, at
+        return self._stores.changelog(self.ctx.stream_time or self._clock.now())
 
     @property
     def changes(self) -> int:

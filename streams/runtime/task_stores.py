@@ -26,7 +26,7 @@ class TaskStores:
 
     def __init__(self, stage: Stage, backends: Mapping[str, Backend]) -> None:
         self.by_name = {name: Overlay(backend) for name, backend in backends.items()}
-        self._changelogs = {spec.name: spec.changelog for spec in stage.stores}
+        self._specs = stage.stores
 
     @property
     def changes(self) -> int:
@@ -48,12 +48,16 @@ class TaskStores:
         for store in self.by_name.values():
             store.drop()
 
-    def changelog(self) -> Iterator[tuple[str, str, Logged]]:
-        """For each store that changed: its name, its changelog, and the records."""
-        for name, topic in self._changelogs.items():
-            store = self.by_name[name]
-            if store.changes:
-                yield name, topic, store.backend.to_changelog(store.changes)
+    def changelog(self, at: int) -> Iterator[tuple[str, str, Logged, int]]:
+        """For each store that changed: its name, its changelog, the records, and their timestamp.
+
+        That is `at`, or 0, the time of sending, for rows with an index, which are public.
+        """
+        for spec in self._specs:
+            store = self.by_name[spec.name]
+            records = store.backend.to_changelog(store.changes)
+            if records:
+                yield spec.name, spec.changelog, records, 0 if spec.index else at
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         for store in self.by_name.values():
@@ -65,10 +69,14 @@ class TaskStores:
         """Write what changed to the backends, as of `at`.
 
         `offsets` has, for each store that changed, the offset after its last changelog record. A
-        store that has not changed for long gets a new date.
+        store of which an index alone changed keeps its offset. One that has not changed for long
+        gets a new date.
         """
         for name, store in self.by_name.items():
-            offset = offsets[name] if store.changes else _quiet_at(store, at)
+            if store.backend.to_changelog(store.changes):
+                offset: int | None = offsets[name]
+            else:
+                offset = _folded(store) if store.changes else _quiet_at(store, at)
             if offset is not None:
                 store.backend.write(store.changes, Checkpoint(offset, at, stream_time))
             store.drop()
@@ -93,6 +101,11 @@ def close_backend(name: str, backend: Backend) -> None:
         backend.close()
     except ConfigError as denied:
         log.warning("store is not flushed: its changelog has it", store=name, why=str(denied))
+
+
+def _folded(store: Overlay) -> int | None:
+    checkpoint = store.backend.checkpoint()
+    return None if checkpoint is None else checkpoint.offset
 
 
 def _quiet_at(store: Overlay, at: int) -> int | None:

@@ -47,7 +47,6 @@ def largest() -> Iterator[tuple[str, int, str]]:
     yield "jobs.replies", MAX_VALUE_BYTES, "a stored result"
     yield "jobs.progress", MAX_VALUE_BYTES, "a job's progress"
     yield "jobs", 2 * MAX_VALUE_BYTES, "a job with its input and result"
-    yield "dispatcher.jobs.changelog", 2 * MAX_VALUE_BYTES, "a job with its input and result"
     yield "dispatcher.checkpoints.changelog", MAX_VALUE_BYTES, "a step's value"
     yield "ledger", MAX_VALUE_BYTES, "an effect's result"
     yield (

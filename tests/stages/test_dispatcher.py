@@ -147,5 +147,5 @@ def test_the_fold_of_the_public_topic_is_the_store(desk: Desk, worker: ScriptedW
     worker.heartbeat()
     job_id = desk.event("t1")
     worker.end(desk.lease(job_id), "succeeded")
-    stored = desk.driver.store("dispatcher", "jobs").get(b"j" + job_id.encode())
+    stored = desk.driver.store("dispatcher", "jobs").get(job_id.encode())
     assert stored == desk.driver.output("jobs")[-1].value

@@ -203,9 +203,9 @@ def test_a_job_that_came_back_is_not_purged_by_its_first_end(desk: Desk) -> None
     worker.stay(5)
     worker.end(desk.lease(job_id), "succeeded")
     desk.driver.advance(2_000)
-    assert desk.driver.store("dispatcher", "jobs").get(b"j" + job_id.encode()) is not None
+    assert desk.driver.store("dispatcher", "jobs").get(job_id.encode()) is not None
     desk.driver.advance(desk.topology.finished_jobs_ms / 1000)
-    assert desk.driver.store("dispatcher", "jobs").get(b"j" + job_id.encode()) is None
+    assert desk.driver.store("dispatcher", "jobs").get(job_id.encode()) is None
 
 
 def test_a_purge_takes_a_dead_job_whole(desk: Desk) -> None:

@@ -265,7 +265,7 @@ def test_a_purge_does_not_walk_over_what_it_purged_before(
 ) -> None:
     for number in range(450):
         desk.cancel(f"job_{number:03}")
-    store = desk.driver.store("dispatcher", "jobs")
+    store = desk.driver.store("dispatcher", "parts")
     starts: list[bytes] = []
     between = type(store).range
 
@@ -289,7 +289,7 @@ def test_what_was_purged_and_asked_is_so_again_after_an_abort() -> None:
     fresh.driver._clock.ms += fresh.topology.finished_jobs_ms
     fresh.abort()
     fresh.driver.advance(0.2)
-    assert list(fresh.driver.store("dispatcher", "jobs").range(b"x", b"y")) == []
+    assert list(fresh.driver.store("dispatcher", "parts").range(b"q", b"r")) == []
     everybody = fresh.topology.topics["jobs.replies"].partitions
     assert len(fresh.questions("who")) == 2 * everybody, "at the first start and at the second"
 

@@ -37,7 +37,7 @@ def jobs(desk: Desk) -> list[Job]:
 
 
 def kept(desk: Desk) -> list[bytes]:
-    store = desk.driver.store("dispatcher", "jobs")
+    store = desk.driver.store("dispatcher", "parts")
     return [key for prefix in (b"u", b"w", b"y") for key, _ in store.range(prefix, after(prefix))]
 
 
@@ -163,9 +163,9 @@ def test_a_flood_of_expected_events_is_worked_off_in_parts(desk: Desk) -> None:
     desk.driver.advance(1)
     assert len(jobs(desk)) == 405
     assert len(kept(desk)) == 2 * 45, "of those that nobody was told of, event and expiry"
-    written = len(desk.driver.output("dispatcher.jobs.changelog"))
+    written = len(desk.driver.output("dispatcher.parts.changelog"))
     desk.driver.advance(5)
-    assert len(desk.driver.output("dispatcher.jobs.changelog")) == written
+    assert len(desk.driver.output("dispatcher.parts.changelog")) == written
 
 
 def test_a_redelivery_during_a_rollout_counts_when_the_route_comes(desk: Desk) -> None:
@@ -194,7 +194,7 @@ def test_without_a_kept_event_redeliveries_look_nothing_up(
     desk.event("t1")
     desk.driver.advance(desk.topology.window_ms / 1000 + DAY)
     desk.driver.advance(1)
-    store = desk.driver.store("dispatcher", "jobs")
+    store = desk.driver.store("dispatcher", "parts")
     asked: list[bytes] = []
     get = store.get
 

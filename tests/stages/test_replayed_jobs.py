@@ -164,7 +164,7 @@ def test_a_replay_begins_anew_in_all_but_its_work(desk: Desk, worker: ScriptedWo
     worker.end(desk.lease("job_x"), "failed", error="PermanentError: x")
     jobs = desk.driver.store("dispatcher", "jobs")
     worn = replace(desk.job("job_x"), lost=2, lost_alone=1, end_reason="x", asked_pool="default")
-    jobs.put(b"jjob_x", JOB.encode(worn))
+    jobs.put(b"job_x", JOB.encode(worn))
     desk.replay("job_new", "job_x")
     new = desk.job("job_new")
     assert (new.input, new.asked_timeout_seconds, new.workflow_id) == ('{"a":1}', 7, "w")

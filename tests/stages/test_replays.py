@@ -91,7 +91,7 @@ def test_an_expiry_of_an_earlier_life_takes_nothing_from_a_later_one(
     desk.driver.advance(desk.topology.finished_jobs_ms / 2000)
     desk.driver.advance(1)
     stores = [desk.driver.store("dispatcher", name) for name in ("checkpoints", "ledger")]
-    assert desk.driver.store("dispatcher", "jobs").get(b"j" + job_id.encode()) is not None
+    assert desk.driver.store("dispatcher", "jobs").get(job_id.encode()) is not None
     assert [len(list(store.range(b"", b"\xff"))) for store in stores] == [1, 1]
 
 
@@ -134,7 +134,7 @@ def test_an_owner_that_lives_keeps_its_scope(desk: Desk, worker: ScriptedWorker)
     worker.end(desk.lease("job_one"), "failed", error="PermanentError: x")
     jobs = desk.driver.store("dispatcher", "jobs")
     review = replace(desk.job(owner.job_id), status="needs_review")
-    jobs.put(b"j" + owner.job_id.encode(), JOB.encode(review))
+    jobs.put(owner.job_id.encode(), JOB.encode(review))
     desk.replay("job_two", "job_one")
     assert (refusal(desk).reason, owner.job_id in refusal(desk).detail) == ("scope_in_use", True)
 
@@ -149,8 +149,8 @@ def test_a_living_claim_of_another_job_of_the_scope_is_not_taken_for_one_that_is
     desk.submit("job_two")
     jobs = desk.driver.store("dispatcher", "jobs")
     two = desk.lease("job_two")
-    jobs.put(b"jjob_two", JOB.encode(replace(desk.job("job_two"), scope=one.scope)))
-    jobs.put(b"s" + join(one.scope, "job_two"), b"")
+    jobs.put(b"job_two", JOB.encode(replace(desk.job("job_two"), scope=one.scope)))
+    desk.driver.store("dispatcher", "parts").put(b"s" + join(one.scope, "job_two"), b"")
     first = worker.claim(one)
     second = worker.claim(two)
     assert (first.kind, second.kind) == ("granted", "held")

@@ -27,6 +27,8 @@ _POSITION = struct.Struct(">qqq")
 _BUNDLE = b"bundle:"
 _RUN = struct.Struct(">III")
 _DELETED = 2**32 - 1
+_INDEX = b"\0"
+"""How keys of an index begin, which follows from the rows beside it and is on no changelog."""
 
 Entry = tuple[int, bytes, bytes | None]
 """Offset of a changelog record, with a key and value (None: deleted) from it."""
@@ -62,7 +64,8 @@ def examine(settings: Settings, topology: Topology) -> list[StoreFinding]:
 
 def compare(path: Path, declared: StoreDeclaration, entries: list[Entry]) -> StoreFinding:
     """Compare one directory with the records of its changelog partition, in order."""
-    checkpoint, found = _contents(path)
+    checkpoint, contents = _contents(path)
+    found = {key: value for key, value in contents.items() if not key.startswith(_INDEX)}
     expected: dict[bytes, bytes] = {}
     for offset, key, value in entries:
         if offset >= checkpoint:

@@ -2,7 +2,7 @@
 
 Jobs wait if their type has no worker, their pool is not declared or has no topic, their tenant is
 disabled, or all slots of their workers are taken; an operator must be able to see this. The store
-`jobs` also keeps each report, under `H` and the record's key, so that a restart does not forget
+`parts` also keeps each report, under `H` and the record's key, so that a restart does not forget
 since when a type has had no worker.
 """
 
@@ -68,7 +68,7 @@ class HeldJobs(Part):
 
     def restored(self, ctx: Context) -> None:
         """Load the reports from the store."""
-        stored, now = ctx.store("jobs").range(_HELD, after(_HELD)), ctx.monotonic
+        stored, now = ctx.store("parts").range(_HELD, after(_HELD)), ctx.monotonic
         records = (HELD.decode(value) for _, value in stored)
         self._seen = {_key(held): _Seen(held, now, now, now) for held in records}
 

@@ -1,6 +1,6 @@
 """Keeps events that no route matched, for as long as a redelivery is a duplicate.
 
-Keys in the store `jobs`: `u` fingerprint holds the event; `w` fingerprint holds the time until
+Keys in the store `parts`: `u` fingerprint holds the event; `w` fingerprint holds the time until
 which a new route gives the event its job without a redelivery; `y` time fingerprint says when the
 event expires; `n` holds the number of kept events and how far they have expired; `r` holds the
 routes that the kept events were last checked against.
@@ -50,7 +50,7 @@ class KeptEvents:
 
     def __init__(self, ctx: Context, window_ms: int) -> None:
         self._ctx = ctx
-        self._store: KeyValueStore = ctx.store("jobs")
+        self._store: KeyValueStore = ctx.store("parts")
         value = self._store.get(_NUMBER)
         self._state: tuple[int, int] = (0, 0) if value is None else _STATE.unpack(value)
         self._keep_ms = window_ms + _LATE_MS

@@ -7,12 +7,14 @@ writes the command; a replay that is refused here becomes a dead letter.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 from streams import dead_letter, ledger
 from streams.dispatcher import metrics
 from streams.dispatcher.checkpoints import steps_of
 from streams.dispatcher.job import from_event_replay, from_replay, is_live
 from streams.dispatcher.part import Part, handles
+from streams.dispatcher.scopes import SHARED, in_scope, share
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import end, place
 from streams.errors import PoisonRecord
@@ -29,6 +31,8 @@ _NAMED = 20
 class Replays(Part):
     """Makes the jobs of replays."""
 
+    keys: ClassVar = {SHARED: "scopes that replays share"}
+
     @handles(Replay)
     def replay(self, step: Step, command: Command, body: Replay, at: int) -> None:
         """Make a new job from an old one; reading the command again changes nothing."""
@@ -43,7 +47,7 @@ class Replays(Part):
         job = from_replay(command, body, old, self.topology, at=at, now=step.now)
         _close(step, old, body, job, at)
         if not body.fresh_scope:
-            step.table.share(job)
+            share(step, job)
             _inherit_steps(step, job, old)
         step.admit(job)
 
@@ -81,7 +85,7 @@ def _replayable(step: Step, command: Command, body: Replay, at: int) -> Job:
 
 def _check_scope(step: Step, old: Job) -> None:
     """Allow one live job per scope, because two would treat each other's claims as ended."""
-    for job in step.table.in_scope(old.scope):
+    for job in in_scope(step, old.scope):
         if job.job_id != old.job_id and is_live(job):
             raise PoisonRecord(
                 "scope_in_use",

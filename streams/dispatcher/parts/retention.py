@@ -1,50 +1,70 @@
-"""Forgets finished jobs whose time has come: record, steps and ledger entries."""
+"""Forgets finished jobs whose time has come: record, steps and ledger entries.
+
+A finished job whose id lives again is replaced in the table. The store `parts` keeps `x` time
+job_id incarnation for it, with its tenant and scope, until its steps and effects are forgotten.
+"""
 
 from __future__ import annotations
 
-from streams.dispatcher.due import DueEntry
+from typing import ClassVar
+
+from streams.dispatcher.due import DueSpace
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
+from streams.dispatcher.scopes import in_scope, leave
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
-from streams.dispatcher.table import EXPIRY
 from streams.serde.keys import SEPARATOR, after, join, split
+from streams.serde.records import Job
 from streams.state.store import KeyValueStore
 
+_REPLACED = b"x"
+_LEFT = DueSpace(_REPLACED)
 _AT_ONCE = 200
 
 
 class Retention(Part):
-    """Goes on behind the last entry that it deleted."""
+    """Goes on behind the last entries that it deleted."""
+
+    keys: ClassVar = {_REPLACED: "finished jobs whose id lives again"}
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._behind = b""
+        self._keep_ms = shared.topology.finished_jobs_ms
+        self._finished = self._left = b""
+
+    def replaced(self, step: Step, job: Job) -> None:
+        key = _LEFT.key(job.updated_at, job.job_id, str(job.incarnation))
+        step.store.put(key, join(job.tenant_id, job.scope))
 
     def tick(self, step: Step) -> None:
         """Forget some of the jobs that are due."""
-        step.on_undo(setattr, self, "_behind", self._behind)
-        for entry in EXPIRY.due(step.store, step.now, _AT_ONCE, self._behind):
-            self._behind = entry.key
+        step.on_undo(self._return_to, self._finished, self._left)
+        by = step.now - self._keep_ms
+        for entry in step.table.finished(by, _AT_ONCE, self._finished):
+            self._finished = entry.key
+            job = step.table.get(entry.name[0])
+            if job is None or is_live(job) or job.updated_at != entry.at:
+                step.table.drop_entry(entry.key)
+                continue
+            step.forget(job)
+            _forget_run(step, job.job_id, job.incarnation, job.tenant_id, job.scope)
+        for entry in _LEFT.due(step.store, by, _AT_ONCE, self._left):
+            self._left = entry.key
             step.store.delete(entry.key)
-            self._forget(step, entry)
+            job_id, incarnation = entry.name
+            _forget_run(step, job_id, int(incarnation), *split(entry.value))
 
-    def _forget(self, step: Step, entry: DueEntry) -> None:
-        job_id, incarnation = entry.name
-        job = step.table.get(job_id)
-        current = job if job is not None and job.incarnation == int(incarnation) else None
-        if current is not None and (is_live(current) or step.table.is_kept(current)):
-            return  # its id lives again, or was written again since
-        _delete_prefix(step.checkpoints, join(job_id, incarnation) + SEPARATOR)
-        if current is not None:
-            step.forget(current)
-        self._leave(step, job_id, *split(entry.value))
+    def _return_to(self, finished: bytes, left: bytes) -> None:
+        self._finished, self._left = finished, left
 
-    def _leave(self, step: Step, job_id: str, tenant_id: str, scope: str) -> None:
-        """Delete ledger entries only after every job that may read them is gone."""
-        step.table.unshare(job_id, scope)
-        if not step.table.in_scope(scope):
-            _delete_prefix(step.ledger, join(tenant_id, scope) + SEPARATOR)
+
+def _forget_run(step: Step, job_id: str, incarnation: int, tenant_id: str, scope: str) -> None:
+    """Delete a job's steps, and its effects once every job that may read them is gone."""
+    _delete_prefix(step.checkpoints, join(job_id, str(incarnation)) + SEPARATOR)
+    leave(step, job_id, scope)
+    if not in_scope(step, scope):
+        _delete_prefix(step.ledger, join(tenant_id, scope) + SEPARATOR)
 
 
 def _delete_prefix(store: KeyValueStore, prefix: bytes) -> None:

@@ -14,6 +14,7 @@ from streams.dispatcher import metrics
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part, handles
 from streams.dispatcher.review import go_on
+from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.step import Step
 from streams.errors import PoisonRecord
 from streams.serde.effect_states import DONE, FAILED, UNSETTLED
@@ -48,7 +49,7 @@ class Reviews(Part):
         if replace(settled, updated_at=entry.updated_at) == entry:
             metrics.TWINS.inc()
             return
-        _check(entry, job, step.table.in_scope(job.scope), self.topology.leases, at)
+        _check(entry, job, in_scope(step, job.scope), self.topology.leases, at)
         ledger.put(store, settled)
         go_on(step, job, decided=True)
 

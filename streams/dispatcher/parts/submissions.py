@@ -1,7 +1,7 @@
 """Submissions and cancels: people ask for a job and for its end, in either order.
 
 A cancel that comes before its job waits for it, until the job can no longer be expected. The store
-`jobs` keeps it under `p` job_id command_id; `q` time job_id command_id says when it expires.
+`parts` keeps it under `p` job_id command_id; `q` time job_id command_id says when it expires.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Submissions(Part):
         self._behind = b""
 
     def restored(self, ctx: Context) -> None:
-        keys = (key for key, _ in ctx.store("jobs").range(_PARKED, after(_PARKED)))
+        keys = (key for key, _ in ctx.store("parts").range(_PARKED, after(_PARKED)))
         self._awaited = {split(key[1:])[0] for key in keys}
 
     @handles(Submit)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import ClassVar
 
-from streams.dispatcher import live_index
 from streams.dispatcher.part import Part
 from streams.dispatcher.routing import digest
 from streams.dispatcher.shared import Shared
@@ -39,7 +38,7 @@ class Sweep(Part):
         self._due = 0.0
 
     def restored(self, ctx: Context) -> None:
-        self.shared.unrouted = ctx.store("jobs").get(_ROUTING) != self._digest
+        self.shared.unrouted = ctx.store("parts").get(_ROUTING) != self._digest
 
     def tick(self, step: Step) -> None:
         """Look at the next part of the jobs."""
@@ -55,7 +54,7 @@ class Sweep(Part):
         if self._behind == _START:
             self._due = step.monotonic + _ROUND_SECONDS
         most = _LOOKED_AT if self.shared.unrouted else _GLANCED_AT
-        part = list(islice(live_index.entries(step.store, self._behind), most))
+        part = list(islice(step.table.live(self._behind), most))
         changed = 0
         for job_id, live in part:
             self._behind = job_id

@@ -1,6 +1,6 @@
 """Tracks disabled and erased tenants, so that none of their waiting jobs is leased.
 
-The state follows the topic `tenants`. The store `jobs` keeps it under `T` tenant, with one letter
+The state follows the topic `tenants`. The store `parts` keeps it under `T` tenant, with one letter
 for disabled and one for erased. An erasure is final, whatever its record says.
 """
 
@@ -35,7 +35,7 @@ class Tenants(Part):
 
     def restored(self, ctx: Context) -> None:
         """Load the state of all closed tenants."""
-        for key, marks in ctx.store("jobs").range(_TENANT, after(_TENANT)):
+        for key, marks in ctx.store("parts").range(_TENANT, after(_TENANT)):
             self._mark(key[1:].decode(), marks)
 
     @reads("tenants")

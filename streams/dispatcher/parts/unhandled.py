@@ -5,7 +5,7 @@ that, this process listens for a while without a break, so that a pause of the p
 or Kafka does not count as the workers' silence. The jobs come back with the first worker that
 handles their type.
 
-The store `jobs` keeps each such job under `B`, followed by its type, the pool that an operator
+The store `parts` keeps each such job under `B`, followed by its type, the pool that an operator
 asked for (or nothing), and its job_id.
 """
 
@@ -18,6 +18,7 @@ from streams.dispatcher import metrics
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
 from streams.dispatcher.routing import pool_of
+from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, revive
@@ -54,7 +55,7 @@ class UnhandledTypes(Part):
 
     def restored(self, ctx: Context) -> None:
         """Look up the types that have dead jobs to bring back."""
-        self._dead_types = _all_waiting(ctx.store("jobs"))
+        self._dead_types = _all_waiting(ctx.store("parts"))
 
     def tick(self, step: Step) -> None:
         """Dead-letter and bring back a part of the jobs, every few seconds."""
@@ -149,7 +150,7 @@ def _comes_back(step: Step, job: Job) -> bool:
     if not is_unhandled or job.tenant_id in step.shared.erased:
         return False
     # A scope has one live job: a replay may already work in this job's scope.
-    return not any(map(is_live, step.table.in_scope(job.scope)))
+    return not any(map(is_live, in_scope(step, job.scope)))
 
 
 def _key(job: Job) -> bytes:

@@ -18,14 +18,14 @@ from streams.state.window import WindowBackend
 from streams.topology.model import StoreDeclaration
 
 DAY_MS = 86_400_000
-PLAIN = StoreDeclaration("jobs", "dispatcher.jobs.changelog")
+PLAIN = StoreDeclaration("parts", "dispatcher.parts.changelog")
 WINDOW = StoreDeclaration("seen", "dedup.seen.changelog", "window")
 ENTRIES: list[Entry] = [(0, b"a", b"1"), (1, b"b", b"2"), (3, b"a", b"3"), (4, b"b", None)]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "dispatcher-0" / "jobs" / "2"
+    return tmp_path / "dispatcher-0" / "parts" / "2"
 
 
 def seen(day: int) -> bytes:
@@ -51,7 +51,7 @@ def test_a_store_that_is_the_fold_of_its_changelog(path: Path) -> None:
     write(path, 5, a=b"3")
     found = compare(path, PLAIN, ENTRIES)
     assert (found.keys, found.differing, found.current) == (1, (), True)
-    assert found.place == "dispatcher-0/jobs/2"
+    assert found.place == "dispatcher-0/parts/2"
 
 
 def test_a_store_behind_its_changelog_is_held_against_what_it_has_folded(path: Path) -> None:

@@ -116,7 +116,7 @@ def test_stores_of_a_stage_merge_by_name_too(overlay: Overlay) -> None:
     )
     changelogs = {s.name: s.changelog for s in topology.stages["dispatcher"].stores}
     assert changelogs["ledger"] == "ledger.v2"
-    assert changelogs["jobs"] == "dispatcher.jobs.changelog"
+    assert changelogs["parts"] == "dispatcher.parts.changelog"
     assert topology.stages["dispatcher"].reads == (
         "events",
         "duplicates",

@@ -83,7 +83,10 @@ BROKEN = {
     "two fused stages have a store of one name": (
         fused_with(
             StageDeclaration(
-                "audit", ("jobs",), (), (StoreDeclaration("timers", "jobs", "key_value"),)
+                "audit",
+                ("jobs",),
+                (),
+                (StoreDeclaration("timers", "deliveries.endpoints", "key_value"),),
             )
         ),
         "fused.3",
@@ -267,8 +270,8 @@ BROKEN = {
         "jobs.replies has 16 partitions, jobs.work.default has 17",
     ),
     "two stores on one changelog": (
-        dedup("dispatcher.jobs.changelog", "key_value"),
-        "stages.dispatcher.stores.jobs.changelog",
+        dedup("dispatcher.parts.changelog", "key_value"),
+        "stages.dispatcher.stores.parts.changelog",
         "already the changelog of dedup.seen",
     ),
     "a route with another priority": (
