@@ -36,6 +36,7 @@ from streams.serde.records import (
     Reroute,
     Settle,
 )
+from streams.state.indexed import INDEX
 from streams.state.memory import MemoryTables
 from streams.state.store import Checkpoint
 
@@ -448,7 +449,7 @@ class Judge:
         """The topic `jobs` says of each job what its dispatcher's store says."""
         newest = {r.key: r.value for r in self._world.cluster.records["jobs", partition]}
         jobs = {key: value for key, value in newest.items() if value is not None}
-        rows = {key[1:]: value for key, value in task.stores["jobs"].range(b"j", after(b"j"))}
+        rows = dict(task.stores["jobs"].range(after(INDEX), b"\xff" * 64))
         if jobs != rows:
             raise Violation("unpublished", f"{partition}: {jobs.keys() ^ rows.keys()}")
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from streams.dispatcher import live_index
-from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
 from streams.dispatcher.parts.events import Events
 from streams.dispatcher.parts.held import HeldJobs
@@ -18,8 +17,8 @@ from streams.dispatcher.parts.unhandled import UnhandledTypes
 from streams.dispatcher.stage import Dispatcher
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.task import Task
-from streams.serde.codec import JOB
 from streams.serde.keys import after, split
+from streams.state.indexed import INDEX
 from streams.state.store import KeyValueStore
 
 P = TypeVar("P", bound=Part)
@@ -111,7 +110,11 @@ def _undoable(dispatcher: Dispatcher) -> dict[str, Any]:
         },
         "given up": [(each.lease.job_id, each.lease.epoch) for each in workers.leases._given_up],
         "sweep": (sweep._behind, sweep._due, shared.sweep_now),
-        "behind": (part(dispatcher, Retention)._behind, part(dispatcher, Submissions)._behind),
+        "behind": (
+            part(dispatcher, Retention)._finished,
+            part(dispatcher, Retention)._left,
+            part(dispatcher, Submissions)._behind,
+        ),
         "seen": dict(part(dispatcher, HeldJobs)._seen),
         "dead types": set(part(dispatcher, UnhandledTypes)._dead_types),
         "greet": list(part(dispatcher, Questions)._greet),
@@ -124,8 +127,9 @@ def faults(task: Task) -> Iterator[str]:
     table, workers = dispatcher._table, dispatcher.shared.workers
     if table._rows or table._stored or workers._over or task.ctx.log:
         yield f"left over: {table._rows}, {table._stored}, {workers._over}, {task.ctx.log._undo}"
-    store = task.stores["jobs"]
-    yield from _of_rows(store)
+    yield from _of_rows(task.stores["jobs"])
+    store = task.stores["parts"]
+    yield from _of_cancels(store)
     waiting = {tuple(split(key[1:])[:2]) for key, _ in _under(store, b"B")}
     known = {(type_, pool or "") for type_, pool in part(dispatcher, UnhandledTypes)._dead_types}
     if not waiting <= known:
@@ -143,14 +147,20 @@ def faults(task: Task) -> Iterator[str]:
 
 
 def _of_rows(store: KeyValueStore) -> Iterator[str]:
-    jobs = [JOB.decode(value) for _, value in _under(store, b"j")]
-    live = {job.job_id: entry for job in jobs if (entry := live_index.live(job)) is not None}
-    if live != dict(live_index.entries(store)):
-        yield f"live jobs {live}, in the index {dict(live_index.entries(store))}"
-    expiring = {tuple(split(key[9:])) for key, _ in _under(store, b"x")}
-    for job in jobs:
-        if not is_live(job) and (job.job_id, str(job.incarnation)) not in expiring:
-            yield f"{job.job_id} is {job.status} for ever"
+    found = dict(store.range(b"", b"\xff" * 64))
+    rows = {key: value for key, value in found.items() if not key.startswith(INDEX)}
+    index = {key: value for key, value in found.items() if key.startswith(INDEX)}
+    expected = {
+        key: value
+        for row in rows.items()
+        for key, value in live_index.derive(*row).items()
+        if value is not None
+    }
+    if index != expected:
+        yield f"the index is {index}, of the rows {expected}"
+
+
+def _of_cancels(store: KeyValueStore) -> Iterator[str]:
     forgotten = {tuple(split(key[9:])) for key, _ in _under(store, b"q")}
     parked = {tuple(split(key[1:])) for key, _ in _under(store, b"p")}
     if not parked <= forgotten:
