@@ -210,7 +210,7 @@ INJECTED_FAULTS = {
     ),
     "39 fold misses an end": InjectedFault(
         _fold_misses_an_end,
-        ("derived",),
+        ("derived", "undone"),
         ("deliver",),
     ),
     "18 unread lease counts": InjectedFault(

@@ -20,6 +20,7 @@ from streams.runtime.task import Task
 from streams.serde.keys import after, split
 from streams.state.indexed import INDEX
 from streams.state.store import KeyValueStore
+from support.provoking import provoking
 
 P = TypeVar("P", bound=Part)
 
@@ -84,10 +85,12 @@ def rebuilt(task: Task) -> tuple[Any, ...]:
 def after_an_abort(task: Task, whole: PartitionTask) -> tuple[Any, Any]:
     """All that a step must leave as it was if it is taken back: before such a step, and after it.
 
-    `whole` is the task that the stage's task is a part of, or the same one.
+    The step handles records of every kind, among them a poison one. `whole` is the task that the
+    stage's task is a part of, or the same one.
     """
     dispatcher = processor(task)
     before = _undoable(dispatcher)
+    whole.process(provoking(task, dispatcher))
     whole.punctuate()
     whole.initiate()
     whole.finish()

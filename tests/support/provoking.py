@@ -1,0 +1,88 @@
+"""Records that change what a dispatcher knows, for a step that is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from streams.dispatcher.stage import Dispatcher
+from streams.runtime.processor import Record
+from streams.runtime.task import Task
+from streams.serde.codec import COMMAND, JOB, TENANT
+from streams.serde.job_states import RUNNING
+from streams.serde.keys import after, tenant_key
+from streams.serde.records import (
+    Cancel,
+    Claim,
+    Command,
+    CommandBody,
+    Ended,
+    Heartbeat,
+    Job,
+    Move,
+    Submit,
+    TenantRecord,
+)
+from streams.serde.run_ends import ReportedEnd
+
+_ENDS: tuple[ReportedEnd, ...] = ("succeeded", "retry", "released", "review")
+_SUBMIT = Submit("note", "{}", None, None, None, None, None, "ops", b"", None)
+_POISON = Heartbeat("w/b", "default", 1, -1, (), (), received=0, leaving=False)
+
+
+def provoking(task: Task, dispatcher: Dispatcher) -> list[Record]:
+    """One record for each kind of change, and a poison one among them.
+
+    What they say of workers is what the dispatcher knows already, because that is not taken back.
+    """
+    rows = task.stores["jobs"].range(b"j", after(b"j"))
+    jobs = [JOB.decode(value) for _, value in rows]
+    bodies = [found for number, job in enumerate(jobs) for found in _about(job, number, dispatcher)]
+    middle = len(bodies) // 2
+    bodies[middle:middle] = [("", 0, "acme", _POISON)]
+    at = task.positions["jobs.commands"]
+    commands = [
+        _record("jobs.commands", at + number, task, *_command(task, number, *body))
+        for number, body in enumerate(bodies)
+    ]
+    return [*commands, _closing(task)]
+
+
+def _about(
+    job: Job, number: int, dispatcher: Dispatcher
+) -> Iterator[tuple[str, int, str, CommandBody]]:
+    name, tenant = job.job_id, job.tenant_id
+    yield f"{name}-new", 0, tenant, _SUBMIT
+    yield f"{name}-never", 0, tenant, Cancel("overtook it", "ops")
+    if job.status != RUNNING:
+        yield name, job.epoch, tenant, Move("default", "moved", "ops")
+        if number % 2:
+            yield name, job.epoch, tenant, Cancel("not needed", "ops")
+        return
+    worker = dispatcher.shared.workers.worker(job.worker_id)
+    if worker is None or worker.limit < worker.received:
+        return
+    who, run, epoch = worker.worker_id, job.run_id or "", job.epoch
+    if number % 3:
+        yield name, epoch, tenant, Claim(who, 0, f"clm-{number}", run, "a:b/c", b"", 0)
+    free = worker.limit - worker.received
+    status = _ENDS[number % len(_ENDS)]
+    ended = Ended(who, run, free, status, None, None, None, worker.received, traceback=None)
+    yield name, epoch, tenant, ended
+
+
+def _command(
+    task: Task, number: int, job_id: str, epoch: int, tenant_id: str, body: CommandBody
+) -> tuple[bytes, bytes]:
+    command = Command(f"provoked-{number}", tenant_id, job_id, epoch, task.ctx.now, body)
+    return tenant_id.encode(), COMMAND.encode(command)
+
+
+def _closing(task: Task) -> Record:
+    """Disable one tenant."""
+    key = tenant_key("globex", "tenant", "")
+    value = TENANT.encode(TenantRecord("globex", "tenant", "", True, "{}"))
+    return _record("tenants", task.positions["tenants"], task, key, value)
+
+
+def _record(topic: str, offset: int, task: Task, key: bytes, value: bytes) -> Record:
+    return Record(topic, task.partition, offset, task.ctx.now, key, value, [])
