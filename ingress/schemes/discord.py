@@ -11,16 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingress.schemes.elliptic_keys import ed25519_key
-from ingress.schemes.layout import (
-    Layout,
-    by_ed25519,
-    by_layout,
-    private_signature,
-    signed_by_layout,
-)
+from ingress.schemes.layout import ED25519, Layout, laid_out
 from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import NO_CONTENT, Answer, Scheme
+from ingress.schemes.scheme import NO_CONTENT, Answer
 
 LAYOUT = Layout(
     header="X-Signature-Ed25519",
@@ -57,12 +50,4 @@ def handshake(document: dict[str, Any], _: bytes) -> Answer | None:
     return Answer(200, b'{"type":1}') if kind == 1 else None
 
 
-SCHEME = Scheme(
-    PRESET,
-    by_layout(LAYOUT, by_ed25519),
-    signed_by_layout(LAYOUT, private_signature),
-    decode_secret=ed25519_key,
-    handshake=handshake,
-    public_key=True,
-    success=NO_CONTENT,
-)
+SCHEME = laid_out(LAYOUT, PRESET, by=ED25519, handshake=handshake, success=NO_CONTENT)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ingress.schemes.layout import Layout, by_layout, signed_by_layout
+from ingress.schemes.layout import Layout, laid_out
 from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import Scheme
 
 LAYOUT = Layout(header="X-Hub-Signature-256", prefix="sha256=")
 """https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
@@ -39,4 +38,4 @@ https://docs.github.com/en/webhooks/using-webhooks/creating-webhooks.
 """
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT))
+SCHEME = laid_out(LAYOUT, PRESET)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ingress.schemes.layout import Layout, by_layout, signed_by_layout
+from ingress.schemes.layout import Layout, laid_out
 from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import Scheme
 
 LAYOUT = Layout(header="X-Hub-Signature", prefix="sha1=", digest="sha1")
 """https://developers.intercom.com/docs/webhooks/webhook-notifications"""
@@ -19,4 +18,4 @@ PRESET = Preset(
 """https://developers.intercom.com/docs/references/webhooks/webhook-models"""
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT))
+SCHEME = laid_out(LAYOUT, PRESET)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from ingress.schemes.elliptic_keys import (
     ecdsa_key,
@@ -19,12 +19,13 @@ from ingress.schemes.elliptic_keys import (
     ed25519_key,
     ed25519_private_key,
 )
+from ingress.schemes.keys import any_secret
 from ingress.schemes.options import SchemeOptions
+from ingress.schemes.preset import Preset
 from ingress.schemes.request import (
     Digest,
     Encoding,
     SignedRequest,
-    Signer,
     Verified,
     Verifier,
     ecdsa_holds,
@@ -40,13 +41,8 @@ from ingress.schemes.request import (
     require,
     with_headers,
 )
+from ingress.schemes.scheme import ACCEPTED, Answer, Scheme, Success
 from streams.errors import SignatureError
-
-Holds = Callable[["Layout", bytes, bytes, Sequence[str]], bool]
-"""Whether a signature is the message's; the arguments are layout, secret, message, signatures."""
-
-Signs = Callable[["Layout", bytes, bytes], str]
-"""A message's signature as text; the arguments are layout, secret, message."""
 
 _MOST_SIGNATURES = 16
 """The most signatures of one header that are tried."""
@@ -86,6 +82,20 @@ class Layout:
         return f"{self.timestamp_prefix.rstrip('=')} in {self.header}"
 
 
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """How a message is signed under a secret, and how a signature of it is checked.
+
+    `holds` takes layout, secret, message and signatures; `signs` takes the first three and returns
+    the signature as text. `decode_secret` and `public_key` are those of `Scheme`.
+    """
+
+    holds: Callable[[Layout, bytes, bytes, Sequence[str]], bool]
+    signs: Callable[[Layout, bytes, bytes], str]
+    decode_secret: Callable[[bytes], object] = any_secret
+    public_key: bool = False
+
+
 TIME_DOT_BODY = ("", "timestamp", ".", "body", "")
 TIME_BODY = ("", "timestamp", "", "body", "")
 
@@ -95,19 +105,21 @@ def by_hmac(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[
     return hmac_holds(secret, message, signatures, layout.encoding, layout.digest)
 
 
-def by_ed25519(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
+def _ed25519_holds(
+    layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]
+) -> bool:
     """The secret is a public key in text."""
     tried = signatures[:_MOST_OF_PUBLIC_KEYS]
     return ed25519_holds(ed25519_key(secret), message, tried, layout.encoding)
 
 
-def by_ecdsa(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
+def _ecdsa_holds(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
     """The secret is a public key of P-256 in text."""
     tried = signatures[:_MOST_OF_PUBLIC_KEYS]
     return ecdsa_holds(ecdsa_key(secret), message, tried, layout.encoding)
 
 
-def by_token(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
+def _token_holds(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
     """The header repeats the secret; neither the body nor the time is protected."""
     held = False
     for text in signatures or ("",):
@@ -120,29 +132,35 @@ def hmac_signature(layout: Layout, secret: bytes, message: bytes) -> str:
     return encoded(hmac.digest(secret, message, layout.digest), layout.encoding)
 
 
-def private_signature(layout: Layout, secret: bytes, message: bytes) -> str:
+def _ed25519_signature(layout: Layout, secret: bytes, message: bytes) -> str:
     """The secret is a private key of Ed25519 in text."""
     return ed25519_signature(ed25519_private_key(secret), message, layout.encoding)
 
 
-def private_ecdsa_signature(layout: Layout, secret: bytes, message: bytes) -> str:
+def _ecdsa_signature(layout: Layout, secret: bytes, message: bytes) -> str:
     """The secret is a private key of P-256 in PEM."""
     return ecdsa_signature(ecdsa_private_key(secret), message, layout.encoding)
 
 
-def token(layout: Layout, secret: bytes, message: bytes) -> str:
+def _token(layout: Layout, secret: bytes, message: bytes) -> str:
     """The secret itself."""
     return secret.decode("utf-8", "surrogateescape")
 
 
+HMAC = Algorithm(by_hmac, hmac_signature)
+ED25519 = Algorithm(_ed25519_holds, _ed25519_signature, ed25519_key, public_key=True)
+ECDSA = Algorithm(_ecdsa_holds, _ecdsa_signature, ecdsa_key, public_key=True)
+TOKEN = Algorithm(_token_holds, _token)
+
+
 def sign(
-    layout: Layout, secret: bytes, request: SignedRequest, signs: Signs = hmac_signature
+    layout: Layout, secret: bytes, request: SignedRequest, by: Algorithm = HMAC
 ) -> SignedRequest:
     """Sign one request as the layout says, at the request's `now`."""
     at = _written(layout, request.now)
     message_id = _id(layout, request) or f"msg-{int(request.now * 1000)}"
     message = _message(layout.signed, request, at, message_id)
-    signature = layout.prefix + signs(layout, secret, message)
+    signature = layout.prefix + by.signs(layout, secret, message)
     if layout.timestamp_prefix is not None:
         signature = f"{layout.timestamp_prefix}{at}{layout.separator}{signature}"
     stamped = {layout.timestamp_header: at} if layout.timestamp_header else {}
@@ -151,7 +169,7 @@ def sign(
 
 
 def check(
-    layout: Layout, secrets: Sequence[bytes], request: SignedRequest, holds: Holds = by_hmac
+    layout: Layout, secrets: Sequence[bytes], request: SignedRequest, by: Algorithm = HMAC
 ) -> Verified:
     """Verify one request against a layout; raises `SignatureError` alone.
 
@@ -166,7 +184,7 @@ def check(
     signatures = _after(layout.prefix, elements)[:_MOST_SIGNATURES]
     well_formed = bool(signatures) and (layout.timestamp_prefix is None or sent_at is not None)
     key_index = require(
-        holding_key(secrets, lambda secret: holds(layout, secret, message, signatures)),
+        holding_key(secrets, lambda secret: by.holds(layout, secret, message, signatures)),
         given,
         layout.header,
         well_formed=well_formed,
@@ -220,16 +238,34 @@ def _written(layout: Layout, now: float) -> str:
     return str(int(now * 1000 if layout.clock == "milliseconds" else now))
 
 
-def by_layout(layout: Layout, holds: Holds = by_hmac) -> Callable[[SchemeOptions], Verifier]:
-    """The verifier of a vendor with a layout; a source's tolerance overrides the layout's."""
+def laid_out(
+    layout: Layout,
+    preset: Preset,
+    *,
+    by: Algorithm = HMAC,
+    options: type[SchemeOptions] = SchemeOptions,
+    handshake: Callable[[dict[str, Any], bytes], Answer | None] | None = None,
+    challenge: Callable[[Any, SignedRequest], Answer | None] | None = None,
+    success: Success = ACCEPTED,
+) -> Scheme:
+    """The scheme of a vendor with a layout.
+
+    A source's tolerance overrides the layout's when a request is checked. No option changes how its
+    sender signs.
+    """
 
     def verifier(options: SchemeOptions) -> Verifier:
         chosen = options.model_dump(include={"tolerance_seconds"}, exclude_none=True)
-        return partial(check, replace(layout, **chosen), holds=holds)
+        return partial(check, replace(layout, **chosen), by=by)
 
-    return verifier
-
-
-def signed_by_layout(layout: Layout, signs: Signs = hmac_signature) -> Callable[[object], Signer]:
-    """The signer of a vendor with a layout; no option of a source changes how its sender signs."""
-    return lambda _: partial(sign, layout, signs=signs)
+    return Scheme(
+        preset,
+        verifier,
+        lambda _: partial(sign, layout, by=by),
+        options,
+        by.decode_secret,
+        handshake,
+        challenge,
+        by.public_key,
+        success,
+    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ingress.schemes.layout import Layout, by_layout, signed_by_layout
+from ingress.schemes.layout import Layout, laid_out
 from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import Scheme
 
 LAYOUT = Layout(header="X-PagerDuty-Signature", prefix="v1=", separator=",")
 """https://developer.pagerduty.com/docs/verifying-webhook-signatures"""
@@ -25,4 +24,4 @@ PRESET = Preset(
 """https://developer.pagerduty.com/docs/webhooks-overview"""
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT))
+SCHEME = laid_out(LAYOUT, PRESET)

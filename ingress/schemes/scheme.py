@@ -34,6 +34,7 @@ class Success:
     empty: bool = False
 
 
+ACCEPTED = Success()
 OK = Success(200)
 """For a vendor that repeats or reports every delivery that is answered otherwise."""
 OK_EMPTY = Success(200, empty=True)
@@ -60,4 +61,4 @@ class Scheme:
     handshake: Callable[[dict[str, Any], bytes], Answer | None] | None = None
     challenge: Callable[[Any, SignedRequest], Answer | None] | None = None
     public_key: bool = False
-    success: Success = Success()
+    success: Success = ACCEPTED

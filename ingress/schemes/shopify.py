@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ingress.schemes.layout import Layout, by_layout, signed_by_layout
+from ingress.schemes.layout import Layout, laid_out
 from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import Scheme
 
 LAYOUT = Layout(header="X-Shopify-Hmac-SHA256", encoding="base64")
 """https://shopify.dev/docs/apps/build/webhooks/subscribe/https"""
@@ -30,4 +29,4 @@ The id in it is the entity's, and `updated_at` has whole seconds, so two changes
 """
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT))
+SCHEME = laid_out(LAYOUT, PRESET)

@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from ingress.schemes.layout import Layout, by_layout, signed_by_layout
+from ingress.schemes.layout import Layout, laid_out
 from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import Answer, Scheme
+from ingress.schemes.scheme import Answer
 
 LAYOUT = Layout(
     header="X-Slack-Signature",
@@ -46,4 +46,4 @@ def handshake(document: dict[str, Any], _: bytes) -> Answer | None:
     return Answer(200, orjson.dumps({"challenge": challenge}))
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT), handshake=handshake)
+SCHEME = laid_out(LAYOUT, PRESET, handshake=handshake)

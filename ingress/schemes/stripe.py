@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ingress.schemes.layout import TIME_DOT_BODY, Layout, by_layout, signed_by_layout
+from ingress.schemes.layout import TIME_DOT_BODY, Layout, laid_out
 from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import Scheme
 
 LAYOUT = Layout(
     header="Stripe-Signature",
@@ -34,4 +33,4 @@ PRESET = Preset(
 )
 """https://docs.stripe.com/api/events/object; thin events: https://docs.stripe.com/event-destinations"""
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT))
+SCHEME = laid_out(LAYOUT, PRESET)

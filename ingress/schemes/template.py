@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from ingress.schemes import layout
 from ingress.schemes.challenges import GenericOptions, webhook_validation
-from ingress.schemes.elliptic_keys import ed25519_key
-from ingress.schemes.layout import (
-    Layout,
-    by_ed25519,
-    by_token,
-    check,
-    private_signature,
-    sign,
-    token,
-)
+from ingress.schemes.layout import HMAC, Algorithm, Layout, check, sign
 from ingress.schemes.preset import GENERIC
 from ingress.schemes.request import Encoding
 from ingress.schemes.scheme import Scheme
@@ -95,30 +89,20 @@ def _template(text: str) -> tuple[str, ...]:
     return tuple(_PLACEHOLDER.split(text))
 
 
-def _token(options: TokenOptions) -> Layout:
-    return Layout(options.header, options.prefix)
+def _generic(
+    layout_of: Callable[[Any], Layout], options: type[GenericOptions], by: Algorithm = HMAC
+) -> Scheme:
+    return Scheme(
+        GENERIC,
+        lambda given: partial(check, layout_of(given), by=by),
+        lambda given: partial(sign, layout_of(given), by=by),
+        options,
+        by.decode_secret,
+        challenge=webhook_validation,
+        public_key=by.public_key,
+    )
 
 
-HMAC_SHA256 = Scheme(
-    GENERIC,
-    lambda options: partial(check, chosen(options)),
-    lambda options: partial(sign, chosen(options)),
-    options=TemplateOptions,
-    challenge=webhook_validation,
-)
-ED25519 = Scheme(
-    GENERIC,
-    lambda options: partial(check, chosen(options), holds=by_ed25519),
-    lambda options: partial(sign, chosen(options), signs=private_signature),
-    options=TemplateOptions,
-    decode_secret=ed25519_key,
-    public_key=True,
-    challenge=webhook_validation,
-)
-TOKEN = Scheme(
-    GENERIC,
-    lambda options: partial(check, _token(options), holds=by_token),
-    lambda options: partial(sign, _token(options), signs=token),
-    options=TokenOptions,
-    challenge=webhook_validation,
-)
+HMAC_SHA256 = _generic(chosen, TemplateOptions)
+ED25519 = _generic(chosen, TemplateOptions, layout.ED25519)
+TOKEN = _generic(lambda options: Layout(options.header, options.prefix), TokenOptions, layout.TOKEN)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ingress.schemes.layout import Layout, by_layout, signed_by_layout
+from ingress.schemes.layout import Layout, laid_out
 from ingress.schemes.options import ToleranceOptions
 from ingress.schemes.preset import Preset
-from ingress.schemes.scheme import Scheme
 
 LAYOUT = Layout(
     header="X-Zendesk-Webhook-Signature",
@@ -47,4 +46,4 @@ https://developer.zendesk.com/documentation/webhooks/creating-and-monitoring-web
 """
 
 
-SCHEME = Scheme(PRESET, by_layout(LAYOUT), signed_by_layout(LAYOUT), options=ToleranceOptions)
+SCHEME = laid_out(LAYOUT, PRESET, options=ToleranceOptions)

@@ -34,7 +34,6 @@ LAYERS = (
     },
     {
         "ingress.samples",
-        "ingress.signatures",
         "streams.delivery.egress",
         "streams.delivery.message",
         "streams.fairness",

@@ -5,35 +5,16 @@ The page above a row is where its vendor says how it signs and what it sends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ingress.schemes.challenges import MetaOptions, dropbox, meta, woocommerce
-from ingress.schemes.layout import Layout, by_layout, signed_by_layout
-from ingress.schemes.options import SchemeOptions
+from ingress.schemes.layout import Layout, laid_out
 from ingress.schemes.preset import Preset
-from ingress.schemes.request import SignedRequest
-from ingress.schemes.scheme import OK, OK_EMPTY, Answer, Scheme, Success
+from ingress.schemes.scheme import OK, OK_EMPTY, Answer, Scheme
 
-
-def _row(
-    layout: Layout,
-    preset: Preset,
-    *,
-    handshake: Callable[[dict[str, Any], bytes], Answer | None] | None = None,
-    options: type[SchemeOptions] = SchemeOptions,
-    challenge: Callable[[Any, SignedRequest], Answer | None] | None = None,
-    success: Success = OK,
-) -> Scheme:
-    return Scheme(
-        preset,
-        by_layout(layout),
-        signed_by_layout(layout),
-        handshake=handshake,
-        options=options,
-        challenge=challenge,
-        success=success,
-    )
+_row = partial(laid_out, success=OK)
 
 
 def intent_to_receive(document: dict[str, Any], _: bytes) -> Answer | None:

@@ -6,54 +6,30 @@ The page above a row is where its vendor says how it signs and what it sends.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 
 from ingress.schemes.challenges import repeated
-from ingress.schemes.elliptic_keys import ecdsa_key, ed25519_key
-from ingress.schemes.keys import any_secret, hex_key
+from ingress.schemes.keys import hex_key
 from ingress.schemes.layout import (
+    ECDSA,
+    ED25519,
     TIME_BODY,
     TIME_DOT_BODY,
-    Holds,
+    Algorithm,
     Layout,
-    Signs,
-    by_ecdsa,
-    by_ed25519,
     by_hmac,
-    by_layout,
     hmac_signature,
-    private_ecdsa_signature,
-    private_signature,
-    signed_by_layout,
+    laid_out,
 )
 from ingress.schemes.options import ToleranceOptions
 from ingress.schemes.preset import Preset
 from ingress.schemes.scheme import OK, Answer, Scheme
 
-
-def _row(
-    layout: Layout,
-    preset: Preset,
-    *,
-    holds: Holds = by_hmac,
-    signs: Signs = hmac_signature,
-    decode_secret: Callable[[bytes], object] = any_secret,
-    handshake: Callable[[dict[str, Any], bytes], Answer | None] | None = None,
-    public_key: bool = False,
-) -> Scheme:
-    return Scheme(
-        preset,
-        by_layout(layout, holds),
-        signed_by_layout(layout, signs),
-        options=ToleranceOptions,
-        decode_secret=decode_secret,
-        handshake=handshake,
-        public_key=public_key,
-        success=OK,
-    )
+_row = partial(laid_out, options=ToleranceOptions, success=OK)
 
 
 def _by_hex_key(layout: Layout, secret: bytes, message: bytes, signatures: Sequence[str]) -> bool:
@@ -62,6 +38,9 @@ def _by_hex_key(layout: Layout, secret: bytes, message: bytes, signatures: Seque
 
 def _hex_key_signature(layout: Layout, secret: bytes, message: bytes) -> str:
     return hmac_signature(layout, hex_key(secret), message)
+
+
+_HEX_HMAC = Algorithm(_by_hex_key, _hex_key_signature, hex_key)
 
 
 def url_validation(document: dict[str, Any], secret: bytes) -> Answer | None:
@@ -126,9 +105,7 @@ SENDERS: Mapping[str, Scheme] = {
             "event.object_type && event.action && event.id",
             {"lead": "event.lead_id", "organization": "event.organization_id"},
         ),
-        holds=_by_hex_key,
-        signs=_hex_key_signature,
-        decode_secret=hex_key,
+        by=_HEX_HMAC,
     ),
     # https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication/request-validation
     "hubspot": _row(
@@ -223,10 +200,7 @@ SENDERS: Mapping[str, Scheme] = {
             timestamp_header="X-Twilio-Email-Event-Webhook-Timestamp",
         ),
         Preset("[0] && 'batch'", "[0].sg_message_id", "[0].timestamp", "[].[sg_event_id]"),
-        holds=by_ecdsa,
-        signs=private_ecdsa_signature,
-        decode_secret=ecdsa_key,
-        public_key=True,
+        by=ECDSA,
     ),
     # https://developers.telnyx.com/docs/development/api-fundamentals/webhooks
     "telnyx": _row(
@@ -243,10 +217,7 @@ SENDERS: Mapping[str, Scheme] = {
             "data.event_type && data.payload && data.id",
             {"direction": "data.payload.direction", "state": "data.payload.state"},
         ),
-        holds=by_ed25519,
-        signs=private_signature,
-        decode_secret=ed25519_key,
-        public_key=True,
+        by=ED25519,
     ),
     # https://dev.twitch.tv/docs/eventsub/handling-webhook-events/#verifying-the-event-message
     "twitch": _row(

@@ -8,35 +8,16 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ingress.schemes.challenges import okta
-from ingress.schemes.layout import (
-    Holds,
-    Layout,
-    Signs,
-    by_layout,
-    by_token,
-    signed_by_layout,
-    token,
-)
+from ingress.schemes.layout import TOKEN, Algorithm, Layout, laid_out
 from ingress.schemes.preset import Preset
-from ingress.schemes.request import SignedRequest, raw
-from ingress.schemes.scheme import OK, OK_EMPTY, Answer, Scheme, Success
+from ingress.schemes.request import raw
+from ingress.schemes.scheme import OK, OK_EMPTY, Scheme
 
-
-def _row(
-    layout: Layout,
-    preset: Preset,
-    *,
-    holds: Holds = by_token,
-    signs: Signs = token,
-    challenge: Callable[[Any, SignedRequest], Answer | None] | None = None,
-    success: Success = OK,
-) -> Scheme:
-    verifier, signer = by_layout(layout, holds), signed_by_layout(layout, signs)
-    return Scheme(preset, verifier, signer, challenge=challenge, success=success)
+_row = partial(laid_out, by=TOKEN, success=OK)
 
 
 def _basic(layout: Layout, secret: bytes, message: bytes) -> str:
@@ -48,6 +29,8 @@ def _by_basic(layout: Layout, secret: bytes, message: bytes, signatures: Sequenc
     given = signatures[0] if signatures else ""
     return hmac.compare_digest(_basic(layout, secret, message).encode(), raw(given))
 
+
+_BASIC = Algorithm(_by_basic, _basic)
 
 SENDERS: Mapping[str, Scheme] = {
     # https://docs.gitlab.com/user/project/integrations/webhooks/
@@ -79,8 +62,7 @@ SENDERS: Mapping[str, Scheme] = {
             "meta.entity && [meta.id, meta.entity, meta.entity_id, meta.action]",
             {"company": "meta.company_id", "user": "meta.user_id"},
         ),
-        holds=_by_basic,
-        signs=_basic,
+        by=_BASIC,
     ),
     # https://core.telegram.org/bots/api#setwebhook
     "telegram": _row(
