@@ -11,9 +11,9 @@ from streams.runtime.processor import Record
 from streams.serde import job_states
 from streams.serde.codec import JOB
 from streams.serde.records import Job
+from streams.testing.link import Sent
 from streams.testing.pipeline_in_memory import PipelineInMemory
 from streams.testing.worker_process import WorkerProcess
-from streams.worker.transport.memory import Sent
 
 REPLIES = "jobs.replies"
 _WORK = "jobs.work."

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from streams.errors import PermanentError
 from streams.runtime.processor import Record
 from streams.serde.records import PayloadRef
 from streams.worker.transport.contract import Done, Inbox, Incoming
-from streams.worker.transport.memory import Sent
 
 WORK_PARTITION = 0
 """The partition of its work topic that the only worker of a pool has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A record that the worker sent."""
+
+    topic: str
+    key: bytes
+    value: bytes
+    partition: int
 
 
 class Link:

@@ -8,12 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from streams.runtime.processor import Record
-from streams.testing.link import Link
+from streams.testing.link import Link, Sent
 from streams.testing.virtual_loop import VirtualLoop
 from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
-from streams.worker.transport.memory import Sent
 from streams.worker.worker import Worker, WorkerSpec
 
 INSTANCE = "bench"

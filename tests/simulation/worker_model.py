@@ -228,7 +228,7 @@ class WorkerModel:
         if not self.runs and self._connected():
             self.heartbeater.stop()
             for p in range(self.world.partitions):
-                letter = self.heartbeater._farewell(p, self.work_partition)
+                letter = self.heartbeater._farewell(p)
                 self.sender.send(letter.topic, letter.key, letter.value, partition=p, done=_ignore)
             self.alive = False
             self.tell("has ended in order")

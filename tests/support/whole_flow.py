@@ -33,12 +33,13 @@ from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTR
 from streams.serde.ids import event_job_id, new_id, partition_for, submitted_job_id
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Command, Job, PayloadRef, Submit
+from streams.testing.link import Sent
 from streams.topology.load import load
 from streams.vault.key_encryption import local_vault
 from streams.vault.keyring import DataKeyring
-from streams.worker.transport.memory import MemoryTransport, Sent
 from streams.worker.worker import Worker, WorkerSpec
 from support.dispatching import CLUSTER_KEY, ROUTES, envelope
+from support.memory_transport import MemoryTransport
 from support.worker_bench import data_key
 
 T = TypeVar("T")

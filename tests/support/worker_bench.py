@@ -25,14 +25,15 @@ from streams.serde.records import (
     Reply,
     ReplyKind,
 )
+from streams.testing.link import Sent
 from streams.testing.plain_logs import plain_logs
 from streams.topology.model import LeasePolicy, Priority, Topology
 from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import Vault, local_vault
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
-from streams.worker.transport.memory import MemoryTransport, Sent
 from streams.worker.worker import Worker, WorkerSpec
+from support.memory_transport import MemoryTransport
 
 B = TypeVar("B")
 CLUSTER_KEY = b"c" * 32

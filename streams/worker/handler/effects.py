@@ -21,11 +21,10 @@ from streams.worker import metrics
 from streams.worker.app import TOOL_NAME, Tool
 from streams.worker.handler.call_check import check_call
 from streams.worker.handler.invoke import call
-from streams.worker.handler.labels import is_label
 from streams.worker.handler.proof_not_done import not_done
 from streams.worker.handler.run_result import ReviewNeeded, RunResult, describe
 from streams.worker.handler.run_session import RunSession
-from streams.worker.handler.values import digest, from_json, to_json
+from streams.worker.handler.values import digest, from_json, is_label, to_json
 from streams.worker.transport.replies import Replies
 
 RESEND_SECONDS = 2.0

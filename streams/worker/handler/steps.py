@@ -12,9 +12,8 @@ from streams.serde.records import Checkpoint
 from streams.tracing.conventions import STEP
 from streams.tracing.spans import child
 from streams.worker.handler.invoke import call
-from streams.worker.handler.labels import is_label
 from streams.worker.handler.run_session import RunSession
-from streams.worker.handler.values import from_json, to_json
+from streams.worker.handler.values import from_json, is_label, to_json
 
 MAX_TOTAL_BYTES = 512 * 1024
 """The limit of all steps of one job, which travel together in the lease of its next run."""

@@ -1,4 +1,4 @@
-"""Values that must outlive their run: JSON of bounded size."""
+"""Names and values that must outlive their run: text that can be kept, JSON of bounded size."""
 
 from __future__ import annotations
 
@@ -51,3 +51,17 @@ def digest(arguments: Mapping[str, object], what: str) -> bytes:
                 "so that a second run can be told from another call"
             ) from error
     return hashlib.sha256(user_json.write(dict(arguments), sort_keys=True)).digest()
+
+
+def is_label(name: object, most: int) -> bool:
+    """Whether it is a string of 1 to `most` characters, without NUL, that UTF-8 can encode.
+
+    A NUL separates the parts of the stores' keys. A lone surrogate cannot be sent.
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= most or "\0" in name:
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

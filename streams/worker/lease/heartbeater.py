@@ -156,7 +156,7 @@ class Heartbeater:
             if self.work_partition is None:
                 return
             free_of_leases = [p for p in range(self._partitions) if not self._held_leases.listed(p)]
-            letters = [self._farewell(p, self.work_partition) for p in free_of_leases]
+            letters = [self._farewell(p) for p in free_of_leases]
             sending = [sender.send(letter, lambda: until) for letter in letters]
         done, late = await asyncio.wait(sending, timeout=seconds) if sending else (set(), set())
         if late or any(answer.exception() for answer in done):
@@ -173,7 +173,7 @@ class Heartbeater:
         now, round_ = self._clock(), self._round
         leases = self._held_leases.listed(target)
         told = as_listed(leases)
-        command = self._heartbeat(target, self.work_partition, told)
+        command = self._command(*self._held_leases.tell(target), told)
         self._remember(command.command_id, now)
 
         def done(error: Exception | None) -> None:
@@ -194,43 +194,27 @@ class Heartbeater:
             done=done,
         )
 
-    def _heartbeat(
-        self, target: int, work_partition: int, leases: tuple[HeldLease, ...]
-    ) -> Command:
-        who = self.identity
-        free, received = self._held_leases.tell(target)
+    def _farewell(self, target: int) -> Letter:
+        _, received = self._held_leases.word(target)
+        key, value = self.identity.worker_id.encode(), COMMAND.encode(self._command(0, received))
+        return Letter("jobs.commands", key, value, target, "the last heartbeat")
+
+    def _command(self, free: int, received: int, leases: tuple[HeldLease, ...] = ()) -> Command:
+        """A heartbeat; one that is sent after `stop` says that this worker leaves."""
+        who, leaving = self.identity, self._stopped
         body = Heartbeat(
             who.worker_id,
             who.pool,
-            work_partition,
+            self.work_partition or 0,
             free,
             leases,
-            who.handlers,
+            () if leaving else who.handlers,
             received=received,
-            leaving=False,
+            leaving=leaving,
         )
-        return _command(body)
-
-    def _farewell(self, target: int, work_partition: int) -> Letter:
-        who, (_, received) = self.identity, self._held_leases.word(target)
-        body = Heartbeat(
-            who.worker_id,
-            who.pool,
-            work_partition,
-            0,
-            (),
-            (),
-            received=received,
-            leaving=True,
-        )
-        key, value = who.worker_id.encode(), COMMAND.encode(_command(body))
-        return Letter("jobs.commands", key, value, target, "the last heartbeat")
+        return Command(new_id("cmd"), "", "", 0, wall_ms(), body)
 
     def _remember(self, heartbeat_id: str, now: float) -> None:
         self._sent[heartbeat_id] = now
         while next(iter(self._sent.values())) < now - self._policy.term_seconds:
             self._sent.popitem(last=False)
-
-
-def _command(body: Heartbeat) -> Command:
-    return Command(new_id("cmd"), "", "", 0, wall_ms(), body)

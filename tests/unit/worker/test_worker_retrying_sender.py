@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
+from support.memory_transport import MemoryTransport
 
 from streams.errors import LeaseLost, RecordTooLarge
 from streams.worker.transport.contract import Done
-from streams.worker.transport.memory import MemoryTransport
 from streams.worker.transport.retrying_sender import Letter, RetryingSender
 
 LETTER = Letter("jobs.commands", b"acme", b"value", 1, "a test's record")

@@ -1,24 +1,14 @@
-"""A transport without a broker, for tests and for whole flows in one process."""
+"""A worker's transport whose records a test sees and writes itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 
 from streams.errors import KafkaUnavailable, PermanentError
 from streams.serde.records import PayloadRef
+from streams.testing.link import Sent
 from streams.worker.transport.contract import Done, Inbox, Incoming
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A record that the worker sent."""
-
-    topic: str
-    key: bytes
-    value: bytes
-    partition: int
 
 
 class MemoryTransport:
