@@ -8,9 +8,9 @@ from typing import Any
 
 from streams.demo.run.kill import Kill
 from streams.demo.run.operator_api import Listed
-from streams.demo.verdict.evidence import Evidence, Records, Submitted
+from streams.demo.verdict.evidence import Evidence, Submitted
 from streams.demo.verdict.fold import StoreFinding
-from streams.demo.verdict.topic_recorder import Seen
+from streams.demo.verdict.topic_recorder import Records, Seen
 from streams.demo.world.delivery import Answer
 from streams.demo.world.recorder import Call, Start
 from streams.demo.world.scenario import (
@@ -117,16 +117,16 @@ class HonestRun:
 
     def evidence(self) -> Evidence:
         records = Records(
-            tuple(self.received),
-            tuple(self.events),
-            tuple(self.jobs),
-            tuple(self.commands),
-            tuple(self.schedule),
-            tuple(self.ledger),
-            tuple(self.dead),
-            tuple(self.leases),
-            tuple(self.outgoing.rows),
-            tuple(self.outgoing.attempts),
+            self.received,
+            self.events,
+            self.jobs,
+            self.commands,
+            self.schedule,
+            self.ledger,
+            self.dead,
+            self.leases,
+            self.outgoing.rows,
+            self.outgoing.attempts,
         )
         return Evidence(
             scenario=self.scenario,

@@ -137,7 +137,7 @@ class Faults(Strikes):
     async def _strike_sender(self, hook: Hook) -> bool:
         owners = await asyncio.to_thread(self._groups.owners, "delivery")
         await until(lambda: hook.place in self._topics.rows, _CHANCE_SECONDS)
-        rows = (s for s in self._topics.deliveries if s.value.message_id == hook.message_id)
+        rows = (s for s in self._topics.records.deliveries if s.value.message_id == hook.message_id)
         name = next((owners.get(row.partition, "") for row in rows), "")
         pid, at = self._strike(name)
         await self._topics.to_end()
@@ -178,7 +178,7 @@ class Faults(Strikes):
             now = time.time()
             timers[:] = [
                 s
-                for s in self._topics.schedule
+                for s in self._topics.records.schedule
                 if now + 0.05 < s.value.due_at / 1000 < now + 0.5 and not self._fired(s)
             ]
             return bool(timers)
@@ -234,7 +234,7 @@ class Faults(Strikes):
         return self._topics.commanded.get(timer.value.value, before) < before
 
     def _epoch_of(self, call: Call) -> int | None:
-        leases = (s.value for s in self._topics.leases)
+        leases = (s.value for s in self._topics.records.leases)
         return next((lease.epoch for lease in leases if lease.run_id == call.caller.run_id), None)
 
     def _is_delivered(self, hook: Hook) -> bool:

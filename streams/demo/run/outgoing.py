@@ -76,14 +76,14 @@ class Outgoing:
         Call it when every job has ended; `called_back` are the jobs with a `callback_url`.
         """
         await self._topics.to_end()
-        events, jobs = self._topics.events, self._topics.jobs
+        events, jobs = self._topics.records.events, self._topics.records.jobs
         wanted = owed(
             self._subscribers.values(),
             (s.value for s in events),
             (s.value for s in jobs),
             called_back,
         )
-        rows, attempts = self._topics.rows, self._topics.attempts
+        rows, attempts = self._topics.rows, self._topics.records.attempts
         left, moved, since = set(wanted), 0, time.monotonic()
 
         def ended() -> bool:
@@ -100,7 +100,7 @@ class Outgoing:
 
     async def _restart(self) -> None:
         await self._restarted.stop()
-        before, name = len(self._topics.attempts), "/".join(RESTARTED)
+        before, name = len(self._topics.records.attempts), "/".join(RESTARTED)
         self._report.phase(f"stopped the receiver of {name} until an attempt fails at it")
         noticed = await until(lambda: self._failed_since(before), _NOTICED_SECONDS)
         await self._restarted.start()
@@ -110,7 +110,7 @@ class Outgoing:
     def _failed_since(self, before: int) -> bool:
         return any(
             (seen.value.tenant_id, seen.value.endpoint_id) == RESTARTED and seen.value.error
-            for seen in self._topics.attempts[before:]
+            for seen in self._topics.records.attempts[before:]
         )
 
     def _took(self, endpoint: tuple[str, str]) -> bool:

@@ -10,7 +10,7 @@ from typing import Self
 from streams.demo.run.faults import Faults
 from streams.demo.run.operator_api import Listed, OperatorApi
 from streams.demo.run.outgoing import Outgoing
-from streams.demo.verdict.evidence import Evidence, Records, Submitted
+from streams.demo.verdict.evidence import Evidence, Submitted
 from streams.demo.verdict.fold import StoreFinding, examine
 from streams.demo.verdict.groups import Groups
 from streams.demo.verdict.report import Report
@@ -92,7 +92,7 @@ class Script:
             texts=tuple(self._recorder.texts),
             high_water=self._recorder.high_water,
             hooks=self._outgoing.hooks,
-            records=self._records(),
+            records=self._topics.records,
             kills=tuple(kills),
             kill_wanted=kill,
             listed=tuple(listed),
@@ -183,10 +183,10 @@ class Script:
 
     def _moves(self) -> tuple[int, ...]:
         """Counts that change while there is something to wait for, pending timers included."""
-        newest_due = max((s.value.due_at for s in self._topics.schedule), default=0) / 1000
+        newest_due = max((s.value.due_at for s in self._topics.records.schedule), default=0) / 1000
         ahead = max(0, round(newest_due - time.time()))
         topics, recorder = self._topics, self._recorder
-        return len(topics.jobs), len(recorder.starts), len(recorder.calls), ahead
+        return len(topics.records.jobs), len(recorder.starts), len(recorder.calls), ahead
 
     def _unended(self, expected: set[str]) -> Iterator[str]:
         jobs = self._topics.newest
@@ -214,21 +214,6 @@ class Script:
         await self._topics.to_end()
         settings = self._pipeline.settings
         return await asyncio.to_thread(examine, settings, load(settings.topology))
-
-    def _records(self) -> Records:
-        topics = self._topics
-        return Records(
-            received=tuple(topics.received),
-            events=tuple(topics.events),
-            jobs=tuple(topics.jobs),
-            commands=tuple(topics.commands),
-            schedule=tuple(topics.schedule),
-            ledger=tuple(topics.ledger),
-            dead=tuple(topics.dead),
-            leases=tuple(topics.leases),
-            deliveries=tuple(topics.deliveries),
-            attempts=tuple(topics.attempts),
-        )
 
 
 def split(

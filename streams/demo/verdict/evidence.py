@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from streams.demo.run.kill import Kill
 from streams.demo.run.operator_api import Listed
 from streams.demo.verdict.fold import StoreFinding
-from streams.demo.verdict.topic_recorder import Seen
+from streams.demo.verdict.topic_recorder import Records
 from streams.demo.world.delivery import Answer
 from streams.demo.world.receiver import Hook
 from streams.demo.world.recorder import Call, Start
 from streams.demo.world.scenario import Scenario
-from streams.serde.delivery_records import Delivery, DeliveryAttempt
-from streams.serde.records import Command, DeadLetter, Envelope, Job, Lease, LedgerEntry, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +25,6 @@ class Submitted:
     tenant_id: str
     job_id: str
     not_before: float
-
-
-@dataclass(frozen=True)
-class Records:
-    """All committed records of the topics, in the order of reading."""
-
-    received: tuple[Seen[Envelope], ...] = ()
-    events: tuple[Seen[Envelope], ...] = ()
-    jobs: tuple[Seen[Job], ...] = ()
-    commands: tuple[Seen[Command], ...] = ()
-    schedule: tuple[Seen[Schedule], ...] = ()
-    ledger: tuple[Seen[LedgerEntry], ...] = ()
-    dead: tuple[Seen[DeadLetter], ...] = ()
-    leases: tuple[Seen[Lease], ...] = ()
-    deliveries: tuple[Seen[Delivery], ...] = ()
-    attempts: tuple[Seen[DeliveryAttempt], ...] = ()
-
-    @property
-    def newest(self) -> dict[str, Job]:
-        """Each job as in its newest record."""
-        return {seen.value.job_id: seen.value for seen in self.jobs}
 
 
 @dataclass(frozen=True)
@@ -67,7 +44,7 @@ class Evidence:
     texts: tuple[tuple[str, str], ...] = ()
     high_water: Counter[str] = field(default_factory=Counter)
     hooks: tuple[Hook, ...] = ()
-    records: Records = Records()
+    records: Records = field(default_factory=Records)
     kills: tuple[Kill, ...] = ()
     kill_wanted: bool = False
     listed: tuple[Listed, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Message
@@ -47,18 +47,19 @@ T = TypeVar("T")
 _WORK = "jobs.work.default"
 _TAKEN = "tidegate-taken"
 _BATCH, _WAIT_SECONDS = 2_000, 0.1
-_CODECS: dict[str, Any] = {
-    "events.received": ENVELOPE,
-    "events": ENVELOPE,
-    "jobs.commands": COMMAND,
-    "jobs": JOB,
-    "schedule": SCHEDULE,
-    "ledger": LEDGER_ENTRY,
-    "dlq": DEAD_LETTER,
-    _WORK: LEASE,
-    "deliveries": DELIVERY,
-    "deliveries.attempts": DELIVERY_ATTEMPT,
+_READ: dict[str, tuple[Any, str]] = {
+    "events.received": (ENVELOPE, "received"),
+    "events": (ENVELOPE, "events"),
+    "jobs.commands": (COMMAND, "commands"),
+    "jobs": (JOB, "jobs"),
+    "schedule": (SCHEDULE, "schedule"),
+    "ledger": (LEDGER_ENTRY, "ledger"),
+    "dlq": (DEAD_LETTER, "dead"),
+    _WORK: (LEASE, "leases"),
+    "deliveries": (DELIVERY, "deliveries"),
+    "deliveries.attempts": (DELIVERY_ATTEMPT, "attempts"),
 }
+"""The topics, with how their records are decoded, and their names in `Records`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,27 @@ class Seen(Generic[T]):
     taken: bool = False
 
 
+@dataclass(frozen=True)
+class Records:
+    """All committed records of the topics, in the order of reading."""
+
+    received: list[Seen[Envelope]] = field(default_factory=list)
+    events: list[Seen[Envelope]] = field(default_factory=list)
+    jobs: list[Seen[Job]] = field(default_factory=list)
+    commands: list[Seen[Command]] = field(default_factory=list)
+    schedule: list[Seen[Schedule]] = field(default_factory=list)
+    ledger: list[Seen[LedgerEntry]] = field(default_factory=list)
+    dead: list[Seen[DeadLetter]] = field(default_factory=list)
+    leases: list[Seen[Lease]] = field(default_factory=list)
+    deliveries: list[Seen[Delivery]] = field(default_factory=list)
+    attempts: list[Seen[DeliveryAttempt]] = field(default_factory=list)
+
+    @property
+    def newest(self) -> dict[str, Job]:
+        """Each job as in its newest record."""
+        return {seen.value.job_id: seen.value for seen in self.jobs}
+
+
 class TopicRecorder:
     """Records by topic in the order of reading; runs as one task from `start` to `close`.
 
@@ -87,60 +109,21 @@ class TopicRecorder:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._reader = CommittedReader(settings, _CODECS)
+        self._reader = CommittedReader(settings, _READ)
         self._task: asyncio.Task[None] | None = None
         self._at: dict[Place, int] = {}
         self._closing = False
         self._waiting: list[tuple[Callable[[Seen[Any]], bool], asyncio.Future[Seen[Any]]]] = []
-        self._seen: dict[str, list[Seen[Any]]] = {topic: [] for topic in _CODECS}
+        self.records = Records()
         self.newest: dict[str, Job] = {}
         self.rows: dict[Row, Delivery] = {}
         self.commanded: dict[bytes, float] = {}
         self.undecodable: list[str] = []
 
-    @property
-    def received(self) -> list[Seen[Envelope]]:
-        return self._seen["events.received"]
-
-    @property
-    def events(self) -> list[Seen[Envelope]]:
-        return self._seen["events"]
-
-    @property
-    def commands(self) -> list[Seen[Command]]:
-        return self._seen["jobs.commands"]
-
-    @property
-    def jobs(self) -> list[Seen[Job]]:
-        return self._seen["jobs"]
-
-    @property
-    def schedule(self) -> list[Seen[Schedule]]:
-        return self._seen["schedule"]
-
-    @property
-    def ledger(self) -> list[Seen[LedgerEntry]]:
-        return self._seen["ledger"]
-
-    @property
-    def dead(self) -> list[Seen[DeadLetter]]:
-        return self._seen["dlq"]
-
-    @property
-    def leases(self) -> list[Seen[Lease]]:
-        return self._seen[_WORK]
-
-    @property
-    def deliveries(self) -> list[Seen[Delivery]]:
-        return self._seen["deliveries"]
-
-    @property
-    def attempts(self) -> list[Seen[DeliveryAttempt]]:
-        return self._seen["deliveries.attempts"]
-
     def of(self, topic: str) -> list[Seen[Any]]:
         """Everything seen on one topic so far."""
-        return self._seen[topic]
+        seen: list[Seen[Any]] = getattr(self.records, _READ[topic][1])
+        return seen
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -182,7 +165,7 @@ class TopicRecorder:
         if raw is None:
             return
         try:
-            value = _CODECS[topic].decode(raw)
+            value = _READ[topic][0].decode(raw)
         except DecodeError as error:
             self.undecodable.append(f"{topic}: {error}")
             return
@@ -202,7 +185,7 @@ class TopicRecorder:
             time.time(),
             _is_taken(message),
         )
-        self._seen[topic].append(seen)
+        self.of(topic).append(seen)
         if isinstance(value, Command):
             self.commanded.setdefault(raw, seen.at)
         self._tell(seen)

@@ -16,7 +16,7 @@ import pytest
 
 from streams.delivery.message.signing import headers
 from streams.demo.run.faults import Faults
-from streams.demo.verdict.topic_recorder import Seen
+from streams.demo.verdict.topic_recorder import Records, Seen
 from streams.demo.world.receiver import Receiver
 from streams.demo.world.recorder import Recorder
 from streams.demo.world.scenario import LEAST_EVENTS, TENANTS, compose
@@ -56,22 +56,20 @@ class Processes:
 class Topics:
     """What a tape would have read."""
 
-    records: dict[str, list[Seen[Any]]] = field(default_factory=dict)
-    leases: list[Seen[Any]] = field(default_factory=list)
-    schedule: list[Seen[Schedule]] = field(default_factory=list)
+    read: dict[str, list[Seen[Any]]] = field(default_factory=dict)
+    records: Records = field(default_factory=Records)
     newest: dict[str, Any] = field(default_factory=dict)
     commanded: dict[bytes, float] = field(default_factory=dict)
 
     def of(self, topic: str) -> list[Seen[Any]]:
-        return self.records.get(topic, [])
+        return self.read.get(topic, [])
 
     def next_record(self, wanted: Any) -> asyncio.Future[Seen[Any]]:
         future: asyncio.Future[Seen[Any]] = asyncio.get_running_loop().create_future()
-        future.set_result(next(s for seen in self.records.values() for s in seen if wanted(s)))
+        future.set_result(next(s for seen in self.read.values() for s in seen if wanted(s)))
         return future
 
     rows: dict[tuple[str, str, str], Any] = field(default_factory=dict)
-    deliveries: list[Seen[Any]] = field(default_factory=list)
 
     async def to_end(self) -> None:
         """All is read."""
@@ -172,7 +170,7 @@ async def test_a_worker_is_struck_in_the_middle_of_its_call(processes: Processes
     url = await recorder.start()
     caller = Caller("acme", "job_1", "run_1", 1, processes.pid("worker-0") or 0)
     lease = SimpleNamespace(job_id="job_1", run_id="run_1", epoch=1)
-    topics = Topics(leases=[Seen("jobs.work.default", 0, 0, 0.0, b"", lease)])
+    topics = Topics(records=Records(leases=[Seen("jobs.work.default", 0, 0, 0.0, b"", lease)]))
 
     async def send() -> None:
         async with Tools(caller, url) as tools:
@@ -201,7 +199,7 @@ async def strike_an_attempt(processes: Processes, status: str) -> tuple[Faults, 
     topics = Topics()
     row = SimpleNamespace(message_id="evt_1", status=status)
     topics.rows[*STRUCK_ENDPOINT, "evt_1"] = row
-    topics.deliveries.append(Seen("deliveries", 0, 0, 0.0, b"", row))
+    topics.records.deliveries.append(Seen("deliveries", 0, 0, 0.0, b"", row))
     striking = faults(processes, topics, groups=Offsets({}), receiver=receiver)
     strike = asyncio.create_task(striking.delivery())
     await asyncio.sleep(0)
@@ -235,7 +233,7 @@ async def test_an_attempt_whose_row_is_settled_already_does_not_count(
 @pytest.mark.usefixtures("still")
 async def test_the_scheduler_is_struck_with_a_timer_pending(processes: Processes) -> None:
     processes.start("scheduler-0")
-    topics = Topics(schedule=[Seen("schedule", 0, 0, 0.0, b"", DUE_SOON)])
+    topics = Topics(records=Records(schedule=[Seen("schedule", 0, 0, 0.0, b"", DUE_SOON)]))
     striking = faults(processes, topics, groups=Offsets({}))
     assert await striking.scheduler()
     assert processes.killed("scheduler-0")
@@ -249,7 +247,7 @@ async def test_a_scheduler_whose_timer_had_fired_already_does_not_count(
     processes: Processes,
 ) -> None:
     processes.start("scheduler-0")
-    topics = Topics(schedule=[Seen("schedule", 0, 0, 0.0, b"", DUE_SOON)])
+    topics = Topics(records=Records(schedule=[Seen("schedule", 0, 0, 0.0, b"", DUE_SOON)]))
 
     async def fires_meanwhile() -> None:
         topics.commanded[b"w"] = 0.0
