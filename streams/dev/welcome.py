@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import hmac
 import shlex
+import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import orjson
 from aiohttp import ClientSession
 
+from ingress.samples import sample
+from ingress.schemes import SignedRequest, sign
 from streams.dev.credentials import signing_secret
 from streams.dev.pipeline import Pipeline
 from streams.dev.sample_event import SOURCE, TENANT, advice, sample_event
@@ -140,15 +138,13 @@ def _where(settings: Settings) -> str:
 
 def hook_text(pipeline: Pipeline, secret: str) -> str:
     """A delivery for programs without Tidegate, already signed, and the command for its job."""
-    event_id = str(uuid4())
-    stamp = _stamp(datetime.now(UTC))
-    body = ticket_event(event_id, stamp)
+    sent = _signed(pipeline.url, secret)
     words = [
-        f"curl -s {_hook(pipeline.url)}",
-        *(f"-H '{name}: {value}'" for name, value in _signed(secret, stamp, body).items()),
-        f"--data-raw {shlex.quote(body.decode())}",
+        f"curl -s {sent.url}",
+        *(f"-H '{name}: {value}'" for name, value in sent.headers.items()),
+        f"--data-raw {shlex.quote(sent.body.decode())}",
     ]
-    job_id = event_job_id(TENANT, SOURCE, event_id)
+    job_id = event_job_id(TENANT, SOURCE, orjson.loads(sent.body)["id"])
     return "\n".join(
         (
             "Deliver a signed event, as often as you like:",
@@ -159,42 +155,13 @@ def hook_text(pipeline: Pipeline, secret: str) -> str:
     )
 
 
-def signed_delivery(url: str, data_dir: Path) -> tuple[str, dict[str, str], bytes]:
-    """Where to send a new event of the sample tenant of a running `dev`, its headers and body."""
-    stamp = _stamp(datetime.now(UTC))
-    body = ticket_event(str(uuid4()), stamp)
-    secret = signing_secret(data_dir, f"{TENANT}.{SOURCE}")
-    return _hook(url), _signed(secret, stamp, body), body
+def signed_delivery(url: str, data_dir: Path) -> SignedRequest:
+    """A new event for the sample tenant of a running `dev`."""
+    return _signed(url, signing_secret(data_dir, f"{TENANT}.{SOURCE}"))
 
 
-def _hook(url: str) -> str:
-    return f"{url}/v1/hooks/{TENANT}/{SOURCE}"
-
-
-def ticket_event(event_id: str, at: str) -> bytes:
-    """A body as Zendesk's event subscriptions send it."""
-    return orjson.dumps(
-        {
-            "type": "zen:event-type:ticket.created",
-            "id": event_id,
-            "time": at,
-            "account_id": 1,
-            "subject": "zen:ticket:35436",
-            "detail": {"id": "35436", "subject": "My printer is on fire", "status": "NEW"},
-            "event": {},
-        }
-    )
-
-
-def _signed(secret: str, stamp: str, body: bytes) -> dict[str, str]:
-    """Headers with HMAC-SHA256 over timestamp and body (Zendesk, "Verifying webhooks")."""
-    digest = hmac.digest(secret.encode(), stamp.encode() + body, hashlib.sha256)
-    return {
-        "Content-Type": "application/json",
-        "X-Zendesk-Webhook-Signature-Timestamp": stamp,
-        "X-Zendesk-Webhook-Signature": base64.b64encode(digest).decode(),
-    }
-
-
-def _stamp(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _signed(url: str, secret: str) -> SignedRequest:
+    now = time.time()
+    made = sample(SOURCE, None, now)
+    body, hook = orjson.dumps(orjson.loads(made.body)), f"{url}/v1/hooks/{TENANT}/{SOURCE}"
+    return sign(SOURCE, secret.encode(), SignedRequest(made.headers, body, hook, "POST", now))

@@ -111,8 +111,8 @@ def test_a_new_application_is_tested_run_and_answers_a_ticket(
 
 
 def _answers_a_ticket(dev: Dev) -> None:
-    url, headers, body = signed_delivery(dev.url, dev.data_dir)
-    status, text = get(url, headers, body)
+    sent = signed_delivery(dev.url, dev.data_dir)
+    status, text = get(sent.url, dict(sent.headers), sent.body)
     job_id = json.loads(text)["job_id"]
     show = f"curl {dev.url}/v1/jobs/{job_id} -H 'Authorization: Bearer {dev.token}'"
     eventually(lambda: curl(show)[1].get("status") == "succeeded", 60, what="the job succeeded")
