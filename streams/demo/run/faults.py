@@ -104,7 +104,7 @@ class Faults(Strikes):
         """Strike the worker whose call the outside world has received and not answered."""
         hold = self._recorder.hold(action, _UNHINDERED)
         try:
-            call = await asyncio.wait_for(hold.call, _CHANCE_SECONDS)
+            call = await asyncio.wait_for(hold.request, _CHANCE_SECONDS)
             return await self._strike_caller(call)
         except TimeoutError:
             return False
@@ -127,7 +127,7 @@ class Faults(Strikes):
         """Strike the delivery stage while a receiver has a message and has not answered."""
         hold = self._receiver.hold(STRUCK_ENDPOINT)
         try:
-            hook = await asyncio.wait_for(hold.hook, _CHANCE_SECONDS)
+            hook = await asyncio.wait_for(hold.request, _CHANCE_SECONDS)
             return await self._strike_sender(hook)
         except TimeoutError:
             return False

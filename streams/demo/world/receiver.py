@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from aiohttp import web
 
+from streams.demo.world.hold import Hold, kept
 from streams.demo.world.subscribers import HANG_SECONDS, Place, Subscriber
 
 _HOST = "127.0.0.1"
@@ -50,35 +51,13 @@ class Hook:
         return self.verified and self.status is not None and 200 <= self.status < 300
 
 
-class HeldHook:
-    """Keeps the next request to one endpoint without an answer until `release`."""
-
-    def __init__(self, endpoint: tuple[str, str]) -> None:
-        self._endpoint = endpoint
-        self._released = asyncio.Event()
-        self.hook: asyncio.Future[Hook] = asyncio.get_running_loop().create_future()
-
-    def release(self) -> None:
-        """Let the request go, whose sender may be gone, or stop waiting for one."""
-        self._released.set()
-        self.hook.cancel()
-
-    def wants(self, hook: Hook) -> bool:
-        return not self.hook.done() and (hook.tenant_id, hook.endpoint_id) == self._endpoint
-
-    async def keep(self, hook: Hook) -> None:
-        """Report that the request came, then keep it."""
-        self.hook.set_result(hook)
-        await self._released.wait()
-
-
 class Receiver:
     """Takes requests for `/{tenant}/{endpoint}`; `start` after `stop` binds the same port again."""
 
     def __init__(self, subscribers: Iterable[Subscriber]) -> None:
         self._subscribers = {each.place: each for each in subscribers}
         self._hooks: list[Hook] = []
-        self._holds: list[HeldHook] = []
+        self._holds: list[Hold[Hook]] = []
         self._requests: Counter[Place] = Counter()
         self._messages: Counter[tuple[str, str]] = Counter()
         self._runner: web.AppRunner | None = None
@@ -93,9 +72,9 @@ class Receiver:
         """Where the endpoint's messages go."""
         return f"http://{_HOST}:{self._port}/{'/'.join(endpoint)}"
 
-    def hold(self, endpoint: tuple[str, str]) -> HeldHook:
+    def hold(self, endpoint: tuple[str, str]) -> Hold[Hook]:
         """Keep the next request to an endpoint without an answer."""
-        hold = HeldHook(endpoint)
+        hold = Hold[Hook](lambda hook: hook.place[:2] == endpoint)
         self._holds.append(hold)
         return hold
 
@@ -137,10 +116,8 @@ class Receiver:
         number = self._messages[subscriber.place]
         if not hook.verified:
             return 401
-        for hold in self._holds:
-            if hold.wants(hook):
-                await hold.keep(hook)
-                return None
+        if await kept(self._holds, hook):
+            return None
         if subscriber.conduct == "hangs" and first and number in _HANGING:
             await asyncio.sleep(HANG_SECONDS)
             return None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
 
+from streams.demo.world.hold import Hold, kept
 from streams.demo.world.tools import Caller
 
 DRAFT_SECONDS = 0.08
@@ -44,41 +46,13 @@ class Call:
     answered_at: float | None = None
 
 
-class Hold:
-    """Keeps the next call of one action by certain tenants without an answer until `release`."""
-
-    def __init__(self, action: str, tenants: frozenset[str]) -> None:
-        self._action = action
-        self._tenants = tenants
-        self.call: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
-        self._released = asyncio.Event()
-
-    def release(self) -> None:
-        """Release the call's answer (its caller may be gone), or stop waiting for a call."""
-        self._released.set()
-        self.call.cancel()
-
-    def wants(self, call: Call) -> bool:
-        """Whether to keep this call; one is enough, and none after `release`."""
-        return (
-            not self.call.done()
-            and call.action == self._action
-            and call.caller.tenant_id in self._tenants
-        )
-
-    async def keep(self, call: Call) -> None:
-        """Report that the call came, then keep it."""
-        self.call.set_result(call)
-        await self._released.wait()
-
-
 class Recorder:
     """Counts calls; `start` binds a free port of 127.0.0.1."""
 
     def __init__(self) -> None:
         self._calls: list[Call] = []
         self._kept: dict[str, dict[str, Any]] = {}
-        self._holds: list[Hold] = []
+        self._holds: list[Hold[Call]] = []
         self._running: Counter[str] = Counter()
         self._runner: web.AppRunner | None = None
         self.starts: list[Start] = []
@@ -91,9 +65,10 @@ class Recorder:
         """Every call of a side effect, in the order in which they began."""
         return tuple(self._calls)
 
-    def hold(self, action: str, tenants: Iterable[str]) -> Hold:
+    def hold(self, action: str, tenants: Iterable[str]) -> Hold[Call]:
         """Keep the next call of `action` by one of `tenants` without an answer."""
-        hold = Hold(action, frozenset(tenants))
+        wanted = frozenset(tenants)
+        hold = Hold[Call](lambda call: call.action == action and call.caller.tenant_id in wanted)
         self._holds.append(hold)
         return hold
 
@@ -126,7 +101,7 @@ class Recorder:
         body = await request.json()
         tenant = body["tenant_id"]
         self.texts.append((tenant, body["text"]))
-        async with _Counted(self, tenant):
+        with self._in_progress(tenant):
             await asyncio.sleep(DRAFT_SECONDS)
         return web.json_response({"draft": f"We are sorry. You wrote: {body['text']}"})
 
@@ -139,8 +114,8 @@ class Recorder:
         )
         index = len(self._calls)
         self._calls.append(call)
-        async with _Counted(self, call.caller.tenant_id):
-            held = await self._keep_if_asked(call)
+        with self._in_progress(call.caller.tenant_id):
+            held = await kept(self._holds, call)
             await asyncio.sleep(0 if held else EFFECT_SECONDS)
         if not held:
             self._calls[index] = replace(call, answered_at=time.time())
@@ -152,32 +127,15 @@ class Recorder:
             return new
         return self._kept.setdefault(call.key, new)
 
-    async def _keep_if_asked(self, call: Call) -> bool:
-        for hold in self._holds:
-            if hold.wants(call):
-                await hold.keep(call)
-                return True
-        return False
-
-    def enter(self, tenant: str) -> None:
+    @contextmanager
+    def _in_progress(self, tenant: str) -> Iterator[None]:
         """Count one more call of a tenant in progress."""
         self._running[tenant] += 1
         self.high_water[tenant] = max(self.high_water[tenant], self._running[tenant])
-
-    def leave(self, tenant: str) -> None:
-        """Count one call of a tenant as ended."""
-        self._running[tenant] -= 1
-
-
-class _Counted:
-    def __init__(self, recorder: Recorder, tenant: str) -> None:
-        self._recorder, self._tenant = recorder, tenant
-
-    async def __aenter__(self) -> None:
-        self._recorder.enter(self._tenant)
-
-    async def __aexit__(self, *_: object) -> None:
-        self._recorder.leave(self._tenant)
+        try:
+            yield
+        finally:
+            self._running[tenant] -= 1
 
 
 def _caller(body: Mapping[str, Any]) -> Caller:

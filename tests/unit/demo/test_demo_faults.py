@@ -169,7 +169,7 @@ async def test_a_worker_is_struck_in_the_middle_of_its_call(processes: Processes
     recorder = Recorder()
     url = await recorder.start()
     caller = Caller("acme", "job_1", "run_1", 1, processes.pid("worker-0") or 0)
-    lease = SimpleNamespace(job_id="job_1", run_id="run_1", epoch=1)
+    lease: Any = SimpleNamespace(job_id="job_1", run_id="run_1", epoch=1)
     topics = Topics(records=Records(leases=[Seen("jobs.work.default", 0, 0, 0.0, b"", lease)]))
 
     async def send() -> None:
@@ -197,7 +197,7 @@ async def strike_an_attempt(processes: Processes, status: str) -> tuple[Faults, 
     receiver = Receiver(scenario.subscribers)
     await receiver.start()
     topics = Topics()
-    row = SimpleNamespace(message_id="evt_1", status=status)
+    row: Any = SimpleNamespace(message_id="evt_1", status=status)
     topics.rows[*STRUCK_ENDPOINT, "evt_1"] = row
     topics.records.deliveries.append(Seen("deliveries", 0, 0, 0.0, b"", row))
     striking = faults(processes, topics, groups=Offsets({}), receiver=receiver)

@@ -59,7 +59,7 @@ async def test_a_held_request_is_not_answered_until_it_is_released(receiver: Rec
     to = ENDPOINTS["everything"]
     hold = receiver.hold(to.place)
     sending = asyncio.create_task(post(receiver, to, "evt_1"))
-    assert (await hold.hook).message_id == "evt_1"
+    assert (await hold.request).message_id == "evt_1"
     assert not sending.done()
     hold.release()
     await sending

@@ -61,7 +61,7 @@ async def test_a_refund_under_one_key_happens_twice(recorder: Recorder) -> None:
 async def test_a_held_call_is_told_and_gets_no_answer_until_released(recorder: Recorder) -> None:
     hold = recorder.hold("email:send", {"acme"})
     sending = asyncio.create_task(send(recorder, "k1"))
-    call = await hold.call
+    call = await hold.request
     assert call.external_id == "7"
     assert not sending.done()
     assert recorder.calls[0].answered_at is None
@@ -74,8 +74,8 @@ async def test_a_hold_takes_only_calls_of_its_action_and_tenants(recorder: Recor
     other_action = recorder.hold("payment:refund", {"acme"})
     other_tenant = recorder.hold("email:send", {"globex"})
     await send(recorder, "k1")
-    assert not other_action.call.done()
-    assert not other_tenant.call.done()
+    assert not other_action.request.done()
+    assert not other_tenant.request.done()
 
 
 async def test_a_hold_that_was_given_up_takes_no_call(recorder: Recorder) -> None:
