@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import orjson
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -52,6 +54,19 @@ def print_block(console: Console, title: str, value: Any) -> None:
     console.print(text[:_BLOCK_CHARS], soft_wrap=True)
     if more > 0:
         console.print(f"[{more} more characters: --json shows all]", style="dim", markup=False)
+
+
+def progress_bar(text: str) -> Progress:
+    """A bar on a terminal's standard error; disabled elsewhere. It is gone at its end."""
+    return Progress(
+        TextColumn(text),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
 
 
 def tell(text: str) -> None:

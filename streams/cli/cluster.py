@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streams.cli.api_client import no_dev
 from streams.cli.operator_command import print_json
+from streams.cli.options import DevDir
 from streams.dev_state import read_state
 from streams.errors import ConfigError, KafkaUnavailable, TidegateError, exit_code
 from streams.kafka.admin import admin_client
@@ -61,6 +63,19 @@ BootstrapOption = Annotated[
         metavar="HOSTS",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """The options that name a cluster and its topology."""
+
+    topology: FileOption = None
+    bootstrap: BootstrapOption = None
+    data_dir: DevDir = None
+
+    def read(self) -> tuple[Settings, Topology]:
+        """The settings and the topology; raises what `read_settings` raises."""
+        return read_settings(self.topology, self.bootstrap, self.data_dir)
 
 
 def found_settings(

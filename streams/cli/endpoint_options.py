@@ -10,7 +10,7 @@ import typer
 
 from streams.cli.assignments import changed
 from streams.cli.quantities import duration
-from streams.cli.signing_secret import read_secret
+from streams.cli.signing_secret import named_secret, read_secret
 
 Where = Annotated[
     str | None, typer.Option("--to", help="Where deliveries are posted.", metavar="URL")
@@ -100,12 +100,7 @@ def secret_body(file: Path | None, reference: str | None, *, ask: bool) -> dict[
     Raises:
         BadParameter: several are given, or one cannot be read.
     """
-    if (file is not None) + (reference is not None) + ask > 1:
-        raise typer.BadParameter("give only one of --secret-file, --secret-ref and --ask-secret")
-    if file is not None:
-        return {"secret": read_secret(file)}
-    if reference is not None:
-        return {"secret_ref": reference}
-    if not ask:
-        return {}
+    given = named_secret(file, reference, ask, "--ask-secret")
+    if given or not ask:
+        return given
     return {"secret": typer.prompt("Secret (whsec_... or whsk_...)", hide_input=True, err=True)}

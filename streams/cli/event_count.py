@@ -8,11 +8,11 @@ from typing import Any
 import typer
 
 from streams.cli.cells import cell, columns, console_of_any_width, plain
-from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
+from streams.cli.cluster import ClusterOptions, addressed
 from streams.cli.ends import errors_shown
 from streams.cli.event_selection import Past, located, progress
 from streams.cli.operator_command import print_json
-from streams.cli.options import AsJson, DevDir, grouped
+from streams.cli.options import AsJson, grouped
 from streams.event_reader.counts import Counts, notes
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
@@ -22,9 +22,7 @@ from streams.event_reader.span import Span, purged_of
 @grouped
 def count_events(
     wanted: Past,
-    topology: FileOption = None,
-    bootstrap: BootstrapOption = None,
-    data_dir: DevDir = None,
+    cluster: ClusterOptions,
     as_json: AsJson = False,
 ) -> None:
     """Count the events on the topic `events`, by type and by day, as committed.
@@ -37,7 +35,7 @@ def count_events(
     """
     selection, chosen = wanted.selected()
     with errors_shown():
-        settings, loaded = read_settings(topology, bootstrap, data_dir)
+        settings, loaded = cluster.read()
         with addressed(settings), progress("reading events") as told:
             where = located(settings, loaded, selection, chosen)
             found = _counted(Scan(settings, where, selection, told), where, selection)

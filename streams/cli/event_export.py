@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from streams.cli.cells import plain
-from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
+from streams.cli.cluster import ClusterOptions, addressed
 from streams.cli.ends import tell
 from streams.cli.event_selection import Past, Told, located, progress
 from streams.cli.operator_command import print_json
-from streams.cli.options import AsJson, DevDir, grouped
+from streams.cli.options import AsJson, grouped
 from streams.errors import TidegateError, exit_code
 from streams.event_export import manifest as manifests
 from streams.event_export.export import Export, left, purged
@@ -33,12 +33,10 @@ from streams.settings import Settings
 def export_events(
     to: Annotated[Path, typer.Option(help="Directory of the files.", metavar="DIR")],
     wanted: Past,
+    cluster: ClusterOptions,
     format_: Annotated[
         str, typer.Option("--format", help=" or ".join(FORMATS) + ".", metavar="FORMAT")
     ] = "jsonl",
-    topology: FileOption = None,
-    bootstrap: BootstrapOption = None,
-    data_dir: DevDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Write events to files, DIR/day=2026-11-24/type=order.paid/..., without their bodies.
@@ -62,7 +60,7 @@ def export_events(
     selection, chosen = wanted.selected()
     try:
         encoder(format_)
-        settings, loaded = read_settings(topology, bootstrap, data_dir)
+        settings, loaded = cluster.read()
         with addressed(settings), manifests.locked(to), progress("exporting events") as told:
             asked |= {"topic_id": _topic_id(settings)}
             start = manifests.begun(to, asked, selection.since, selection.until)

@@ -10,17 +10,11 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from streams.cli.cells import columns, console_of_any_width
-from streams.cli.cluster import (
-    BootstrapOption,
-    FileOption,
-    addressed,
-    read_settings,
-    require_width,
-)
+from streams.cli.cluster import ClusterOptions, addressed, require_width
 from streams.cli.ends import errors_shown
 from streams.cli.event_selection import time_of
 from streams.cli.operator_command import print_json
-from streams.cli.options import AsJson, DevDir
+from streams.cli.options import AsJson, grouped
 from streams.event_reader import group as groups
 from streams.event_reader.group import Ends, Move, Target, require_own_group
 from streams.event_reader.span import EVENTS
@@ -34,6 +28,7 @@ _BROKER_SECONDS = 5.0
 _PLACE = re.compile(r"(\d{1,5}):(\d{1,18})", re.ASCII)
 
 
+@grouped
 def seek(
     group: Annotated[str, typer.Option(help="The reader's consumer group.", metavar="GROUP")],
     to: Annotated[
@@ -43,11 +38,9 @@ def seek(
             metavar="PLACE",
         ),
     ],
+    cluster: ClusterOptions,
     apply: Annotated[bool, typer.Option("--apply", help="Do it; else it is only shown.")] = False,
     create: Annotated[bool, typer.Option("--create", help="The group may be new.")] = False,
-    topology: FileOption = None,
-    bootstrap: BootstrapOption = None,
-    data_dir: DevDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Set where a reader of `events` goes on; without --apply only show it.
@@ -61,7 +54,7 @@ def seek(
     Example: tidegate events seek --group my-analytics --to 0:1500 --to 1:1720 --apply
     """
     with errors_shown():
-        settings, loaded = read_settings(topology, bootstrap, data_dir)
+        settings, loaded = cluster.read()
         require_own_group(group.removeprefix(settings.topic_prefix))
         with addressed(settings):
             found = _moved(settings, loaded, group, to, apply=apply, create=create)

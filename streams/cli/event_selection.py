@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +10,8 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from streams.cli.cells import progress_bar
 from streams.cli.cluster import BROKER_SECONDS, require_width
 from streams.cli.options import Tenant
 from streams.cli.quantities import moment
@@ -170,15 +168,6 @@ def located(
 @contextmanager
 def progress(doing: str) -> Iterator[Told]:
     """A bar on a terminal's standard error; nothing elsewhere."""
-    bar = Progress(
-        TextColumn(doing),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
+    with progress_bar(doing) as bar:
         task = bar.add_task(doing, total=None)
         yield lambda now: bar.update(task, completed=now.passed, total=now.total)

@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from streams.cli.cells import plain
-from streams.cli.cluster import BootstrapOption, FileOption, addressed, read_settings
+from streams.cli.cluster import ClusterOptions, addressed
 from streams.cli.ends import errors_shown
 from streams.cli.event_selection import Wanted, located
-from streams.cli.options import DevDir, JsonLines, grouped
+from streams.cli.options import JsonLines, grouped
 from streams.event_export.formats import line, rfc3339
 from streams.event_reader.follow import follow
 from streams.event_reader.rows import row
@@ -30,12 +30,10 @@ _FIRST_LOOK = 64
 @grouped
 def tail_events(
     wanted: Wanted,
+    cluster: ClusterOptions,
     last: Annotated[
         int, typer.Option(min=0, max=10_000, help="Begin with the newest N.", metavar="N")
     ] = 10,
-    topology: FileOption = None,
-    bootstrap: BootstrapOption = None,
-    data_dir: DevDir = None,
     as_json: JsonLines = False,
 ) -> None:
     """Show events as they come, as committed: time, tenant, source, type, subject, id.
@@ -50,7 +48,7 @@ def tail_events(
     selection = wanted.selection()
     try:
         with errors_shown():
-            settings, loaded = read_settings(topology, bootstrap, data_dir)
+            settings, loaded = cluster.read()
             with addressed(settings):
                 where = located(settings, loaded, selection, {})
                 before: Iterable[Found] = Scan(settings, where, selection)

@@ -30,7 +30,7 @@ def list_quarantined(
     return api.get("/v1/quarantine", **page.query, status=status)
 
 
-@command(quarantine, "show", tables.quarantined_body)
+@command(quarantine, "show", tables.one)
 def show_quarantined(api: Api, id_: EventId) -> Answer:
     """Show why one body does not fit, and what became of it.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,12 +9,10 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from streams.cli import replay_tables
 from streams.cli.api_client import NoAnswer, NotReached
-from streams.cli.cells import plain
+from streams.cli.cells import plain, progress_bar
 from streams.cli.event_selection import Past, ranges
 from streams.cli.operator_command import Answer, Api, command, part, program, show
 from streams.cli.options import AsJson, Note, Page
@@ -228,17 +225,8 @@ def _followed(api: Api, found: Answer, as_json: bool) -> int:
 @contextmanager
 def _told() -> Iterator[Callable[[Answer], None]]:
     """A bar on a terminal's standard error; elsewhere a line there for each new status."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
     said = ""
-    with bar:
+    with progress_bar("{task.description}") as bar:
         task = bar.add_task("replay", total=None)
 
         def tell(found: Answer) -> None:

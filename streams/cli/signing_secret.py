@@ -57,13 +57,25 @@ def given_secret(
     Raises:
         BadParameter: they name several, or one that cannot be read or generated.
     """
-    if (file is not None) + (reference is not None) + generate > 1:
-        raise typer.BadParameter("give only one of --secret-file, --secret-ref and --generate")
-    if file is not None:
-        return GivenSecret({"secret": read_secret(file)})
-    if reference is not None:
-        return GivenSecret({"secret_ref": reference})
+    named = named_secret(file, reference, generate, "--generate")
+    if named:
+        return GivenSecret(named)
     return _generated(scheme) if generate else None
+
+
+def named_secret(
+    file: Path | None, reference: str | None, other: bool, flag: str
+) -> dict[str, str]:
+    """The secret of a file, or a reference, as the API takes it; empty without one.
+
+    Raises:
+        BadParameter: several are given, among them the `other` way, whose option is `flag`.
+    """
+    if (file is not None) + (reference is not None) + other > 1:
+        raise typer.BadParameter(f"give only one of --secret-file, --secret-ref and {flag}")
+    if file is not None:
+        return {"secret": read_secret(file)}
+    return {} if reference is None else {"secret_ref": reference}
 
 
 def asked_secret(scheme: str) -> GivenSecret:

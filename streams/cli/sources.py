@@ -51,7 +51,7 @@ def list_sources(api: Api, tenant: Tenant = None) -> Answer:
             return found
 
 
-@command(sources, "show", tables.source)
+@command(sources, "show", tables.one)
 def show_source(api: Api, name: Name, tenant: OfTenant, ingress: Ingress = None) -> Answer:
     """Show a source, the URL that its vendor calls, and until when old secrets verify.
 
@@ -60,7 +60,7 @@ def show_source(api: Api, name: Name, tenant: OfTenant, ingress: Ingress = None)
     return api.get(_path(tenant, name)) | {"hook_url": hook_url(api, ingress, tenant, name)}
 
 
-@command(sources, "set", tables.source)
+@command(sources, "set", tables.one)
 def set_source(
     api: Api,
     name: Name,
@@ -126,7 +126,7 @@ def set_source(
     return {**after, "hook_url": url, **secret.shown}
 
 
-@command(sources, "rotate", tables.source)
+@command(sources, "rotate", tables.one)
 def rotate(
     api: Api,
     name: Name,

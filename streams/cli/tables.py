@@ -54,8 +54,8 @@ def dead_letter_counts(found: Json) -> None:
         tell("there are more: raise --limit, or filter, for example with --reason")
 
 
-def quarantined_body(found: Json) -> None:
-    """One quarantined body."""
+def one(found: Json) -> None:
+    """One thing, with all its fields."""
     print_fields(console_of_any_width(), found)
 
 
@@ -120,11 +120,6 @@ def tenant(found: Json) -> None:
 def disabled_tenant(found: Json) -> None:
     """A tenant that was disabled."""
     tell(f"tenant {found['tenant_id']} is disabled: its deliveries and submissions are refused")
-
-
-def source(found: Json) -> None:
-    """One source; after a change also its secret, if it was made, and what its vendor calls."""
-    print_fields(console_of_any_width(), found)
 
 
 def disabled_source(found: Json) -> None:
