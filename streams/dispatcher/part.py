@@ -11,18 +11,17 @@ part that is not in a store is reversed by `Step.on_undo`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from streams.dispatcher.live_index import Live
+from streams.runtime.part import Declaration
 from streams.runtime.processor import Context
 from streams.serde.records import Job
 
 if TYPE_CHECKING:
     from streams.dispatcher.shared import Shared
     from streams.dispatcher.step import Step
-
-F = TypeVar("F", bound=Callable[..., None])
 
 
 class Change(NamedTuple):
@@ -41,36 +40,11 @@ class Change(NamedTuple):
         return Change(self.job_id, self.after, self.before, not self.undone)
 
 
-def handles(body: type) -> Callable[[F], F]:
-    """Mark the method that applies commands with this body.
-
-    It is called with the step, the command, its body, and the time of its record (milliseconds).
-    It raises `PoisonRecord` if the command can never be applied.
-    """
-    return _marked("handles", body)
-
-
-def reads(topic: str) -> Callable[[F], F]:
-    """Mark the method that handles records of this input: it gets the step and the record."""
-    return _marked("reads", topic)
-
-
-class Part:
+class Part(Declaration):
     """One concern of one partition; each hook does nothing unless a part defines it."""
 
-    keys: ClassVar[dict[bytes, str]] = {}
-    """Key spaces in the store `parts`: the first byte of the keys, and what they hold."""
-    commands: ClassVar[dict[type, str]] = {}
-    """Names of the methods marked with `handles`, by the command's body."""
-    inputs: ClassVar[dict[str, str]] = {}
-    """Names of the methods marked with `reads`, by the topic."""
     awaits_logs: ClassVar[bool] = False
     """Whether `tick` is called only after all that was in the inputs at the takeover was read."""
-
-    def __init_subclass__(cls) -> None:
-        methods = {name: vars(cls)[name] for name in vars(cls)}
-        cls.commands = {m.handles: name for name, m in methods.items() if hasattr(m, "handles")}
-        cls.inputs = {m.reads: name for name, m in methods.items() if hasattr(m, "reads")}
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
@@ -117,11 +91,3 @@ class Part:
 
     def closed(self) -> None:
         """Another process owns the partition now: drop its gauges."""
-
-
-def _marked(kind: str, value: Any) -> Callable[[F], F]:
-    def mark(method: F) -> F:
-        setattr(method, kind, value)
-        return method
-
-    return mark

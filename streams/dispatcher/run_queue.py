@@ -45,14 +45,9 @@ class RunQueue:
         for pool in pools:
             self.queues[pool] = self.queues.pop(pool)
 
-    def block(self, tenant_id: str) -> None:
-        """Lease none of a tenant's jobs until it is unblocked; its running jobs go on."""
-        self._blocked.add(tenant_id)
-        self._capped(tenant_id)
-
-    def unblock(self, tenant_id: str) -> None:
-        """Lease the tenant's jobs again."""
-        self._blocked.discard(tenant_id)
+    def block(self, tenant_id: str, is_closed: bool) -> None:
+        """Lease none of a tenant's jobs while it is closed; its running jobs go on."""
+        self._blocked.add(tenant_id) if is_closed else self._blocked.discard(tenant_id)
         self._capped(tenant_id)
 
     def takeable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from streams.closed_tenants import ClosedTenants
 from streams.dispatcher.part import Change
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.workers.registry import WorkerRegistry
@@ -16,7 +17,7 @@ class Shared:
 
     - `queue` are the waiting jobs and what the running ones fill of the caps; `workers` are the
       workers and their leases. Both follow each change of a job, before the parts do.
-    - `disabled` and `erased` are tenants whose waiting jobs are not leased.
+    - `closed` are tenants whose waiting jobs are not leased.
     - `unrouted` is True until every live job follows the routing of the topology.
     - `sweep_now` asks for a round of the sweep after the one that is under way.
     - `commanded_at` is when a command was read last (monotonic seconds).
@@ -29,8 +30,7 @@ class Shared:
     partition: int
     queue: RunQueue
     workers: WorkerRegistry
-    disabled: set[str] = field(default_factory=set)
-    erased: set[str] = field(default_factory=set)
+    closed: ClosedTenants
     unrouted: bool = True
     sweep_now: bool = False
     commanded_at: float = 0.0
@@ -47,4 +47,5 @@ def shared(topology: Topology, cluster_key: bytes, partition: int) -> Shared:
     """A partition of which nothing is known yet."""
     workers = WorkerRegistry(topology.leases)
     queue = RunQueue(topology, workers)
-    return Shared(topology, cluster_key, partition, queue, workers)
+    closed = ClosedTenants(queue.block)
+    return Shared(topology, cluster_key, partition, queue, workers, closed)

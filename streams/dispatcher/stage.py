@@ -36,6 +36,7 @@ from streams.dispatcher.parts.workers import Workers
 from streams.dispatcher.shared import shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.table import Table
+from streams.runtime.part import key_spaces, routes, with_hook
 from streams.runtime.processor import BatchProcessor, Context, Record
 from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import COMMAND
@@ -63,31 +64,13 @@ PARTS: tuple[type[Part], ...] = (
 )
 """In the order in which they are told of a change and of the time."""
 
-COMMANDS = {body: (part, method) for part in PARTS for body, method in part.commands.items()}
-"""The part and the method that handle each command, by its body."""
-INPUTS = {topic: (part, method) for part in PARTS for topic, method in part.inputs.items()}
+COMMANDS, INPUTS = routes(PARTS, "commands"), routes(PARTS, "inputs")
+"""The part and the method that handle each command, by its body, and each input."""
+key_spaces((), PARTS)
 
 _FOLDED_AT_ONCE = 1_000
 """Jobs that are restored between two polls: about 10 ms."""
 _POOLS_EVERY_MS = 500
-
-
-def key_spaces(parts: Iterable[type[Part]]) -> dict[bytes, str]:
-    """Who owns each key space of the store `parts`.
-
-    Raises:
-        ValueError: two parts claim the same one.
-    """
-    owners: dict[bytes, str] = {}
-    for part in parts:
-        for prefix in part.keys:
-            if prefix in owners:
-                raise ValueError(f"{part.__name__} and {owners[prefix]} both own keys {prefix!r}")
-            owners[prefix] = part.__name__
-    return owners
-
-
-key_spaces(PARTS)
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
@@ -104,12 +87,12 @@ class Dispatcher(BatchProcessor):
         self._topology = topology
         self.shared = shared(topology, cluster_key, partition)
         self._parts = {part: part(self.shared) for part in PARTS}
-        self._followers = self._with("changed")
-        self._admitting = self._with("admitted")
-        self._closing = self._with("handled")
-        self._ticking = self._with("tick")
-        self._initiating = self._with("initiate")
-        self._sweeping = self._with("is_due")
+        self._followers = with_hook(self._parts.values(), Part, "changed")
+        self._admitting = with_hook(self._parts.values(), Part, "admitted")
+        self._closing = with_hook(self._parts.values(), Part, "handled")
+        self._ticking = with_hook(self._parts.values(), Part, "tick")
+        self._initiating = with_hook(self._parts.values(), Part, "initiate")
+        self._sweeping = with_hook(self._parts.values(), Part, "is_due")
         self._unheard_since = 0.0
         self._listens = False
         self._pools_due = 0
@@ -197,11 +180,6 @@ class Dispatcher(BatchProcessor):
         """Tell all parts of a new job."""
         for part in self._admitting:
             part.admitted(step, job)
-
-    def _with(self, hook: str) -> list[Part]:
-        """The parts that define a hook which is called often."""
-        default, parts = getattr(Part, hook), self._parts.values()
-        return [part for part in parts if getattr(type(part), hook) is not default]
 
     def replaced(self, step: Step, job: Job) -> None:
         """Tell all parts of a finished job whose id lives again."""

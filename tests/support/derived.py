@@ -48,7 +48,7 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
         (job_id, lease.epoch, lease.worker_id, lease.confirmed, lease.cancel)
         for job_id, lease in shared.workers.running.items()
     }
-    closed = (set(shared.disabled), set(shared.erased))
+    closed = (set(shared.closed.disabled), set(shared.closed.erased))
     reports = part(dispatcher, HeldJobs)._seen
     kept = (
         set(part(dispatcher, Submissions)._awaited),

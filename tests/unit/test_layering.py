@@ -41,7 +41,7 @@ LAYERS = (
         "streams.telemetry",
     },
     {"streams.runtime", "streams.tenants"},
-    {"streams.event_admission", "streams.event_reader"},
+    {"streams.closed_tenants", "streams.event_admission", "streams.event_reader"},
     {"streams.event_export", "streams.event_replay"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
     {
@@ -64,6 +64,7 @@ LAYERS = (
 """The rooms of the house from the ground up: each a package or module of `streams` or `ingress`."""
 
 PROCESSORS = (
+    "streams.closed_tenants",
     "streams.dead_letter",
     "streams.dedup",
     "streams.delivery.message",

@@ -111,7 +111,7 @@ class HeldJobs(Part):
             elif jobs and type_ in starving[pool]:
                 yield self._held(pool, type_, None, "no_slot", jobs, step)
         for (pool, type_, tenant_id), jobs in self.shared.queue.blocked().items():
-            if tenant_id in self.shared.disabled:
+            if tenant_id in self.shared.closed.disabled:
                 yield self._held(pool, type_, tenant_id, "tenant_disabled", jobs, step)
 
     def _held(

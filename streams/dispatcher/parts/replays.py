@@ -13,11 +13,12 @@ from streams import dead_letter, ledger
 from streams.dispatcher import metrics
 from streams.dispatcher.checkpoints import steps_of
 from streams.dispatcher.job import from_event_replay, from_replay, is_live
-from streams.dispatcher.part import Part, handles
+from streams.dispatcher.part import Part
 from streams.dispatcher.scopes import SHARED, in_scope, share
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import end, place
 from streams.errors import PoisonRecord
+from streams.runtime.part import handles
 from streams.serde.codec import ENVELOPE
 from streams.serde.effect_states import FAILED
 from streams.serde.job_states import CANCELLED, NEEDS_REVIEW, REPLAYABLE

@@ -12,11 +12,12 @@ import orjson
 from streams import ledger
 from streams.dispatcher import metrics
 from streams.dispatcher.job import is_live
-from streams.dispatcher.part import Part, handles
+from streams.dispatcher.part import Part
 from streams.dispatcher.review import go_on
 from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.step import Step
 from streams.errors import PoisonRecord
+from streams.runtime.part import handles
 from streams.serde.effect_states import DONE, FAILED, UNSETTLED
 from streams.serde.job_states import NEEDS_REVIEW
 from streams.serde.records import Command, Job, LedgerEntry, Settle

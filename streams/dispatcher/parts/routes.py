@@ -7,10 +7,11 @@ from dataclasses import replace
 from streams.dispatcher import metrics
 from streams.dispatcher.job import is_live
 from streams.dispatcher.live_index import Live
-from streams.dispatcher.part import Part, handles
+from streams.dispatcher.part import Part
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import reroute
 from streams.errors import PoisonRecord
+from streams.runtime.part import handles
 from streams.serde.job_states import PENDING, SCHEDULED
 from streams.serde.records import Command, Job, Move
 

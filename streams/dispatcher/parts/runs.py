@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from streams.dispatcher import history
 from streams.dispatcher.failures import fail
-from streams.dispatcher.part import Part, handles
+from streams.dispatcher.part import Part
 from streams.dispatcher.review import go_on
 from streams.dispatcher.runs import living
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, give_back
 from streams.dispatcher.workers import credits
+from streams.runtime.part import handles
 from streams.serde import keys, run_ends
 from streams.serde.job_states import CANCELLED, FAILED, NEEDS_REVIEW, SUCCEEDED
 from streams.serde.records import Checkpoint, Command, Ended

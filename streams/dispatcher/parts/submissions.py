@@ -12,11 +12,12 @@ from typing import ClassVar
 from streams.dispatcher import metrics
 from streams.dispatcher.due import DueSpace
 from streams.dispatcher.job import from_submission, is_live
-from streams.dispatcher.part import Part, handles
+from streams.dispatcher.part import Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import place, stop
 from streams.errors import PoisonRecord
+from streams.runtime.part import handles
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND
 from streams.serde.keys import SEPARATOR, after, join, split

@@ -5,9 +5,10 @@ from __future__ import annotations
 from streams.dispatcher import metrics
 from streams.dispatcher.job import awaits, due_at
 from streams.dispatcher.live_index import Live
-from streams.dispatcher.part import Part, handles
+from streams.dispatcher.part import Part
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import requeue, wake_at
+from streams.runtime.part import handles
 from streams.serde.job_states import SCHEDULED
 from streams.serde.records import Command, Job, Wake
 

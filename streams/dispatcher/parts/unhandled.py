@@ -147,7 +147,7 @@ class Listening:
 
 def _comes_back(step: Step, job: Job) -> bool:
     is_unhandled = job.status == DEAD and job.end_reason == REASON and job.replayed_as is None
-    if not is_unhandled or job.tenant_id in step.shared.erased:
+    if not is_unhandled or job.tenant_id in step.shared.closed.erased:
         return False
     # A scope has one live job: a replay may already work in this job's scope.
     return not any(map(is_live, in_scope(step, job.scope)))

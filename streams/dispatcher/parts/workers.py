@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from streams.dispatcher import metrics
 from streams.dispatcher.failures import lose
-from streams.dispatcher.part import Part, handles
+from streams.dispatcher.part import Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import confirm, end, requeue
 from streams.dispatcher.workers import credits
 from streams.dispatcher.workers.undeclared import Undeclared
+from streams.runtime.part import handles
 from streams.serde.job_states import CANCELLED, RUNNING
 from streams.serde.records import Command, Declined, Heartbeat, HeldLease, Job, Reply, ReplyKind
 

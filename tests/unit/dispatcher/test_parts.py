@@ -10,7 +10,8 @@ import pytest
 
 from streams.dispatcher import parts
 from streams.dispatcher.part import Part
-from streams.dispatcher.stage import PARTS, key_spaces
+from streams.dispatcher.stage import PARTS
+from streams.runtime.part import key_spaces
 from streams.serde.records import CommandBody
 from streams.topology.load import load
 
@@ -32,8 +33,8 @@ def test_two_parts_with_the_same_keys_are_refused() -> None:
     class Other(Part):
         keys: ClassVar = {b"p": "something else"}
 
-    with pytest.raises(ValueError, match="Other and Submissions both own keys b'p'"):
-        key_spaces((*PARTS, Other))
+    with pytest.raises(ValueError, match="Other and Submissions both claim b'p'"):
+        key_spaces((), (*PARTS, Other))
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
