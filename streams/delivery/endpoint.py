@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from fnmatch import translate
 
+from streams.delivery.in_flight import EndpointId
 from streams.delivery.queue import sendable
 from streams.errors import PoisonRecord
 from streams.serde.codec import TENANT
@@ -20,21 +21,18 @@ WIDEST_WINDOW = 256
 _BURST = 0.1
 """The part of a rate's `count` that may be sent at once."""
 
-Course = tuple[int, int, int, float]
-"""`window`, `failures`, `opened` and `next_at` of an endpoint: what no store holds of it."""
 
-
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """An endpoint of one tenant.
 
     `since` is the broker's time when it was first seen, in milliseconds: it gets what happens
     later. `window` is how many of its rows the sender may have: 1 until the first success and after
     a failure (half as many if it was a callback's, or if the receiver rejected one message), then
-    twice as many after each success. `cursor` is the key of the queue from which to look for more.
-    `failures` counts those of the receiver since the last success, and `opened` how often the
-    circuit opened since then. `next_at` is when its rate lets the next row go, in milliseconds.
-    `first` is the id of a row that a person retried while the circuit was open: it is the probe.
+    twice as many after each success. `failures` counts those of the receiver since the last
+    success, and `opened` how often the circuit opened since then. `next_at` is when its rate lets
+    the next row go, in milliseconds. `first` is the id of a row that a person retried while the
+    circuit was open: it is the probe. No store holds these five.
     """
 
     record: TenantRecord
@@ -44,7 +42,6 @@ class Endpoint:
     window: int = 1
     failures: int = 0
     opened: int = 0
-    cursor: bytes = b""
     next_at: float = 0.0
     first: str = ""
 
@@ -57,6 +54,10 @@ class Endpoint:
         return self.record.id
 
     @property
+    def place(self) -> EndpointId:
+        return self.record.tenant_id, self.record.id
+
+    @property
     def prefix(self) -> bytes:
         """What the keys of its rows in the queue begin with."""
         return sendable(self.tenant_id, self.id)
@@ -65,14 +66,6 @@ class Endpoint:
     def filters(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What it wants, as globs."""
         return self.settings.events, self.settings.sources
-
-    @property
-    def course(self) -> Course:
-        return self.window, self.failures, self.opened, self.next_at
-
-    @course.setter
-    def course(self, course: Course) -> None:
-        self.window, self.failures, self.opened, self.next_at = course
 
     @property
     def closed_because(self) -> ParkedBecause | None:
@@ -90,11 +83,14 @@ class Endpoint:
         return self.state.circuit == OPEN and (self.state.open_until or 0) <= now
 
     @property
-    def held(self) -> bool:
-        """Whether it waits, because a recovery that keeps its order is not at its end yet."""
+    def is_ordered(self) -> bool:
+        return self.settings.ordering != "parallel"
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether a recovery is not at its end yet."""
         recovery = self.state.recovery
-        unfinished = recovery is not None and recovery.ended_at is None
-        return unfinished and self.settings.ordering != "parallel"
+        return recovery is not None and recovery.ended_at is None
 
     @property
     def proven(self) -> bool:
@@ -108,17 +104,26 @@ class Endpoint:
         window = 1 if self.state.circuit == OPEN else self.window
         return max(0, min(window - handed, self._allowed(now)))
 
-    def sent(self, count: int, now: int) -> None:
-        """Charge the rate for rows that were handed to the sender."""
-        rate = self.settings.rate
+    def charged(self, count: int, now: int) -> Endpoint:
+        """The endpoint after so many of its rows were handed to the sender."""
+        rate, next_at = self.settings.rate, self.next_at
+        if count == 0 or (rate is None and not self.first):
+            return self
         if rate is not None:
             earliest = now - 1000 * rate.seconds * _BURST
-            self.next_at = max(self.next_at, earliest) + count * 1000 / rate.per_second
+            next_at = max(next_at, earliest) + count * 1000 / rate.per_second
+        return replace(self, next_at=next_at, first="")
 
-    def free_at(self, now: int) -> int:
+    @property
+    def free_at(self) -> int:
         """When the rate or the circuit lets the next row go, in milliseconds."""
         until = self.state.open_until if self.state.circuit == OPEN else None
-        return max(now, math.ceil(self.next_at), until or 0)
+        return max(math.ceil(self.next_at), until or 0)
+
+    def changed(self, now: int, **values: object) -> Endpoint:
+        """The endpoint with other values in its state, changed now."""
+        state = replace(self.state, updated_at=now, **values)  # type: ignore[arg-type]
+        return replace(self, state=state)
 
     def _allowed(self, now: int) -> int:
         rate = self.settings.rate
@@ -152,11 +157,6 @@ def new_state(tenant_id: str, endpoint_id: str, at: int) -> EndpointState:
 def enabled_anew(state: EndpointState, at: int) -> EndpointState:
     """The state once a person enabled an endpoint that was disabled, or gave it another URL."""
     return replace(new_state(state.tenant_id, state.endpoint_id, at), recovery=state.recovery)
-
-
-def changed(state: EndpointState, now: int, **values: object) -> EndpointState:
-    """The state with other values, changed now."""
-    return replace(state, updated_at=now, **values)  # type: ignore[arg-type]
 
 
 def matcher(globs: tuple[str, ...]) -> re.Pattern[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streams.delivery import messages
-from streams.delivery.transitions import Transitions
+from streams.delivery.step import Step
 from streams.runtime.processor import Record
 from streams.serde.codec import ENVELOPE, JOB
 from streams.serde.delivery_records import Outgoing
@@ -12,15 +12,15 @@ from streams.serde.job_states import SENT
 from streams.serde.records import Job
 
 
-def happening(record: Record, steps: Transitions) -> tuple[Outgoing | None, int]:
+def happening(record: Record, step: Step) -> tuple[Outgoing | None, int]:
     """The message of a record, and when it happened."""
     if record.topic == "events":
-        return event_message(record, steps), record.timestamp
-    job = job_told(record, steps)
-    return (None, 0) if job is None else (messages.of_job(job, steps.now), ended_at(job, record))
+        return event_message(record, step), record.timestamp
+    job = job_told(record, step)
+    return (None, 0) if job is None else (messages.of_job(job, step.now), ended_at(job, record))
 
 
-def event_message(record: Record, steps: Transitions) -> Outgoing:
+def event_message(record: Record, step: Step) -> Outgoing:
     """The message of an event.
 
     Raises:
@@ -29,10 +29,10 @@ def event_message(record: Record, steps: Transitions) -> Outgoing:
     envelope = ENVELOPE.decode(record.value)
     messages.check_ids(envelope.tenant_id, envelope.event_id)
     trace = traceparent(record.headers)
-    return messages.of_event(envelope, record.timestamp, trace, steps.now)
+    return messages.of_event(envelope, record.timestamp, trace, step.now)
 
 
-def job_told(record: Record, steps: Transitions) -> Job | None:
+def job_told(record: Record, step: Step) -> Job | None:
     """The job in a record, if endpoints are told of its state; most records are not decoded.
 
     A replay writes the record of the old job again. If that job ended so long ago that its
@@ -42,7 +42,7 @@ def job_told(record: Record, steps: Transitions) -> Job | None:
         return None
     job = JOB.decode(record.value)
     messages.check_ids(job.tenant_id, job.job_id)
-    if job.replayed_as is not None and steps.now - job.updated_at >= steps.rules.keep_ms:
+    if job.replayed_as is not None and step.now - job.updated_at >= step.shared.rules.keep_ms:
         return None
     return job
 

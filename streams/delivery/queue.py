@@ -49,30 +49,34 @@ def until(prefix: bytes, due: int) -> bytes:
     return prefix + _NUMBER.pack(min(due, LATEST) + 1)
 
 
-def add(queue: KeyValueStore, row: Delivery) -> bytes | None:
-    """Put a pending row in the queue; returns its key `q`, None if others go before it."""
-    key = entry(row)
+def last_part(key: bytes) -> str:
+    """The last part of a joined key."""
+    return key.rpartition(SEPARATOR)[2].decode()
+
+
+def add(queue: KeyValueStore, row: Delivery) -> bool:
+    """Put a pending row in the queue; returns whether no other row of its lane precedes it."""
     if row.lane is not None:
         head = _head(row)
         first = queue.get(head)
         if first not in (None, row.delivery_id.encode()):
             queue.put(_place(row), b"")
-            return None
+            return False
         queue.put(head, row.delivery_id.encode())
-    queue.put(key, b"")
-    return key
+    queue.put(entry(row), b"")
+    return True
 
 
-def put_off(queue: KeyValueStore, before: Delivery, after: Delivery) -> bytes | None:
-    """Change a row's due time, and keep its place in its lane; returns its key `q` if it has one.
+def put_off(queue: KeyValueStore, before: Delivery, after: Delivery) -> bool:
+    """Change a row's due time, and keep its place in its lane; returns whether it is the first.
 
     Both are the same row, as it was put in and as it is now.
     """
     if before.lane is not None and queue.get(_head(before)) != before.delivery_id.encode():
-        return None
+        return False
     queue.delete(entry(before))
     queue.put(entry(after), b"")
-    return entry(after)
+    return True
 
 
 def remove(queue: KeyValueStore, row: Delivery) -> str | None:

@@ -10,9 +10,7 @@ from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from streams.delivery.endpoint import Endpoint
-
-Place = tuple[str, str]
+from streams.delivery.in_flight import EndpointId
 
 _STALE = 100
 """How many outdated times to wake may be kept, beyond as many as there are valid ones."""
@@ -22,34 +20,35 @@ class Rotation:
     """The endpoints of one partition that have, or will have, something to send."""
 
     def __init__(self) -> None:
-        self._tenants: OrderedDict[str, deque[Place]] = OrderedDict()
-        self._waiting: set[Place] = set()  # all places in `_tenants`
-        self._asleep: list[tuple[int, int, Place]] = []
-        self._wakes: dict[Place, int] = {}
+        self._tenants: OrderedDict[str, deque[EndpointId]] = OrderedDict()
+        self._waiting: set[EndpointId] = set()  # all places in `_tenants`
+        self._asleep: list[tuple[int, int, EndpointId]] = []
+        self._wakes: dict[EndpointId, int] = {}
         self._ties = count()
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._waiting or place in self._wakes
 
     def __len__(self) -> int:
         """How many entries it holds, stale ones too."""
         return len(self._waiting) + len(self._asleep)
 
-    def wake(self, endpoint: Endpoint) -> None:
+    def wake(self, place: EndpointId) -> None:
         """Give the endpoint its turn, at the end of its tenant's."""
-        place = endpoint.tenant_id, endpoint.id
         self._wakes.pop(place, None)
         if place not in self._waiting:
             self._waiting.add(place)
             self._tenants.setdefault(place[0], deque()).append(place)
 
-    def sleep(self, endpoint: Endpoint, until: int) -> None:
+    def sleep(self, place: EndpointId, until: int) -> None:
         """Give the endpoint its turn at a time in milliseconds; an earlier such time stands."""
-        place = endpoint.tenant_id, endpoint.id
         if place not in self._waiting and until < self._wakes.get(place, until + 1):
             self._wakes[place] = until
             heappush(self._asleep, (until, next(self._ties), place))
             if len(self._asleep) > 2 * len(self._wakes) + _STALE:
                 self._drop_stale()
 
-    def turns(self, now: int, most: int | None = None) -> list[Place]:
+    def turns(self, now: int, most: int | None = None) -> list[EndpointId]:
         """Each waiting endpoint once: the first of every tenant, then the second of each, ...
 
         All of them, or the first `most`, leave it; give back those that have more to send.
@@ -66,8 +65,8 @@ class Rotation:
         self._asleep = [(until, next(self._ties), place) for place, until in self._wakes.items()]
         heapify(self._asleep)
 
-    def _round(self, most: int) -> list[Place]:
-        order: list[Place] = []
+    def _round(self, most: int) -> list[EndpointId]:
+        order: list[EndpointId] = []
         tenants = self._tenants
         while tenants and len(order) < most:
             tenant_id, places = tenants.popitem(last=False)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from streams.delivery import processor
 from streams.delivery.bodies import KafkaBodies
 from streams.delivery.egress.configured import egress_policy
 from streams.delivery.kafka_history import KafkaHistory
 from streams.delivery.requests import Requests
 from streams.delivery.sender import Fault, HttpSender
+from streams.delivery.stage import stage
 from streams.runtime.runner import run_stage
 from streams.settings import Settings
 from streams.tenants.follower import TenantsFollower, log_unusable
@@ -31,7 +31,7 @@ def run(settings: Settings, topology: Topology) -> None:
     """
     vault = open_vault(settings)
     with _sending(settings, topology, vault) as (sender, history):
-        made = processor.stage(topology, sender, history)
+        made = stage(topology, sender, history)
         run_stage(made, topology, settings, sender.drained)
 
 

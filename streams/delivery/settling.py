@@ -1,6 +1,6 @@
 """What becomes of a row, and of its endpoint, when an attempt has ended.
 
-Nothing here writes: `settled` and `judged` compute the new values, and the processor keeps them.
+Nothing here writes: `settled` and `after_attempt` compute the new values.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from streams.delivery.attempts import Ended
-from streams.delivery.endpoint import WIDEST_WINDOW, Endpoint, changed
-from streams.serde.delivery_records import Delivery, EndpointState
+from streams.delivery.endpoint import WIDEST_WINDOW, Endpoint
+from streams.serde.delivery_records import Delivery
 from streams.serde.delivery_states import (
     CLOSED,
     DEAD,
@@ -53,8 +53,9 @@ class Rules:
 def settled(row: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: Rules) -> Delivery:
     """The row after an attempt; a pending row has the time of its next one.
 
-    Judge the endpoint first. If the probe of an open circuit found that the receiver still fails,
-    the attempt does not count. Its row stays due, so that it goes as soon as the circuit closes.
+    `endpoint` is as it is after the attempt. If the probe of an open circuit found that the
+    receiver still fails, the attempt does not count. Its row stays due, so that it goes as soon as
+    the circuit closes.
     """
     told = replace(
         row,
@@ -86,50 +87,40 @@ def _failed(told: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: R
     return _again(counted, now + _wait_ms(policy[told.round], ended, rules), rules)
 
 
-def judged(endpoint: Endpoint, ended: Ended, now: int) -> EndpointState:
-    """The endpoint's state after an attempt; counts the failure or success in `endpoint`."""
+def after_attempt(endpoint: Endpoint, ended: Ended, now: int) -> Endpoint:
+    """The endpoint with this failure or success counted."""
     if ended.error is None:  # also a test proves that the receiver is up
         return _succeeded(endpoint, now)
     if ended.blame != "receiver" or ended.row.is_test:
-        return endpoint.state
+        return endpoint
     if ended.row.url is not None:  # its URL is its own, and says nothing of other callbacks' URLs
-        _narrow(endpoint)
-        return endpoint.state
+        return _narrowed(endpoint)
     return _receiver_failed(endpoint, ended, now)
 
 
-def _receiver_failed(endpoint: Endpoint, ended: Ended, now: int) -> EndpointState:
+def _receiver_failed(endpoint: Endpoint, ended: Ended, now: int) -> Endpoint:
     rejected = ended.status in _OF_MESSAGE
     if rejected:
-        _narrow(endpoint)
+        endpoint = _narrowed(endpoint)
     else:
-        endpoint.failures += 1
-        endpoint.window = 1
+        endpoint = replace(endpoint, failures=endpoint.failures + 1, window=1)
     state = endpoint.state
     since = state.failing_since or now
     if ended.status == _HTTP_GONE:
-        return _disabled(state, GONE, since, now)
+        return _disabled(endpoint, GONE, since, now)
     if now - since >= _GIVEN_UP_MS:
-        return _disabled(state, FAILING, since, now)
-    if rejected:
-        return _rejected(endpoint, ended, since, now)
+        return _disabled(endpoint, FAILING, since, now)
+    if rejected and ended.probe:  # the receiver is up, and did not take one message
+        closed = replace(endpoint, failures=0)
+        return closed.changed(now, circuit=CLOSED, open_until=None, failing_since=since)
     enough = endpoint.has_circuit and endpoint.failures >= _FAILURES_TO_OPEN
-    if ended.probe or (state.circuit == CLOSED and enough):
+    if not rejected and (ended.probe or (state.circuit == CLOSED and enough)):
         return _opened(endpoint, ended, since, now)
-    return state if state.failing_since else changed(state, now, failing_since=since)
+    return endpoint if state.failing_since else endpoint.changed(now, failing_since=since)
 
 
-def _rejected(endpoint: Endpoint, ended: Ended, since: int, now: int) -> EndpointState:
-    """The state after a receiver that is up did not take one message."""
-    state = endpoint.state
-    if ended.probe:
-        endpoint.failures = 0
-        return changed(state, now, circuit=CLOSED, open_until=None, failing_since=since)
-    return state if state.failing_since else changed(state, now, failing_since=since)
-
-
-def _narrow(endpoint: Endpoint) -> None:
-    endpoint.window = max(1, endpoint.window // 2)
+def _narrowed(endpoint: Endpoint) -> Endpoint:
+    return replace(endpoint, window=max(1, endpoint.window // 2))
 
 
 def expires_at(row: Delivery, rules: Rules) -> int:
@@ -137,28 +128,25 @@ def expires_at(row: Delivery, rules: Rules) -> int:
     return row.created_at + rules.keep_ms * (1 if row.command_id is None else 2)
 
 
-def _succeeded(endpoint: Endpoint, now: int) -> EndpointState:
-    endpoint.failures = endpoint.opened = 0
-    endpoint.window = min(WIDEST_WINDOW, endpoint.window * 2)
+def _succeeded(endpoint: Endpoint, now: int) -> Endpoint:
+    window = min(WIDEST_WINDOW, endpoint.window * 2)
     state = endpoint.state
+    endpoint = replace(endpoint, failures=0, opened=0, window=window)
     if state.circuit == CLOSED and state.failing_since is None:
-        return state
-    return changed(state, now, circuit=CLOSED, open_until=None, failing_since=None)
+        return endpoint
+    return endpoint.changed(now, circuit=CLOSED, open_until=None, failing_since=None)
 
 
-def _opened(endpoint: Endpoint, ended: Ended, since: int, now: int) -> EndpointState:
+def _opened(endpoint: Endpoint, ended: Ended, since: int, now: int) -> Endpoint:
     wait = min(_LONGEST_OPEN_MS, _OPEN_MS * 2**endpoint.opened)
     asked = (ended.retry_after_seconds or 0) * 1000
-    endpoint.opened += 1
     until = now + round(max(wait, min(asked, _LONGEST_WAIT_MS)))
-    return changed(endpoint.state, now, circuit=OPEN, open_until=until, failing_since=since)
+    opened = replace(endpoint, opened=endpoint.opened + 1)
+    return opened.changed(now, circuit=OPEN, open_until=until, failing_since=since)
 
 
-def _disabled(
-    state: EndpointState, because: DisabledBecause, since: int, now: int
-) -> EndpointState:
-    return changed(
-        state,
+def _disabled(endpoint: Endpoint, because: DisabledBecause, since: int, now: int) -> Endpoint:
+    return endpoint.changed(
         now,
         circuit=CLOSED,
         open_until=None,

@@ -1,123 +1,95 @@
-"""The stage's two stores during one step, in values instead of bytes.
+"""What the parts share of the store `queue` during one step, in values instead of bytes.
 
-The store `deliveries` holds the rows by id; its changelog is the public topic of that name. The
-store `queue` holds everything else:
-
-- `E` tenant, endpoint: when the endpoint was first seen, and its settings as they came
-- `S` tenant, endpoint: its state
-- `T` tenant: one letter for disabled, one for erased
-- `m` tenant, message: the message that its rows share
-- `P` tenant, endpoint: its rows have to be parked
-- `R` tenant, endpoint, time, command: a recovery that is not finished; the value is its command
-- `D` tenant, endpoint, command: when a recovery was asked for, so that it is not begun again
-- `c` like `R`: the row behind which the recovery goes on
-- `X` tenant: its rows and messages have to be deleted
-- `t` tenant, endpoint, id: a test that is not finished; the value is the time of its next attempt
-- `F` tenant, number: a message that has not all its rows yet (`fan_out.py`)
-- `C` tenant: a callback came when its endpoint was not known
-- `M` tenant, endpoint: it may have missed something (`history.py`)
-- `N` like `M`: the log is read again for it now
-- `n`: how far that reading is
-- `W` number: a command that waits for the settings that preceded it (`commands.py`)
-- `o`: the last number given to a row for the order in its lane
-- `w`: the highest time of an event or job's end that was processed
-- and the keys of `queue.py`
+The store `queue` holds everything but the rows. Each part names its own key spaces; `KEYS` are
+those that they share.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from itertools import takewhile
 
-from streams.delivery import queue
-from streams.runtime.processor import Context
-from streams.serde.codec import DELIVERY, ENDPOINT_STATE, OUTGOING
-from streams.serde.decoded_cache import DecodedCache
-from streams.serde.delivery_records import Delivery, EndpointState, Outgoing
-from streams.serde.keys import after, join
+import structlog
 
-ENDPOINT, STATE, TENANT, MESSAGE = b"E", b"S", b"T", b"m"
-PARKING, RECOVERY, CURSOR, ERASING, TEST = b"P", b"R", b"c", b"X", b"t"
-FAN_OUT, EARLY_CALLBACK, ASKED, COMMAND = b"F", b"C", b"D", b"W"
-MISSED, IN_ROUND, ROUND = b"M", b"N", b"n"
-_ORDER, _WATERMARK = b"o", b"w"
+from streams.closed_tenants import KEYS as CLOSED_TENANTS
+from streams.delivery.endpoint import Endpoint, made
+from streams.delivery.rows import TEST
+from streams.errors import PoisonRecord
+from streams.runtime.processor import Context
+from streams.serde.codec import ENDPOINT_STATE, OUTGOING, TENANT
+from streams.serde.decoded_cache import DecodedCache
+from streams.serde.delivery_records import EndpointState, Outgoing
+from streams.serde.keys import after, join, split
+
+log = structlog.get_logger(__name__)
+
+MESSAGE, ASKED = b"m", b"D"
+_SETTINGS, _STATE, _ORDER, _WATERMARK = b"E", b"S", b"o", b"w"
+KEYS = CLOSED_TENANTS | {
+    b"q": "rows that may be sent from their due time on (`queue.py`)",
+    b"h": "the first row of each lane",
+    b"l": "rows that wait in their lane",
+    TEST: "unfinished tests",
+    _SETTINGS: "when each endpoint was first seen, and its settings",
+    _STATE: "the states of endpoints",
+    ASKED: "when each recovery of an endpoint was asked for, so that it is not begun again",
+    MESSAGE: "messages, each shared by its rows",
+    _ORDER: "the last number given to a row for the order in its lane",
+    _WATERMARK: "the highest time of an event or job's end that was processed",
+}
+ORDER_BITS = 20
+"""How many bits of a row's number follow those of its time in milliseconds."""
 _NUMBER = struct.Struct(">Q")
-_MOST_KNOWN = 2_000
+_MOST_CACHED = 2_000
 
 ENDPOINTS_TOPIC = "deliveries.endpoints"
 
 
-class Known:
-    """The rows and messages that a task wrote last; most are read within milliseconds."""
-
-    def __init__(self) -> None:
-        self.rows = DecodedCache(DELIVERY, _MOST_KNOWN)
-        self.messages = DecodedCache(OUTGOING, _MOST_KNOWN)
-
-
 class DeliveryStore:
-    """Reads and writes both stores of one task."""
+    """Reads and writes the store `queue` of one task."""
 
-    def __init__(self, ctx: Context, known: Known) -> None:
+    def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
-        self._known = known
-        self.rows = ctx.store("deliveries")
         self.queue = ctx.store("queue")
-
-    def row(self, delivery_id: str) -> Delivery | None:
-        value = self.rows.get(delivery_id.encode())
-        return None if value is None else self._known.rows.decode(delivery_id, value)
-
-    def put_row(self, row: Delivery) -> None:
-        self.rows.put(row.delivery_id.encode(), self._known.rows.encode(row.delivery_id, row))
-
-    def enqueue(self, row: Delivery) -> bytes | None:
-        """Write a pending row and put it in the queue; returns its key there if it may be sent."""
-        self.put_row(row)
-        return queue.add(self.queue, row)
-
-    def make_way(self, row: Delivery, in_flight: Container[str]) -> None:
-        """Have the first row of a lane wait behind one that was made before it, if it still can."""
-        first = queue.first_of_lane(self.queue, row)
-        ahead = self.row(first) if first is not None and first not in in_flight else None
-        if ahead is not None and row.order < ahead.order:
-            queue.step_back(self.queue, ahead)
-
-    def put_off(self, before: Delivery, after: Delivery) -> bytes | None:
-        """Write a row that stays in the queue; returns its key there if it may be sent."""
-        self.put_row(after)
-        return queue.put_off(self.queue, before, after)
-
-    def dequeue(self, row: Delivery) -> bytes | None:
-        """Take a row out of the queue; returns the key of the next in its lane, if there is one."""
-        successor = queue.remove(self.queue, row)
-        following = self.row(successor) if successor else None
-        return queue.add(self.queue, following) if following else None
-
-    def rows_behind(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The rows that follow a key, by id."""
-        return self.rows.range(key + b"\0" if key else b"", b"\xff")
+        self._messages = DecodedCache(OUTGOING, _MOST_CACHED)  # most are read within milliseconds
 
     def message(self, tenant_id: str, message_id: str) -> Outgoing | None:
         value = self.queue.get(MESSAGE + join(tenant_id, message_id))
-        return None if value is None else self._known.messages.decode(message_id, value)
+        return None if value is None else self._messages.decode(message_id, value)
 
     def put_message(self, message: Outgoing) -> None:
         """Write a message unless it is there: every attempt sends what the first one sent."""
         key = MESSAGE + join(message.tenant_id, message.message_id)
         if self.queue.get(key) is None:
-            self.queue.put(key, self._known.messages.encode(message.message_id, message))
+            self.queue.put(key, self._messages.encode(message.message_id, message))
 
     def put_state(self, state: EndpointState) -> None:
         """Write an endpoint's state and publish it."""
         value, key = ENDPOINT_STATE.encode(state), join(state.tenant_id, state.endpoint_id)
-        self.queue.put(STATE + key, value)
+        self.queue.put(_STATE + key, value)
         self.ctx.forward(ENDPOINTS_TOPIC, key, value)
 
-    def drop_state(self, tenant_id: str, endpoint_id: str) -> None:
+    def put_settings(self, endpoint: Endpoint) -> None:
+        """Write an endpoint's settings, and when it was first seen."""
+        value = _NUMBER.pack(endpoint.since) + TENANT.encode(endpoint.record)
+        self.queue.put(_SETTINGS + join(*endpoint.place), value)
+
+    def endpoints(self) -> Iterator[Endpoint]:
+        """All endpoints as they are stored; one that cannot be used is logged and left out."""
+        states = {key: ENDPOINT_STATE.decode(value) for key, value in self.marked(_STATE)}
+        for key, value in self.marked(_SETTINGS):
+            try:
+                yield made(value[_NUMBER.size :], _number(value[: _NUMBER.size]), states.get(key))
+            except PoisonRecord as error:
+                tenant_id, endpoint_id = split(key)
+                log_unusable(tenant_id, endpoint_id, error)
+
+    def drop_endpoint(self, tenant_id: str, endpoint_id: str) -> None:
+        """Forget an endpoint, and publish that."""
         key = join(tenant_id, endpoint_id)
-        self.queue.delete(STATE + key)
+        self.queue.delete(_SETTINGS + key)
+        self.queue.delete(_STATE + key)
         self._forget_asked(tenant_id, endpoint_id, self.ctx.now)
         self.ctx.forward(ENDPOINTS_TOPIC, key, None)
 
@@ -137,9 +109,9 @@ class DeliveryStore:
         for key, _ in list(old):
             self.queue.delete(place + key)
 
-    def next_order(self) -> int:
-        """A number higher than every one before it in this partition."""
-        order = _number(self.queue.get(_ORDER)) + 1
+    def next_order(self, happened: int) -> int:
+        """A number higher than every one before it in this partition, and than its time's."""
+        order = max(_number(self.queue.get(_ORDER)) + 1, happened << ORDER_BITS)
         self.queue.put(_ORDER, _NUMBER.pack(order))
         return order
 
@@ -160,3 +132,13 @@ class DeliveryStore:
 
 def _number(value: bytes | None) -> int:
     return 0 if value is None else int(_NUMBER.unpack(value)[0])
+
+
+def log_unusable(tenant_id: str, endpoint_id: str, error: PoisonRecord) -> None:
+    """Report a record of an endpoint that is ignored."""
+    log.error(
+        "an endpoint's record cannot be used, and is ignored: set the endpoint again",
+        tenant_id=tenant_id,
+        endpoint_id=endpoint_id,
+        reason=str(error),
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.delivering import Deliveries, hang, ok, status
 
-from streams.delivery import fan_out
+from streams.delivery.parts import fan_out
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.keys import tenant_key
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from support.delivering import Deliveries, hang, ok, status
 
-from streams.delivery import fan_out, processor, upkeep
+from streams.delivery import stage as room
 from streams.delivery.attempts import Attempt
+from streams.delivery.parts import fan_out, upkeep
 from streams.delivery.rotation import Rotation
 from streams.delivery.slots import Slots
 from streams.delivery.store import ASKED, DeliveryStore
@@ -73,18 +74,14 @@ def test_the_end_of_an_attempt_that_changes_nothing_holds_no_other_attempt_back(
 
 
 def test_the_memory_of_the_rotation_does_not_grow_with_the_traffic() -> None:
-    rotation, endpoint = Rotation(), _Named()
+    rotation, endpoint = Rotation(), ("acme", "crm")
     for now in range(10_000):
-        rotation.sleep(endpoint, 1_000_000)  # type: ignore[arg-type]
-        rotation.wake(endpoint)  # type: ignore[arg-type]
+        rotation.sleep(endpoint, 1_000_000)
+        rotation.wake(endpoint)
         rotation.turns(now)
-    rotation.sleep(endpoint, 1_000_000)  # type: ignore[arg-type]
+    rotation.sleep(endpoint, 1_000_000)
     assert len(rotation) < 200
     assert rotation.turns(1_000_000) == [("acme", "crm")]
-
-
-class _Named:
-    tenant_id, id = "acme", "crm"
 
 
 def test_notices_of_many_endpoints_disabled_at_once_are_made_in_bounded_steps(
@@ -395,7 +392,7 @@ def test_what_waits_in_the_sender_is_not_sent_after_a_change(
 def test_a_tenant_with_many_hanging_endpoints_leaves_slots_to_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(processor, "Slots", lambda: Slots(total=80, unproven=20))
+    monkeypatch.setattr(room, "Slots", lambda: Slots(total=80, unproven=20))
     stage = Deliveries()
     for number in range(40):
         stage.endpoint(f"e{number:02}")

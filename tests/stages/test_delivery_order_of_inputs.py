@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.delivering import Deliveries, hang, ok, status
 
-from streams.delivery import commands
+from streams.delivery.parts import commands
 from streams.serde.codec import DEAD_LETTER
 
 DAY = 86_400.0
@@ -305,7 +305,7 @@ def test_settings_that_follow_one_another_all_the_time_put_off_nothing_of_their_
 def test_what_many_endpoints_missed_is_made_in_steps_of_bounded_size(
     stage: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams.delivery.history._ROWS", 40)
+    monkeypatch.setattr("streams.delivery.parts.missed._ROWS", 40)
     created = stage.driver.now
     stage.driver.advance(1)
     for number in range(20):

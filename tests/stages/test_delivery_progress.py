@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.delivering import Deliveries, hang, ok, status
 
-from streams.delivery import fan_out, sweep, upkeep
+from streams.delivery.parts import fan_out, sweep, upkeep
 from streams.serde.codec import TENANT
 from streams.serde.delivery_records import Delivery, DeliveryCommand
 from streams.serde.ids import new_id
@@ -25,11 +25,10 @@ def test_poison_records_do_not_begin_the_round_over_old_rows_again(
     monkeypatch.setattr(sweep, "_ROUND_SECONDS", 0)
     looked_at = set[str]()
 
-    def noted(row: Delivery, _: object) -> bool:
+    def noted(row: Delivery, _: object) -> None:
         looked_at.add(row.message_id)
-        return False
 
-    monkeypatch.setattr(sweep, "_aged", noted)
+    monkeypatch.setattr(sweep, "_age", noted)
     stage.endpoint()
     with stage.driver.together():
         for number in range(40):

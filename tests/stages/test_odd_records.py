@@ -28,7 +28,7 @@ from support.odd_records import (
 )
 
 from streams import dead_letter, dedup, dispatcher, scheduler
-from streams.delivery import processor
+from streams.delivery.stage import stage
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.stage import Stage
 from streams.serde.codec import DEAD_LETTER, ENVELOPE
@@ -166,4 +166,4 @@ def test_dispatcher(records: list[tuple[Any, ...]], together: bool) -> None:
 )
 def test_delivery(records: list[tuple[Any, ...]], together: bool) -> None:
     scripted = Deliveries()
-    goes_on(processor.stage(TOPOLOGY, scripted.sender, scripted.history), records, together)
+    goes_on(stage(TOPOLOGY, scripted.sender, scripted.history), records, together)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from streams.delivery import processor
 from streams.delivery.attempts import Attempt, Ended
 from streams.delivery.history import Part
+from streams.delivery.stage import stage
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import Record
 from streams.serde.codec import (
@@ -125,8 +125,8 @@ class Deliveries:
         self.topology = load()
         self.sender = ScriptedSender()
         self.history = DriverHistory()
-        stage = processor.stage(self.topology, self.sender, self.history)
-        self.driver = self.history.driver = TopologyTestDriver([stage], self.topology, partitions=1)
+        made = stage(self.topology, self.sender, self.history)
+        self.driver = self.history.driver = TopologyTestDriver([made], self.topology, partitions=1)
         self.driver.advance(0.1)
 
     def endpoint(

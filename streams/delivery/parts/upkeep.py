@@ -1,6 +1,6 @@
 """Work on many rows, done in bounded parts by the punctuations: parking, recovering, deleting.
 
-Each kind of work is a key in the store `queue`, so it goes on after a restart. `Upkeep` looks for
+Each kind of work is a key in the store `queue`, so it goes on after a restart. The part looks for
 such keys only when there may be one.
 """
 
@@ -8,98 +8,103 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
+from typing import ClassVar
 
-from streams.delivery import queue
-from streams.delivery.store import CURSOR, ERASING, MESSAGE, PARKING, RECOVERY, TEST
-from streams.delivery.sweep import Sweep
-from streams.delivery.transitions import Transitions, parked
+import structlog
+
+from streams.delivery.part import Part
+from streams.delivery.shared import Shared
+from streams.delivery.step import ERASING, PARKING, RECOVERY, Step, parked
+from streams.delivery.store import MESSAGE
+from streams.runtime.part import handles
 from streams.serde.codec import DELIVERY, DELIVERY_COMMAND
-from streams.serde.delivery_records import Delivery, DeliveryCommand, EndpointState, Recovery
+from streams.serde.delivery_records import (
+    RECOVER,
+    Delivery,
+    DeliveryCommand,
+    EndpointState,
+    Recovery,
+)
 from streams.serde.delivery_states import ENDPOINT_REMOVED
 from streams.serde.keys import SEPARATOR, after, split
 
+log = structlog.get_logger(__name__)
+
+_CURSOR = b"c"
 _CHANGED = 200
 """How many rows one part changes: a transaction of thousands would not end in time."""
 _LOOKED_AT = 3_000
-_SWEEP_SECONDS = 0.1
 _BEHIND = b"\1"
 """Behind a tenant's id, it follows all keys of that tenant, and precedes those of others."""
 
 
-class Upkeep:
-    """Goes on with whatever work there is, a part in each punctuation."""
+class Upkeep(Part):
+    """Goes on with whatever work there is, a part in each punctuation; begins recoveries."""
 
-    def __init__(self) -> None:
-        self._pending = True
+    keys: ClassVar = {
+        PARKING: "endpoints whose rows have to be parked",
+        RECOVERY: "commands of recoveries that are not finished",
+        _CURSOR: "the row behind which each recovery goes on",
+        ERASING: "tenants whose rows and messages have to be deleted, and where to go on",
+    }
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
         self._next = b""  # the key from which to look for work
-        self._sweeping = Sweep()
-        self._sweep_due = 0.0
 
-    def restored(self) -> None:
-        """Look for work again; the next round over the rows ends what a rollback took back."""
-        self._pending = True
+    @handles(RECOVER)
+    def recover(self, step: Step, command: DeliveryCommand) -> None:
+        """Begin to send rows of an endpoint again; a command that came before begins nothing."""
+        place = command.tenant_id, command.endpoint_id
+        endpoint = self.shared.endpoints.get(*place)
+        if endpoint is None or endpoint.closed_because is not None:
+            log.info("no endpoint to recover", endpoint_id=command.endpoint_id)
+            return
+        if step.store.asked_before(*place, command.command_id, self.shared.rules.keep_ms):
+            return
+        # Rows have the broker's time: a recovery without an end takes the rows of now by its clock.
+        step.recover(replace(command, at=step.now + 1))
 
-    def begin(self) -> None:
-        """Note that there may be work."""
-        self._pending = True
-
-    def go_on(self, steps: Transitions) -> bool:
-        """Do a part of the work; returns whether anything was written."""
-        done = self._pending and self._part(steps)
-        return self._sweep(steps) or done
-
-    def _part(self, steps: Transitions) -> bool:
+    def tick(self, step: Step) -> None:
+        """Do a part of the work: tenants take turns, and the work of one is done in its order."""
+        if not self.shared.has_work:
+            return
         for start in (self._next, b""):
             for mark, work in _WORK:
-                found = steps.store.queue.range(max(start, mark), after(mark))
+                found = step.store.queue.range(max(start, mark), after(mark))
                 for key, value in islice(found, 1):
-                    # Tenants take turns, and what one asked for is done in its order.
                     tenant_id = key[len(mark) :].partition(SEPARATOR)[0]
                     self._next = mark + tenant_id + _BEHIND
-                    work(key[len(mark) :], value, steps)
-                    return True
-        self._pending = False
-        return False
-
-    def _sweep(self, steps: Transitions) -> bool:
-        if steps.store.ctx.monotonic < self._sweep_due:
-            return False
-        self._sweep_due = steps.store.ctx.monotonic + _SWEEP_SECONDS
-        return self._sweeping.go_on(steps)
+                    work(key[len(mark) :], value, step)
+                    return
+        step.on_undo(self.shared.begin_work)
+        self.shared.has_work = False
 
 
-def recovery_key(command: DeliveryCommand) -> bytes:
-    """What follows the mark in the keys of a recovery; those of one endpoint are in their order."""
-    parts = (command.tenant_id, command.endpoint_id, f"{command.at:020}", command.command_id)
-    return SEPARATOR.join(part.encode() for part in parts)
-
-
-def _park(place: bytes, _: bytes, steps: Transitions) -> None:
+def _park(place: bytes, _: bytes, step: Step) -> None:
     """Park rows of an endpoint that is disabled or gone; an enabled one keeps what is left."""
     tenant_id, endpoint_id = split(place)
-    endpoint = steps.endpoints.get(tenant_id, endpoint_id)
+    endpoint = step.shared.endpoints.get(tenant_id, endpoint_id)
     because = ENDPOINT_REMOVED if endpoint is None else endpoint.closed_because
-    ids = list(queue.rows_of(steps.store.queue, tenant_id, endpoint_id, _CHANGED))
-    if endpoint is None:  # a disabled endpoint can be tested
-        tests = steps.store.marked(TEST + place + SEPARATOR)
-        ids += [id_.decode() for id_, _ in islice(tests, _CHANGED)]
+    # A disabled endpoint can be tested.
+    ids = step.rows.pending_of(tenant_id, endpoint_id, _CHANGED, tests=endpoint is None)
     for id_ in ids if because else ():
-        row = steps.store.row(id_)
+        row = step.rows.get(id_)
         if row is not None and because is not None:
-            steps.move(row, parked(row, because, steps.now))
+            step.rows.put(parked(row, because, step.now))
     if because is None or len(ids) < _CHANGED:
-        steps.store.queue.delete(PARKING + place)
+        step.store.queue.delete(PARKING + place)
         if endpoint is not None:
-            steps.turn(endpoint)
+            step.shared.ready.turn(endpoint)
 
 
-def _recover(key: bytes, value: bytes, steps: Transitions) -> None:
-    command, store = DELIVERY_COMMAND.decode(value), steps.store
-    endpoint = steps.endpoints.get(command.tenant_id, command.endpoint_id)
-    cursor = store.queue.get(CURSOR + key) or b""
+def _recover(key: bytes, value: bytes, step: Step) -> None:
+    command, store = DELIVERY_COMMAND.decode(value), step.store
+    endpoint = step.shared.endpoints.get(command.tenant_id, command.endpoint_id)
+    cursor = store.queue.get(_CURSOR + key) or b""
     wanted, looked_at = list[Delivery](), 0
     if endpoint is not None and endpoint.closed_because is None:
-        for id_, row in islice(store.rows_behind(cursor), _LOOKED_AT):
+        for id_, row in islice(step.rows.behind(cursor), _LOOKED_AT):
             looked_at, cursor = looked_at + 1, id_
             if command.endpoint_id.encode() not in row:
                 continue  # most rows need not be decoded
@@ -108,17 +113,18 @@ def _recover(key: bytes, value: bytes, steps: Transitions) -> None:
             if len(wanted) == _CHANGED:
                 break
     for each in sorted(wanted, key=lambda row: row.order):
-        steps.drive_anew(each, command.command_id)
+        step.drive_anew(each, command.command_id)
     finished = looked_at < _LOOKED_AT and len(wanted) < _CHANGED
     if finished:
         store.queue.delete(RECOVERY + key)
-        store.queue.delete(CURSOR + key)
+        store.queue.delete(_CURSOR + key)
     else:
-        store.queue.put(CURSOR + key, cursor)
+        store.queue.put(_CURSOR + key, cursor)
     if endpoint is not None:
-        endpoint.state = _progress(endpoint.state, command, len(wanted), finished, steps.now)
-        store.put_state(endpoint.state)
-        steps.probe_now(endpoint) if finished else steps.turn(endpoint)
+        state = _progress(endpoint.state, command, len(wanted), finished, step.now)
+        endpoint = replace(endpoint, state=state)
+        step.put_endpoint(endpoint)
+        step.probe_now(endpoint) if finished else step.shared.ready.turn(endpoint)
 
 
 def _progress(
@@ -148,18 +154,18 @@ def _matches(row: Delivery, command: DeliveryCommand) -> bool:
     )
 
 
-def _erase(key: bytes, cursor: bytes, steps: Transitions) -> None:
+def _erase(key: bytes, cursor: bytes, step: Step) -> None:
     """Delete rows and messages of an erased tenant; the value is where to go on."""
-    tenant_id, store = key.decode(), steps.store
+    tenant_id, store = key.decode(), step.store
     part, theirs = 0, list[Delivery]()
-    for id_, value in islice(store.rows_behind(cursor), _LOOKED_AT):
+    for id_, value in islice(step.rows.behind(cursor), _LOOKED_AT):
         part, cursor = part + 1, id_
         if key in value and (row := DELIVERY.decode(value)).tenant_id == tenant_id:
             theirs.append(row)
         if len(theirs) == _CHANGED:
             break
     for row in theirs:
-        steps.delete(row)
+        step.rows.delete(row)
     if part == _LOOKED_AT or len(theirs) == _CHANGED:
         store.queue.put(ERASING + key, cursor)
         return

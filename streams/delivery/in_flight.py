@@ -1,4 +1,7 @@
-"""The rows that the sender has, by endpoint; they come from no store, and outlive a rollback."""
+"""The rows that the sender has, by endpoint.
+
+This does not follow from the stores: an attempt goes on while the stage undoes its work.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,25 @@ from collections import Counter
 
 from streams.delivery.slots import Slot, Slots
 
-Place = tuple[str, str]
+EndpointId = tuple[str, str]
 """Tenant and endpoint."""
 
 
-class Handed:
+class InFlight:
     """The rows of one partition that the sender has; it gives their slots back."""
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
-        self._rows: dict[str, tuple[Place, Slot, int]] = {}
-        self._counts: Counter[Place] = Counter()
+        self._rows: dict[str, tuple[EndpointId, Slot, int]] = {}
+        self._counts: Counter[EndpointId] = Counter()
 
     def __contains__(self, delivery_id: object) -> bool:
         return delivery_id in self._rows
 
-    def count(self, place: Place) -> int:
+    def count(self, place: EndpointId) -> int:
         return self._counts[place]
 
-    def add(self, delivery_id: str, place: Place, slot: Slot, size: int) -> None:
+    def add(self, delivery_id: str, place: EndpointId, slot: Slot, size: int) -> None:
         """Note that the sender has a row, whose message has `size` bytes in memory."""
         self._rows[delivery_id] = place, slot, size
         self._counts[place] += 1

@@ -1,0 +1,123 @@
+"""Keeps what operators ask of the stage, on `deliveries.commands`, and applies it in its turn.
+
+The inputs have no common order: a command can be read before the setting of an endpoint that the
+API had acknowledged before it. So a command is kept in the store, and applied once `tenants` is
+read to the end that it had after the command was read.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import islice
+from typing import ClassVar, NamedTuple
+
+import structlog
+
+from streams.delivery import messages
+from streams.delivery.part import Part
+from streams.delivery.shared import Shared
+from streams.delivery.step import Step
+from streams.delivery.store import DeliveryStore
+from streams.errors import PoisonRecord
+from streams.runtime.part import handles, reads
+from streams.runtime.processor import Record
+from streams.serde.codec import DELIVERY_COMMAND
+from streams.serde.delivery_records import RETRY, TEST, DeliveryCommand
+from streams.serde.keys import after
+
+log = structlog.get_logger(__name__)
+
+_COMMAND = b"W"
+_NUMBER = struct.Struct(">Q")
+_AT_ONCE = 200
+"""How many commands one part applies."""
+
+
+class _Waiting(NamedTuple):
+    """The commands that wait: `newest` is the key of the last one, `b""` if there is none.
+
+    Those up to `last` are applied once `tenants` is read to its end as of `moment`.
+    """
+
+    newest: bytes = b""
+    last: bytes = b""
+    moment: float | None = None
+
+
+class Commands(Part):
+    """The commands of one partition, in their order; applies tests and retries itself."""
+
+    keys: ClassVar = {_COMMAND: "commands that wait for the settings that preceded them"}
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._waiting = _Waiting()
+
+    def restored(self, store: DeliveryStore) -> None:
+        """Look for commands that wait."""
+        self._waiting = _Waiting(max((key for key, _ in store.marked(_COMMAND)), default=b""))
+
+    @reads("deliveries.commands")
+    def take(self, step: Step, record: Record) -> None:
+        """Keep a command until the settings that preceded it are read.
+
+        Raises:
+            PoisonRecord: it cannot be decoded, its kind is not known, or its ids cannot be used.
+        """
+        command = DELIVERY_COMMAND.decode(record.value)
+        if not step.knows(command):
+            raise PoisonRecord("not_supported", f"{command.kind!r} is no command of this release")
+        messages.check_ids(command.tenant_id, command.endpoint_id, command.command_id)
+        key = _NUMBER.pack(step.store.next_order(0))
+        step.store.queue.put(_COMMAND + key, DELIVERY_COMMAND.encode(command))
+        self._wait(step, self._waiting._replace(newest=key))
+
+    def tick(self, step: Step) -> None:
+        """Apply the next commands whose settings are read."""
+        newest, last, moment = self._waiting
+        if not newest:
+            return
+        if moment is None:
+            last, moment = newest, step.ctx.monotonic
+            self._wait(step, _Waiting(newest, last, moment))
+        if not step.ctx.caught_up_to("tenants", moment):
+            return
+        waiting = step.store.queue.range(_COMMAND, after(_COMMAND + last))
+        part = list(islice(waiting, _AT_ONCE))
+        for key, value in part:
+            step.store.queue.delete(key)
+            command = DELIVERY_COMMAND.decode(value)
+            if step.knows(command):  # a later release may have kept another kind
+                step.apply(command)
+        if len(part) < _AT_ONCE:  # those that were read since then need another moment
+            self._wait(step, _Waiting(newest if newest > last else b""))
+
+    @handles(RETRY)
+    def retry(self, step: Step, command: DeliveryCommand) -> None:
+        """Send a row again, whatever became of it."""
+        row = step.rows.get(command.delivery_id or "")
+        theirs = row is not None and row.tenant_id == command.tenant_id
+        if row is None or not theirs or row.command_id == command.command_id:
+            log.info("no delivery to retry", delivery_id=command.delivery_id)
+            return
+        endpoint = self.shared.endpoints.get(row.tenant_id, row.endpoint_id)
+        step.drive_anew(row, command.command_id)
+        if endpoint is None or endpoint.closed_because is not None:
+            step.park_rows_of(row.tenant_id, row.endpoint_id)
+        elif not row.is_test:  # a test does not wait for the circuit
+            step.probe_now(endpoint, row.delivery_id)
+
+    @handles(TEST)
+    def test(self, step: Step, command: DeliveryCommand) -> None:
+        """Send a sample to an endpoint."""
+        id_ = command.delivery_id
+        endpoint = self.shared.endpoints.get(command.tenant_id, command.endpoint_id)
+        if endpoint is None or not id_ or "\0" in id_:
+            log.info("no endpoint to test", endpoint_id=command.endpoint_id)
+            return
+        message = messages.of_test(command.tenant_id, id_, command.sample, step.now)
+        step.enter_test(message, id_, endpoint)
+
+    def _wait(self, step: Step, waiting: _Waiting) -> None:
+        step.on_undo(setattr, self, "_waiting", self._waiting)
+        self._waiting = waiting
