@@ -47,10 +47,15 @@ class Cluster(TopologyTestDriver):
     def records(self) -> dict[tuple[str, int], list[Record]]:
         return self._broker.records
 
-    def append(self, topic: str, key: bytes | None, value: bytes | None, partition: int) -> Record:
-        """A producer's record, stamped by the broker; it flows at the next tick."""
+    def append(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, late_ms: int = 0
+    ) -> Record:
+        """A producer's record, stamped by the broker; it flows at the next tick.
+
+        `late_ms` is for how long it was there and not read.
+        """
         log = self._broker.records[topic, partition]
-        log.append(Record(topic, partition, len(log), self.now, key, value, []))
+        log.append(Record(topic, partition, len(log), self.now - late_ms, key, value, []))
         self.appended += 1
         return log[-1]
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
+from support import derived_deliveries
 from support.derived import after_an_abort, derived, faults, processor, rebuilt
 
 from simulation.handlers import SCRIPTS
@@ -444,6 +445,22 @@ class Judge:
             for fault in faults(task):
                 raise Violation("inconsistent", f"{partition}: {fault}")
             self._published(task, partition)
+            self._deliveries(partition)
+
+    def _deliveries(self, partition: int) -> None:
+        """The same of each delivery stage."""
+        task = self._world.cluster.task("delivery", partition)
+        held = derived_deliveries.derived(derived_deliveries.deliveries(task))
+        stored = derived_deliveries.derived(derived_deliveries.rebuilt(task))
+        if held != stored:
+            raise Violation("derived", f"{partition}: {held}, in the stores: {stored}")
+        whole = self._world.cluster.run_of("delivery").tasks[partition]
+        before, now = derived_deliveries.after_an_abort(task, whole)
+        changed = {name: (old, now[name]) for name, old in before.items() if old != now[name]}
+        if changed:
+            raise Violation("undone", f"{partition}: {changed}")
+        for fault in derived_deliveries.faults(task):
+            raise Violation("inconsistent", f"{partition}: {fault}")
 
     def _published(self, task: Task, partition: int) -> None:
         """The topic `jobs` says of each job what its dispatcher's store says."""

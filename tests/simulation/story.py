@@ -182,6 +182,17 @@ KINDS: dict[str, Kind] = {
         lambda d: (d.one(*d.tenants), d.one("disable", "disable", "enable", "erase")),
         lambda w, *a: w.tenant(*a),
     ),
+    # tenant, which endpoint, what, how late it is read in seconds
+    "endpoint": Kind(
+        3,
+        lambda d: (
+            d.one(*d.tenants),
+            d.below(3),
+            d.one("set", "set", "rate", "filters", "disable", "remove"),
+            d.one(0, 0, 2, 20),
+        ),
+        lambda w, *a: w.endpoint(*a),
+    ),
     "layout": Kind(1, lambda d: (), lambda w: w.toggle_layout()),
     "pool": Kind(0.5, lambda d: (), lambda w: w.toggle_pool()),
     "cap": Kind(0.5, lambda d: (d.one(0, 1, 3),), lambda w, n: w.set_cap(n)),

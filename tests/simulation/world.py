@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 from simulation.chance import Dice, ordered_id
@@ -11,26 +12,36 @@ from simulation.handlers import SCRIPTS
 from simulation.invariants import Judge
 from simulation.outbox_model import Letter
 from simulation.outside import Outside
+from simulation.receivers import Receivers
 from simulation.requests import Desk
 from simulation.wiring import Wiring
 from simulation.worker_model import CLUSTER_KEY, WorkerModel
 from streams import dedup, dispatcher, scheduler
+from streams.delivery.stage import stage as delivery_stage
 from streams.runtime.memory_broker import CrashPoint
-from streams.runtime.stage import AnyStage, FusedStage
+from streams.runtime.processor import Processor
+from streams.runtime.stage import AnyStage, FusedStage, Stage
 from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.serde.records import Lease, TenantRecord
+from streams.tenants.endpoints import EndpointSettings, endpoint_record
+from streams.tenants.settings import Rate
+from streams.topology.model import Topology
+from streams.vault.key_encryption import local_vault
 
-STAGES = ("dedup", "scheduler", "dispatcher")
+STAGES = ("dedup", "scheduler", "dispatcher", "delivery")
 STORES = (
     ("dedup", "seen"),
     ("scheduler", "timers"),
     ("dispatcher", "jobs"),
     ("dispatcher", "checkpoints"),
     ("dispatcher", "ledger"),
+    ("delivery", "deliveries"),
+    ("delivery", "queue"),
 )
 TENANTS = ("acme", "globex", "initech")
+_VAULT = local_vault(b"k" * 32)
 _TICK, _LONG_TICK, _IDLE_TICK = 1.0, 2.5, 5.0
 _SUPERVISOR_SECONDS = 3
 
@@ -60,6 +71,7 @@ class World:
         self._hears_at = 0.0
         self.last_fault = 0.0
         """When the flow last stood still, in seconds: until then nobody could be told anything."""
+        self._receivers = Receivers(self.dice, lambda *place: self.cluster.records[place])
         topology = self.wiring.topology()
         self.cluster = Cluster(self._stages(), topology, self.partitions)
         self.judge = Judge(self)
@@ -285,6 +297,22 @@ class World:
         at = self.cluster.append("tenants", key, value, partition)
         self.judge.closed_at(tenant_id, at if what != "enable" else None)
 
+    def endpoint(self, tenant_id: str, which: int, what: str, late: float) -> None:
+        """An endpoint is set, in one way or another, or removed; its record may come late."""
+        id_ = ("all", "ordered", "callbacks")[which]
+        key = tenant_key(tenant_id, "endpoint", id_)
+        partition = partition_for(tenant_id, self.partitions)
+        settings = EndpointSettings(
+            url=None if id_ == "callbacks" else f"https://{id_}.example/{what}",
+            events=("note", "job.*") if what == "filters" else ("*",),
+            ordering="fifo" if id_ == "ordered" else "parallel",
+            rate=Rate(count=2, seconds=10) if what == "rate" else None,
+            enabled=what != "disable",
+        )
+        record = endpoint_record(_VAULT, tenant_id, id_, settings, (), {}, self.true_ms)
+        value = None if what == "remove" else TENANT.encode(record)
+        self.cluster.append("tenants", key, value, partition, late_ms=round(late * 1000))
+
     def rewire(self) -> None:
         """Everything is stopped and started under the topology of now."""
         self.cluster.rewire(self._stages(), self.wiring.topology())
@@ -301,7 +329,17 @@ class World:
             scheduler.stage(topology),
             dispatcher.stage(topology, CLUSTER_KEY),
         )
-        return [FusedStage("pipeline", parts)] if self._fused else list(parts)
+        fused = [FusedStage("pipeline", parts)] if self._fused else list(parts)
+        return [*fused, self._delivery(topology)]
+
+    def _delivery(self, topology: Topology) -> Stage:
+        stage = delivery_stage(topology, self._receivers, self._receivers)
+
+        def started(partition: int) -> Processor:
+            self._receivers.lose(partition)
+            return stage.processor(partition)
+
+        return replace(stage, processor=started)
 
     # Between workers and dispatcher.
 
