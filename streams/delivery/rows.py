@@ -49,9 +49,11 @@ class Rows:
         """The rows that follow a key, by id, as they are stored."""
         return self._rows.range(key + b"\0" if key else b"", b"\xff")
 
-    def put(self, row: Delivery) -> None:
-        """Write a row, and put it in the queue, take it out, or change its time there."""
-        before = self.get(row.delivery_id)
+    def put(self, row: Delivery, before: Delivery | None) -> None:
+        """Write a row, and put it in the queue, take it out, or change its time there.
+
+        `before` is the row as it is stored; None: it is new.
+        """
         self._rows.put(row.delivery_id.encode(), self._cache.encode(row.delivery_id, row))
         self._follow(Change(before, row, self._requeue(before, row)))
 

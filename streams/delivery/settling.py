@@ -16,6 +16,7 @@ from streams.serde.delivery_states import (
     CLOSED,
     DEAD,
     DELIVERED,
+    ENDPOINT_REMOVED,
     FAILING,
     GONE,
     OPEN,
@@ -50,12 +51,14 @@ class Rules:
     chance: Callable[[], float]
 
 
-def settled(row: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: Rules) -> Delivery:
+def settled(
+    row: Delivery, ended: Ended, endpoint: Endpoint | None, now: int, rules: Rules
+) -> Delivery:
     """The row after an attempt; a pending row has the time of its next one.
 
-    `endpoint` is as it is after the attempt. If the probe of an open circuit found that the
-    receiver still fails, the attempt does not count. Its row stays due, so that it goes as soon as
-    the circuit closes.
+    `endpoint` is as it is after the attempt, None if it was removed. If the probe of an open
+    circuit found that the receiver still fails, the attempt does not count. Its row stays due, so
+    that it goes as soon as the circuit closes.
     """
     told = replace(
         row,
@@ -67,6 +70,8 @@ def settled(row: Delivery, ended: Ended, endpoint: Endpoint, now: int, rules: Ru
     )
     if ended.error is None:
         return replace(told, status=DELIVERED)
+    if endpoint is None:
+        return replace(told, status=PARKED, parked_because=ENDPOINT_REMOVED)
     if endpoint.closed_because is not None and not row.is_test:
         return replace(told, status=PARKED, parked_because=endpoint.closed_because)
     return _failed(told, ended, endpoint, now, rules)
@@ -131,7 +136,8 @@ def expires_at(row: Delivery, rules: Rules) -> int:
 def _succeeded(endpoint: Endpoint, now: int) -> Endpoint:
     window = min(WIDEST_WINDOW, endpoint.window * 2)
     state = endpoint.state
-    endpoint = replace(endpoint, failures=0, opened=0, window=window)
+    if endpoint.failures or endpoint.opened or window != endpoint.window:
+        endpoint = replace(endpoint, failures=0, opened=0, window=window)
     if state.circuit == CLOSED and state.failing_since is None:
         return endpoint
     return endpoint.changed(now, circuit=CLOSED, open_until=None, failing_since=None)

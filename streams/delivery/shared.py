@@ -23,7 +23,8 @@ class Shared:
 
     - `endpoints`, `closed` tenants and what is `ready` to be sent follow each change of a row or an
       endpoint. What is `in_flight` does not.
-    - `catching_up` are ordered or other endpoints that may have missed something.
+    - `catching_up` are endpoints for which the log is read again, because they may have missed
+      something.
     - `has_work` says that the store may hold work on many rows.
     """
 

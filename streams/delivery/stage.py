@@ -142,9 +142,5 @@ class Deliveries(Processor):
         part, method = COMMANDS[command.kind]
         getattr(self._parts[part], method)(step, command)
 
-    def knows(self, command: DeliveryCommand) -> bool:
-        """Whether any part handles this kind of command."""
-        return command.kind in COMMANDS
-
     def _step(self) -> Step:
         return Step(self._store, self._rows, self.shared, self)

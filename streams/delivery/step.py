@@ -36,9 +36,6 @@ class Routing(Protocol):
     def apply(self, step: Step, command: DeliveryCommand) -> None:
         """Have the part that handles a command apply it."""
 
-    def knows(self, command: DeliveryCommand) -> bool:
-        """Whether any part handles this kind of command."""
-
 
 class Step:
     """What a part works with; `now` is in milliseconds and stays the same during the step."""
@@ -83,7 +80,8 @@ class Step:
         """Make the row of a test, which is sent whatever the state of its endpoint is."""
         if self.rows.get(id_) is None:
             self.store.put_message(message)
-            self.rows.put(replace(self._row(message, endpoint, id_, lambda: 0), lane=None))
+            row = self._row(message, endpoint, id_, lambda: 0)
+            self.rows.put(replace(row, lane=None), None)
 
     def unpark(self, message: Outgoing, endpoint: Endpoint) -> None:
         """Send the row of a message that was parked before its endpoint was known to take it."""
@@ -106,12 +104,15 @@ class Step:
                 parked_because=None,
                 command_id=command_id,
                 updated_at=self.now,
-            )
+            ),
+            row,
         )
 
     def put_endpoint(self, endpoint: Endpoint) -> None:
         """Set an endpoint: write and publish what changed, and have everything follow."""
         before = self.shared.endpoints.get(*endpoint.place)
+        if before is endpoint:
+            return
         if before is None or before.record is not endpoint.record:
             self.store.put_settings(endpoint)
         if before is None or before.state != endpoint.state:
@@ -160,12 +161,9 @@ class Step:
         """Have the part that handles a command apply it."""
         self._routing.apply(self, command)
 
-    def knows(self, command: DeliveryCommand) -> bool:
-        """Whether any part handles this kind of command."""
-        return self._routing.knows(command)
-
     def _admit(self, row: Delivery, closed_because: ParkedBecause | None) -> None:
-        self.rows.put(row if closed_because is None else parked(row, closed_because, self.now))
+        admitted = row if closed_because is None else parked(row, closed_because, self.now)
+        self.rows.put(admitted, None)
 
     def _follow(self, change: Change[Endpoint]) -> None:
         self.on_undo(self.shared.endpoint_changed, change.reversed())

@@ -13,6 +13,8 @@ from typing import Any
 from unittest.mock import patch
 
 from simulation.story import Story, draw
+from streams.delivery import step as delivery_step
+from streams.delivery.parts.sending import Sending
 from streams.dispatcher import failures, history, job
 from streams.dispatcher.part import Change
 from streams.dispatcher.parts import expiry, replays, submissions, sweep, unhandled, workers
@@ -151,6 +153,24 @@ def _passed_by_untaken() -> Any:
     return patch.object(fused_task, "reach", lambda _, written, __: written.last + 1)
 
 
+def _abort_leaves_the_cursor() -> Any:
+    """Rows of an endpoint that an aborted step chose are passed by from then on."""
+
+    def give_up(self: Sending, row: Any) -> None:
+        self._in_flight.remove(row.delivery_id)
+
+    return patch.object(Sending, "_give_up", give_up)
+
+
+def _endpoint_not_undone() -> Any:
+    """An endpoint's window and circuit stay as an aborted step left them."""
+
+    def follow(self: delivery_step.Step, change: Any) -> None:
+        self.shared.endpoint_changed(change)
+
+    return patch.object(delivery_step.Step, "_follow", follow)
+
+
 INJECTED_FAULTS = {
     "4 submission judged by now": InjectedFault(
         _submission_judged_by_now,
@@ -189,7 +209,7 @@ INJECTED_FAULTS = {
     ),
     "12 loss is an attempt": InjectedFault(
         _loss_is_an_attempt,
-        ("buried_early",),
+        ("buried_early", "stuck"),
         ("deliver", "kill"),
     ),
     "17 unrouted is forgotten": InjectedFault(
@@ -212,6 +232,16 @@ INJECTED_FAULTS = {
         _fold_misses_an_end,
         ("derived", "undone"),
         ("deliver",),
+    ),
+    "39 abort leaves the cursor": InjectedFault(
+        _abort_leaves_the_cursor,
+        ("inconsistent",),
+        ("deliver", "endpoint"),
+    ),
+    "39 endpoint is not undone": InjectedFault(
+        _endpoint_not_undone,
+        ("undone", "derived"),
+        ("deliver", "endpoint"),
     ),
     "18 unread lease counts": InjectedFault(
         _unread_lease_counts,

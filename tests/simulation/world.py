@@ -76,6 +76,9 @@ class World:
         self.cluster = Cluster(self._stages(), topology, self.partitions)
         self.judge = Judge(self)
         self.desk = Desk(self)
+        for tenant_id in TENANTS:
+            self.endpoint(tenant_id, 0, "set", 0)
+            self.endpoint(tenant_id, 1, "set", 0)
         self.cluster.tick(0.2)
         for name in self._fleet:
             self.start_worker(name)

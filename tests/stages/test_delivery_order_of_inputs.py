@@ -385,3 +385,27 @@ def test_a_job_s_end_that_was_parked_is_not_sent_because_the_job_is_replayed_aft
     stage.endpoint(created=enabled)
     stage.driver.advance(5)
     assert stage.row().status == "parked"
+
+
+@pytest.mark.parametrize("after", ["creation", "enabling", "other filters"])
+def test_an_ordered_endpoint_gets_what_it_missed_before_what_came_later(
+    stage: Deliveries, after: str
+) -> None:
+    if after == "enabling":
+        stage.endpoint(ordering="fifo", enabled=False)
+    elif after == "other filters":
+        stage.endpoint(ordering="fifo", events=("nothing",))
+    stage.driver.advance(5)
+    changed = stage.driver.now
+    for number in range(5):
+        stage.driver.advance(1)
+        stage.event(f"k{number}")
+    stage.history.most, stage.history.patience = 2, 3
+    stage.endpoint(ordering="fifo", created=changed)
+    for number in range(5, 20):
+        stage.event(f"k{number:02}")
+        stage.driver.advance(0.01)
+    stage.driver.restart("delivery")
+    stage.driver.advance(2)
+    order = [attempt.row.message_id for attempt in stage.sender.sent]
+    assert order == [f"evt_k{n}" for n in range(5)] + [f"evt_k{n:02}" for n in range(5, 20)]

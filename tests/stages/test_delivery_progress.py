@@ -202,3 +202,21 @@ def test_an_aborted_setting_takes_no_endpoint_its_rate(stage: Deliveries, then: 
     task.rollback()
     stage.driver.advance(1)
     assert [attempt.row.message_id for attempt in stage.sender.sent] == ["evt_k0"]
+
+
+def test_poison_records_do_not_let_a_step_make_more_rows(
+    stage: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fan_out, "_IN_A_STEP", 40)
+    monkeypatch.setattr(fan_out, "_IN_A_PART", 5)
+    stage.endpoint()
+    with stage.driver.together():
+        for number in range(100):
+            stage.event(f"k{number:02}")
+            if number % 10 == 9:
+                stage.driver.pipe("events", b"acme", b"no envelope")
+        stage.driver.run_of("delivery").step(punctuate=True)
+    assert 0 < len(stage.rows()) <= 45
+    stage.driver.advance(5)
+    assert {row.status for row in stage.rows()} == {"delivered"}
+    assert len(stage.rows()) == 100

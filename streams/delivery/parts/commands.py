@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from itertools import islice
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, get_args
 
 import structlog
 
@@ -22,12 +22,13 @@ from streams.errors import PoisonRecord
 from streams.runtime.part import handles, reads
 from streams.runtime.processor import Record
 from streams.serde.codec import DELIVERY_COMMAND
-from streams.serde.delivery_records import RETRY, TEST, DeliveryCommand
+from streams.serde.delivery_records import RETRY, TEST, CommandKind, DeliveryCommand
 from streams.serde.keys import after
 
 log = structlog.get_logger(__name__)
 
 _COMMAND = b"W"
+_KINDS = get_args(CommandKind)
 _NUMBER = struct.Struct(">Q")
 _AT_ONCE = 200
 """How many commands one part applies."""
@@ -65,8 +66,8 @@ class Commands(Part):
             PoisonRecord: it cannot be decoded, its kind is not known, or its ids cannot be used.
         """
         command = DELIVERY_COMMAND.decode(record.value)
-        if not step.knows(command):
-            raise PoisonRecord("not_supported", f"{command.kind!r} is no command of this release")
+        if command.kind not in _KINDS:
+            raise PoisonRecord("not_supported", f"{command.kind!r} is none of: {', '.join(_KINDS)}")
         messages.check_ids(command.tenant_id, command.endpoint_id, command.command_id)
         key = _NUMBER.pack(step.store.next_order(0))
         step.store.queue.put(_COMMAND + key, DELIVERY_COMMAND.encode(command))
@@ -87,7 +88,7 @@ class Commands(Part):
         for key, value in part:
             step.store.queue.delete(key)
             command = DELIVERY_COMMAND.decode(value)
-            if step.knows(command):  # a later release may have kept another kind
+            if command.kind in _KINDS:  # a later release may have kept another kind
                 step.apply(command)
         if len(part) < _AT_ONCE:  # those that were read since then need another moment
             self._wait(step, _Waiting(newest if newest > last else b""))

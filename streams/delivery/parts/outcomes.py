@@ -12,10 +12,10 @@ from streams.delivery.endpoint import Endpoint
 from streams.delivery.part import Part
 from streams.delivery.settling import after_attempt, settled
 from streams.delivery.shared import Shared
-from streams.delivery.step import Step, parked
+from streams.delivery.step import Step
 from streams.serde.codec import DELIVERY_ATTEMPT
 from streams.serde.delivery_records import Delivery, DeliveryAttempt
-from streams.serde.delivery_states import DELIVERED, ENDPOINT_REMOVED, OPEN, PENDING
+from streams.serde.delivery_states import DELIVERED, OPEN, PENDING
 
 log = structlog.get_logger(__name__)
 
@@ -62,10 +62,7 @@ def _apply(ended: Ended, step: Step) -> None:
 
 
 def _write(row: Delivery, ended: Ended, endpoint: Endpoint | None, step: Step) -> None:
-    if endpoint is None:
-        after = _without_endpoint(row, ended, step.now)
-    else:
-        after = settled(row, ended, endpoint, step.now, step.shared.rules)
+    after = settled(row, ended, endpoint, step.now, step.shared.rules)
     if row.status != PENDING and after.status != DELIVERED:
         after = replace(
             row,
@@ -74,7 +71,7 @@ def _write(row: Delivery, ended: Ended, endpoint: Endpoint | None, step: Step) -
             last_error=after.last_error,
             updated_at=step.now,
         )
-    step.rows.put(after)
+    step.rows.put(after, row)
     _log(row, ended, after, _next_at(after, endpoint), step)
     metrics.ATTEMPTS.labels(ended.error or DELIVERED).inc()
 
@@ -96,20 +93,6 @@ def _follow(before: Endpoint, after: Endpoint, step: Step) -> Endpoint:
     step.park_rows_of(*after.place)
     step.announce(messages.of_disabled(*after.place, because, step.now), step.now)
     return after
-
-
-def _without_endpoint(row: Delivery, ended: Ended, now: int) -> Delivery:
-    told = replace(
-        row,
-        attempts=row.attempts + 1,
-        last_status=ended.status,
-        last_error=ended.error,
-        next_attempt_at=None,
-        updated_at=now,
-    )
-    if ended.error is None:
-        return replace(told, status=DELIVERED)
-    return parked(told, ENDPOINT_REMOVED, now)
 
 
 def _next_at(row: Delivery, endpoint: Endpoint | None) -> int | None:

@@ -75,7 +75,8 @@ def _age(row: Delivery, step: Step) -> None:
                 parked_because=None,
                 next_attempt_at=None,
                 updated_at=step.now,
-            )
+            ),
+            row,
         )
         return
     keep = step.shared.rules.keep_ms

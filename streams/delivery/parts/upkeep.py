@@ -91,7 +91,7 @@ def _park(place: bytes, _: bytes, step: Step) -> None:
     for id_ in ids if because else ():
         row = step.rows.get(id_)
         if row is not None and because is not None:
-            step.rows.put(parked(row, because, step.now))
+            step.rows.put(parked(row, because, step.now), row)
     if because is None or len(ids) < _CHANGED:
         step.store.queue.delete(PARKING + place)
         if endpoint is not None:
