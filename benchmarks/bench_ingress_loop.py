@@ -30,7 +30,7 @@ from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import Receiver
 from ingress.receive.rejections import Rejections
 from ingress.tenants.references import References
-from ingress.tenants.sources import Closed, Source, SourceTable
+from ingress.tenants.sources import SourceTable
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.tenants.settings import SourceSettings, source_record
@@ -62,12 +62,6 @@ class Sources:
             record = source_record(vault, tenant, "bench", settings, [SECRET], 1)
             self.table.apply(tenant_key(tenant, "source", "bench"), TENANT.encode(record))
         self.keys = KeyMaker(Acknowledged(self.book), vault, self.book, 4)
-
-    def lookup(self, tenant_id: str, name: str) -> Source | None:
-        return self.table.lookup(tenant_id, name)
-
-    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
-        return self.table.why_closed(tenant_id, name)
 
 
 class Acknowledged:
@@ -129,7 +123,7 @@ async def listening() -> web.ServerRunner:
     topology, sources = load(), Sources()
     sender = Acknowledged(sources.book)
     writer = EventWriter(sender, sources.keys, topology.partitions)
-    receiver = Receiver(sources, writer, Quarantine(sender, writer), topology)
+    receiver = Receiver(sources.table, lambda: True, writer, Quarantine(sender, writer), topology)
     rejections = Rejections(sender, sources.table.known, topology.partitions)
     router = Router(receiver, lambda: True, rejections)
     runner = web.ServerRunner(Listener(router.handle, router.unread))

@@ -23,16 +23,15 @@ from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import DEADLINE_SECONDS, Receiver
 from ingress.receive.rejections import Rejections
 from ingress.tenants.addressing import addressing
-from ingress.tenants.directory import Directory
 from ingress.tenants.references import References
 from ingress.tenants.sources import SourceTable
-from streams.errors import ConfigError
 from streams.http.forward import Origin, forward, forwarding_session
 from streams.kafka.clients import AwaitedProducer
+from streams.probe_routes import listen_on
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
 from streams.telemetry import show_ready
-from streams.tenants.follower import Failed
+from streams.tenants.follower import Failed, TenantsFollower
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault
 from streams.vault.keyring import DataKeyring
@@ -77,11 +76,19 @@ class IngressServer:
         self._gossip = RateGossip(settings, rates, failed)
         self._producer = _producer(settings, deadline_seconds)
         letters = DeadLetters(self._producer, topology.partitions)
-        self._directory = Directory(settings, topology, table, book, letters.refuse, failed)
+
+        def fold(key: bytes | None, value: bytes | None) -> None:
+            book.apply(key, value)
+            table.apply(key, value)
+
+        self._follower = TenantsFollower(
+            settings, topology, "ingress", fold, letters.refuse, failed
+        )
         keys = KeyMaker(self._producer, vault, book, topology.partitions)
         writer = EventWriter(self._producer, keys, topology.partitions)
         receiver = Receiver(
-            self._directory,
+            table,
+            lambda: self._follower.ready,
             writer,
             Quarantine(self._producer, writer),
             topology,
@@ -89,7 +96,7 @@ class IngressServer:
             deadline_seconds=deadline_seconds,
             in_flight_bytes=settings.in_flight_bytes,
         )
-        rejections = Rejections(self._producer, self._directory.known, topology.partitions)
+        rejections = Rejections(self._producer, table.known, topology.partitions)
         self._router = Router(receiver, self._ready, rejections, addressing(settings))
         self._reports = (rejections, letters)
         self._writing: list[asyncio.Task[None]] = []
@@ -108,7 +115,7 @@ class IngressServer:
         if self._public is not None:
             await self._share(self._public)
         show_ready(["ingress"], self._ready)
-        self._directory.start()
+        self._follower.start()
         self._writing = [asyncio.create_task(each.run()) for each in self._reports]
         self._references.start()
         self._gossip.start()
@@ -119,12 +126,8 @@ class IngressServer:
         """Listen on the ingress's own port; returns its number."""
         runner = await self._runner()
         host, port = self._settings.host, self._settings.port
-        try:
-            await web.TCPSite(runner, host, port, reuse_port=True, backlog=BACKLOG).start()
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {host}:{port} ({error.strerror}): choose another with --port"
-            ) from error
+        site = web.TCPSite(runner, host, port, reuse_port=True, backlog=BACKLOG)
+        await listen_on(site, host, port)
         return int(runner.addresses[0][1])
 
     async def _share(self, public: PublicPort) -> None:
@@ -147,7 +150,7 @@ class IngressServer:
         return runner
 
     def _ready(self) -> bool:
-        return self._directory.ready and self._gossip.settled
+        return self._follower.ready and self._gossip.settled
 
     async def stop(self) -> None:
         """Report not ready, then refuse new connections, then wait for requests under way."""
@@ -161,7 +164,7 @@ class IngressServer:
         for runner in self._runners:
             await runner.cleanup()
         await self._stack.aclose()
-        await asyncio.to_thread(self._directory.stop)
+        await asyncio.to_thread(self._follower.stop)
         await self._write_reports()
         await self._producer.close()
         await asyncio.to_thread(self._references.stop)

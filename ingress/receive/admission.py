@@ -45,16 +45,16 @@ class DirectAdmission:
 
         async def store() -> Receipt:
             await self._writer.store(made)
-            return Receipt(made.event_id, made.job_id)
+            return Receipt(made.envelope.event_id, made.job_id)
 
-        receipt, repeated = await self._duplicates.once(made.fingerprint, store)
+        receipt, repeated = await self._duplicates.once(made.envelope.fingerprint, store)
         return Admitted(receipt.event_id, receipt.job_id, repeated)
 
     async def release(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Admitted:
         """See `Admission.release`; seals the body anew, so that it is kept as long as its event."""
         made = self._released(record, settings, body)
         await self._writer.store(made)
-        return Admitted(made.event_id, made.job_id)
+        return Admitted(record.event_id, made.job_id)
 
     def _released(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Event:
         headers = CIMultiDict({**record.headers, "Content-Type": record.content_type})

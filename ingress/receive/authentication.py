@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Protocol
 
 from prometheus_client import Counter
 
 from ingress.receive.problems import UNAUTHORIZED, Refused
 from ingress.schemes import SignedRequest, Verified, verifier
-from ingress.tenants.sources import Closed, Source
+from ingress.tenants.sources import Source, SourceTable
 from streams.errors import SignatureError
 
 SIGNATURE_FAILURES = Counter(
@@ -32,20 +31,6 @@ _NOBODY = verifier("hmac-sha256", {})
 _NOBODYS_SECRETS = {0: os.urandom(32)}
 
 
-class Sources(Protocol):
-    """The sources that may send."""
-
-    @property
-    def ready(self) -> bool:
-        """False until every source known to the cluster is known here."""
-
-    def lookup(self, tenant_id: str, name: str) -> Source | None:
-        """The source, or None if it or its tenant is unknown or disabled."""
-
-    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
-        """Why `lookup` finds no source; None if it finds one."""
-
-
 @dataclass(frozen=True, slots=True)
 class Authenticated:
     """A source whose sender signed the request, and the secret under which the signature held."""
@@ -58,7 +43,7 @@ class Authenticated:
 class Authenticator:
     """Finds the source of a request and checks the signature under its secrets."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: SourceTable) -> None:
         self._sources = sources
 
     def authenticate(self, tenant_id: str, name: str, request: SignedRequest) -> Authenticated:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ingress.schemes.normalize import Normalized
 from streams.serde import ids
+from streams.serde.records import Envelope, PayloadRef
 from streams.topology.model import Topology
 
 
@@ -19,22 +20,16 @@ class Facts:
     received_at: int
 
 
+_UNSTORED = PayloadRef(0, (), 0, "")
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A delivery whose signature held, about to be stored; `received_at` in milliseconds."""
+    """A delivery whose signature held, about to be stored; `envelope` does not refer to it yet."""
 
-    event_id: str
-    fingerprint: bytes
+    envelope: Envelope
     job_id: str | None
-    tenant_id: str
-    source: str
-    normalized: Normalized
-    received_at: int
-    content_type: str
-    request_id: str | None
     traceparent: str
-    priority: str
-    callback_url: str | None
     body: bytes
 
 
@@ -52,18 +47,24 @@ def routed(
     """The event of a body, with the job that its route gives it; `event_id` is new unless given."""
     route = topology.route(source, normalized.event_type)
     key = (tenant_id, source, normalized.dedup_key)
-    return Event(
-        event_id=event_id or ids.new_id("evt"),
+    envelope = Envelope(
         fingerprint=ids.fingerprint(*key),
-        job_id=ids.event_job_id(*key) if route else None,
-        tenant_id=tenant_id,
+        event_id=event_id or ids.new_id("evt"),
         source=source,
-        normalized=normalized,
+        tenant_id=tenant_id,
+        event_type=normalized.event_type,
+        occurred_at=normalized.occurred_at,
         received_at=facts.received_at,
+        payload_hash=normalized.payload_hash,
+        dedup_key=normalized.dedup_key,
+        subject=normalized.subject,
         content_type=facts.content_type,
+        delivery_id=normalized.delivery_id,
         request_id=facts.request_id,
-        traceparent=facts.traceparent,
+        payload_ref=_UNSTORED,
+        attributes=normalized.attributes,
         priority=route.priority if route else topology.default_priority,
         callback_url=callback_url,
-        body=body,
+        routed=route is not None,
     )
+    return Event(envelope, ids.event_job_id(*key) if route else None, facts.traceparent, body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ingress.receive.event import Event
@@ -18,7 +18,7 @@ from ingress.receive.tracing import event_headers
 from streams.process.shared_room import SharedRoom
 from streams.serde.codec import ENVELOPE
 from streams.serde.ids import partition_for
-from streams.serde.records import Envelope, PayloadRef
+from streams.serde.records import PayloadRef
 from streams.serde.sizes import CHUNK_BYTES
 from streams.tracing.spans import continuing, sending
 from streams.vault.data_key import DataKey
@@ -65,13 +65,14 @@ class EventWriter:
             KafkaUnavailable: a record was not acknowledged; the event may still be written.
             Erased: the event's tenant was erased meanwhile.
         """
-        ref = await self.store_body(event.tenant_id, event.event_id, event.body)
+        envelope = event.envelope
+        ref = await self.store_body(envelope.tenant_id, envelope.event_id, event.body)
         with sending(RECEIVED, ref.partition):
-            headers = event_headers(event, continuing(event.traceparent))
+            headers = event_headers(envelope, continuing(event.traceparent))
             await self._sender.send(
                 RECEIVED,
-                event.tenant_id.encode(),
-                ENVELOPE.encode(_envelope(event, ref)),
+                envelope.tenant_id.encode(),
+                ENVELOPE.encode(replace(envelope, payload_ref=ref)),
                 partition=ref.partition,
                 headers=headers,
             )
@@ -112,27 +113,3 @@ class EventWriter:
                 place.key.seal(place.event_id, index, chunk),
                 partition=place.partition,
             )
-
-
-def _envelope(event: Event, ref: PayloadRef) -> Envelope:
-    fields = event.normalized
-    return Envelope(
-        fingerprint=event.fingerprint,
-        event_id=event.event_id,
-        source=event.source,
-        tenant_id=event.tenant_id,
-        event_type=fields.event_type,
-        occurred_at=fields.occurred_at,
-        received_at=event.received_at,
-        payload_hash=fields.payload_hash,
-        dedup_key=fields.dedup_key,
-        subject=fields.subject,
-        content_type=event.content_type,
-        delivery_id=fields.delivery_id,
-        request_id=event.request_id,
-        payload_ref=ref,
-        attributes=fields.attributes,
-        priority=event.priority,
-        callback_url=event.callback_url,
-        routed=event.job_id is not None,
-    )

@@ -15,7 +15,7 @@ from ingress.receive import headers as heads
 from ingress.receive.acknowledgement import Acknowledgement
 from ingress.receive.answer_log import AnswerLog
 from ingress.receive.answers import accepted, greeting
-from ingress.receive.authentication import Authenticated, Authenticator, Sources
+from ingress.receive.authentication import Authenticated, Authenticator
 from ingress.receive.body import BODY_SECONDS, MemoryBudget, read_body
 from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.receive.event import Event, routed
@@ -32,6 +32,7 @@ from ingress.receive.quarantine import Quarantine
 from ingress.receive.request_span import note_answer, note_refusal, request_span
 from ingress.receive.unrouted_log import Unrouted
 from ingress.schemes import SignedRequest, handshake, success
+from ingress.tenants.sources import SourceTable
 from streams.errors import MalformedBody, Misfit
 from streams.serde import ids
 from streams.tenants.settings import DEFAULT_BODY_BYTES
@@ -66,13 +67,15 @@ class _OverRate(Exception):
 class Receiver:
     """Takes webhooks in; `deadline_seconds` bounds how long Kafka may take over one.
 
-    `wait` returns how many seconds a tenant's delivery has to wait for its rate: 0.0 lets this one
-    pass and counts it, and None means that the share is not known.
+    `ready` says whether every source known to the cluster is known here. `wait` returns how many
+    seconds a tenant's delivery has to wait for its rate: 0.0 lets this one pass and counts it, and
+    None means that the share is not known.
     """
 
     def __init__(
         self,
-        sources: Sources,
+        sources: SourceTable,
+        ready: Callable[[], bool],
         writer: EventWriter,
         quarantine: Quarantine,
         topology: Topology,
@@ -83,6 +86,7 @@ class Receiver:
         in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._sources = sources
+        self._ready = ready
         self._authenticator = Authenticator(sources)
         self._writer = writer
         self._quarantine = quarantine
@@ -119,7 +123,7 @@ class Receiver:
             Refused: 405 for every other request, also if the source is unknown; what its headers
                 alone are refused for; 503 before the sources are known.
         """
-        if not self._sources.ready:
+        if not self._ready():
             raise Refused(UNAVAILABLE, _JUST_STARTED)
         signed = _signed(request, _checked(request), b"")
         source = self._sources.lookup(tenant_id, name)
@@ -129,7 +133,7 @@ class Receiver:
 
     async def _receive(self, request: web.BaseRequest, tenant_id: str, name: str) -> web.Response:
         started = time.perf_counter()
-        if not self._sources.ready:
+        if not self._ready():
             raise Refused(UNAVAILABLE, _JUST_STARTED)
         headers = _checked(request)
         with self._budget.reserve(tenant_id, request.content_length) as reservation:
@@ -168,6 +172,7 @@ class Receiver:
         self, sender: Authenticated, headers: Headers, body: bytes, started: float
     ) -> tuple[str, Receipt]:
         """Store an event once, or put its body aside; the outcome and what the sender is told."""
+        source = sender.source
         BODY_BYTES.observe(len(body), exemplar())
         try:
             event = self._event(sender, headers, body)
@@ -175,7 +180,7 @@ class Receiver:
             return "quarantined", await self._put_aside(sender, headers, body, misfit)
         receipt, repeated = await self._store_once(event)
         if repeated:
-            self._log.duplicate(event.tenant_id, event.source, receipt.event_id)
+            self._log.duplicate(source.tenant_id, source.name, receipt.event_id)
             return "duplicate", receipt
         ACK_SECONDS.observe(time.perf_counter() - started, exemplar())
         return "accepted", receipt
@@ -225,10 +230,12 @@ class Receiver:
             await self._writer.store(event)
             self._acknowledgement.note()
             if event.job_id is None:
-                self._unrouted.tell(event)
-            return Receipt(event.event_id, event.job_id)
+                self._unrouted.tell(event.envelope)
+            return Receipt(event.envelope.event_id, event.job_id)
 
-        return await self._acknowledgement.of(self._duplicates.once(event.fingerprint, store))
+        return await self._acknowledgement.of(
+            self._duplicates.once(event.envelope.fingerprint, store)
+        )
 
 
 def _checked(request: web.BaseRequest) -> Headers:

@@ -6,13 +6,10 @@ values in UTF-8. Only the four required attributes are sent, since each header c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ingress.receive.event import Event
+from streams.serde.records import Envelope
 
 
-def event_headers(event: Event, traceparent: str) -> list[tuple[str, bytes]]:
+def event_headers(event: Envelope, traceparent: str) -> list[tuple[str, bytes]]:
     """Headers of the event's record; `ce_source` is a relative URI-reference (RFC 3986).
 
     The trace comes first: readers that look for traced records look there.
@@ -22,5 +19,5 @@ def event_headers(event: Event, traceparent: str) -> list[tuple[str, bytes]]:
         ("ce_id", event.event_id.encode()),
         ("ce_source", f"/tenants/{event.tenant_id}/sources/{event.source}".encode()),
         ("ce_specversion", b"1.0"),
-        ("ce_type", event.normalized.event_type.encode()),
+        ("ce_type", event.event_type.encode()),
     ]

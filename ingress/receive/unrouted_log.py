@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import structlog
 
-from ingress.receive.event import Event
+from streams.serde.records import Envelope
 
 log = structlog.get_logger(__name__)
 
@@ -21,9 +21,9 @@ class Unrouted:
     def __init__(self) -> None:
         self._told: set[tuple[str, str]] = set()
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: Envelope) -> None:
         """Log that a stored event has no job, unless its kind was logged before."""
-        kind = (event.source, event.normalized.event_type)
+        kind = (event.source, event.event_type)
         if kind in self._told or len(self._told) >= MOST_TOLD:
             return
         self._told.add(kind)

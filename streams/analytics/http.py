@@ -17,12 +17,13 @@ from streams.analytics import answers
 from streams.analytics.metrics import TablesCollector
 from streams.analytics.partitions import Assignment, Partitions
 from streams.analytics.request import BadRequest, limit, query
-from streams.errors import ConfigError, StoreDamaged
+from streams.errors import StoreDamaged
 from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
+from streams.probe_routes import listen_on, probe_routes
 from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
-from streams.telemetry import metrics_page, readiness
+from streams.telemetry import metrics_page
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +52,6 @@ class Api:
         self._failed = failed
         self._token = AdminToken(settings.required_admin_token("the analytics"))
         self.partitions: Partitions | None = None
-        self._scraping = asyncio.Lock()
 
     @property
     def ready(self) -> bool:
@@ -61,9 +61,8 @@ class Api:
     def application(self) -> web.Application:
         """The aiohttp application."""
         app = web.Application(middlewares=[self._guarded])
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
+        why = "no partition is assigned yet"
+        app.add_routes(probe_routes(lambda: self.ready, why, self._metrics))
         app.router.add_get(f"{_API}summary", self._answering(_summary))
         app.router.add_get(f"{_API}series", self._answering(_series))
         app.router.add_get(f"{_API}top", self._answering(_top))
@@ -105,20 +104,9 @@ class Api:
             self._failed(error)
             raise NotReady("a store is damaged: the next start rebuilds it") from error
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def _readyz(self, _: web.Request) -> web.Response:
-        status, text = readiness(self.ready, "no partition is assigned yet")
-        return web.Response(status=status, text=text)
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        # Serve one scrape at a time: scrapes need no token, and must not use up the threads.
-        async with self._scraping:
-            accept = request.headers.get("Accept")
-            with self.partitions.held() if self.partitions else nullcontext():
-                body, content_type = await self._read(partial(metrics_page, accept))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+    async def _metrics(self, accept: str | None) -> tuple[bytes, str]:
+        with self.partitions.held() if self.partitions else nullcontext():
+            return await self._read(partial(metrics_page, accept))
 
 
 def _summary(assignment: Assignment, request: web.Request, now: int) -> answers.Answer:
@@ -152,18 +140,9 @@ async def listening(api: Api, settings: Settings) -> AsyncIterator[int]:
     runner = web.AppRunner(api.application(), access_log=None, shutdown_timeout=2)
     await runner.setup()
     try:
-        await _listen(runner, settings)
+        host, port = settings.host, settings.port
+        await listen_on(web.TCPSite(runner, host, port), host, port)
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
         REGISTRY.unregister(collector)
-
-
-async def _listen(runner: web.AppRunner, settings: Settings) -> None:
-    try:
-        await web.TCPSite(runner, settings.host, settings.port).start()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): "
-            "choose another with --port, or end the process that holds it"
-        ) from error

@@ -19,7 +19,7 @@ from streams.cli.options import JsonLines
 from streams.cli.quantities import duration
 from streams.cli.receiver import Conduct, Received, Receiver
 from streams.delivery.message.signing import new_secret
-from streams.errors import ConfigError
+from streams.probe_routes import listen_on
 from streams.process.shutdown import ProcessEnd
 from streams.serde.delivery_states import DEAD, PARKED, PENDING
 from streams.tenants.endpoints import LISTEN
@@ -182,19 +182,10 @@ async def _serving(receiver: Receiver, port: int) -> AsyncIterator[int]:
     runner = web.AppRunner(receiver.application(), access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
-        await _bind(runner, port)
+        await listen_on(web.TCPSite(runner, _LOOPBACK, port), _LOOPBACK, port)
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
-
-
-async def _bind(runner: web.AppRunner, port: int) -> None:
-    try:
-        await web.TCPSite(runner, _LOOPBACK, port).start()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on port {port} ({error.strerror}): choose another with --port"
-        ) from error
 
 
 def _tell_json(received: Received) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import Message
 from prometheus_client import REGISTRY
 
 from streams.delivery.egress.configured import egress_policy
-from streams.errors import ConfigError, KafkaUnavailable, PoisonRecord
+from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_admission import Admissions
 from streams.event_replay.carrier import carrier
 from streams.event_replay.eligibility import Reason
@@ -41,9 +41,9 @@ from streams.operator.read_model.read_barrier import ReadBarrier
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
 from streams.operator.resources import tenants
+from streams.probe_routes import listen_on, probe_routes
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
-from streams.telemetry import metrics_page, readiness
 from streams.tenants.follower import Failed, TenantsFollower
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault
@@ -53,8 +53,6 @@ log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = MAX_INPUT_BYTES + 16 * 1024
 """The limit of a request: the largest input, and the JSON around it."""
-
-SCRAPING: web.AppKey[asyncio.Lock] = web.AppKey("scraping", asyncio.Lock)
 
 _ACKNOWLEDGED_WITHIN_MS = 5_000
 _KEEP_ALIVE_SECONDS = 30.0
@@ -89,7 +87,6 @@ def build(
     check = authenticated(token, open_schemas=not settings.schemas_need_token)
     guards = [newline_ended, problems, check, traced, caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
-    app[SCRAPING] = asyncio.Lock()
 
     async def state(app: web.Application) -> AsyncIterator[None]:
         async for each in _state(settings, topology, vault, admissions, failed):
@@ -97,9 +94,7 @@ def build(
             yield
 
     app.cleanup_ctx.append(state)
-    app.add_routes(
-        [web.get("/healthz", _healthz), web.get("/readyz", _readyz), web.get("/metrics", _metrics)]
-    )
+    app.add_routes(probe_routes(lambda: app[STATE].ready()))  # noqa: PLW0108  set at the start-up
     app.add_routes(routes())
     return app
 
@@ -171,40 +166,13 @@ async def _serve(settings: Settings, topology: Topology, admissions: Admissions)
     )
     await runner.setup()
     try:
-        await _listen(runner, settings)
+        host, port = settings.host, settings.port
+        await listen_on(web.TCPSite(runner, host, port), host, port)
+        log.info("operator listens", host=host, port=runner.addresses[0][1])
         await end.wait()
     finally:
         await runner.cleanup()
     log.info("operator ended")
-
-
-async def _listen(runner: web.AppRunner, settings: Settings) -> None:
-    site = web.TCPSite(runner, settings.host, settings.port)
-    try:
-        await site.start()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): "
-            "choose another with --port, or end the process that holds it"
-        ) from error
-    log.info("operator listens", host=settings.host, port=runner.addresses[0][1])
-
-
-async def _healthz(_: web.Request) -> web.Response:
-    return web.Response(text="ok\n")
-
-
-async def _readyz(request: web.Request) -> web.Response:
-    status, text = readiness(request.app[STATE].ready())
-    return web.Response(status=status, text=text)
-
-
-async def _metrics(request: web.Request) -> web.Response:
-    # Serve one scrape at a time: scrapes need no token, and must not use up the API's threads.
-    async with request.app[SCRAPING]:
-        accept = request.headers.get("Accept")
-        body, content_type = await asyncio.to_thread(metrics_page, accept)
-    return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def _closed(database: Database, ready: Callable[[], bool], tenant_id: str) -> Reason | None:

@@ -20,7 +20,7 @@ from ingress.receive.quarantine import Quarantine
 from ingress.receive.receiver import Receiver
 from ingress.receive.rejections import Rejections
 from ingress.tenants.references import References
-from ingress.tenants.sources import Closed, Source, SourceTable
+from ingress.tenants.sources import SourceTable
 from streams.tenants.source_keys import Reference
 from support.webhooks import VAULT, MemoryLog, source, tenant, topology, zendesk_signed
 
@@ -45,12 +45,6 @@ class Sources:
         self.table.apply(*tenant("gone", disabled=True))
         self.table.apply(*source("gone", "shop", "hmac-sha256"))
 
-    def lookup(self, tenant_id: str, name: str) -> Source | None:
-        return self.table.lookup(tenant_id, name)
-
-    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
-        return self.table.why_closed(tenant_id, name)
-
 
 class Edge:
     """A running server, its log, and a client."""
@@ -60,9 +54,11 @@ class Edge:
         self.log = sender = options.pop("sender", None) or MemoryLog()
         writer = EventWriter(sender, KeyMaker(sender, VAULT, sender.book, 4), 4)
         wiring = options.pop("wiring", topology())
-        receiver = Receiver(self.sources, writer, Quarantine(sender, writer), wiring, **options)
+        table, quarantine = self.sources.table, Quarantine(sender, writer)
+        ready = lambda: self.sources.ready  # noqa: E731
+        receiver = Receiver(table, ready, writer, quarantine, wiring, **options)
         self.rejections = Rejections(sender, self.sources.table.known, 4)
-        self.router = Router(receiver, lambda: self.sources.ready, self.rejections)
+        self.router = Router(receiver, ready, self.rejections)
         self.url = ""
         self.port = 0
         self.listener: Listener

@@ -40,7 +40,7 @@ LAYERS = (
         "streams.retry_policy",
         "streams.telemetry",
     },
-    {"streams.runtime", "streams.tenants"},
+    {"streams.probe_routes", "streams.runtime", "streams.tenants"},
     {"streams.closed_tenants", "streams.event_admission", "streams.event_reader"},
     {"streams.event_export", "streams.event_replay"},
     # The stages: none imports another. `streams` is what an application imports of the worker.

@@ -158,6 +158,6 @@ def test_a_taken_port_and_a_lone_times_are_refused(operator: OperatorApi) -> Non
         done = CliRunner().invoke(
             application(["listen"]), ["listen", "--port", port, "--url", operator.url]
         )
-    assert (done.exit_code, f"cannot listen on port {port}" in done.stderr) == (2, True)
+    assert (done.exit_code, f"cannot listen on 127.0.0.1:{port}" in done.stderr) == (2, True)
     done = CliRunner().invoke(application(["listen"]), ["listen", "--times", "2"])
     assert (done.exit_code, operator.asked) == (2, [])

@@ -27,7 +27,7 @@ from ingress.receive.receiver import Receiver
 from ingress.receive.rejections import Rejections
 from ingress.tenants.addressing import addressing
 from ingress.tenants.references import References
-from ingress.tenants.sources import Closed, Source, SourceTable
+from ingress.tenants.sources import SourceTable
 from streams.errors import ConfigError
 from streams.serde.codec import ENVELOPE
 from streams.settings import Settings
@@ -50,19 +50,11 @@ UNSIGNED = "eyJhbGciOiJub25lIn0.eyJ0ZW5hbnRfaWQiOiJhY21lIn0."
 """`{"alg":"none"}` and `{"tenant_id":"acme"}`."""
 
 
-class Sources:
-    ready = True
-
-    def __init__(self) -> None:
-        self._table = SourceTable(VAULT, References())
-        for tenant_id in ("acme", "bolt", "a.acme", "42"):
-            self._table.apply(*source(tenant_id, "shop", "hmac-sha256"))
-
-    def lookup(self, tenant_id: str, name: str) -> Source | None:
-        return self._table.lookup(tenant_id, name)
-
-    def why_closed(self, tenant_id: str, name: str) -> Closed | None:
-        return self._table.why_closed(tenant_id, name)
+def sources() -> SourceTable:
+    table = SourceTable(VAULT, References())
+    for tenant_id in ("acme", "bolt", "a.acme", "42"):
+        table.apply(*source(tenant_id, "shop", "hmac-sha256"))
+    return table
 
 
 class Edge:
@@ -71,7 +63,8 @@ class Edge:
     def __init__(self, settings: Settings) -> None:
         self._log = MemoryLog()
         writer = EventWriter(self._log, KeyMaker(self._log, VAULT, self._log.book, 4), 4)
-        receiver = Receiver(Sources(), writer, Quarantine(self._log, writer), topology())
+        quarantine = Quarantine(self._log, writer)
+        receiver = Receiver(sources(), lambda: True, writer, quarantine, topology())
         rejections = Rejections(self._log, lambda tenant_id, name: (tenant_id, name), 4)
         self.router = Router(receiver, lambda: True, rejections, addressing(settings))
         self.port = 0

@@ -7,9 +7,9 @@ import threading
 from typing import Any
 
 import pytest
-from support.webhooks import VAULT, MemoryLog, SilentLog, tenant_on
+from support.webhooks import VAULT, MemoryLog, SilentLog, tenant_on, topology
 
-from ingress.receive.event import Event
+from ingress.receive.event import Event, Facts, routed
 from ingress.receive.event_writer import EventWriter
 from ingress.receive.key_maker import KeyMaker
 from ingress.schemes.normalize import Normalized
@@ -25,20 +25,9 @@ from streams.vault.keyring import DataKeyring
 
 def event(body: bytes = b"{}", id_: str = "evt_1", tenant_id: str = "acme") -> Event:
     normalized = Normalized("t", None, None, "k", b"h" * 32, None, {})
-    return Event(
-        id_,
-        b"f" * 16,
-        None,
-        tenant_id,
-        "shop",
-        normalized,
-        1,
-        "text/plain",
-        None,
-        "",
-        "webhook",
-        None,
-        body,
+    facts = Facts("text/plain", None, "", 1)
+    return routed(
+        topology(), tenant_id, "shop", normalized, facts, body, callback_url=None, event_id=id_
     )
 
 

@@ -254,13 +254,13 @@ async def test_a_refusal_takes_the_same_steps_whatever_its_cause(
     """No cause may cost a look-up that another does not: the number of steps is compared."""
     steps: list[str] = []
     for name in ("lookup", "why_closed"):
-        asked = getattr(known.sources, name)
+        asked = getattr(known.sources.table, name)
 
         def counted(*given: str, name: str = name, asked: Any = asked) -> Any:
             steps.append(name)
             return asked(*given)
 
-        monkeypatch.setattr(known.sources, name, counted)
+        monkeypatch.setattr(known.sources.table, name, counted)
     taken = set()
     for path in ("acme/shop", "acme/unmounted", "acme/off", "acme/nothing", "no/shop", "gone/shop"):
         steps.clear()

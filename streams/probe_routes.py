@@ -1,0 +1,59 @@
+"""What every process with an aiohttp server has: its port, its probes and its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from streams.errors import ConfigError
+from streams.telemetry import metrics_page, readiness
+
+Page = Callable[[str | None], Awaitable[tuple[bytes, str]]]
+"""The metrics and their content type; the argument is the header `Accept`."""
+
+
+async def _in_thread(accept: str | None) -> tuple[bytes, str]:
+    return await asyncio.to_thread(metrics_page, accept)
+
+
+def probe_routes(
+    ready: Callable[[], bool], why: str | None = None, page: Page = _in_thread
+) -> list[web.RouteDef]:
+    """`/healthz`, `/readyz` and `/metrics`; `why` is the reason if the process is not ready."""
+    scraping = asyncio.Lock()
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        status, text = readiness(ready(), why)
+        return web.Response(status=status, text=text)
+
+    async def metrics(request: web.Request) -> web.Response:
+        # Serve one scrape at a time: scrapes need no token, and must not use up the threads.
+        async with scraping:
+            body, content_type = await page(request.headers.get("Accept"))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return [
+        web.get("/healthz", healthz),
+        web.get("/readyz", readyz),
+        web.get("/metrics", metrics),
+    ]
+
+
+async def listen_on(site: web.TCPSite, host: str, port: int) -> None:
+    """Start a site.
+
+    Raises:
+        ConfigError: the port is taken, or the address is not this machine's.
+    """
+    try:
+        await site.start()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host}:{port} ({error.strerror}): "
+            "choose another with --port, or end the process that holds it"
+        ) from error
