@@ -56,10 +56,8 @@ def controller(
         yield CONTROLLER.ok(f"broker {brokers.controller} is the controller")
     else:
         yield CONTROLLER.skipped(
-            Unseen(
-                "Kafka shows its clients no controller in KRaft mode",
-                f"kafka-metadata-quorum.sh --bootstrap-server {bootstrap} describe --status",
-            )
+            "Kafka shows its clients no controller in KRaft mode",
+            f"kafka-metadata-quorum.sh --bootstrap-server {bootstrap} describe --status",
         )
 
 
@@ -75,7 +73,7 @@ def version(settings: BrokerSettings | Unseen, started: str | None) -> Iterator[
     if started is not None:
         yield VERSION.ok(f"Kafka {started}, started in a way that avoids KAFKA-20734")
     elif isinstance(settings, Unseen):
-        yield VERSION.skipped(settings)
+        yield VERSION.unseen(settings)
     elif any(_SINCE_4_3 in each for each in settings.values()):
         yield VERSION.warn(
             "Kafka is 4.3 or newer, and 4.3.0 to 4.4.0 may leave a transaction open for ever if a "
@@ -86,7 +84,7 @@ def version(settings: BrokerSettings | Unseen, started: str | None) -> Iterator[
     elif any(_BEFORE_4_0 in each or "process.roles" in each for each in settings.values()):
         yield VERSION.ok("Kafka is older than 4.3, and KAFKA-20734 is not in it")
     else:
-        yield VERSION.skipped(Unseen("the brokers do not show settings that tell their version"))
+        yield VERSION.skipped("the brokers do not show settings that tell their version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +179,7 @@ def broker_settings(
     untold = [r.setting for r in rules if not found or not all(_told(r, e) for e in found.values())]
     yield from wrong
     if untold:
-        yield SETTINGS.skipped(Unseen(f"not every broker tells {', '.join(untold)}"))
+        yield SETTINGS.skipped(f"not every broker tells {', '.join(untold)}")
     elif not wrong:
         yield SETTINGS.ok(f"{counted(len(rules), 'setting')} of the brokers will do")
 
@@ -226,7 +224,7 @@ def internal_topics(brokers: Brokers) -> Iterator[Finding]:
         )
     if not brokers.internal:
         yield INTERNAL.skipped(
-            Unseen("Kafka's own topics do not exist yet, or this user may not describe them")
+            "Kafka's own topics do not exist yet, or this user may not describe them"
         )
     elif not few:
         yield INTERNAL.ok(f"{' and '.join(sorted(brokers.internal))} are replicated")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from streams.doctor.clock_view import CLOCK, ClocksSeen, Kept
-from streams.doctor.finding import Check, Finding, Unseen
+from streams.doctor.finding import Check, Finding
 from streams.kafka.offsets import Place
 from streams.runtime.broker_clock import STEP_MS
 
@@ -23,7 +23,7 @@ def this_machine(seen: ClocksSeen) -> Iterator[Finding]:
     """A wrong clock here harms no stage, but signatures, tokens and certificates look at it."""
     newest = seen.appended.get(CLOCK)
     if newest is None:
-        yield HERE.skipped(Unseen("no stage has asked these brokers for the time lately", _START))
+        yield HERE.skipped("no stage has asked these brokers for the time lately", _START)
     elif seen.kept:
         yield _beside_kept(seen.wall, _narrowest(seen.kept))
     else:
@@ -58,11 +58,9 @@ def _beside_record(age_ms: float) -> Finding:
         )
     if age_ms > _FRESH_MS:
         return HERE.skipped(
-            Unseen(
-                f"the last time of the broker that is known is {age_ms / 1000:.0f} s ago: no stage "
-                "runs, or this machine's clock is ahead",
-                _START,
-            )
+            f"the last time of the broker that is known is {age_ms / 1000:.0f} s ago: no stage "
+            "runs, or this machine's clock is ahead",
+            _START,
         )
     return HERE.ok(f"its clock is at most {max(1.0, age_ms / 1000):.0f} s ahead of the broker's")
 
@@ -87,7 +85,7 @@ def broker(seen: ClocksSeen) -> Iterator[Finding]:
     newest = seen.appended.get(CLOCK)
     if newest is None or not seen.kept:
         yield BROKER.skipped(
-            Unseen("no stage of this machine has kept the broker's time to compare with", _START)
+            "no stage of this machine has kept the broker's time to compare with", _START
         )
         return
     # Another stage may not have run since a clock was mended.
@@ -133,4 +131,4 @@ def among(seen: ClocksSeen, leaders: Mapping[Place, int]) -> Iterator[Finding]:
         count = len(known)
         yield AMONG.ok(f"no record of {count} broker{'s' * (count > 1)} is in the future")
     elif not ahead:
-        yield AMONG.skipped(Unseen("no record that carries a broker's time was appended yet"))
+        yield AMONG.skipped("no record that carries a broker's time was appended yet")

@@ -64,9 +64,13 @@ class Check:
     def fail(self, text: str, remedy: str) -> Finding:
         return Finding(self.area, self.name, "fail", text, remedy)
 
-    def skipped(self, unseen: Unseen) -> Finding:
+    def skipped(self, why: str, remedy: str | None = None) -> Finding:
         """The check could not look: this is never `ok`."""
-        return Finding(self.area, self.name, "skipped", unseen.why, unseen.remedy)
+        return Finding(self.area, self.name, "skipped", why, remedy)
+
+    def unseen(self, found: Unseen) -> Finding:
+        """The check has nothing to judge."""
+        return self.skipped(found.why, found.remedy)
 
 
 @dataclass(frozen=True, slots=True)

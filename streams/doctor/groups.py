@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from streams.doctor.commands import Commands
-from streams.doctor.finding import Check, Finding, Unseen, counted, named
+from streams.doctor.finding import Check, Finding, counted, named
 from streams.doctor.group_view import APART_SECONDS, Ends, GroupSeen, GroupsSeen
 from streams.kafka.offsets import Place
 from streams.topology.model import FUSED, Topology
@@ -64,7 +64,7 @@ def stages(
         check = Check("stages", each.name)
         if each.name in seen.hidden:
             right = f"Describe on the group {prefix}{each.name}"
-            yield check.skipped(Unseen(f"the user on Kafka lacks the right {right}", "grant it"))
+            yield check.skipped(f"the user on Kafka lacks the right {right}", "grant it")
         else:
             yield _group(check, each, seen, commands)
 
@@ -103,7 +103,7 @@ def _both(topology: Topology, seen: GroupsSeen, commands: Commands) -> Iterator[
             f"stop the stages, then run {' or '.join(f'`{each}`' for each in kept)}",
         )
     elif hidden := seen.hidden & {FUSED, *topology.fused}:
-        yield LAYOUT.skipped(Unseen(f"this user may not describe {named(hidden)}"))
+        yield LAYOUT.skipped(f"this user may not describe {named(hidden)}")
     else:
         yield LAYOUT.ok("no two layouts run or have positions at once")
 
@@ -114,7 +114,7 @@ def _group(check: Check, each: Expected, seen: GroupsSeen, commands: Commands) -
     if group.members:
         return _alive(check, each, group, seen, waiting)
     if not group.positions and not each.needed:
-        return check.skipped(Unseen("it has never run here", commands.process(*each.start)))
+        return check.skipped("it has never run here", commands.process(*each.start))
     behind = f", and {counted(waiting, 'record')} at most wait for it" if waiting else ""
     return check.warn(f"no process of {each.name} runs{behind}", commands.process(*each.start))
 

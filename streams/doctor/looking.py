@@ -56,11 +56,11 @@ def judged(
 ) -> list[Finding]:
     """What a check says; it is skipped if nothing was seen, or if the check itself fails."""
     if isinstance(seen, Unseen):
-        return [check.skipped(seen)]
+        return [check.unseen(seen)]
     try:
         return list(judge(seen))
     except Exception as error:
-        return [check.skipped(unseen(error, check.name))]
+        return [check.unseen(unseen(error, check.name))]
 
 
 def unseen(error: Exception, what: str, right: str = "") -> Unseen:

@@ -53,7 +53,7 @@ def unreached(subject: Subject, why: Unseen) -> Iterator[Finding]:
         "TIDEGATE_KAFKA_SECURITY_PROTOCOL and its settings",
     )
     for check in _checks(subject):
-        yield check.skipped(Unseen("no broker answers"))
+        yield check.skipped("no broker answers")
 
 
 def _start(subject: Subject) -> str:
@@ -79,7 +79,7 @@ def on_kafka(subject: Subject, metadata: ClusterMetadata) -> Iterator[Finding]:
     if isinstance(subject.topology, ConfigError):
         validate = subject.commands.on_topology("topology", "validate")
         invalid = Unseen("the topology is not valid", validate)
-        rest = [check.skipped(invalid) for check in _checks(subject)]
+        rest = [check.unseen(invalid) for check in _checks(subject)]
         topology = None
     else:
         topology = subject.topology.topology

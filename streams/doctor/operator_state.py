@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.parser import text_string_to_metric_families
 
 from streams.doctor.commands import Commands
-from streams.doctor.finding import Check, Finding, Unseen, counted, named
+from streams.doctor.finding import Check, Finding, counted, named
 from streams.doctor.operator_view import OperatorSeen
 from streams.serde import delivery_states, job_states
 
@@ -50,7 +50,7 @@ def operator(commands: Commands, seen: OperatorSeen) -> Iterator[Finding]:
     """Whether it is ready, and what its metrics tell that people have to decide."""
     told = _samples_of(seen.metrics)
     if told and _is_another(told):
-        yield READY.skipped(Unseen("another process than the operator answers there", _NAME_IT))
+        yield READY.skipped("another process than the operator answers there", _NAME_IT)
         return
     if seen.status != 200:
         said = " ".join(seen.ready.split())[:200]
@@ -71,7 +71,7 @@ def _is_another(samples: Samples) -> bool:
 
 def _metrics(samples: Samples, commands: Commands) -> Iterator[Finding]:
     if not samples:
-        yield WAITING.skipped(Unseen("what answers there has no metrics of Tidegate", _NAME_IT))
+        yield WAITING.skipped("what answers there has no metrics of Tidegate", _NAME_IT)
         return
     if down := [of["stage"] for of, up in samples["tidegate_up"] if up == 0 and "stage" in of]:
         yield PROCESSES.warn(

@@ -50,10 +50,8 @@ def of_transactions(rights: Iterable[Right], acls: str) -> Iterator[Finding]:
     ids = {f"{r.name}{'...' * r.prefixed}" for r in rights if r.resource == "transactional_id"}
     if ids:
         yield TRANSACTIONS.skipped(
-            Unseen(
-                f"Kafka tells nobody the rights on transactional ids ({named(ids)})",
-                f"compare with `{acls}`",
-            )
+            f"Kafka tells nobody the rights on transactional ids ({named(ids)})",
+            f"compare with `{acls}`",
         )
 
 
@@ -80,7 +78,7 @@ def _judged(
     untold = any(right.name in told and (resource, right.name) not in known for right in rights)
     if untold:
         untold_why = "these brokers do not tell which rights a user has"
-        yield check.skipped(Unseen(untold_why, f"compare with `{acls}`"))
+        yield check.skipped(untold_why, f"compare with `{acls}`")
     elif count and not missing:
         yield check.ok(f"the user on Kafka has the {count} rights that are needed")
 
@@ -88,5 +86,5 @@ def _judged(
 def unknown(stage: str | None, acls: str) -> Finding:
     """Without a stage, or for one that the topology does not know, nothing can be compared."""
     if stage is None:
-        return TOPICS.skipped(_ASK)
-    return TOPICS.skipped(Unseen(f"what {stage} needs is not known", f"see `{acls}`"))
+        return TOPICS.unseen(_ASK)
+    return TOPICS.skipped(f"what {stage} needs is not known", f"see `{acls}`")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from streams.doctor.cluster_view import TopicsSeen
-from streams.doctor.finding import Check, Finding, Unseen, counted, named
+from streams.doctor.finding import Check, Finding, counted, named
 from streams.operator.broker_view import health
 from streams.topology.cluster import MIN_IN_SYNC, REPLICATION
 from streams.topology.model import Topology
@@ -26,11 +26,9 @@ def hidden(seen: TopicsSeen) -> Iterator[Finding]:
         by_right[right].append(name)
     for right, names in sorted(by_right.items()):
         yield SEEN.skipped(
-            Unseen(
-                f"the user on Kafka lacks the right {right} on {counted(len(names), 'topic')}: "
-                f"{named(names)}",
-                "grant it, or run the doctor as the user of `tidegate topology apply`",
-            )
+            f"the user on Kafka lacks the right {right} on {counted(len(names), 'topic')}: "
+            f"{named(names)}",
+            "grant it, or run the doctor as the user of `tidegate topology apply`",
         )
 
 

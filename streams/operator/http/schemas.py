@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
 from streams.operator.http.app_state import STATE
@@ -25,7 +26,6 @@ ROOTS = ("/schemas/", "/subjects", "/associations/", "/config", "/mode")
 """What the paths of all calls begin with."""
 
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
-_COMPATIBILITY, _MODE = {"compatibilityLevel": "BACKWARD_TRANSITIVE"}, {"mode": "READONLY"}
 _ALL_CONTEXTS = ":*:"
 """The prefix by which clients ask for the subjects of all contexts; here there is one."""
 _LONGEST_SCHEMA = 64 * 1024
@@ -124,32 +124,26 @@ async def text_of_version(request: web.Request) -> web.Response:
     return _text(_version(request))
 
 
-@routes.get("/config")
-async def config(_: web.Request) -> web.Response:
-    """Tell which changes of schemas there may be: a reader reads what all older versions wrote."""
-    return _answer(_COMPATIBILITY)
+def _of_registry(told: dict[str, str]) -> Handler:
+    """Return the handler of what is the same of the whole registry and of each subject.
+
+    With `defaultToGlobal` it is told of any subject.
+    """
+
+    async def handle(request: web.Request) -> web.Response:
+        if "subject" in request.match_info and not _says(request, "defaultToGlobal"):
+            _versions(request)
+        return _answer(told)
+
+    return handle
 
 
-@routes.get("/config/{subject}")
-async def config_of_subject(request: web.Request) -> web.Response:
-    """Tell the same of one subject, or with `defaultToGlobal` of any."""
-    if not _says(request, "defaultToGlobal"):
-        _versions(request)
-    return _answer(_COMPATIBILITY)
-
-
-@routes.get("/mode")
-async def mode(_: web.Request) -> web.Response:
-    """Tell that nothing can be registered."""
-    return _answer(_MODE)
-
-
-@routes.get("/mode/{subject}")
-async def mode_of_subject(request: web.Request) -> web.Response:
-    """Tell the same of one subject, or with `defaultToGlobal` of any."""
-    if not _says(request, "defaultToGlobal"):
-        _versions(request)
-    return _answer(_MODE)
+for _path, _told in (
+    ("/config", {"compatibilityLevel": "BACKWARD_TRANSITIVE"}),  # a reader reads all older versions
+    ("/mode", {"mode": "READONLY"}),  # nothing can be registered
+):
+    routes.get(_path)(_of_registry(_told))
+    routes.get(_path + "/{subject}")(_of_registry(_told))
 
 
 @routes.get("/associations/{rest:.*}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 from aiohttp import web
@@ -26,17 +27,7 @@ class ErasureRequest(Body):
 @routes.post("/v1/vault/rewrap")
 async def rewrap_all(request: web.Request) -> web.Response:
     """Seal all data keys and secrets again, under the first key-encryption key."""
-    done = await rewrap(request.app[STATE])
-    return web.json_response(
-        {
-            "key_id": done.key_id,
-            "data_keys": done.data_keys,
-            "sources": done.sources,
-            "endpoints": done.endpoints,
-            "unchanged": done.unchanged,
-            "unreadable": done.unreadable,
-        }
-    )
+    return web.json_response(asdict(await rewrap(request.app[STATE])))
 
 
 @routes.post("/v1/tenants/{tenant_id}/erase")
