@@ -1,8 +1,11 @@
-"""Says which settings a command has changed, so that nobody is surprised by what it kept."""
+"""Changes of settings: the options that change one entry of a map, and what is told afterwards.
+
+A command says what it has changed, so that nobody is surprised by what it kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -29,3 +32,21 @@ def tell_changes(what: str, before: Answer | None, after: Answer, settings: Sequ
 
 def _shown(value: Any) -> str:
     return plain(value if value or value in (False, 0) else None)
+
+
+def changed(kept: Mapping[str, Any], given: Sequence[str], flag: str) -> dict[str, Any]:
+    """`kept` with each NAME=VALUE of `given`; an empty value removes the name.
+
+    Raises:
+        BadParameter: one has another form; names the flag.
+    """
+    found = dict(kept)
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=flag)
+        if value:
+            found[name] = value
+        else:
+            found.pop(name, None)
+    return found

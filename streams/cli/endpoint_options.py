@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from streams.cli.assignments import changed
+from streams.cli.changes import changed
 from streams.cli.quantities import duration
 from streams.cli.signing_secret import named_secret, read_secret
 

@@ -10,8 +10,7 @@ import typer
 
 from ingress.schemes import SCHEMES
 from streams.cli import tables
-from streams.cli.assignments import changed
-from streams.cli.changes import tell_changes
+from streams.cli.changes import changed, tell_changes
 from streams.cli.operator_command import Answer, Api, command, found_or_none, part, require_tenant
 from streams.cli.options import Ingress, OfTenant, Tenant
 from streams.cli.quantities import duration

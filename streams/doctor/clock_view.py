@@ -25,7 +25,7 @@ CLOCK = (TOPIC, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptTime:
     """The broker's time is between these, by what a stage has kept; they part by 500 ppm.
 
     `age_ms` is how long ago the stage read it, and believed it.
@@ -45,7 +45,7 @@ class ClocksSeen:
     """
 
     wall: float
-    kept: Mapping[str, Kept] = field(default_factory=dict)
+    kept: Mapping[str, KeptTime] = field(default_factory=dict)
     appended: Mapping[Place, int] = field(default_factory=dict)
 
 
@@ -70,13 +70,15 @@ def recalled(
     memories: Mapping[str, Path],
     boot: Callable[[], float] = boot_seconds,
     boot_id: Path = BOOT_ID,
-) -> dict[str, Kept]:
+) -> dict[str, KeptTime]:
     """What the stages have kept since this machine was started; `boot` is its clock in seconds."""
     now = boot() * 1000
     found = {name: ClockMemory(path, boot_id).recall(now) for name, path in memories.items()}
     return {name: _kept(each, now) for name, each in found.items() if each is not None}
 
 
-def _kept(estimate: Estimate, boot_ms: float) -> Kept:
+def _kept(estimate: Estimate, boot_ms: float) -> KeptTime:
     age = boot_ms - estimate.at
-    return Kept(boot_ms + estimate.low - age * DRIFT, boot_ms + estimate.high + age * DRIFT, age)
+    return KeptTime(
+        boot_ms + estimate.low - age * DRIFT, boot_ms + estimate.high + age * DRIFT, age
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from streams.doctor.clock_view import CLOCK, ClocksSeen, Kept
+from streams.doctor.clock_view import CLOCK, ClocksSeen, KeptTime
 from streams.doctor.finding import Check, Finding
 from streams.kafka.offsets import Place
 from streams.runtime.broker_clock import STEP_MS
@@ -30,11 +30,11 @@ def this_machine(seen: ClocksSeen) -> Iterator[Finding]:
         yield _beside_record(seen.wall - newest)
 
 
-def _narrowest(kept: Mapping[str, Kept]) -> Kept:
+def _narrowest(kept: Mapping[str, KeptTime]) -> KeptTime:
     return min(kept.values(), key=lambda each: each.latest - each.earliest)
 
 
-def _beside_kept(wall: float, kept: Kept) -> Finding:
+def _beside_kept(wall: float, kept: KeptTime) -> Finding:
     """What the stages of this machine know bounds the broker's time on both sides."""
     ahead = max(0.0, wall - kept.latest) - max(0.0, kept.earliest - wall)
     if abs(ahead) > STEP_MS:

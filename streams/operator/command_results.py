@@ -1,22 +1,28 @@
-"""Finds the result of a command: the row that shows its effect, or the command's dead letter."""
+"""Commands to the dispatcher and the delivery stage, and the result of each.
+
+The result is the row that shows the effect of a command, or the command's dead letter.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from streams.operator.http.app_state import AppState
+from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.replay.discards import answered
 from streams.operator.resources import dead_letters
 from streams.operator.resources.table import RowKey
 from streams.operator.sent_commands import SentCommand, Subject
+from streams.process.wall_clock import wall_ms
+from streams.serde.codec import DELIVERY_COMMAND
+from streams.serde.delivery_records import CommandKind, DeliveryCommand
 from streams.serde.records import CommandBody, DeadLetter
 
 T = TypeVar("T")
 
-_COMMANDS = "jobs.commands"
+_COMMANDS, _OF_DELIVERIES = "jobs.commands", "deliveries.commands"
 
 
 async def run_command(
@@ -83,3 +89,41 @@ def refusal_letter(connection: sqlite3.Connection, ids: Sequence[str]) -> DeadLe
     """Return the dead letter of a command that has one of these ids."""
     found = (dead_letters.dead_letter(connection, id_) for id_ in ids)
     return next((letter for letter in found if letter is not None), None)
+
+
+def delivery_command(
+    command_id: str, tenant_id: str, endpoint_id: str, kind: CommandKind, **fields: Any
+) -> DeliveryCommand:
+    """Return a command of the operator, sent now; `fields` are those of its kind."""
+    given: dict[str, Any] = {
+        "delivery_id": None,
+        "since": None,
+        "until": None,
+        "statuses": (),
+        "sample": None,
+        "command_id": command_id,
+        "tenant_id": tenant_id,
+        "endpoint_id": endpoint_id,
+        "kind": kind,
+        "submitted_by": SUBMITTED_BY,
+        "at": wall_ms(),
+    }
+    return DeliveryCommand(**(given | fields))
+
+
+async def run_delivery_command(
+    state: AppState,
+    command: DeliveryCommand,
+    row: RowKey,
+    shown: Callable[[sqlite3.Connection], T | None],
+) -> T | None:
+    """Send a command and return what `shown` finds of its effect; None if the stage is late.
+
+    Raises:
+        Refusal: 409 with the reason that the stage gave.
+        KafkaUnavailable: the command was not acknowledged; it may still be written.
+    """
+    value = DELIVERY_COMMAND.encode(command)
+    offset = await state.send_home(_OF_DELIVERIES, command.tenant_id, value)
+    letters = letter_ids(state, command.tenant_id, offset, _OF_DELIVERIES)
+    return await command_result(state, letters, row, shown)

@@ -41,7 +41,7 @@ READ_IN = {
     "streams/cli/receiver.py": "when a request came: shown",
     "streams/delivery/sender.py": "signs attempts, and when they began: shown",
     "streams/dev/sample_event.py": "signs a test delivery",
-    "streams/operator/delivery_commands.py": "when a command was given: shown",
+    "streams/operator/command_results.py": "when a command was given: shown",
     "streams/operator/http/destinations.py": "dates of records: shown",
     "streams/operator/http/endpoints.py": "dates of records: shown",
     "streams/event_replay/progress.py": "dates of records: shown",

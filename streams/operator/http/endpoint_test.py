@@ -6,7 +6,7 @@ import sqlite3
 
 from aiohttp import web
 
-from streams.operator.delivery_commands import delivery_command, run_delivery_command
+from streams.operator.command_results import delivery_command, run_delivery_command
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.endpoints import ENDPOINT, known_endpoint
 from streams.operator.http.fields import Body, Writable, stored_json

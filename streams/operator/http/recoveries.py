@@ -9,19 +9,22 @@ from aiohttp import web
 from pydantic import model_validator
 
 from streams.http.moments import milliseconds
-from streams.operator.delivery_commands import delivery_command, run_delivery_command
-from streams.operator.endpoint_guards import present_endpoint, require_enabled
+from streams.operator.command_results import delivery_command, run_delivery_command
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.fields import Body, Moment
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.request_body import idempotency_key, read_body
+from streams.operator.http.tenant_writes import standing_endpoint
 from streams.operator.resources import deliveries
-from streams.operator.resources.deliveries import Selection
+from streams.operator.resources.deliveries import RecoveryRange
 from streams.operator.resources.endpoints import endpoint_state, recovery_json
 from streams.operator.resources.json_values import Json, rfc3339
+from streams.operator.tenant_guards import known_tenant, refuse_erased
 from streams.serde import ids
-from streams.serde.delivery_records import RECOVER, Recovery
+from streams.serde.delivery_records import RECOVER, EndpointState, Recovery
 from streams.serde.delivery_states import RECOVERABLE, DeliveryStatus
+from streams.serde.records import TenantRecord
+from streams.tenants.endpoints import endpoint_settings
 
 routes = web.RouteTableDef()
 
@@ -46,9 +49,9 @@ class RecoverRequest(Body):
             raise ValueError("until must be after since")
         return self
 
-    def selection(self, tenant_id: str, endpoint_id: str) -> Selection:
+    def selection(self, tenant_id: str, endpoint_id: str) -> RecoveryRange:
         """Return the deliveries that are asked for."""
-        return Selection(
+        return RecoveryRange(
             tenant_id,
             endpoint_id,
             milliseconds(self.since),
@@ -63,11 +66,11 @@ async def recover(request: web.Request) -> web.Response:
     state, path = request.app[STATE], request.match_info
     wanted, key = await read_body(request, RecoverRequest), idempotency_key(request)
     selected = wanted.selection(path["tenant_id"], path["endpoint_id"])
-    endpoint = await present_endpoint(state, selected.tenant_id, selected.endpoint_id)
+    endpoint = await _present(state, selected.tenant_id, selected.endpoint_id)
     matched = await state.query(lambda db: deliveries.count(db, selected))
     if wanted.dry_run:
         return web.json_response({"dry_run": True, "matched": matched, **_asked(selected)})
-    await require_enabled(state, endpoint)
+    await _require_enabled(state, endpoint)
     command_id = ids.recovery_command_id(selected.tenant_id, selected.endpoint_id, key)
     begun = await _begun(state, selected, command_id)
     if begun is not None and _differs(begun, selected):
@@ -85,7 +88,7 @@ async def recover(request: web.Request) -> web.Response:
     )
 
 
-async def _begun(state: AppState, selected: Selection, command_id: str) -> Recovery | None:
+async def _begun(state: AppState, selected: RecoveryRange, command_id: str) -> Recovery | None:
     """Begin a recovery, or find the one that this command began; None if the stage is late."""
 
     def shown(connection: sqlite3.Connection) -> Recovery | None:
@@ -108,7 +111,7 @@ async def _begun(state: AppState, selected: Selection, command_id: str) -> Recov
     return await run_delivery_command(state, command, row, shown)
 
 
-def _differs(begun: Recovery, selected: Selection) -> bool:
+def _differs(begun: Recovery, selected: RecoveryRange) -> bool:
     """Whether a recovery takes something else than is asked for."""
     until = begun.until if selected.until is None else selected.until
     asked = (selected.since, until, selected.statuses)
@@ -130,7 +133,7 @@ def _recovery(connection: sqlite3.Connection, tenant_id: str, endpoint_id: str) 
     return endpoint_state(connection, tenant_id, endpoint_id).recovery
 
 
-def _asked(selected: Selection) -> Json:
+def _asked(selected: RecoveryRange) -> Json:
     return {
         "tenant_id": selected.tenant_id,
         "endpoint_id": selected.endpoint_id,
@@ -138,3 +141,46 @@ def _asked(selected: Selection) -> Json:
         "until": rfc3339(selected.until),
         "statuses": list(selected.statuses),
     }
+
+
+async def _present(state: AppState, tenant_id: str, name: str) -> TenantRecord:
+    """Return the record of an endpoint, which may be disabled.
+
+    Raises:
+        Refusal: 404 the tenant is unknown; 409 it was erased, or it has no such endpoint.
+    """
+    await known_tenant(state, tenant_id)
+    await refuse_erased(state, tenant_id)
+    record = await standing_endpoint(state, tenant_id, name)
+    if record is None:
+        where = f"/v1/tenants/{tenant_id}/endpoints/{name}"
+        missing = f"tenant {tenant_id!r} has no endpoint {name!r}: create it with PUT {where}"
+        raise Refusal(409, "endpoint-missing", missing)
+    return record
+
+
+async def _require_enabled(state: AppState, record: TenantRecord) -> None:
+    """Check that neither a person nor the delivery stage has disabled an endpoint.
+
+    Raises:
+        Refusal: 409, it is disabled.
+    """
+    found = await state.query(lambda db: endpoint_state(db, record.tenant_id, record.id))
+    why = _disabled_because(record, found)
+    if why is not None:
+        where = f"/v1/tenants/{record.tenant_id}/endpoints/{record.id}"
+        enable = f'PUT {where} {{"enabled":true}} enables it'
+        raise Refusal(
+            409,
+            "endpoint-disabled",
+            f"endpoint {record.id!r} is disabled ({why}): {enable}, then recover it",
+        )
+
+
+def _disabled_because(record: TenantRecord, state: EndpointState) -> str | None:
+    settings = endpoint_settings(record)
+    if not settings.enabled:
+        return "by its settings"
+    # A later PUT with enabled true enables an endpoint that the stage has disabled; a rotation or
+    # a rewrapping writes its record too, and does not.
+    return state.disabled_because if (state.disabled_at or 0) >= settings.set_at else None

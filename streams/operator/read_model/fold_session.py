@@ -20,13 +20,14 @@ from streams.operator.read_model.database import transaction
 from streams.operator.read_model.freshness import Freshness
 from streams.operator.read_model.positions import Untrusted
 from streams.operator.read_model.projections import (
+    OF_A_RECORD,
     Changes,
     is_awaited,
     oldest_wanted,
     project,
     reports_poison,
+    unusable,
 )
-from streams.operator.read_model.storable import OF_A_RECORD, unusable
 from streams.operator.read_model.undecodable import Undecodable
 from streams.operator.resources.table import RowKey
 from streams.process.wall_clock import wall_ms

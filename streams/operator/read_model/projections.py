@@ -1,11 +1,16 @@
-"""Folds records into changes of rows."""
+"""Folds records into changes of rows.
+
+Whoever writes to a topic chooses the content of its records. None of it may stop the read model: an
+error that content can cause makes the record poison, and any other error is tried again.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streams.operator.read_model.storable import OF_A_RECORD, require_storable, unusable
+from streams.errors import DecodeError
 from streams.operator.resources import TABLES
 from streams.operator.resources.table import Row, Table
 from streams.runtime.processor import Record
@@ -14,6 +19,22 @@ from streams.topology.model import Topology
 
 _TABLES = {table.topic: table for table in TABLES}
 _HOUR_MS = 3_600_000
+
+OF_A_RECORD = (
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    RecursionError,
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+)
+"""Errors that the content of a record can cause: in its fold, or in SQLite when it is written.
+
+`UnicodeError` is a `ValueError`, `OverflowError` an `ArithmeticError`."""
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+"""An SQLite integer has 64 bits (sqlite.org/datatype3.html)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +61,7 @@ def project(record: Record, batch: dict[str, Changes]) -> None:
     try:
         row = None if record.value is None else table.row(record)
         key = table.row_key(record) if row is None else row[: table.key_size]
-        require_storable(key if row is None else row)
+        _require_storable(key if row is None else row)
     except OF_A_RECORD as error:
         raise unusable(record, error) from error
     batch.setdefault(table.name, Changes(table, {})).rows[key] = row
@@ -71,3 +92,21 @@ def is_awaited(topic: str) -> bool:
 def reports_poison(topic: str) -> bool:
     """Return whether a record that is no row of its table becomes a dead letter."""
     return _TABLES[topic].reports_poison
+
+
+def _require_storable(row: Row) -> None:
+    """Check that SQLite takes all values of a row.
+
+    Raises:
+        ValueError: an integer has more than 64 bits, or a text is not Unicode (a lone surrogate).
+    """
+    for value in row:
+        if isinstance(value, int) and not _LEAST <= value <= _MOST:
+            raise ValueError("an integer has more than 64 bits")
+        if isinstance(value, str):
+            value.encode()
+
+
+def unusable(record: Record, error: Exception) -> DecodeError:
+    """Return what makes a record poison that is not usable as a row."""
+    return DecodeError(f"{record.topic}: {type(error).__name__}: {error}")

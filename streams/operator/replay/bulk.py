@@ -18,7 +18,7 @@ from streams.operator.replay.eligibility import Unfit, unfit
 from streams.operator.replay.jobs import JobReplay, Requested, made, requested
 from streams.operator.replay.records import replay_most
 from streams.operator.resources import letters_to_replay
-from streams.operator.resources.letters_to_replay import DeadJob, Selection
+from streams.operator.resources.letters_to_replay import DeadJob, LetterPage
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ LeftOut = tuple[tuple[str, Unfit], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PageReplay:
     """How many jobs and records of a page were replayed (or could be), and what was left out."""
 
     jobs: int
@@ -37,7 +37,7 @@ class Outcome:
     left_out: LeftOut
 
 
-async def replay_page(state: AppState, page: Selection, note: str) -> Outcome:
+async def replay_page(state: AppState, page: LetterPage, note: str) -> PageReplay:
     """Replay the letters of a page; return once the commands and records are durable.
 
     Raises:
@@ -52,10 +52,10 @@ async def replay_page(state: AppState, page: Selection, note: str) -> Outcome:
         done = await replay_most(state, batch, note)
         records += len(done.sent)
         left_out += done.left_out
-    return Outcome(len(sent) - len(refused), records, tuple(left_out))
+    return PageReplay(len(sent) - len(refused), records, tuple(left_out))
 
 
-async def judge_page(state: AppState, page: Selection, note: str) -> Outcome:
+async def judge_page(state: AppState, page: LetterPage, note: str) -> PageReplay:
     """Return what `replay_page` would do; raises what it raises."""
     asked = [_replay(job, note) for job in page.jobs]
     fit, left_out = await _sorted(
@@ -63,7 +63,7 @@ async def judge_page(state: AppState, page: Selection, note: str) -> Outcome:
     )
     ids = [id_ for batch in page.batches for id_ in batch]
     unfit_records = await _unfit(state, ids)
-    return Outcome(len(fit), len(ids) - len(unfit_records), left_out + unfit_records)
+    return PageReplay(len(fit), len(ids) - len(unfit_records), left_out + unfit_records)
 
 
 def _replay(job: DeadJob, note: str) -> JobReplay:

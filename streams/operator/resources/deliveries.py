@@ -29,7 +29,7 @@ _DUE = status_in(PENDING)
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RecoveryRange:
     """Deliveries of one endpoint created in [since, until), milliseconds, in these statuses.
 
     Without `until` they are all up to now by the delivery stage's clock, not by the operator's.
@@ -55,7 +55,7 @@ def shown_delivery(connection: sqlite3.Connection, delivery_id: str) -> Json | N
     return delivery_json(found, attempts_of(connection, found), waits_of(connection, found))
 
 
-def count(connection: sqlite3.Connection, selected: Selection) -> int:
+def count(connection: sqlite3.Connection, selected: RecoveryRange) -> int:
     """Return how many deliveries a selection has; no recovery sends a test again."""
     marks = ", ".join("?" * len(selected.statuses))
     (found,) = connection.execute(

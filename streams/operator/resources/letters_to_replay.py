@@ -40,7 +40,7 @@ class DeadJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class LetterPage:
     """A page: jobs, and ids of records in batches, each for one transaction.
 
     `matched` also counts the letters on later pages.
@@ -88,7 +88,7 @@ def letters(connection: sqlite3.Connection, ids: Collection[str]) -> list[Stored
 
 def selected(
     connection: sqlite3.Connection, filters: FilterValues, limit: int, cursor: Cursor | None
-) -> Selection:
+) -> LetterPage:
     """Select the next letters behind a cursor.
 
     The filters are those of the list, and `since` and `until` in milliseconds.
@@ -106,7 +106,7 @@ def selected(
     page = _within(map(_Found._make, rows))
     after = Cursor(0, page[-1].place) if page and matched > len(page) else None
     jobs = tuple(DeadJob(each.id, each.at) for each in page if each.kind == "job")
-    return Selection(jobs, _batches([e for e in page if e.kind == "record"]), matched, after)
+    return LetterPage(jobs, _batches([e for e in page if e.kind == "record"]), matched, after)
 
 
 def _within(rows: Iterable[_Found]) -> list[_Found]:

@@ -20,7 +20,7 @@ class WaitingFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class MovableJobs:
     """Job ids with their tenants, oldest first; `matched` also counts those on later pages."""
 
     jobs: tuple[tuple[str, str], ...]
@@ -30,7 +30,7 @@ class Selection:
 
 def selected(
     connection: sqlite3.Connection, wanted: WaitingFilter, limit: int, cursor: Cursor | None
-) -> Selection:
+) -> MovableJobs:
     """Return the next jobs behind a cursor."""
     conditions = ["type = ?", status_in(*QUEUED), "pool <> ?"]
     values: list[str | int] = [wanted.type, wanted.pool]
@@ -51,4 +51,4 @@ def selected(
         (*values, limit),
     ).fetchall()
     after = Cursor(rows[-1][2], rows[-1][0]) if matched > len(rows) else None
-    return Selection(tuple((id_, tenant) for id_, tenant, _ in rows), matched, after)
+    return MovableJobs(tuple((id_, tenant) for id_, tenant, _ in rows), matched, after)

@@ -9,10 +9,10 @@ import pytest
 from support.moved_clocks import BROKER_MS, Broker
 
 from streams.doctor import clocks
-from streams.doctor.clock_view import CLOCK, ClocksSeen, Kept, kept_memories, recalled
+from streams.doctor.clock_view import CLOCK, ClocksSeen, KeptTime, kept_memories, recalled
 
 NOW = 1_750_000_000_000.0
-KNOWN = Kept(NOW - 5, NOW + 5)
+KNOWN = KeptTime(NOW - 5, NOW + 5)
 OTHER = ("events.received", 2)
 
 

@@ -15,7 +15,7 @@ from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, kept_ms, project
 from streams.operator.resources import attempts, deliveries, jobs
 from streams.operator.resources.counts import counts
-from streams.operator.resources.deliveries import Selection
+from streams.operator.resources.deliveries import RecoveryRange
 from streams.operator.resources.event_story import shown_event
 from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
@@ -233,7 +233,7 @@ def test_a_selection_is_counted_in_its_own_endpoint_and_its_time_alone(
         make_delivery("dlv_other", status="dead", endpoint_id="audit"),
         make_delivery("dlv_theirs", "bolt", status="dead"),
     )
-    asked = Selection("acme", "crm", AT, AT + 10, ("parked", "dead"))
+    asked = RecoveryRange("acme", "crm", AT, AT + 10, ("parked", "dead"))
     assert deliveries.count(connection, asked) == 2
 
 

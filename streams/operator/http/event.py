@@ -1,4 +1,4 @@
-"""Makes the job of an event that matched no route when it arrived, once a route matches."""
+"""Calls on one event: what became of it, its body, and its job if no route matched it at first."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from pydantic import Field
 from streams.operator.command_results import run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState, not_shown
 from streams.operator.http.fields import Body, noted
+from streams.operator.http.payloads import attachment, open_body
+from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import read_body
-from streams.operator.resources import jobs
+from streams.operator.resources import events, jobs
+from streams.operator.resources.event_story import shown_event
 from streams.operator.resources.json_values import Json
 from streams.operator.tenant_guards import enabled_tenant
 from streams.serde import ids
@@ -65,3 +68,34 @@ async def _shown(state: AppState, job_id: str) -> Json:
     if shown is None:
         raise not_shown()
     return shown
+
+
+@routes.get("/v1/events/{event_id}")
+async def get_event(request: web.Request) -> web.Response:
+    """Show an event with its duplicates, job, replays, dead letters, quarantine, deliveries."""
+    state, event_id = request.app[STATE], request.match_info["event_id"]
+    shown = await state.query(lambda db: shown_event(db, event_id, state.topology))
+    if shown is None:
+        raise _unknown(event_id)
+    return web.json_response(shown)
+
+
+@routes.get("/v1/events/{event_id}/payload")
+async def get_payload(request: web.Request) -> web.Response:
+    """Answer the raw body, exactly as its vendor signed it."""
+    state, event_id = request.app[STATE], request.match_info["event_id"]
+    found = await state.query(lambda db: events.event(db, event_id))
+    if found is None:
+        raise _unknown(event_id)
+    return attachment(await open_body(state, found.tenant_id, event_id, found.payload_ref))
+
+
+def _unknown(event_id: str) -> Refusal:
+    return unknown(
+        "event",
+        event_id,
+        "it is a duplicate, waits in the quarantine, is not shown yet, or is older than the list "
+        "(TIDEGATE_EVENTS_LISTED_HOURS, 24 by default): GET /v1/events lists events, "
+        "GET /v1/duplicates what came again, GET /v1/quarantine the bodies that wait, "
+        "and the topic `events` keeps older events",
+    )
