@@ -12,6 +12,7 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from streams.dev.data_dir_lock import unusable
 from streams.errors import ConfigError
 from streams.settings import Settings
 from streams.vault.key_encryption import KEY_BYTES
@@ -80,10 +81,7 @@ def key_folder(data_dir: Path) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        raise ConfigError(
-            f"cannot use the data directory {data_dir}: {error.strerror}; "
-            "make it writable, or choose another with --data-dir"
-        ) from error
+        raise unusable(data_dir, error) from error
     return folder
 
 

@@ -40,10 +40,7 @@ def claimed(data_dir: Path) -> Iterator[None]:
         data_dir.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(data_dir / "dev.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise ConfigError(
-            f"cannot use the data directory {data_dir}: {error.strerror}; "
-            "make it writable, or choose another with --data-dir"
-        ) from error
+        raise unusable(data_dir, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -54,6 +51,14 @@ def claimed(data_dir: Path) -> Iterator[None]:
     finally:
         state_file(data_dir).unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def unusable(data_dir: Path, error: OSError) -> ConfigError:
+    """Why a data directory cannot be used."""
+    return ConfigError(
+        f"cannot use the data directory {data_dir}: {error.strerror}; "
+        "make it writable, or choose another with --data-dir"
+    )
 
 
 def _in_use(data_dir: Path) -> ConfigError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from streams.demo.run.kill import RECOVERY_SECONDS, Kill
 from streams.demo.run.strikes import Strikes
@@ -17,6 +17,7 @@ from streams.demo.run.waiting import until
 from streams.demo.verdict.groups import Groups
 from streams.demo.verdict.topic_recorder import Seen, TopicRecorder
 from streams.demo.world.delivery import Vendor
+from streams.demo.world.hold import Hold
 from streams.demo.world.receiver import Hook, Receiver
 from streams.demo.world.recorder import Call, Recorder
 from streams.demo.world.scenario import CAPPED_TENANT, TENANTS
@@ -27,6 +28,8 @@ from streams.kafka.offsets import Place
 from streams.serde import delivery_states, job_states
 from streams.serde.records import Schedule
 from streams.topology.model import FUSED
+
+T = TypeVar("T")
 
 _CHANCE_SECONDS = 10.0
 """How long a fault waits for work to strike; less for work that only deliveries bring."""
@@ -102,14 +105,7 @@ class Faults(Strikes):
 
     async def worker(self, action: str) -> bool:
         """Strike the worker whose call the outside world has received and not answered."""
-        hold = self._recorder.hold(action, _UNHINDERED)
-        try:
-            call = await asyncio.wait_for(hold.request, _CHANCE_SECONDS)
-            return await self._strike_caller(call)
-        except TimeoutError:
-            return False
-        finally:
-            hold.release()
+        return await _while_kept(self._recorder.hold(action, _UNHINDERED), self._strike_caller)
 
     async def _strike_caller(self, call: Call) -> bool:
         name = self._process_of(call.caller.pid)
@@ -125,14 +121,7 @@ class Faults(Strikes):
 
     async def delivery(self) -> bool:
         """Strike the delivery stage while a receiver has a message and has not answered."""
-        hold = self._receiver.hold(STRUCK_ENDPOINT)
-        try:
-            hook = await asyncio.wait_for(hold.request, _CHANCE_SECONDS)
-            return await self._strike_sender(hook)
-        except TimeoutError:
-            return False
-        finally:
-            hold.release()
+        return await _while_kept(self._receiver.hold(STRUCK_ENDPOINT), self._strike_sender)
 
     async def _strike_sender(self, hook: Hook) -> bool:
         owners = await asyncio.to_thread(self._groups.owners, "delivery")
@@ -248,6 +237,16 @@ class Faults(Strikes):
             return False
         is_over = job.epoch == kill.epoch and job.status not in job_states.LEASED
         return is_over or job.epoch > kill.epoch
+
+
+async def _while_kept(hold: Hold[T], strike: Callable[[T], Awaitable[bool]]) -> bool:
+    """Strike whoever made the request that a hold keeps; False if none comes in time."""
+    try:
+        return await strike(await asyncio.wait_for(hold.request, _CHANCE_SECONDS))
+    except TimeoutError:
+        return False
+    finally:
+        hold.release()
 
 
 def _counted(number: int, thing: str) -> str:

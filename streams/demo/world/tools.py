@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -38,12 +37,7 @@ class Tools:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     async def started(self, at: float) -> None:
