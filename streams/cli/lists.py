@@ -15,40 +15,18 @@ from rich.text import Text
 
 from streams.cli.cells import Json, console_of_any_width, plain
 
-_TIMES = (
-    "at",
-    "began_at",
-    "created_at",
-    "received_at",
-    "updated_at",
-    "first_at",
-    "last_at",
-    "replayed_at",
-    "since",
-    "next_attempt_at",
-    "asked_at",
-)
 _WHOLE = {
-    "event_id",
     "id",
     "fingerprint",
-    "job_id",
-    "last_event_id",
-    "delivery_id",
-    "endpoint_id",
-    "tenant_id",
     "source",
     "status",
     "reason",
     "jobs",
     "attempt",
     "count",
-    "replay_id",
     "replay_outcome",
-    "worker_id",
-    *_TIMES,
 }
-"""Columns whose values are never cut."""
+"""Columns whose values are never cut, beside ids and times."""
 _DISPENSABLE = (
     "attempts",
     "attempt_count",
@@ -160,7 +138,8 @@ def _least(widths: Mapping[str, int], gone: Sequence[str]) -> int:
 
 
 def _least_of(column: str, width: int) -> int:
-    return width if column in _WHOLE else min(width, _LEAST)
+    whole = column in _WHOLE or column.endswith("_id") or _is_time(column)
+    return width if whole else min(width, _LEAST)
 
 
 def _cut(widths: dict[str, int], room: int) -> dict[str, int]:
@@ -206,6 +185,10 @@ def _below(row: Mapping[str, Text], columns: Sequence[str], room: int) -> Iterat
         yield line
 
 
+def _is_time(column: str) -> bool:
+    return column in ("at", "since") or column.endswith("_at")
+
+
 def _title(column: str) -> str:
     return _TITLES.get(column, column.replace("_", " "))
 
@@ -214,6 +197,6 @@ def _text(column: str, value: Any) -> Text:
     """A value on one line; times to the second, and of a worker's id the process's name."""
     if value and column == "worker_id":
         value = str(value).partition("/")[0]
-    if value and column in _TIMES:
+    if value and _is_time(column):
         return Text(str(value)[:19].replace("T", " ") + "Z")
     return Text(plain(value))
