@@ -11,8 +11,8 @@ from streams.dispatcher.live_index import Live
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.table import Table
 from streams.runtime.processor import Context
-from streams.serde.codec import COMMAND, SCHEDULE
-from streams.serde.records import Command, DeadLetter, Job, Reply, Schedule
+from streams.serde.codec import COMMAND
+from streams.serde.records import Command, DeadLetter, Job, Reply
 from streams.state.store import KeyValueStore
 
 
@@ -106,13 +106,4 @@ class Step:
 
         A timer replaces an earlier one of the same tenant and key.
         """
-        tenant = command.tenant_id.encode()
-        schedule = Schedule(
-            schedule_id=key,
-            tenant_id=command.tenant_id,
-            due_at=due,
-            topic="jobs.commands",
-            key=tenant,
-            value=COMMAND.encode(command),
-        )
-        self.ctx.forward("schedule", tenant, SCHEDULE.encode(schedule))
+        self.ctx.timer(command.tenant_id, key, due, "jobs.commands", COMMAND.encode(command))

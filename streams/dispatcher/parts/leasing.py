@@ -83,7 +83,7 @@ class Leasing(Part):
         declared = self.topology.job_type(job.type)
         policy = effective_policy(worker.handlers[job.type], declared, job)
         run = begun(job, new_id("run"), worker.worker_id, policy, step.now)
-        finished = steps_of(step.checkpoints, run)
+        finished = {} if _is_first(job) else steps_of(step.checkpoints, run)
         made = lease.lease_of(run, worker, finished, self.shared.partition, self.topology.leases)
         sealed = seal_lease(made, self.shared.cluster_key)
         if len(sealed) > lease.largest(self.topology, job.pool):
@@ -98,3 +98,8 @@ class Leasing(Part):
             step.ctx.on_commit(lease_spans.record, span)
         metrics.ATTEMPTS.labels(job.type).inc()
         return {job.pool}
+
+
+def _is_first(job: Job) -> bool:
+    """Whether no run can have left steps: it was never leased, and continues no other job."""
+    return job.epoch == 0 and job.replay_of is None
