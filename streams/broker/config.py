@@ -7,29 +7,11 @@ from pathlib import Path
 
 from streams.broker.member import IN_SYNC, REPLICAS, Member
 from streams.broker.ports import HOST
-from streams.broker.security import BrokerSecurity, security_properties
-from streams.errors import BrokerError, ConfigError
+from streams.errors import BrokerError
 
 _CLIENTS = "CLIENTS"
 _BROKERS = "BROKERS"
 _CONTROLLER = "CONTROLLER"
-
-# The embedded broker decides address, identity and place; `extra` may set anything else.
-_OWNED = frozenset(
-    {
-        "process.roles",
-        "node.id",
-        "controller.quorum.voters",
-        "controller.listener.names",
-        "listeners",
-        "advertised.listeners",
-        "listener.security.protocol.map",
-        "inter.broker.listener.name",
-        "log.dirs",
-        "log.dir",
-        "metadata.log.dir",
-    }
-)
 
 _OF_A_BROKER = frozenset({"advertised.listeners", "inter.broker.listener.name"})
 
@@ -78,23 +60,12 @@ _FOOTPRINT = {
 }
 
 
-def server_properties(
-    log_dir: Path,
-    member: Member,
-    security: BrokerSecurity | None = None,
-    extra: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """Every setting of the server, `extra` last.
+def server_properties(log_dir: Path, member: Member) -> dict[str, str]:
+    """Every setting of the server.
 
     Raises:
-        ConfigError: `extra` sets what the embedded broker decides itself.
-        BrokerError: a security file cannot be read, or the path cannot be written as a setting.
+        BrokerError: the path cannot be written as a setting.
     """
-    owned = _OWNED.intersection(extra or {})
-    if owned:
-        raise ConfigError(
-            f"the embedded broker decides {', '.join(sorted(owned))} itself: take it out of `extra`"
-        )
     alone = len(member.reached_at) == 1
     return {
         **(_replication(1, 1) if alone else _replication(REPLICAS, IN_SYNC)),
@@ -102,9 +73,7 @@ def server_properties(
         **(_ALONE if alone else _AMONG_OTHERS),
         **_FOOTPRINT,
         **_identity(log_dir, member.node_id),
-        **_listeners(member, "SASL_SSL" if security else "PLAINTEXT"),
-        **(security_properties(security, _listener_ports(member)) if security else {}),
-        **(extra or {}),
+        **_listeners(member),
     }
 
 
@@ -162,7 +131,7 @@ def _identity(log_dir: Path, node_id: int) -> dict[str, str]:
     }
 
 
-def _listeners(member: Member, protocol: str) -> dict[str, str]:
+def _listeners(member: Member) -> dict[str, str]:
     bound = _listener_ports(member)
     at = member.reached_at[member.node_id]
     # A controller that leads tells the others its address, whatever the voters are named.
@@ -172,7 +141,7 @@ def _listeners(member: Member, protocol: str) -> dict[str, str]:
     return {
         "listeners": _addresses(bound),
         "advertised.listeners": _addresses(advertised),
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name in bound),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in bound),
         "inter.broker.listener.name": _BROKERS if _BROKERS in bound else _CLIENTS,
         "controller.listener.names": _CONTROLLER,
         "controller.quorum.voters": ",".join(voters),

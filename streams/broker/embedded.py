@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Self
 
 from streams.broker import diagnosis, ports
@@ -23,7 +23,6 @@ from streams.broker.java import server_command
 from streams.broker.member import NODE_ID, Member, alone
 from streams.broker.process import KeptProcess
 from streams.broker.readiness import serves
-from streams.broker.security import BrokerSecurity
 from streams.broker.status import status_file, status_text
 from streams.errors import BrokerError
 
@@ -34,9 +33,8 @@ class EmbeddedKafka:
     """One broker on one data directory; it listens on 127.0.0.1 only.
 
     `port` 0 picks a free port once and uses it again at every later start while it is free. The
-    child ends with this process, even if this one is killed, unless it is released. `extra` adds or
-    overrides server settings. `member` makes it a node of a cluster (`streams.broker.cluster`),
-    which decides its ports.
+    child ends with this process, even if this one is killed, unless it is released. `member` makes
+    it a node of a cluster (`streams.broker.cluster`), which decides its ports.
     """
 
     def __init__(
@@ -44,14 +42,10 @@ class EmbeddedKafka:
         data_dir: Path,
         port: int = 0,
         *,
-        security: BrokerSecurity | None = None,
-        extra: Mapping[str, str] = MappingProxyType({}),
         member: Member | None = None,
     ) -> None:
         self._dir = DataDir(data_dir, member.node_id if member else NODE_ID)
         self._port = port
-        self._security = security
-        self._extra = dict(extra)
         self._given = member
         self._member: Member | None = member
         self._process: KeptProcess | None = None
@@ -65,8 +59,8 @@ class EmbeddedKafka:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """A librdkafka client's settings beside `bootstrap.servers`; empty without security."""
-        return self._security.client_settings if self._security else {}
+        """A librdkafka client's settings beside `bootstrap.servers`: it needs none."""
+        return {}
 
     @property
     def pid(self) -> int | None:
@@ -92,7 +86,6 @@ class EmbeddedKafka:
         Raises:
             BrokerError: says what is wrong and what to do: a taken port, a full disk, a directory
             in use or damaged, a refused download, a server that ended or stayed silent.
-            ConfigError: `extra` sets what the embedded broker decides itself.
         """
         ensure_jars()
         with self._claimed() as lock:
@@ -172,7 +165,7 @@ class EmbeddedKafka:
         return alone(former.cluster_id, port, controller)
 
     def _properties(self, member: Member) -> dict[str, str]:
-        return server_properties(self._dir.data, member, self._security, self._extra)
+        return server_properties(self._dir.data, member)
 
     def _write(self, name: str, properties: Mapping[str, str]) -> Path:
         return self._dir.write_properties(name, render(properties))

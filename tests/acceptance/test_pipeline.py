@@ -14,9 +14,8 @@ import aiohttp
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from support.secured import self_signed
+from support.secured import ConfiguredKafka, self_signed
 
-from streams.broker.embedded import EmbeddedKafka
 from streams.dev.layout import Layout
 from streams.dev.pipeline import Pipeline
 from streams.settings import load_settings
@@ -74,7 +73,7 @@ class Running:
 async def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     log = tmp_path / "happened"
-    with EmbeddedKafka(tmp_path / "kafka", security=self_signed(tmp_path)) as kafka:
+    with ConfiguredKafka(tmp_path / "kafka", security=self_signed(tmp_path)) as kafka:
         settings = load_settings(
             {},
             bootstrap=kafka.bootstrap,

@@ -21,13 +21,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from support.conditions import eventually
 from support.open_transactions import await_none_open, open_partitions, open_transactions
-from support.secured import self_signed
+from support.secured import BrokerSecurity, ConfiguredKafka, self_signed
 from typer.testing import CliRunner
 
 from streams.broker import jars
 from streams.broker.commands import app
 from streams.broker.embedded import EmbeddedKafka
-from streams.broker.security import BrokerSecurity
 from streams.broker.status import is_broker, read_status
 from streams.errors import BrokerError
 
@@ -244,13 +243,13 @@ def test_garbage_in_the_metadata_log_is_called_damage(data_dir: Path, name: str)
 
 def test_a_refused_setting_is_named(data_dir: Path) -> None:
     with pytest.raises(BrokerError, match=r"num\.io\.threads.*report it"):
-        EmbeddedKafka(data_dir, extra={"num.io.threads": "many"}).start()
+        ConfiguredKafka(data_dir, extra={"num.io.threads": "many"}).start()
 
 
 def test_secured_listener_takes_only_clients_with_the_password(
     data_dir: Path, security: BrokerSecurity
 ) -> None:
-    with EmbeddedKafka(data_dir, security=security) as broker:
+    with ConfiguredKafka(data_dir, security=security) as broker:
         produce(broker, b"secret")
         assert consume(broker.bootstrap, **broker.client_settings) == [b"secret"]
         mode = (data_dir / "kafka" / "server.properties").stat().st_mode

@@ -26,8 +26,8 @@ from support.operator_cluster import (
     make_job,
     running,
 )
+from support.secured import ConfiguredKafka
 
-from streams.broker.embedded import EmbeddedKafka
 from streams.cli.api_client import CallFailed
 from streams.serde import keys
 from streams.serde.codec import TENANT
@@ -290,7 +290,7 @@ def test_a_destroyed_key_leaves_the_disk_of_the_broker_and_of_the_operator(
 ) -> None:
     """With the topology's own settings, but for the hour that the cleaner may take."""
     monkeypatch.setattr("streams.operator.read_model.follower._HOUSEKEEPING_SECONDS", 0.5)
-    with EmbeddedKafka(tmp_path / "kafka", extra={"log.cleaner.backoff.ms": "200"}) as broker:
+    with ConfiguredKafka(tmp_path / "kafka", extra={"log.cleaner.backoff.ms": "200"}) as broker:
         data_dir = tmp_path / "data"
         data_dir.mkdir()
         cluster = make_cluster(broker.bootstrap, broker.client_settings, data_dir, 0.02)

@@ -30,9 +30,8 @@ from confluent_kafka.admin import (
 
 from streams.broker import java
 from streams.broker.embedded import EmbeddedKafka
-from streams.broker.security import BrokerSecurity
 from support.conditions import eventually
-from support.secured import self_signed
+from support.secured import BrokerSecurity, ConfiguredKafka, self_signed
 
 _PASSWORD = "a password of every user"
 _LOGGING = """
@@ -230,6 +229,6 @@ def authorizing(directory: Path) -> Iterator[AuthorizingKafka]:
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         ),
     }
-    broker = EmbeddedKafka(directory / "broker", security=security, extra=extra)
+    broker = ConfiguredKafka(directory / "broker", security=security, extra=extra)
     with patch.object(java, "_LOGGING", logging), broker:
         yield AuthorizingKafka(broker, security, directory / "broker")

@@ -1,7 +1,9 @@
-"""A broker's security for tests: SASL_SSL under a certificate made on the spot."""
+"""An embedded broker with settings of a test's own, and SASL_SSL where it asks for it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,7 +13,80 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from streams.broker.security import BrokerSecurity
+from streams.broker.embedded import EmbeddedKafka
+from streams.broker.member import Member
+
+
+@dataclass(frozen=True)
+class BrokerSecurity:
+    """One user (SASL/PLAIN) of listeners with SASL_SSL; every file in PEM.
+
+    The certificate must name 127.0.0.1 (subjectAltName), since the broker also talks to itself.
+    The key is PKCS#8 without a passphrase, as Kafka's PEM key store wants it (KIP-651).
+    """
+
+    username: str
+    password: str
+    certificate_file: Path
+    key_file: Path
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """A librdkafka client's settings."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": self.username,
+            "sasl.password": self.password,
+            "ssl.ca.location": str(self.certificate_file),
+        }
+
+    def server_settings(self, listeners: Iterable[str]) -> dict[str, str]:
+        """The broker's settings: the controller's listener must not be open to everyone either."""
+        jaas = (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f'username="{self.username}" password="{self.password}" '
+            f'user_{self.username}="{self.password}";'
+        )
+        certificate = self.certificate_file.read_text()
+        return {
+            "listener.security.protocol.map": ",".join(f"{name}:SASL_SSL" for name in listeners),
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": jaas for name in listeners},
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": certificate,
+            "ssl.keystore.key": self.key_file.read_text(),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": certificate,
+        }
+
+
+class ConfiguredKafka(EmbeddedKafka):
+    """An embedded broker whose settings `extra` adds to or overrides."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        security: BrokerSecurity | None = None,
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(data_dir)
+        self._security = security
+        self._extra = extra or {}
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        return self._security.client_settings if self._security else {}
+
+    def _properties(self, member: Member) -> dict[str, str]:
+        plain = super()._properties(member)
+        protocols = plain["listener.security.protocol.map"].split(",")
+        names = [each.partition(":")[0] for each in protocols]
+        secured = self._security.server_settings(names) if self._security else {}
+        return {**plain, **secured, **self._extra}
 
 
 def self_signed(directory: Path) -> BrokerSecurity:
@@ -41,6 +116,4 @@ def self_signed(directory: Path) -> BrokerSecurity:
             serialization.NoEncryption(),
         )
     )
-    return BrokerSecurity(
-        "tide", "p4ss word", directory / "cert.pem", directory / "key.pem", directory / "cert.pem"
-    )
+    return BrokerSecurity("tide", "p4ss word", directory / "cert.pem", directory / "key.pem")

@@ -8,8 +8,7 @@ import pytest
 
 from streams.broker.config import controller_properties, render, server_properties
 from streams.broker.member import Member, NodePorts, alone
-from streams.broker.security import BrokerSecurity
-from streams.errors import BrokerError, ConfigError
+from streams.errors import BrokerError
 
 LOGS = Path("/data/kafka")
 ALONE = alone("id", 21_001, 21_002)
@@ -91,19 +90,13 @@ def test_a_chunk_of_one_mebibyte_fits_with_its_overhead() -> None:
     assert int(server_properties(LOGS, ALONE)["message.max.bytes"]) > 1024 * 1024 + 64 * 1024
 
 
-def test_extra_overrides_a_default_but_not_the_address() -> None:
-    assert server_properties(LOGS, ALONE, extra={"num.io.threads": "9"})["num.io.threads"] == "9"
-    with pytest.raises(ConfigError, match=r"listeners.*take it out of `extra`"):
-        server_properties(LOGS, ALONE, extra={"listeners": "PLAINTEXT://0.0.0.0:9092"})
-
-
 def test_a_comma_in_the_path_is_refused_since_kafka_reads_two_directories() -> None:
     with pytest.raises(BrokerError, match="comma"):
         server_properties(Path("/a,b"), ALONE)
 
 
 def test_the_controller_alone_is_the_same_node_without_a_broker() -> None:
-    server = server_properties(LOGS, ALONE, extra={"num.io.threads": "9"})
+    server = server_properties(LOGS, ALONE)
     alone = controller_properties(server)
 
     assert (alone["process.roles"], alone["listeners"]) == (
@@ -126,36 +119,3 @@ def test_the_controller_alone_is_the_same_node_without_a_broker() -> None:
 )
 def test_values_are_escaped_as_java_reads_them(value: str, written: str) -> None:
     assert render({"k": value}) == f"k={written}\n"
-
-
-@pytest.fixture
-def security(tmp_path: Path) -> BrokerSecurity:
-    for name in ("cert.pem", "key.pem", "ca.pem"):
-        (tmp_path / name).write_text(f"-----BEGIN {name}-----\n")
-    return BrokerSecurity(
-        "tide", 'pa"ss\\word', tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "ca.pem"
-    )
-
-
-def test_security_covers_the_controllers_listener_too(security: BrokerSecurity) -> None:
-    properties = server_properties(LOGS, ALONE, security)
-
-    protocols = properties["listener.security.protocol.map"]
-    assert protocols == "CLIENTS:SASL_SSL,CONTROLLER:SASL_SSL"
-    assert r'password="pa\"ss\\word"' in properties["listener.name.clients.plain.sasl.jaas.config"]
-    assert "PLAINTEXT" not in render(properties)
-
-
-def test_the_password_is_not_shown_by_repr(security: BrokerSecurity) -> None:
-    assert security.password not in repr(security)
-
-
-def test_a_username_that_would_change_the_login_configuration_is_refused() -> None:
-    with pytest.raises(ConfigError, match="username"):
-        BrokerSecurity('x="y" user_admin', "p", LOGS, LOGS, LOGS)
-
-
-def test_a_missing_key_file_is_named(security: BrokerSecurity) -> None:
-    security.key_file.unlink()
-    with pytest.raises(BrokerError, match=r"key\.pem"):
-        server_properties(LOGS, ALONE, security)
