@@ -26,9 +26,6 @@ class Rotation:
         self._wakes: dict[EndpointId, int] = {}
         self._ties = count()
 
-    def __contains__(self, place: object) -> bool:
-        return place in self._waiting or place in self._wakes
-
     def __len__(self) -> int:
         """How many entries it holds, stale ones too."""
         return len(self._waiting) + len(self._asleep)

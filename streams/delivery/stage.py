@@ -36,7 +36,7 @@ from streams.delivery.shared import shared
 from streams.delivery.slots import Slots
 from streams.delivery.step import Step
 from streams.delivery.store import DeliveryStore
-from streams.runtime.part import key_spaces, routes
+from streams.runtime.part import key_spaces, routes, with_hook
 from streams.runtime.processor import Context, Processor, Record
 from streams.runtime.stage import Stage, declared_stage
 from streams.serde.delivery_records import DeliveryCommand, Outgoing
@@ -58,7 +58,7 @@ PARTS: tuple[type[Part], ...] = (
 
 COMMANDS, INPUTS = routes(PARTS, "commands"), routes(PARTS, "inputs")
 """The part and the method that handle each kind of command, and each input."""
-key_spaces(store.KEYS, PARTS)
+key_spaces(PARTS, store.KEYS)
 
 _RESTORED_SECONDS = 0.01
 _LIVELY_SECONDS = 0.01
@@ -80,6 +80,8 @@ class Deliveries(Processor):
     ) -> None:
         self.shared = shared(sender, history, slots, rules, partition)
         self._parts = {part: part(self.shared) for part in PARTS}
+        self._ticking = with_hook(self._parts.values(), Part, "tick")
+        self._announcing = with_hook(self._parts.values(), Part, "announced")
 
     def restored(self, ctx: Context) -> Iterator[None]:
         """Build the derived state, in bounded parts."""
@@ -124,12 +126,12 @@ class Deliveries(Processor):
     def punctuate(self, now: int, ctx: Context) -> None:
         """Tell every part that time has passed."""
         step = self._step()
-        for part in self._parts.values():
+        for part in self._ticking:
             part.tick(step)
 
     def announced(self, step: Step, message: Outgoing, happened: int) -> None:
         """Tell all parts of a message."""
-        for part in self._parts.values():
+        for part in self._announcing:
             part.announced(step, message, happened)
 
     def wants_more(self, step: Step, endpoint: Endpoint, since: int, opened: int) -> None:

@@ -66,7 +66,7 @@ PARTS: tuple[type[Part], ...] = (
 
 COMMANDS, INPUTS = routes(PARTS, "commands"), routes(PARTS, "inputs")
 """The part and the method that handle each command, by its body, and each input."""
-key_spaces((), PARTS)
+key_spaces(PARTS)
 
 _FOLDED_AT_ONCE = 1_000
 """Jobs that are restored between two polls: about 10 ms."""

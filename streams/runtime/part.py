@@ -58,7 +58,7 @@ def routes(
     return {key: (part, name) for key, part, name in claims}
 
 
-def key_spaces(shared: Iterable[bytes], parts: Iterable[type[Declaration]]) -> dict[Any, str]:
+def key_spaces(parts: Iterable[type[Declaration]], shared: Iterable[bytes] = ()) -> dict[Any, str]:
     """Who owns each key space: what all parts share, or one part.
 
     Raises:

@@ -77,7 +77,7 @@ def faults(task: Task) -> Iterator[str]:
         cursor = shared.ready.cursors.get(place, b"")
         if any(key < cursor for key in waiting):
             yield f"{place}: rows before the cursor"
-        has_turn = any(place in rotation for rotation in turns)
+        has_turn = any(place in (r._waiting | r._wakes.keys()) for r in turns)
         if waiting and not has_turn and not shared.in_flight.count(place) and not ended:
             yield f"{place}: no turn"
 

@@ -73,15 +73,15 @@ def job_dropped(module: ModuleType) -> None:
 
 def seen_before_delivery(module: ModuleType) -> None:
     """The delivery stage marks a message as delivered before it sends it."""
-    choose = module.Selection.choose
+    choose = module.Sending._choose
 
-    def marking(self: Any, steps: Any) -> Any:
-        chosen = choose(self, steps)
+    def marking(self: Any, step: Any, chosen: Any) -> None:
+        choose(self, step, chosen)
         for attempt in chosen:
-            steps.move(attempt.row, replace(attempt.row, status="delivered", next_attempt_at=None))
-        return chosen
+            row = attempt.row
+            step.rows.put(replace(row, status="delivered", next_attempt_at=None), row)
 
-    module.Selection.choose = marking
+    module.Sending._choose = marking
 
 
 def store_edited(module: ModuleType) -> None:
@@ -113,7 +113,7 @@ INJECTED_FAULTS: dict[str, tuple[str, str, Callable[[ModuleType], None]]] = {
     "tenant_from_body": ("ingress", "ingress.receive.receiver", tenant_from_body),
     "scheduler_early": ("scheduler", "streams.scheduler", scheduler_early),
     "job_dropped": ("dispatcher", "streams.dispatcher.parts.events", job_dropped),
-    "seen_before_delivery": ("delivery", "streams.delivery.selection", seen_before_delivery),
+    "seen_before_delivery": ("delivery", "streams.delivery.parts.sending", seen_before_delivery),
     "store_edited": ("demo", "streams.demo.verdict.fold", store_edited),
 }
 

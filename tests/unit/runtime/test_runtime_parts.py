@@ -35,7 +35,7 @@ def test_a_part_with_another_s_keys_is_refused(
         keys: ClassVar = {taken: "something else"}
 
     with pytest.raises(ValueError, match=f"Other and .* both claim {taken!r}"):
-        key_spaces(shared, (*parts, Other))
+        key_spaces((*parts, Other), shared)
 
 
 def test_a_part_with_another_s_command_is_refused() -> None:
