@@ -23,6 +23,7 @@ from streams.serde.records import (
     TenantRecord,
 )
 from streams.serde.run_ends import ReportedEnd
+from streams.state.indexed import INDEX
 
 _ENDS: tuple[ReportedEnd, ...] = ("succeeded", "retry", "released", "review")
 _SUBMIT = Submit("note", "{}", None, None, None, None, None, "ops", b"", None)
@@ -34,7 +35,7 @@ def provoking(task: Task, dispatcher: Dispatcher) -> list[Record]:
 
     What they say of workers is what the dispatcher knows already, because that is not taken back.
     """
-    rows = task.stores["jobs"].range(b"j", after(b"j"))
+    rows = task.stores["jobs"].range(after(INDEX), b"\xff" * 64)
     jobs = [JOB.decode(value) for _, value in rows]
     bodies = [found for number, job in enumerate(jobs) for found in _about(job, number, dispatcher)]
     middle = len(bodies) // 2
