@@ -20,7 +20,7 @@ from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.fields import Body, WebLink
 from streams.operator.http.refusal import Refusal, invalid
 from streams.operator.http.request_body import read_body
-from streams.operator.http.tenants import SOURCE, known_source
+from streams.operator.http.tenants import SOURCE, known_source, require_secret
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import TenantRecord
 from streams.tenants.settings import source_settings
@@ -108,10 +108,7 @@ def _secret(state: AppState, record: TenantRecord) -> bytes:
     Raises:
         Refusal: 409, the operator does not have it.
     """
-    if record.disabled:
-        where = f"/v1/tenants/{record.tenant_id}/sources/{record.id}"
-        enable = f"enable it with PUT {where}"
-        raise Refusal(409, "source-disabled", f"a disabled source has no secret: {enable}")
+    require_secret(record)
     newest = record.keys[0]
     if newest.sealed is None:
         where = f"its secret is kept at {newest.reference}, which the operator does not read"

@@ -153,6 +153,18 @@ async def known_source(request: web.Request) -> TenantRecord:
     return record
 
 
+def require_secret(record: TenantRecord) -> None:
+    """Check that a source has a secret.
+
+    Raises:
+        Refusal: 409, it is disabled.
+    """
+    if record.disabled:
+        where = f"/v1/tenants/{record.tenant_id}/sources/{record.id}"
+        enable = f"enable it with PUT {where}"
+        raise Refusal(409, "source-disabled", f"a disabled source has no secret: {enable}")
+
+
 async def _kept_keys(
     state: AppState, record: TenantRecord, scheme: str, now: int
 ) -> tuple[SigningKey, ...]:
@@ -171,10 +183,7 @@ async def _kept_keys(
 def _rotated(
     state: AppState, record: TenantRecord, wanted: RotateRequest, now: int
 ) -> TenantRecord:
-    if record.disabled:
-        where = f"/v1/tenants/{record.tenant_id}/sources/{record.id}"
-        enable = f"enable it with PUT {where}"
-        raise Refusal(409, "source-disabled", f"a disabled source has no secret: {enable}")
+    require_secret(record)
     secret = wanted.new_secret(source_settings(record).scheme)
     newest = signing_key(state.vault, record.tenant_id, record.id, secret)
     keys = with_newest(record.keys, newest, wanted.overlap_seconds, now)

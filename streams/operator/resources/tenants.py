@@ -56,14 +56,8 @@ def source_json(record: TenantRecord, now: int) -> Json:
 
 def tenants_page(connection: sqlite3.Connection, query: PageQuery) -> Page:
     """Return tenants in the order of their ids."""
-    rows = connection.execute(
-        "SELECT tenant_id, record FROM tenants WHERE kind = 'tenant' AND tenant_id > ?"
-        " ORDER BY tenant_id LIMIT ?",
-        (query.cursor.id if query.cursor else "", query.limit + 1),
-    ).fetchall()
-    page = rows[: query.limit]
-    shown = tuple(shown_tenant(connection, TENANT.decode(record)) for _, record in page)
-    return Page(shown, Cursor(0, page[-1][0]) if len(rows) > len(page) else None)
+    records, after = settings_page(connection, "tenant", query)
+    return Page(tuple(shown_tenant(connection, record) for record in records), after)
 
 
 def tenant(connection: sqlite3.Connection, tenant_id: str) -> TenantRecord | None:
