@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streams.state.key_value import KeyValueBackend
-from streams.state.store import Changes, Logged, Tables
+from streams.state.store import Changes, Logged, Tables, ToLog
 
 INDEX = b"\0"
 """How the keys of index entries begin."""
@@ -25,7 +25,7 @@ class IndexedBackend(KeyValueBackend):
         super().__init__(tables)
         self._derive = derive
 
-    def to_changelog(self, changes: Changes) -> Logged:
+    def to_changelog(self, changes: Changes) -> ToLog:
         return [each for each in changes.items() if not each[0].startswith(INDEX)]
 
     def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:

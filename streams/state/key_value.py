@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from streams.state.store import Changes, Checkpoint, Logged, Tables
+from streams.state.store import Changes, Checkpoint, Logged, Tables, ToLog
 
 _TABLE = 0
 
@@ -28,7 +28,7 @@ class KeyValueBackend:
         # Write in the order of a skip list: each insertion then costs a third less.
         self._tables.write({_TABLE: dict(sorted(changes.items()))}, checkpoint)
 
-    def to_changelog(self, changes: Changes) -> Logged:
+    def to_changelog(self, changes: Changes) -> ToLog:
         return changes.items()
 
     def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +11,8 @@ Changes = Mapping[bytes, bytes | None]
 
 Logged = Iterable[tuple[bytes, bytes | None]]
 """Keys and values of changelog records, in their order."""
+ToLog = Collection[tuple[bytes, bytes | None]]
+"""The same, of records that are to be written: empty, and so false, if there are none."""
 
 
 class KeyValueStore(Protocol):
@@ -66,8 +68,8 @@ class Backend(Protocol):
 
     def write(self, changes: Changes, checkpoint: Checkpoint) -> None: ...
 
-    def to_changelog(self, changes: Changes) -> Logged:
-        """The records that hold these changes."""
+    def to_changelog(self, changes: Changes) -> ToLog:
+        """The records that hold these changes; empty if there are none to send."""
 
     def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:
         """The changes in these records: the last one of each key."""

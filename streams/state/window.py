@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 
 from streams.state.bundle import bundles, changes_in
-from streams.state.store import Changes, Checkpoint, Logged, Tables
+from streams.state.store import Changes, Checkpoint, Logged, Tables, ToLog
 
 _TIME = struct.Struct(">q")
 
@@ -73,8 +73,8 @@ class WindowBackend:
         while self._live and self._ended(self._live[-1]):
             self._tables.drop(self._live.pop())
 
-    def to_changelog(self, changes: Changes) -> Logged:
-        return bundles(changes)
+    def to_changelog(self, changes: Changes) -> ToLog:
+        return list(bundles(changes))
 
     def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:
         changes: dict[bytes, bytes | None] = {}

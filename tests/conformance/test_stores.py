@@ -222,6 +222,12 @@ def test_one_write_files_each_entry_under_its_own_time(
     assert list(open_tables().numbers()) == [11]
 
 
+def test_a_store_without_changes_has_no_records_for_its_changelog(
+    open_backend: OpenBackend,
+) -> None:
+    assert not open_backend().to_changelog({})
+
+
 def test_a_store_is_what_its_changelog_tells(open_backend: OpenBackend) -> None:
     backend = open_backend()
     some = {b"%05d" % i: at(1, b"x" * (i % 3)) for i in range(5_000)}
