@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from streams.errors import LONGEST_WAIT_SECONDS
+from streams.http.moments import moment
 from streams.serde.codec import LEDGER_ENTRY
 from streams.serde.effect_states import CLAIMED, DONE, FAILED, REVIEW, UNKNOWN, UNSETTLED
 from streams.serde.ids import idempotency_key
@@ -38,10 +38,6 @@ from streams.state.store import KeyValueStore
 
 _KEY_MARGIN_MS = 60_000
 """A repeat that is granted now reaches its tool a little later: the key must still hold then."""
-
-
-_LATEST_MS = 253_402_300_799_000
-"""The last second of the year 9999: an application may declare any lifetime."""
 
 
 def claim(
@@ -137,7 +133,7 @@ def repeatable_unknown(store: KeyValueStore, job: Job, now: int) -> str | None:
     """
     for entry in entries(store, job):
         if entry.status in UNSETTLED and _repeatable(entry, entry.key_lifetime_ms, now):
-            until = datetime.fromtimestamp(min(repeatable_until(entry), _LATEST_MS) / 1000, UTC)
+            until = moment(repeatable_until(entry))
             return (
                 f"{_unknown(entry)}: a replay before {until.isoformat(timespec='seconds')} calls "
                 "the tool under the same key; or settle the effect, then replay"

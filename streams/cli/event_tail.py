@@ -16,12 +16,13 @@ from streams.cli.cluster import ClusterOptions, addressed
 from streams.cli.ends import errors_shown
 from streams.cli.event_selection import Wanted, located
 from streams.cli.options import JsonLines, grouped
-from streams.event_export.formats import line, rfc3339
+from streams.event_export.formats import line
 from streams.event_reader.follow import follow
 from streams.event_reader.rows import row
 from streams.event_reader.scan import Found, Scan
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span
+from streams.http.moments import rfc3339
 from streams.settings import Settings
 
 _FIRST_LOOK = 64

@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from streams.http.moments import written
+
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _RATE = re.compile(r"(\d+)/(.+)", re.ASCII)
@@ -49,7 +51,7 @@ def moment(text: str, flag: str, *, ahead: bool = False) -> str:
         found = datetime.now(UTC) + (apart if ahead else -apart)
     except OverflowError:
         raise typer.BadParameter(f"{text!r} is too long", param_hint=flag) from None
-    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return written(found)
 
 
 def rate(text: str, flag: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from ingress.schemes import verify
 from streams.errors import SignatureError
+from streams.http.moments import written
 
 _SCHEME = "standard-webhooks"
 _LARGEST_BODY = 64 * 1024 * 1024
@@ -52,7 +53,7 @@ class Received:
     def json(self) -> dict[str, Any]:
         """The request as one JSON object, with its body as text."""
         return {
-            "at": self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "at": written(self.at),
             "type": self.type,
             "message_id": self.message_id,
             "seen": self.seen,

@@ -14,10 +14,10 @@ from urllib.parse import quote
 from streams.event_export import manifest as manifests
 from streams.event_export.formats import encoder
 from streams.event_export.manifest import ExportRefused, Manifest
-from streams.event_reader.counts import utc
 from streams.event_reader.rows import row
 from streams.event_reader.scan import Batch, Found, Scan
 from streams.event_reader.span import Ranges, Span
+from streams.http.moments import moment
 
 ROWS_IN_PART = 50_000
 """So many events are held in memory, and written at once; about 100 MB."""
@@ -70,7 +70,7 @@ class Export:
         """Write the files of a part, then count it."""
         files: dict[Place, list[dict[str, Any]]] = defaultdict(list)
         for found in gathered:
-            day = utc(found.at).date().isoformat()
+            day = moment(found.at).date().isoformat()
             files[day, found.event.event_type].append(row(found))
         for (day, type_), rows in files.items():
             path = file_of(self.folder, following.parts, day, type_, self.format)

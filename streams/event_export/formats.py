@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
 
@@ -11,13 +10,13 @@ import orjson
 
 from streams.errors import ConfigError
 from streams.event_reader.rows import TIMES
+from streams.http.moments import rfc3339, writable
 from streams.serde.schemas import current
 
 Row = dict[str, Any]
 Encode = Callable[[Sequence[Row]], bytes]
 
 FORMATS = ("parquet", "jsonl")
-_EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 def encoder(name: str) -> Encode:
@@ -52,23 +51,6 @@ def _times(row: Row) -> Row:
     return {name: rfc3339(row[name]) for name in TIMES}
 
 
-def rfc3339(milliseconds: int | None) -> str | None:
-    """A time as `2026-11-21T04:05:06.789Z`; the nearest in the years 1 to 9999."""
-    if milliseconds is None:
-        return None
-    seconds, rest = divmod(_writable(milliseconds), 1000)
-    at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _writable(milliseconds: int) -> int:
-    """The nearest time within the years 1 to 9999.
-
-    A sender chooses `occurred_at`: no time may end an export, or the reading of a whole file.
-    """
-    return min(max(milliseconds, _EARLIEST_MS), _LATEST_MS)
-
-
 def _parquet(rows: Sequence[Row]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -81,7 +63,7 @@ def _parquet(rows: Sequence[Row]) -> bytes:
     schema = pa.schema(list(kinds.items()), metadata={"tidegate.schema": written})
     columns = {name: [row[name] for row in rows] for name in kinds}
     for name in TIMES:
-        columns[name] = [None if at is None else _writable(at) for at in columns[name]]
+        columns[name] = [None if at is None else writable(at) for at in columns[name]]
     columns["attributes"] = [list(each.items()) for each in columns["attributes"]]
     out = BytesIO()
     pq.write_table(pa.table(columns, schema=schema), out, compression="zstd")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from streams.event_reader.scan import MOST_TYPES, Found, Progress
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span
+from streams.http.moments import moment
 from streams.topology.problems import near
 
 
@@ -27,7 +27,7 @@ class Counts:
             self.types[type_] += 1
         else:
             self.other_types += 1
-        self.days[utc(found.at).date().isoformat()] += 1
+        self.days[moment(found.at).date().isoformat()] += 1
 
     def json(self) -> dict[str, object]:
         """The sum, and both tables: types by number, days by date; `other_types` counts events."""
@@ -50,7 +50,7 @@ def notes(seen: Progress, where: Mapping[int, Span], selection: Selection) -> It
     if selection.since is not None and purged and seen.oldest_at is not None:
         yield (
             "the topic does not go back that far: the oldest record that it still has is of "
-            f"{utc(seen.oldest_at).isoformat(timespec='seconds')}"
+            f"{moment(seen.oldest_at).isoformat(timespec='seconds')}"
         )
     if selection.tenant_id is not None and not seen.types and seen.oldest_at is not None:
         yield f"no event that was read is of a tenant {selection.tenant_id!r}"
@@ -58,12 +58,3 @@ def notes(seen: Progress, where: Mapping[int, Span], selection: Selection) -> It
     for glob in selection.types:
         if all_are_known and not Selection(types=(glob,)).has_any(seen.types):
             yield f"no event has a type {glob!r}{near(glob, seen.types)}"
-
-
-def utc(milliseconds: int) -> datetime:
-    """A time of a record, which is in milliseconds since 1970; the nearest in years that a
-    `datetime` has, because a broker may let a writer choose the time."""
-    return datetime.fromtimestamp(min(max(milliseconds, 0), _LATEST_MS) / 1000, UTC)
-
-
-_LATEST_MS = 253_402_300_799_999

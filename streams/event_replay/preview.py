@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from streams.event_reader.counts import Counts, notes, utc
+from streams.event_reader.counts import Counts, notes
 from streams.event_reader.scan import Found, Scan
 from streams.event_replay.eligibility import Closed, Eligibility, Reason
 from streams.event_replay.spans import asked_spans, begun, purged, selection
+from streams.http.moments import rfc3339
 from streams.kafka.admin import admin_client
 from streams.serde.replay_records import ReplayAsked
 from streams.settings import Settings
@@ -80,7 +81,7 @@ def _sample(found: Found, job: str | None, reason: Reason | None) -> dict[str, A
         "source": event.source,
         "event_type": event.event_type,
         "subject": event.subject,
-        "at": utc(found.at).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "at": rfc3339(found.at),
         "job": job,
         "skipped": reason,
     }

@@ -1,15 +1,16 @@
-"""Times in requests and answers: RFC 3339 outside, milliseconds since 1970 inside."""
+"""Times as people and programs read them: RFC 3339 outside, milliseconds since 1970 inside."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
 )
-_LATEST_MS = 253_402_300_799_999
-"""The last millisecond that RFC 3339 can write."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The first and the last millisecond that RFC 3339 can write: of the years 1 and 9999."""
 
 
 def milliseconds(text: str) -> int:
@@ -34,3 +35,26 @@ def milliseconds(text: str) -> int:
 def text(at: int) -> str:
     """Milliseconds as RFC 3339 in UTC, to the second."""
     return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def writable(at: int) -> int:
+    """The nearest time within the years 1 to 9999.
+
+    Senders and applications choose times: an absurd one must not end a list that holds it.
+    """
+    return min(max(at, _EARLIEST_MS), _LATEST_MS)
+
+
+def moment(at: int) -> datetime:
+    """The nearest time within the years 1 to 9999, in UTC."""
+    return _EPOCH + timedelta(milliseconds=writable(at))
+
+
+def rfc3339(at: int | None) -> str | None:
+    """A time as `2026-11-21T04:05:06.789Z`; the nearest within the years 1 to 9999."""
+    return None if at is None else written(moment(at))
+
+
+def written(at: datetime) -> str:
+    """A time in UTC as RFC 3339, to the millisecond."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

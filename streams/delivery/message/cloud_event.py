@@ -16,6 +16,7 @@ import orjson
 from ingress.formats.document import json_document
 from streams.delivery.message.message import Message
 from streams.errors import Misfit
+from streams.http.moments import written
 
 CONTENT_TYPE = "application/cloudevents+json"
 OCTETS = "application/octet-stream"
@@ -116,4 +117,4 @@ def _rfc3339(milliseconds: int) -> str:
         moment = _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
         return ""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return written(moment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from streams.http.moments import rfc3339
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.listing import cursor_in, page_query
 from streams.operator.http.refusal import Refusal
@@ -20,7 +21,7 @@ from streams.operator.replay.producer import NotTaken
 from streams.operator.replay.records import replay_records
 from streams.operator.resources import dead_letters, jobs, letters_to_replay
 from streams.operator.resources.dead_letters import dead_letter_json, dead_record_json
-from streams.operator.resources.json_values import Json, rfc3339
+from streams.operator.resources.json_values import Json
 from streams.serde.records import DeadLetter
 
 routes = web.RouteTableDef()

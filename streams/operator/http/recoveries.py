@@ -8,7 +8,7 @@ from typing import Self
 from aiohttp import web
 from pydantic import model_validator
 
-from streams.http.moments import milliseconds
+from streams.http.moments import milliseconds, rfc3339
 from streams.operator.command_results import delivery_command, run_delivery_command
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.fields import Body, Moment
@@ -18,7 +18,7 @@ from streams.operator.http.tenant_writes import standing_endpoint
 from streams.operator.resources import deliveries
 from streams.operator.resources.deliveries import RecoveryRange
 from streams.operator.resources.endpoints import endpoint_state, recovery_json
-from streams.operator.resources.json_values import Json, rfc3339
+from streams.operator.resources.json_values import Json
 from streams.operator.tenant_guards import known_tenant, refuse_erased
 from streams.serde import ids
 from streams.serde.delivery_records import RECOVER, EndpointState, Recovery

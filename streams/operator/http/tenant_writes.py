@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from aiohttp import web
 
+from streams.http.moments import rfc3339
 from streams.operator.http.app_state import AppState, not_shown, replacing
 from streams.operator.http.refusal import Refusal, invalid
 from streams.operator.resources import tenants
-from streams.operator.resources.json_values import rfc3339
 from streams.operator.resources.table import Row
 from streams.operator.tenant_guards import refuse_erased
 from streams.serde.records import SigningKey, TenantRecord

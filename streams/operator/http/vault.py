@@ -7,11 +7,11 @@ from typing import Annotated
 
 from aiohttp import web
 
+from streams.http.moments import rfc3339
 from streams.operator.erasure import erase
 from streams.operator.http.app_state import STATE
 from streams.operator.http.fields import Body, noted
 from streams.operator.http.request_body import read_body
-from streams.operator.resources.json_values import rfc3339
 from streams.operator.rewrap import rewrap
 from streams.operator.tenant_guards import known_tenant
 

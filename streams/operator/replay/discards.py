@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from streams.errors import KafkaUnavailable
+from streams.http.moments import rfc3339
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.replay import letters
 from streams.operator.replay.producer import NotTaken
-from streams.operator.resources.json_values import rfc3339
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import DeadLetter
 from streams.topology.model import Topology

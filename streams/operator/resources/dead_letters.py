@@ -7,7 +7,8 @@ import sqlite3
 from collections.abc import Sequence
 
 from streams.dead_letter import is_replayed
-from streams.operator.resources.json_values import Json, rfc3339, trace_id
+from streams.http.moments import rfc3339
+from streams.operator.resources.json_values import Json, trace_id
 from streams.operator.resources.paging import Listing, PageQuery
 from streams.operator.resources.replays import replays
 from streams.operator.resources.table import Row, Table, find

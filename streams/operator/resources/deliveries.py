@@ -8,10 +8,11 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from streams.http.moments import rfc3339
 from streams.operator.resources import tenants
 from streams.operator.resources.attempts import attempts_of
 from streams.operator.resources.endpoints import endpoint_state
-from streams.operator.resources.json_values import Json, rfc3339, trace_id
+from streams.operator.resources.json_values import Json, trace_id
 from streams.operator.resources.paging import Entry, Listing
 from streams.operator.resources.table import Row, Table, find, status_in
 from streams.runtime.processor import Record

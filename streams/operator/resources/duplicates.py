@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from streams.operator.resources.json_values import Json, rfc3339
+from streams.http.moments import rfc3339
+from streams.operator.resources.json_values import Json
 from streams.operator.resources.paging import Listing
 from streams.operator.resources.table import Row, Table
 from streams.runtime.processor import Record

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 
+from streams.http.moments import rfc3339
 from streams.ledger import repeatable_until
-from streams.operator.resources.json_values import Json, parsed, rfc3339
+from streams.operator.resources.json_values import Json, parsed
 from streams.operator.resources.table import Row, Table, find, status_in
 from streams.runtime.processor import Record
 from streams.serde.codec import LEDGER_ENTRY

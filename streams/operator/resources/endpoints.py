@@ -6,7 +6,8 @@ import sqlite3
 
 from streams.delivery.message.signing import public_key
 from streams.errors import SignatureError, VaultError
-from streams.operator.resources.json_values import Json, rfc3339
+from streams.http.moments import rfc3339
+from streams.operator.resources.json_values import Json
 from streams.operator.resources.paging import Page, PageQuery
 from streams.operator.resources.table import Row, Table, find
 from streams.operator.resources.tenants import settings_page

@@ -6,7 +6,8 @@ import sqlite3
 
 from streams.errors import DecodeError
 from streams.event_replay.replay import KINDS, TOPIC, Replay
-from streams.operator.resources.json_values import Json, rfc3339
+from streams.http.moments import rfc3339
+from streams.operator.resources.json_values import Json
 from streams.operator.resources.paging import Entry, Listing
 from streams.operator.resources.table import Row, Table
 from streams.runtime.processor import Record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from streams.http.moments import rfc3339
 from streams.operator.resources import deliveries, duplicates, replays
 from streams.operator.resources.dead_letters import dead_letter, shown_letter
 from streams.operator.resources.events import (
@@ -16,7 +17,7 @@ from streams.operator.resources.events import (
     job_id_of,
 )
 from streams.operator.resources.jobs import shown_job
-from streams.operator.resources.json_values import Json, rfc3339
+from streams.operator.resources.json_values import Json
 from streams.operator.resources.quarantine import quarantined, quarantined_json
 from streams.serde.records import Envelope
 from streams.topology.model import Topology

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from streams.http.moments import rfc3339
 from streams.operator.resources.effects import effect_json
 from streams.operator.resources.held import held_reason
-from streams.operator.resources.json_values import Json, parsed, rfc3339, trace_id
+from streams.operator.resources.json_values import Json, parsed, trace_id
 from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry
 
 

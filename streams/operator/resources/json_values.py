@@ -1,8 +1,7 @@
-"""Values as the API shows them: plain JSON, times as RFC 3339 in UTC with milliseconds."""
+"""Values as the API shows them: plain JSON."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -10,22 +9,6 @@ import orjson
 from streams.errors import DecodeError
 
 Json = dict[str, Any]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
-
-
-def rfc3339(milliseconds: int | None) -> str | None:
-    """Return a time as `2026-11-21T04:05:06.789Z`.
-
-    A time outside the years 1 to 9999 becomes the nearest one inside: one record with an absurd
-    time must not make the lists that hold it fail.
-    """
-    if milliseconds is None:
-        return None
-    within = min(max(milliseconds, _EARLIEST_MS), _LATEST_MS)
-    moment = _EPOCH + timedelta(milliseconds=within)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parsed(text: str | None) -> Any:

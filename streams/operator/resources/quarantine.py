@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import asdict
 
-from streams.operator.resources.json_values import Json, rfc3339, trace_id
+from streams.http.moments import rfc3339
+from streams.operator.resources.json_values import Json, trace_id
 from streams.operator.resources.paging import Listing
 from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import orjson
 
 from streams.errors import DecodeError
+from streams.http.moments import rfc3339
 from streams.operator.resources.cursor import Cursor
-from streams.operator.resources.json_values import Json, rfc3339
+from streams.operator.resources.json_values import Json
 from streams.operator.resources.paging import Page, PageQuery
 from streams.operator.resources.table import Row, Table, find
 from streams.runtime.processor import Record

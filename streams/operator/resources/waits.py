@@ -10,8 +10,9 @@ from __future__ import annotations
 import sqlite3
 
 from streams.fairness.limits import Concurrency
+from streams.http.moments import rfc3339
 from streams.operator.resources.held import held_reason
-from streams.operator.resources.json_values import Json, rfc3339
+from streams.operator.resources.json_values import Json
 from streams.operator.resources.table import status_in
 from streams.serde import job_states
 from streams.serde.records import Held, Job

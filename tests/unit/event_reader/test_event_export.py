@@ -15,13 +15,14 @@ from streams.cli.event_selection import ranges
 from streams.event_export import export as exports
 from streams.event_export import manifest as manifests
 from streams.event_export.export import Export, file_of, left, purged
-from streams.event_export.formats import encoder, rfc3339
+from streams.event_export.formats import encoder
 from streams.event_export.manifest import ExportRefused, Manifest
 from streams.event_reader import scan as scanning
 from streams.event_reader.rows import row
 from streams.event_reader.scan import Found, Scan
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span, within
+from streams.http.moments import rfc3339
 from streams.kafka import tail as tails
 from streams.serde.codec import ENVELOPE
 from streams.settings import Settings

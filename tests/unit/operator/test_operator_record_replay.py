@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from streams.errors import KafkaUnavailable
+from streams.http.moments import rfc3339
 from streams.operator.http.app_state import AppState
 from streams.operator.http.refusal import Refusal
 from streams.operator.read_model.database import Database
@@ -23,7 +24,6 @@ from streams.operator.replay.discards import answered, discarded
 from streams.operator.replay.producer import NotTaken, Outgoing, Unsettled
 from streams.operator.replay.records import replay_most, replay_records
 from streams.operator.resources import letters_to_replay
-from streams.operator.resources.json_values import rfc3339
 from streams.process.wall_clock import wall_ms
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER

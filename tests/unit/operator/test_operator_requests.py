@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 from support.operator_cluster import make_job
 
+from streams.http.moments import rfc3339
 from streams.operator.http.fields import MAX_NOTE_BYTES
 from streams.operator.http.job_request import MAX_INPUT_BYTES, JobRequest
 from streams.operator.http.jobs import CancelRequest
@@ -17,7 +18,6 @@ from streams.operator.http.refusal import Refusal, invalid_model
 from streams.operator.http.replay_request import ReplayRequest
 from streams.operator.http.source_request import RotateRequest, SourceRequest
 from streams.operator.replay.jobs import require_same
-from streams.operator.resources.json_values import rfc3339
 from streams.tenants.settings import Rate, TenantSettings
 from streams.tenants.source_keys import Reference
 from streams.topology.load import load
