@@ -75,15 +75,14 @@ def changes(before: Job | None, after_: Job | None) -> Changes:
     return gone if new is None else gone | {new[0]: _value(new[1])}
 
 
-def derive(key: bytes, value: bytes | None) -> Changes:
-    """The index of a row that is read from the topic `jobs`; one that cannot be read has none."""
-    if value is None:
-        return {_LIVE + key: None}
+def derive(key: bytes, value: bytes) -> Changes:
+    """The entry of a row that is read from the topic `jobs`; one that is no job's row has none."""
     try:
         job = JOB.decode(value)
     except PoisonRecord:
         return {}
-    return {_LIVE + key: None, **changes(None, job)}
+    is_row = job.job_id.encode() == key and job.updated_at >= 0
+    return changes(None, job) if is_row else {}
 
 
 def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]]:

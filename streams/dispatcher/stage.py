@@ -71,6 +71,8 @@ key_spaces(PARTS)
 _FOLDED_AT_ONCE = 1_000
 """Jobs that are restored between two polls: about 10 ms."""
 _POOLS_EVERY_MS = 500
+_LARGE_BYTES = 64 * 1024
+"""A job becomes too large only with the help of a record that is larger than this."""
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
@@ -138,6 +140,8 @@ class Dispatcher(BatchProcessor):
             else:
                 part, method = INPUTS[record.topic]
                 getattr(self._parts[part], method)(step, record)
+        if any(len(record.value or b"") > _LARGE_BYTES for record in records):
+            self._table.refuse_large()
         for each in self._closing:
             each.handled(step)
 

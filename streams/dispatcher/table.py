@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator
 from streams.dispatcher.due import DueEntry
 from streams.dispatcher.live_index import ENDED, Live, changes, entries, live
 from streams.dispatcher.part import Change
+from streams.errors import PoisonRecord
 from streams.runtime.processor import Context
 from streams.serde.codec import JOB
 from streams.serde.decoded_cache import DecodedCache
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job
+from streams.serde.sizes import MAX_JOB_BYTES
 
 
 class Table:
@@ -46,15 +48,31 @@ class Table:
     def put(self, job: Job) -> None:
         """Set a job's new state, to be written by `flush`."""
         job_id, known = job.job_id, self.get(job.job_id)
+        earlier = self._rows.get(job_id)
+        if earlier is not None and earlier.incarnation != job.incarnation:
+            # It ended in this transaction, and `flush` writes only what its id is now.
+            self._ctx.forward("jobs", job_id.encode(), JOB.encode(earlier))
         change = Change(job_id, live(known), live(job))
         if not self._stored:
             self._ctx.on_commit(self._stored.clear)
         is_first = job_id not in self._stored
         if is_first:
             self._stored[job_id] = known
-        self._ctx.on_undo(self._take_back, change, self._rows.get(job_id), is_first)
+        self._ctx.on_undo(self._take_back, change, earlier, is_first)
         self._rows[job_id] = job
         self._changed(change)
+
+    def refuse_large(self) -> None:
+        """Check that what changed leaves room for what the dispatcher adds to a job later.
+
+        Raises:
+            PoisonRecord: a job has grown beyond what a record of `jobs` holds.
+        """
+        for job_id, job in self._rows.items():
+            size = len(JOB.encode(job))
+            if size > max(MAX_JOB_BYTES, len(self._store.get(job_id.encode()) or b"")):
+                detail = f"{job_id} would take {size:,} bytes, more than {MAX_JOB_BYTES:,}"
+                raise PoisonRecord("job_too_large", detail)
 
     def flush(self) -> None:
         """Write the jobs that changed."""

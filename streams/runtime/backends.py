@@ -23,8 +23,11 @@ def fold(backend: Backend, changes: Changes, newest: int, next_offset: int, now_
 
     `newest` is the highest timestamp of those records, 0 if there are none. An existing checkpoint
     keeps its date: a restore in several sittings is as old as its first one, because it may still
-    miss tombstones from then on.
+    miss tombstones from then on. Rows with an index are stamped when they are sent, and tell no
+    stream time.
     """
+    if isinstance(backend, IndexedBackend):
+        changes, newest = backend.with_index(changes), 0
     checkpoint = backend.checkpoint()
     stream_time = max(newest, checkpoint.stream_time if checkpoint else 0)
     written_at = checkpoint.written_at_ms if checkpoint else now_ms

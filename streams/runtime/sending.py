@@ -96,6 +96,9 @@ class Sending:
                 produce(topic, value, key, partition, watching, None, at)
             except BufferError:
                 self._insist(topic, value, key, partition, watching, None, at)
+            except KafkaException as error:
+                self._note(error.args[0], topic, partition, key)
+                raise
 
     def _insist(self, *record: Any) -> None:
         while True:

@@ -20,6 +20,10 @@ MAX_VALUE_BYTES = 256 * 1024
 MAX_LEASE_BYTES = 900 * 1024
 """The most for a lease, which has to fit a message of 1 MB with its input and finished steps."""
 
+MAX_JOB_BYTES = 900 * 1024
+"""The most that a record may make of a job, which has to fit a message of 1 MB, also in its dead
+letter. The dispatcher itself adds up to 40 KiB of history."""
+
 MAX_LETTER_VALUE_BYTES = 900 * 1024
 MAX_LETTER_KEY_BYTES = 64 * 1024
 """How much of its record's value and key a dead letter keeps."""

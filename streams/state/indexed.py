@@ -14,8 +14,8 @@ from streams.state.store import Changes, Logged, Tables, ToLog
 INDEX = b"\0"
 """How the keys of index entries begin."""
 
-Derive = Callable[[bytes, bytes | None], Changes]
-"""The changes of the index that go with a row's key and new value (None: it is deleted)."""
+Derive = Callable[[bytes, bytes], Changes]
+"""The entries that go with a row's key and value."""
 
 
 class IndexedBackend(KeyValueBackend):
@@ -29,14 +29,16 @@ class IndexedBackend(KeyValueBackend):
         return [each for each in changes.items() if not each[0].startswith(INDEX)]
 
     def from_changelog(self, records: Logged) -> dict[bytes, bytes | None]:
-        rows = {key: value for key, value in records if not key.startswith(INDEX)}
-        changes = dict(rows)
-        for key, value in rows.items():
-            changes |= self._outdated(key)
-            changes |= self._derive(key, value)
-        return changes
+        """The rows in these records; `with_index` adds their entries."""
+        return {key: value for key, value in records if not key.startswith(INDEX)}
 
-    def _outdated(self, key: bytes) -> dict[bytes, bytes | None]:
-        """Deletions of the entries of the row as it is so far."""
-        before = self.get(key)
-        return {} if before is None else dict.fromkeys(self._derive(key, before))
+    def with_index(self, rows: Changes) -> Changes:
+        """Rows to be written, and how the index follows from the rows that they replace."""
+        changes = dict(rows)
+        for key, before in zip(rows, self.get_many(list(rows)), strict=True):
+            if before is not None:
+                changes |= dict.fromkeys(self._derive(key, before))
+            value = rows[key]
+            if value is not None:
+                changes |= self._derive(key, value)
+        return changes

@@ -19,7 +19,7 @@ from simulation.handlers import SCRIPTS
 from simulation.outside import Violation
 from simulation.requests import LARGE, Asked
 from simulation.waiting import Waiting
-from streams.runtime.backends import backend_for
+from streams.runtime.backends import backend_for, fold
 from streams.runtime.processor import Record
 from streams.runtime.task import Task
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY, SCHEDULE
@@ -39,7 +39,6 @@ from streams.serde.records import (
 )
 from streams.state.indexed import INDEX
 from streams.state.memory import MemoryTables
-from streams.state.store import Checkpoint
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -480,7 +479,7 @@ class Judge:
             folded = backend_for(spec, MemoryTables())
             changes = folded.from_changelog((r.key or b"", r.value) for r in log)
             newest = max((r.timestamp for r in log), default=0)
-            folded.write(changes, Checkpoint(len(log), 0, newest))
+            fold(folded, changes, newest, len(log), 0)
             everything = (b"", b"\xff" * 64)
             if list(overlay.range(*everything)) != list(folded.range(*everything)):
                 raise Violation("fold", f"{stage}/{spec.name}-{partition}")

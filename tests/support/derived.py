@@ -154,10 +154,7 @@ def _of_rows(store: KeyValueStore) -> Iterator[str]:
     rows = {key: value for key, value in found.items() if not key.startswith(INDEX)}
     index = {key: value for key, value in found.items() if key.startswith(INDEX)}
     expected = {
-        key: value
-        for row in rows.items()
-        for key, value in live_index.derive(*row).items()
-        if value is not None
+        key: value for row in rows.items() for key, value in live_index.derive(*row).items()
     }
     if index != expected:
         yield f"the index is {index}, of the rows {expected}"

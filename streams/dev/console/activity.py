@@ -84,6 +84,8 @@ class Activity:
         self._started[job.job_id] = job.epoch, job.updated_at
         if len(self._started) > _RUNS_REMEMBERED:
             self._started.popitem(last=False)
+        if job.event is None and job.created_at == job.updated_at:  # no record says `pending`
+            return Line("job", f"submitted  {id_}, and started")
         attempt = f", attempt {job.attempts} of {job.max_attempts}" if job.attempts > 1 else ""
         return Line("job", f"started    {id_}{attempt}")
 

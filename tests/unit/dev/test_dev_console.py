@@ -107,6 +107,14 @@ def test_a_delayed_job_is_submitted_once_and_its_time_is_no_submission() -> None
     assert activity.line(job("pending", **asked, updated_at=6_000)) is None
 
 
+def test_a_job_that_is_leased_in_the_transaction_of_its_submission_is_told_as_submitted() -> None:
+    activity, asked = Activity(), {"event": None, "created_at": 1_000}
+    assert text(activity.line(job("running", **asked))) == f"submitted  {JOB} answer, and started"
+    assert activity.line(job("running", **asked, confirmed=True)) is None
+    ended = activity.line(job("succeeded", **asked, updated_at=1_420))
+    assert text(ended) == f"succeeded  {JOB} answer in 0.42 s"
+
+
 def test_a_replay_does_not_repeat_the_old_jobs_end() -> None:
     line = Activity().line(job("failed", last_error="E", replayed_as="job_new"))
     assert line == Line("job", f"replayed   {JOB} answer as job_new")
