@@ -7,6 +7,7 @@ interpreter's time for each event; the interpreter evaluates all other expressio
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jmespath
@@ -83,24 +84,12 @@ def _chain(steps: list[Path]) -> Path:
     return walk
 
 
-def _first_true(choices: list[Path]) -> Path:
+def _first(choices: list[Path], *, true: bool) -> Path:
     def choose(document: Any) -> Any:
         value = None
         for choice in choices:
             value = choice(document)
-            if _is_true(value):
-                return value
-        return value
-
-    return choose
-
-
-def _first_false(choices: list[Path]) -> Path:
-    def choose(document: Any) -> Any:
-        value = None
-        for choice in choices:
-            value = choice(document)
-            if not _is_true(value):
+            if _is_true(value) is true:
                 return value
         return value
 
@@ -117,7 +106,7 @@ def _select(parts: list[Path]) -> Path:
 
 _COMBINED: dict[str, Callable[[list[Path]], Path]] = {
     "subexpression": _chain,
-    "or_expression": _first_true,
-    "and_expression": _first_false,
+    "or_expression": partial(_first, true=True),
+    "and_expression": partial(_first, true=False),
     "multi_select_list": _select,
 }

@@ -96,7 +96,7 @@ class Counting:
         counted = self._partitions.get(message.tp)
         if counted is None:
             return
-        name = self._partitions.topic(message.tp)
+        name = self._partitions.assignment.topic(message.tp)
         verdict: str = counted.accepts(message.follows, message.offset)
         if verdict == "next":
             verdict = fold(name, counted, message)

@@ -79,10 +79,6 @@ class Partitions:
         """The tables of a partition; None if it is not this process's."""
         return self.assignment.open.get(tp)
 
-    def topic(self, tp: TP) -> str:
-        """The topic's name in the topology."""
-        return self.assignment.topic(tp)
-
     @contextmanager
     def held(self) -> Iterator[Assignment]:
         """The present assignment, whose tables stay open meanwhile, also if partitions go.
@@ -108,7 +104,9 @@ class Partitions:
         opened = {tp: known[tp] if tp in known else self._opened(tp) for tp in assigned}
         self.assignment = replace(self.assignment, open=opened)
         self.assigned = True
-        log.info("running", partitions=[f"{self.topic(tp)}:{tp.partition}" for tp in opened])
+        log.info(
+            "running", partitions=[f"{self.assignment.topic(tp)}:{tp.partition}" for tp in opened]
+        )
         return {tp: counted.position for tp, counted in opened.items()}
 
     def write(self) -> None:
@@ -128,7 +126,7 @@ class Partitions:
             self._leaving.popitem()[1].close()
 
     def _opened(self, tp: TP) -> CountedPartition:
-        topic = self.topic(tp)
+        topic = self.assignment.topic(tp)
         identity = f"input {self._ids[topic]}, partition {tp.partition}, {self._segment_ms}"
         tables = self._directory.open_tables(topic, tp.partition, identity)
         return CountedPartition(tables, self._segment_ms)

@@ -88,7 +88,7 @@ async def _serve(
     follower = TenantsFollower(
         settings, topology, place.group, book.apply, log_unusable, worker.failed
     )
-    port = serve_probes(settings, lambda: worker.ready, lambda: worker.unready)
+    port = serve_probes(settings, lambda: worker.unready is None, lambda: worker.unready)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)

@@ -179,11 +179,6 @@ class Worker:
             return "no heartbeat was acknowledged lately: see whether the broker answers"
         return self.notices.undeclared
 
-    @property
-    def ready(self) -> bool:
-        """Leases can reach this worker."""
-        return self.unready is None
-
     def assigned(self, partition: int | None) -> None:
         self.heartbeater.announce(partition)
 

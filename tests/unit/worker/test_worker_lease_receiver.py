@@ -185,16 +185,16 @@ async def test_an_undeclared_pool_is_a_reason_not_to_be_ready() -> None:
     app, _, _ = waiting_app()
     clock = Clock()
     async with bench(app, clock=clock) as at:
-        assert (at.worker.ready, at.worker.unready) == (True, None)
+        assert at.worker.unready is None
         at.notice("no_pool", partition=1)
-        assert not at.worker.ready
+        assert at.worker.unready
         assert "add it to `pools` of its topology.yaml" in (at.worker.unready or "")
         at.notice("who", partition=1, worker_id="")
-        assert at.worker.ready
+        assert at.worker.unready is None
         at.notice("no_pool", partition=1)
         clock.now += 150
         at.worker.heartbeater.beat()
-        assert at.worker.ready
+        assert at.worker.unready is None
 
 
 async def test_the_remedy_for_an_undeclared_pool_is_told_once_a_minute() -> None:
@@ -213,11 +213,11 @@ async def test_a_worker_is_ready_while_heartbeats_are_acknowledged() -> None:
     clock = Clock()
     async with bench(app, clock=clock) as at:
         clock.now += 12.5
-        assert at.worker.ready
+        assert at.worker.unready is None
         clock.now += 0.1
         assert "no heartbeat was acknowledged" in (at.worker.unready or "")
         at.worker.heartbeater.beat()
-        assert at.worker.ready
+        assert at.worker.unready is None
         at.worker.held_leases.draining = True
         assert at.worker.unready == "the worker shuts down"
 
@@ -296,11 +296,11 @@ async def test_without_a_partition_nothing_is_asked_for_but_leases_are_kept() ->
         body: Any = at.heartbeats(0)[-1].body
         assert (body.free, body.work_partition) == (0, 3)
         assert listed(at.heartbeats(0)) == (HeldLease(lease.job_id, 1, False),)
-        assert not at.worker.ready
+        assert at.worker.unready
         at.transport.assign(5)
         body = at.heartbeats(0)[-1].body
         assert (body.free, body.work_partition) == (2, 5)
-        assert at.worker.ready
+        assert at.worker.unready is None
 
 
 async def test_a_heartbeat_announces_worker_pool_and_handlers() -> None:
