@@ -15,7 +15,7 @@ from support.operator_cluster import make_event
 
 from streams.analytics.counting import Counting, CountingApp, counting_app
 from streams.analytics.partition import CountedPartition
-from streams.analytics.partitions import Partitions
+from streams.analytics.partitions import Assignment, Partitions
 from streams.serde.codec import ENVELOPE
 from streams.settings import load_settings
 from streams.state.memory import MemoryTables
@@ -29,12 +29,10 @@ class OnePartition:
 
     def __init__(self) -> None:
         self.counted = CountedPartition(MemoryTables(), WEEK)
+        self.assignment = Assignment("", 1, {PLACE: self.counted})
 
     def get(self, tp: TP) -> CountedPartition | None:
-        return self.counted if tp == PLACE else None
-
-    def topic(self, tp: TP) -> str:
-        return str(tp.topic)
+        return self.assignment.open.get(tp)
 
 
 @pytest.fixture
