@@ -146,7 +146,6 @@ def waiting(tenant: str, number: int, chance: random.Random) -> live_index.Live:
         "webhook",
         epoch=0,
         worker_id=None,
-        begun=False,
         confirmed=False,
         cancel=None,
     )

@@ -18,7 +18,7 @@ from streams.serde.codec import JOB
 from streams.serde.job_states import SCHEDULED, TERMINAL
 from streams.serde.keys import SEPARATOR, after
 from streams.serde.records import Job
-from streams.state.indexed import INDEX
+from streams.state.indexed import INDEX, Index
 from streams.state.store import Changes, KeyValueStore
 
 _LIVE = INDEX + b"l"
@@ -29,7 +29,6 @@ class Live(NamedTuple):
     """What derived state needs of a job that has not ended.
 
     - `at` (milliseconds) is when it became ready or, if it is scheduled, when it is due.
-    - `begun` is True once a run of it was counted, as an attempt or as a loss.
     - `confirmed`: the worker of its lease has spoken for it.
     - `cancel`: why it is being cancelled while it runs.
     """
@@ -42,7 +41,6 @@ class Live(NamedTuple):
     priority: str
     epoch: int
     worker_id: str | None
-    begun: bool
     confirmed: bool
     cancel: str | None
 
@@ -60,7 +58,6 @@ def live(job: Job | None) -> Live | None:
         job.priority,
         job.epoch,
         job.worker_id,
-        job.attempts > 0 or job.lost > 0,
         job.confirmed,
         (job.cancel_reason or "cancelled") if job.cancel_requested else None,
     )
@@ -83,6 +80,10 @@ def derive(key: bytes, value: bytes) -> Changes:
         return {}
     is_row = job.job_id.encode() == key and job.updated_at >= 0
     return changes(None, job) if is_row else {}
+
+
+LIVE_AND_ENDED = Index(f"1: {' '.join(Live._fields)}", derive)
+"""Raise the number if the keys or the meaning of a field change, but not the fields' names."""
 
 
 def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]]:

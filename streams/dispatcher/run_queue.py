@@ -171,4 +171,6 @@ class RunQueue:
 
 def _place(live: Live | None) -> tuple[object, ...] | None:
     """What decides where a job is kept here."""
-    return None if live is None else live[:6]
+    if live is None:
+        return None
+    return live.status, live.at, live.tenant_id, live.type, live.pool, live.priority

@@ -78,7 +78,7 @@ _LARGE_BYTES = 64 * 1024
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
     """The stage that reads `events`, `duplicates`, `jobs.commands` and `tenants`."""
     processor = partial(Dispatcher, topology, cluster_key)
-    indexes = {"jobs": live_index.derive}
+    indexes = {"jobs": live_index.LIVE_AND_ENDED}
     return declared_stage(topology, "dispatcher", processor, indexes=indexes)
 
 

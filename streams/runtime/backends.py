@@ -14,7 +14,7 @@ def backend_for(spec: StoreSpec, tables: Tables) -> Backend:
     if spec.kind == "window":
         return WindowBackend(tables, spec.window_ms)
     if spec.index is not None:
-        return IndexedBackend(tables, spec.index)
+        return IndexedBackend(tables, spec.index.derive)
     return KeyValueBackend(tables)
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from streams.runtime.processor import Processor
-from streams.state.indexed import Derive
+from streams.state.indexed import Index
 from streams.topology.model import Topology
 
 
@@ -24,7 +24,7 @@ class StoreSpec:
     changelog: str
     kind: Literal["key_value", "window"] = "key_value"
     window_ms: int = 0
-    index: Derive | None = None
+    index: Index | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def declared_stage(
     name: str,
     processor: Callable[[int], Processor],
     punctuate_seconds: float = 0.1,
-    indexes: Mapping[str, Derive] = MappingProxyType({}),
+    indexes: Mapping[str, Index] = MappingProxyType({}),
 ) -> Stage:
     """The stage that the topology declares under this name, run by this processor.
 

@@ -64,13 +64,15 @@ class StateDirectory:
     def open(self, spec: StoreSpec, partition: int, changelog: Changelog) -> Backend:
         """Open the store as it is on disk; begin it anew if it cannot be trusted.
 
-        It is trusted if it was written for this many partitions, this very changelog and this
-        window.
+        It is trusted if it was written for this many partitions, this very changelog, this window
+        and an index of this shape.
         """
         identity = (
             f"partition {partition} of {self._partitions}, changelog {changelog.topic_id}, "
             f"{spec.kind} {spec.window_ms}"
         )
+        if spec.index is not None:
+            identity += f", index {spec.index.shape}"
         walked = spec.kind != "window"
         return backend_for(spec, self.open_tables(spec.name, partition, identity, walked=walked))
 

@@ -7,6 +7,7 @@ entries are written together with their rows, and are derived again while a chan
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from streams.state.key_value import KeyValueBackend
 from streams.state.store import Changes, Logged, Tables, ToLog
@@ -16,6 +17,18 @@ INDEX = b"\0"
 
 Derive = Callable[[bytes, bytes], Changes]
 """The entries that go with a row's key and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """How a store's index follows from its rows.
+
+    `shape` describes the keys and values of the entries. A local store that was written with
+    another shape is begun anew, because an entry is only derived again when its row is.
+    """
+
+    shape: str
+    derive: Derive
 
 
 class IndexedBackend(KeyValueBackend):

@@ -10,14 +10,18 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from streams.dispatcher.live_index import Live
+from streams.dispatcher.stage import stage
 from streams.errors import ConfigError, StoreDamaged
 from streams.runtime import state_directory
 from streams.runtime.stage import StoreSpec
 from streams.runtime.state_directory import StateDirectory
 from streams.runtime.topics import Changelog
 from streams.settings import Settings
+from streams.state.indexed import Index
 from streams.state.rocksdb import RocksTables, remove_tables
 from streams.state.store import Checkpoint
+from streams.topology.load import load
 
 
 def test_it_is_claimed_until_it_is_let_go(tmp_path: Path) -> None:
@@ -67,6 +71,32 @@ def test_a_store_of_another_window_or_kind_is_begun_anew(tmp_path: Path, other: 
     again = directory.open(other, 0, changelog)
     assert again.checkpoint() is None
     again.close()
+
+
+def test_a_store_whose_index_has_another_shape_is_begun_anew(tmp_path: Path) -> None:
+    directory = StateDirectory(Settings(data_dir=tmp_path), "dispatcher", 4)
+    changelog = Changelog("jobs", "id", 1_000)
+
+    def kept(shape: str) -> bool:
+        spec = StoreSpec("jobs", "jobs", index=Index(shape, lambda _key, _value: {}))
+        store = directory.open(spec, 0, changelog)
+        was_kept = store.checkpoint() is not None
+        store.write({b"a": b"row"}, Checkpoint(1, 0))
+        store.close()
+        return was_kept
+
+    assert [kept("status"), kept("status"), kept("status at"), kept("status at")] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_the_shape_of_the_dispatchers_index_names_the_fields_of_its_entries() -> None:
+    jobs = next(s for s in stage(load(), bytes(32)).stores if s.name == "jobs")
+    assert jobs.index is not None
+    assert jobs.index.shape.split()[1:] == list(Live._fields)
 
 
 @pytest.fixture
