@@ -71,7 +71,7 @@ key_spaces(PARTS)
 _FOLDED_AT_ONCE = 1_000
 """Jobs that are restored between two polls: about 10 ms."""
 _POOLS_EVERY_MS = 500
-_LARGE_BYTES = 64 * 1024
+_LARGE_BYTES = 8 * 1024
 """A job becomes too large only with the help of a record that is larger than this."""
 
 

@@ -21,18 +21,20 @@ def checked(stage: AnyStage, topology: Topology) -> set[str]:
 
 
 def refuse_unfit(stage: AnyStage, topology: Topology, found: Settings) -> None:
-    """Check that no topic refuses what the stage sends, or carries another time than declared.
+    """Check that no topic refuses what the stage sends, loses its state or tells another time.
 
     Raises:
         ConfigError: names each topic that must be changed.
     """
     written = _written(stage, topology)
+    kept = {store.changelog for store in stage.stores}
     unfit = [
         f"stage {stage.name}: {topic} {why}. Run `tidegate topology apply`, then start it again"
         for topic, settings in sorted(found.items())
         for why in (
             _size_fault(topic, settings) if topic in written else None,
             _time_fault(settings) if _carries_time(topic, stage, topology) else None,
+            _cleanup_fault(settings, topology.topics[topic].cleanup) if topic in kept else None,
         )
         if why is not None
     ]
@@ -52,6 +54,13 @@ def _carries_time(topic: str, stage: AnyStage, topology: Topology) -> bool:
 def _size_fault(topic: str, settings: Mapping[str, str]) -> str | None:
     limit = settings.get("max.message.bytes")
     return None if limit is None else too_small(topic, int(limit))
+
+
+def _cleanup_fault(settings: Mapping[str, str], declared: str) -> str | None:
+    found = settings.get("cleanup.policy", declared)
+    if "delete" in declared or "delete" not in found:
+        return None
+    return f"has cleanup.policy {found}, not {declared}: Kafka would delete the stage's state"
 
 
 def _time_fault(settings: Mapping[str, str]) -> str | None:

@@ -153,7 +153,6 @@ def test_a_store_from_before_its_changelogs_start_is_rebuilt(
 ) -> None:
     """Between its checkpoint and what is left there may have been deletions."""
     cluster.create()
-    cluster.configure(CHANGELOG, "cleanup.policy", "compact,delete")
     for instance, number in (("0", 3), ("1", 6)):
         process = start(instance)
         cluster.send("in", [COUNT] * 3)
@@ -162,8 +161,10 @@ def test_a_store_from_before_its_changelogs_start_is_rebuilt(
     last = cluster.read(CHANGELOG)[-1].offset()
     changelog = cluster.prefix + CHANGELOG
     assert last is not None
+    cluster.configure(CHANGELOG, "cleanup.policy", "compact,delete")
     for deleted in cluster.admin.delete_records([TopicPartition(changelog, 0, last)]).values():
         deleted.result(10)
+    cluster.configure(CHANGELOG, "cleanup.policy", "compact")
     stale = start("0")
     stale.wait_for("store is rebuilt")
     assert f"before the changelog's start {last}" in stale.lines

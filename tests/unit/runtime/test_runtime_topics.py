@@ -117,6 +117,12 @@ def test_an_input_that_carries_its_writers_time_is_refused() -> None:
     assert "\n" not in why, "an input's size is its writers' matter"
 
 
+@pytest.mark.parametrize("policy", ["delete", "delete,compact"])
+def test_a_changelog_that_kafka_would_delete_is_refused(policy: str) -> None:
+    why = unfit({"counting.counts.changelog": {"cleanup.policy": policy}})
+    assert f"has cleanup.policy {policy}, not compact: Kafka would delete" in why
+
+
 def test_a_stage_waits_for_the_topic_of_the_brokers_time() -> None:
     topology = counting_topology()
     widths = {n: t.partitions for n, t in topology.topics.items() if n != "clock"}
