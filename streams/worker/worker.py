@@ -26,7 +26,6 @@ from streams.worker.handler.context import Context
 from streams.worker.handler.effects import Claimant, Effects
 from streams.worker.handler.ended_runs import EndedRuns
 from streams.worker.handler.execution import Execution
-from streams.worker.handler.payloads import Payloads
 from streams.worker.handler.run_result import RunResult, raised
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.run_span import note_result, run_span
@@ -112,7 +111,7 @@ class Worker:
             self._taken,
             clock,
         )
-        self._payloads = Payloads(transport, book)
+        self._keyring = book
         self.watchdog = Watchdog(self._loop, self.held_leases, self.heartbeater, clock)
 
     def start(self) -> None:
@@ -245,7 +244,11 @@ class Worker:
             self.id, lambda: self.heartbeater.work_partition or 0, self._app.tools, job.scopes
         )
         context = Context(
-            session, Effects(session, self._replies, claimant), Steps(session), self._payloads
+            session,
+            Effects(session, self._replies, claimant),
+            Steps(session),
+            self._keyring,
+            self._transport.fetch,
         )
         preflight = self._app.preflights.get(job.name)
         return Execution(session, context, job, preflight, self._clock)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ingress.formats.document import carried_json
 from streams.errors import Misfit, PermanentError
 from streams.serde.records import EventInfo
+from streams.vault.opening import Fetch, open_payload
 from streams.worker.handler.values import from_json, to_json
 
 if TYPE_CHECKING:
+    from streams.vault.keyring import DataKeyring
     from streams.worker.handler.effects import Effects
-    from streams.worker.handler.payloads import Payloads
     from streams.worker.handler.run_session import RunSession
     from streams.worker.handler.steps import Steps
 
@@ -24,7 +25,12 @@ class Context:
     """
 
     def __init__(
-        self, session: RunSession, effects: Effects, steps: Steps, payloads: Payloads
+        self,
+        session: RunSession,
+        effects: Effects,
+        steps: Steps,
+        keyring: DataKeyring,
+        fetch: Fetch,
     ) -> None:
         lease = session.lease
         self.tenant_id: str = lease.tenant_id
@@ -36,7 +42,8 @@ class Context:
         self._session = session
         self._effects = effects
         self._steps = steps
-        self._payloads = payloads
+        self._keyring = keyring
+        self._fetch = fetch
 
     @property
     def traceparent(self) -> str | None:
@@ -55,7 +62,14 @@ class Context:
             TransientError: the broker does not answer, or the body's key is not known here yet.
         """
         self._session.check()
-        return await self._payloads.open(self._session.lease)
+        lease = self._session.lease
+        if lease.payload_ref is None or lease.event is None:
+            raise PermanentError(
+                f"job {lease.job_id} has no payload: it was submitted directly, read ctx.input"
+            )
+        return await open_payload(
+            self._keyring, self._fetch, lease.tenant_id, lease.event.event_id, lease.payload_ref
+        )
 
     async def json(self) -> Any:
         """The document in the event's body: its JSON, or the JSON in the field `payload` of a form.
