@@ -36,7 +36,7 @@ from streams.delivery.shared import shared
 from streams.delivery.slots import Slots
 from streams.delivery.step import Step
 from streams.delivery.store import DeliveryStore
-from streams.runtime.part import key_spaces, routes, with_hook
+from streams.runtime.part import key_spaces, readers, routes, with_hook
 from streams.runtime.processor import Context, Processor, Record
 from streams.runtime.stage import Stage, declared_stage
 from streams.serde.delivery_records import DeliveryCommand, Outgoing
@@ -56,8 +56,8 @@ PARTS: tuple[type[Part], ...] = (
 )
 """In the order in which they are told of the time."""
 
-COMMANDS, INPUTS = routes(PARTS, "commands"), routes(PARTS, "inputs")
-"""The part and the method that handle each kind of command, and each input."""
+COMMANDS, INPUTS = routes(PARTS), readers(PARTS)
+"""The part and the method that handle each kind of command; those that read each input."""
 key_spaces(PARTS, store.KEYS)
 
 _RESTORED_SECONDS = 0.01
@@ -115,13 +115,14 @@ class Deliveries(Processor):
         self.shared.in_flight.clear()
 
     def process(self, record: Record, ctx: Context) -> None:
-        """Have the part that reads an input take in a record.
+        """Have the parts that read an input take in a record.
 
         Raises:
             PoisonRecord: the record cannot be decoded or used.
         """
-        part, method = INPUTS[record.topic]
-        getattr(self._parts[part], method)(self._step(), record)
+        step = self._step()
+        for part, method in INPUTS[record.topic]:
+            getattr(self._parts[part], method)(step, record)
 
     def punctuate(self, now: int, ctx: Context) -> None:
         """Tell every part that time has passed."""

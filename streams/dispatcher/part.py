@@ -57,7 +57,10 @@ class Part(Declaration):
         """The store is complete: load what is not derived from jobs."""
 
     def admitted(self, step: Step, job: Job) -> None:
-        """A new job is in the table."""
+        """A new job was put in the table; an earlier part may have changed or ended it since."""
+
+    def ended(self, step: Step, job: Job) -> None:
+        """A job has ended, and the table has its end; a dead one may live again (`revive`)."""
 
     def replaced(self, step: Step, job: Job) -> None:
         """A finished job is about to be replaced in the table: its id lives again."""

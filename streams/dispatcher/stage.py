@@ -36,7 +36,7 @@ from streams.dispatcher.parts.workers import Workers
 from streams.dispatcher.shared import shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.table import Table
-from streams.runtime.part import key_spaces, routes, with_hook
+from streams.runtime.part import key_spaces, readers, routes, with_hook
 from streams.runtime.processor import BatchProcessor, Context, Record
 from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import COMMAND
@@ -64,8 +64,8 @@ PARTS: tuple[type[Part], ...] = (
 )
 """In the order in which they are told of a change and of the time."""
 
-COMMANDS, INPUTS = routes(PARTS, "commands"), routes(PARTS, "inputs")
-"""The part and the method that handle each command, by its body, and each input."""
+COMMANDS, INPUTS = routes(PARTS), readers(PARTS)
+"""The part and the method that handle each command, by its body; those that read each input."""
 key_spaces(PARTS)
 
 _FOLDED_AT_ONCE = 1_000
@@ -91,6 +91,7 @@ class Dispatcher(BatchProcessor):
         self._parts = {part: part(self.shared) for part in PARTS}
         self._followers = with_hook(self._parts.values(), Part, "changed")
         self._admitting = with_hook(self._parts.values(), Part, "admitted")
+        self._ending = with_hook(self._parts.values(), Part, "ended")
         self._closing = with_hook(self._parts.values(), Part, "handled")
         self._ticking = with_hook(self._parts.values(), Part, "tick")
         self._initiating = with_hook(self._parts.values(), Part, "initiate")
@@ -138,8 +139,8 @@ class Dispatcher(BatchProcessor):
                 self.apply(step, _command(record), record.timestamp)
                 self.shared.commanded_at = step.monotonic
             else:
-                part, method = INPUTS[record.topic]
-                getattr(self._parts[part], method)(step, record)
+                for part, method in INPUTS[record.topic]:
+                    getattr(self._parts[part], method)(step, record)
         if any(len(record.value or b"") > _LARGE_BYTES for record in records):
             self._table.refuse_large()
         for each in self._closing:
@@ -184,6 +185,11 @@ class Dispatcher(BatchProcessor):
         """Tell all parts of a new job."""
         for part in self._admitting:
             part.admitted(step, job)
+
+    def ended(self, step: Step, job: Job) -> None:
+        """Tell all parts of a job that has ended."""
+        for part in self._ending:
+            part.ended(step, job)
 
     def replaced(self, step: Step, job: Job) -> None:
         """Tell all parts of a finished job whose id lives again."""

@@ -25,6 +25,9 @@ class Routing(Protocol):
     def admitted(self, step: Step, job: Job) -> None:
         """Tell all parts of a new job."""
 
+    def ended(self, step: Step, job: Job) -> None:
+        """Tell all parts of a job that has ended."""
+
     def replaced(self, step: Step, job: Job) -> None:
         """Tell all parts of a finished job whose id lives again."""
 
@@ -74,6 +77,11 @@ class Step:
             self._routing.replaced(self, earlier)
         self.table.put(job)
         self._routing.admitted(self, job)
+
+    def end(self, job: Job) -> None:
+        """Set a job's final state."""
+        self.table.put(job)
+        self._routing.ended(self, job)
 
     def forget(self, job: Job) -> None:
         """Delete a finished job."""

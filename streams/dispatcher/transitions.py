@@ -14,7 +14,7 @@ from streams.dispatcher.step import Step
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import release_delay
 from streams.serde.ids import new_id
-from streams.serde.job_states import BY_NAME, CANCELLED, PENDING, RUNNING, JobStatus
+from streams.serde.job_states import BY_NAME, CANCELLED, PENDING, RUNNING, TERMINAL, JobStatus
 from streams.serde.records import Command, Job, Reply, Wake
 from streams.serde.run_ends import RELEASED
 
@@ -76,7 +76,10 @@ def end(
 ) -> Job:
     """Move a job to a final state, or to `needs_review`."""
     ended = job.ended(of, status, step.now, result=result, error=error)
-    step.table.put(ended)
+    if status in TERMINAL:
+        step.end(ended)
+    else:
+        step.table.put(ended)
     metrics.ENDED.labels(ended.type, status).inc()
     return ended
 

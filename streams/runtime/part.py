@@ -1,14 +1,14 @@
 """What the parts of a stage declare: the commands and inputs they handle, and the keys they own.
 
 A part is one concern of a stage. Parts do not import each other: the stage has one list of them,
-routes commands and records to them, and calls their hooks in that order. If two parts claim the
-same command, input or key space, the import fails.
+routes commands and records to them, and calls their hooks in that order. Several parts may read one
+input. If two parts claim the same command or key space, the import fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -41,21 +41,31 @@ def handles(command: object) -> Callable[[F], F]:
 
 
 def reads(topic: str) -> Callable[[F], F]:
-    """Mark the method that handles records of this input: it gets the step and the record."""
+    """Mark a method that handles records of this input: it gets the step and the record.
+
+    Where several parts read an input, each record goes to all of them, in the order of the list.
+    """
     return _marked("reads", topic)
 
 
-def routes(
-    parts: Iterable[type[P]], of: Literal["commands", "inputs"]
-) -> dict[Any, tuple[type[P], str]]:
-    """The part and the name of the method that handle each command, or each input.
+def routes(parts: Iterable[type[P]]) -> dict[Any, tuple[type[P], str]]:
+    """The part and the name of the method that handle each command.
 
     Raises:
         ValueError: two parts claim the same one.
     """
-    claims = [(key, part, name) for part in parts for key, name in getattr(part, of).items()]
+    claims = [(key, part, name) for part in parts for key, name in part.commands.items()]
     _refuse_two_owners((key, part.__name__) for key, part, _ in claims)
     return {key: (part, name) for key, part, name in claims}
+
+
+def readers(parts: Iterable[type[P]]) -> dict[Any, list[tuple[type[P], str]]]:
+    """The parts that read each input, in their order, and the names of the methods."""
+    found: dict[Any, list[tuple[type[P], str]]] = {}
+    for part in parts:
+        for topic, name in part.inputs.items():
+            found.setdefault(topic, []).append((part, name))
+    return found
 
 
 def key_spaces(parts: Iterable[type[Declaration]], shared: Iterable[bytes] = ()) -> dict[Any, str]:

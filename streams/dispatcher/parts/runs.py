@@ -30,7 +30,7 @@ class Runs(Part):
             step.checkpoints.put(key, body.value.encode())
 
     @handles(Ended)
-    def ended(self, step: Step, command: Command, body: Ended, at: int) -> None:
+    def run_ended(self, step: Step, command: Command, body: Ended, at: int) -> None:
         credits.check(body)
         self.shared.workers.announced(body.worker_id, body.free, body.received)
         job = living(step, command, body.run_id, last_word=True)
