@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.serde.ids import scope_of
-from streams.serde.job_states import CANCELLED, PENDING, RUNNING, SCHEDULED, TERMINAL, JobStatus
+from streams.serde.job_states import (
+    CANCELLED,
+    DUE_LATER,
+    PENDING,
+    RUNNING,
+    SCHEDULED,
+    TERMINAL,
+    JobStatus,
+)
 from streams.serde.records import (
     Command,
     Envelope,
@@ -223,14 +231,14 @@ def ended(
 
 
 def due_at(job: Job) -> int:
-    """When a scheduled job becomes ready: the time of its next attempt, or of its start."""
+    """When a job that goes on later becomes ready: at its next attempt or start; 0: at no time."""
     return job.next_retry_at or job.scheduled_at or 0
 
 
 def awaits(job: Job, incarnation: int, wake: Wake) -> bool:
     """Whether the job waits for this timer."""
     timer = (incarnation, wake.due_at, wake.attempts)
-    return job.status == SCHEDULED and timer == (job.incarnation, due_at(job), job.attempts)
+    return job.status in DUE_LATER and timer == (job.incarnation, due_at(job), job.attempts)
 
 
 def is_live(job: Job) -> bool:

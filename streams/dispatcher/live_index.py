@@ -15,7 +15,7 @@ from streams.dispatcher.due import DueSpace
 from streams.dispatcher.job import due_at
 from streams.errors import PoisonRecord
 from streams.serde.codec import JOB
-from streams.serde.job_states import SCHEDULED, TERMINAL
+from streams.serde.job_states import DUE_LATER, TERMINAL
 from streams.serde.keys import SEPARATOR, after
 from streams.serde.records import Job
 from streams.state.indexed import INDEX, Index
@@ -28,7 +28,8 @@ ENDED = DueSpace(INDEX + b"e")
 class Live(NamedTuple):
     """What derived state needs of a job that has not ended.
 
-    - `at` (milliseconds) is when it became ready or, if it is scheduled, when it is due.
+    - `at` (milliseconds) is when it became ready or, if it goes on later, when it is due
+      (0: no time is set).
     - `confirmed`: the worker of its lease has spoken for it.
     - `cancel`: why it is being cancelled while it runs.
     """
@@ -51,7 +52,7 @@ def live(job: Job | None) -> Live | None:
         return None
     return Live(
         job.status,
-        due_at(job) if job.status == SCHEDULED else job.ready_at,
+        due_at(job) if job.status in DUE_LATER else job.ready_at,
         job.tenant_id,
         job.type,
         job.pool,

@@ -14,7 +14,7 @@ from streams.dispatcher.workers.credits import Worker
 from streams.dispatcher.workers.registry import WorkerRegistry
 from streams.fairness.limits import Concurrency
 from streams.fairness.ready_queue import Ready, ReadyQueue
-from streams.serde.job_states import PENDING, RUNNING
+from streams.serde.job_states import LEASED, PENDING
 from streams.topology.model import Topology
 
 
@@ -141,7 +141,7 @@ class RunQueue:
             self._queue(live.pool).push(
                 Ready(live.at, job_id, live.tenant_id, live.type, live.priority)
             )
-        elif live.status == RUNNING:
+        elif live.status in LEASED:
             self._caps.started(live.tenant_id, live.type)
             self._queue(live.pool).started(live.tenant_id)
             self._capped(live.tenant_id, but=live.pool)
@@ -149,7 +149,7 @@ class RunQueue:
     def _leave(self, job_id: str, live: Live) -> None:
         if live.status == PENDING:
             self._queue(live.pool).remove(job_id)
-        elif live.status == RUNNING:
+        elif live.status in LEASED:
             self._caps.ended(live.tenant_id, live.type)
             self._queue(live.pool).ended(live.tenant_id)
             self._capped(live.tenant_id, but=live.pool)

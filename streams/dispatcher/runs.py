@@ -5,7 +5,7 @@ from __future__ import annotations
 from streams.dispatcher import metrics
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import confirm
-from streams.serde.job_states import RUNNING
+from streams.serde.job_states import LEASED
 from streams.serde.records import Command, Job
 
 
@@ -15,7 +15,8 @@ def living(step: Step, command: Command, run_id: str, *, last_word: bool = False
     The last word about a run confirms nothing: its lease ends with it.
     """
     job = step.table.get(command.job_id)
-    if job is None or job.status != RUNNING or (job.epoch, job.run_id) != (command.epoch, run_id):
+    run = (command.epoch, run_id)
+    if job is None or job.status not in LEASED or (job.epoch, job.run_id) != run:
         metrics.STALE.labels(type(command.body).__name__).inc()
         return None
     return job if last_word else confirm(step, job)

@@ -14,7 +14,7 @@ from streams.dispatcher.step import Step
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import release_delay
 from streams.serde.ids import new_id
-from streams.serde.job_states import BY_NAME, CANCELLED, PENDING, RUNNING, TERMINAL, JobStatus
+from streams.serde.job_states import BY_NAME, CANCELLED, LEASED, PENDING, TERMINAL, JobStatus
 from streams.serde.records import Command, Job, Reply, Wake
 from streams.serde.run_ends import RELEASED
 
@@ -105,7 +105,7 @@ def stop(step: Step, of: Job, reason: str) -> None:
 
     The first reason stands. The worker is told each time, and in answer to its heartbeats.
     """
-    if of.status != RUNNING:
+    if of.status not in LEASED:
         end(step, replace(of, cancel_reason=reason), CANCELLED)
         return
     if not of.cancel_requested:

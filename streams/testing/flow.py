@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from math import ceil
 
+from streams.dispatcher.job import due_at
 from streams.runtime.processor import Record
 from streams.serde import job_states
 from streams.serde.codec import JOB
@@ -135,14 +136,12 @@ class Flow:
         """Milliseconds until something may happen; None if nothing will."""
         now, waits = self._pipeline.now, list[int]()
         for job in self._live_jobs():
-            match job.status:
-                case job_states.RUNNING:
-                    waits.append(_RUNNING_MS)
-                case job_states.PENDING:
-                    waits.append(_WAITING_MS)
-                case job_states.SCHEDULED:
-                    due = job.next_retry_at or job.scheduled_at or 0
-                    waits.append(max(_TICK_MS, due - now))
+            if job.status in job_states.LEASED:
+                waits.append(_RUNNING_MS)
+            elif job.status in job_states.DUE_LATER and due_at(job):
+                waits.append(max(_TICK_MS, due_at(job) - now))
+            elif job.status in job_states.QUEUED - job_states.DUE_LATER:
+                waits.append(_WAITING_MS)
         if waits and self.worker is not None and self.worker.loop.wakes_in is not None:
             waits.append(max(1, ceil(self.worker.loop.wakes_in * 1000)))
         return min(waits, default=None)

@@ -72,6 +72,19 @@ def test_a_delayed_job_starts_at_its_time_and_a_stale_wake_does_nothing(
     assert desk.lease("job_x").attempt == 1
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_an_end_that_the_dispatcher_does_not_know_is_refused(
+    desk: Desk, worker: ScriptedWorker, is_cancelled: bool
+) -> None:
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    if is_cancelled:
+        desk.cancel(job_id)
+    worker.end(desk.lease(job_id), "asleep")
+    assert [letter.reason for letter in desk.dead_letters()] == ["not_supported"]
+    assert desk.job(job_id).status == "running"
+
+
 def test_a_timer_of_an_earlier_incarnation_wakes_nobody(desk: Desk, worker: ScriptedWorker) -> None:
     day = 86_400_000
     desk.submit("job_x", run_at=desk.driver.now + 10 * day)

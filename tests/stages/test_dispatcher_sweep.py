@@ -9,7 +9,8 @@ from prometheus_client import REGISTRY
 from support.dispatching import Desk, ScriptedWorker
 
 from streams.runtime.step import OutputRefused
-from streams.serde.codec import COMMAND
+from streams.serde.codec import COMMAND, JOB
+from streams.serde.job_states import WAITING
 from streams.serde.records import Wake
 from streams.topology.model import JobType, Route, Topic
 
@@ -44,6 +45,42 @@ def test_a_job_whose_timer_was_lost_is_found_and_the_late_timer_is_stale(desk: D
     desk.command(Wake(0, due), "job_x", 1)
     desk.command(Wake(1, due), "job_x", 1)
     assert desk.job("job_x").status == "scheduled"
+
+
+def waiting_outside(desk: Desk, next_retry_at: int | None) -> None:
+    """The dispatcher starts anew, and `jobs` has a job that waits for something outside."""
+    desk.submit("job_x")
+    desk.cancel("job_x")
+    job = dataclasses.replace(
+        desk.job("job_x"), status=WAITING, cancel_requested=False, next_retry_at=next_retry_at
+    )
+    desk.driver.pipe("jobs", b"job_x", JOB.encode(job))
+    desk.driver.restart("dispatcher")
+
+
+def test_a_job_that_waits_outside_goes_on_at_its_time(desk: Desk) -> None:
+    due = desk.driver.now + 30_000
+    waiting_outside(desk, due)
+    desk.command(Wake(0, due), "job_x", 1)
+    assert desk.job("job_x").status == "pending"
+
+
+def test_a_job_that_waits_outside_is_found_when_it_is_late(desk: Desk) -> None:
+    before = lost_timers()
+    waiting_outside(desk, desk.driver.now + 30_000)
+    desk.driver.advance(400)
+    assert (desk.job("job_x").status, lost_timers() - before) == ("pending", 1)
+
+
+def test_a_job_that_waits_outside_without_a_time_keeps_waiting_and_follows_its_pool(
+    desk: Desk,
+) -> None:
+    before = lost_timers()
+    waiting_outside(desk, None)
+    desk.deploy(job_types={"draft_reply": JobType("draft_reply", "gpu")})
+    desk.driver.advance(400)
+    job = desk.job("job_x")
+    assert (job.status, job.pool, lost_timers() - before) == ("waiting", "gpu", 0)
 
 
 def test_a_timer_names_its_time(desk: Desk) -> None:

@@ -64,19 +64,15 @@ class Activity:
         id_ = f"{job.job_id} {job.type}"
         if job.replayed_as is not None:  # it ended before, and its end was shown
             return Line("job", f"replayed   {id_} as {job.replayed_as}")
-        match job.status:
-            case job_states.PENDING:
-                # Later changes of a job that waits, such as its time having come, are not news.
-                submitted = job.event is None and job.created_at == job.updated_at
-                return Line("job", f"submitted  {id_}") if submitted else None
-            case job_states.RUNNING:
-                return self._begun(job, id_)
-            case job_states.SUCCEEDED:
-                return Line("job", f"succeeded  {id_}{self._took(job)}")
-            case job_states.SCHEDULED:
-                return _waits(job, id_)
-            case _:
-                return self._ended_badly(job, id_)
+        if job.status in job_states.LEASED:
+            return self._begun(job, id_)
+        if job.status in job_states.DUE_LATER:
+            return _waits(job, id_)
+        if job.status in job_states.QUEUED:
+            # Later changes of a job that waits, such as its time having come, are not news.
+            submitted = job.event is None and job.created_at == job.updated_at
+            return Line("job", f"submitted  {id_}") if submitted else None
+        return self._stopped(job, id_)
 
     def _begun(self, job: Job, id_: str) -> Line | None:
         if self._started.get(job.job_id, (0, 0))[0] == job.epoch:
@@ -93,17 +89,19 @@ class Activity:
         _, started = self._started.pop(job.job_id, (0, 0))
         return f" in {(job.updated_at - started) / 1000:.2f} s" if started else ""
 
-    def _ended_badly(self, job: Job, id_: str) -> Line:
+    def _stopped(self, job: Job, id_: str) -> Line:
         took = self._took(job)
-        why = job.cancel_reason if job.status == job_states.CANCELLED else job.last_error
-        level = job_states.BY_NAME[job.status].level
+        causes = {job_states.SUCCEEDED: None, job_states.CANCELLED: job.cancel_reason}
+        why = causes.get(job.status, job.last_error)
+        state = job_states.BY_NAME.get(job.status)  # None: only a newer release knows it
+        level = state.level if state else "warning"
         return Line("job", f"{job.status:<10} {id_}{took}{_because(why)}", level)
 
 
 def _waits(job: Job, id_: str) -> Line:
-    if not job.history:
-        return Line("job", f"scheduled  {id_}")
-    wait = max(0, (job.next_retry_at or job.updated_at) - job.updated_at) / 1000
+    if job.next_retry_at is None:
+        return Line("job", f"{job.status:<10} {id_}")
+    wait = max(0, job.next_retry_at - job.updated_at) / 1000
     return Line("job", f"retries    {id_} after {wait:.0f} s{_because(job.last_error)}", "warning")
 
 

@@ -12,7 +12,7 @@ from streams.dispatcher.review import go_on
 from streams.dispatcher.runs import living
 from streams.dispatcher.step import Step
 from streams.runtime.part import handles
-from streams.serde.job_states import RUNNING
+from streams.serde.job_states import LEASED
 from streams.serde.records import Claim, Command, LedgerEntry, Outcome, Reply, ReplyKind
 
 
@@ -36,7 +36,7 @@ class Claims(Part):
         job = step.table.get(command.job_id)
         if job is None or not ledger.outcome(step.ledger, job, body, step.now):
             metrics.STALE.labels("Outcome").inc()
-        elif job.status != RUNNING:  # a late outcome, for which a job may be in review
+        elif job.status not in LEASED:  # a late outcome, for which a job may be in review
             go_on(step, job)
 
 
@@ -45,7 +45,7 @@ def _lives(step: Step) -> Callable[[LedgerEntry], bool]:
 
     def lives(entry: LedgerEntry) -> bool:
         job = step.table.get(entry.job_id)
-        return job is not None and (job.status, job.run_id) == (RUNNING, entry.run_id)
+        return job is not None and job.status in LEASED and job.run_id == entry.run_id
 
     return lives
 

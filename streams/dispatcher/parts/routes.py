@@ -12,10 +12,8 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import reroute
 from streams.errors import PoisonRecord
 from streams.runtime.part import handles
-from streams.serde.job_states import PENDING, SCHEDULED
+from streams.serde.job_states import QUEUED
 from streams.serde.records import Command, Job, Move
-
-_WAITS = (PENDING, SCHEDULED)
 
 
 class Routes(Part):
@@ -42,11 +40,11 @@ class Routes(Part):
             return
         job = replace(job, asked_pool=body.pool, updated_at=step.now)
         step.table.put(job)
-        if job.status in _WAITS:
+        if job.status in QUEUED:
             reroute(step, job)
 
     def is_due(self, step: Step, live: Live) -> bool:
-        return self.shared.unrouted and live.status in _WAITS
+        return self.shared.unrouted and live.status in QUEUED
 
     def mend(self, step: Step, job: Job) -> bool:
         return reroute(step, job)

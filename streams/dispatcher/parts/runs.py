@@ -13,10 +13,11 @@ from streams.dispatcher.runs import living
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, give_back
 from streams.dispatcher.workers import credits
+from streams.errors import PoisonRecord
 from streams.runtime.part import handles
 from streams.serde import keys, run_ends
 from streams.serde.job_states import CANCELLED, FAILED, NEEDS_REVIEW, SUCCEEDED
-from streams.serde.records import Checkpoint, Command, Ended
+from streams.serde.records import Checkpoint, Command, Ended, Job
 
 
 class Runs(Part):
@@ -34,21 +35,28 @@ class Runs(Part):
         credits.check(body)
         self.shared.workers.announced(body.worker_id, body.free, body.received)
         job = living(step, command, body.run_id, last_word=True)
-        if job is None:
-            return
-        match body.status:
-            case run_ends.SUCCEEDED:
-                end(step, job, SUCCEEDED, result=body.result)
-            case run_ends.REVIEW:
-                # If the earlier call's outcome came meanwhile, no person has to decide.
-                job = history.failed(job, body.error, step.now, body.traceback)
-                go_on(step, end(step, job, NEEDS_REVIEW, error=body.error))
-            case run_ends.FAILED:
-                job = history.failed(job, body.error, step.now, body.traceback)
-                bury(step, job, FAILED, body.error)
-            case _ if body.status == run_ends.CANCELLED or job.cancel_requested:
-                end(step, job, CANCELLED, error=body.error)
-            case run_ends.RELEASED:
-                give_back(step, job, body.error)
-            case run_ends.RETRY:
-                fail(step, job, body.error, body.retry_after_seconds, body.traceback)
+        if job is not None:
+            _end(step, job, body)
+
+
+def _end(step: Step, job: Job, body: Ended) -> None:
+    match body.status:
+        case run_ends.SUCCEEDED:
+            end(step, job, SUCCEEDED, result=body.result)
+        case run_ends.REVIEW:
+            # If the earlier call's outcome came meanwhile, no person has to decide.
+            job = history.failed(job, body.error, step.now, body.traceback)
+            go_on(step, end(step, job, NEEDS_REVIEW, error=body.error))
+        case run_ends.FAILED:
+            job = history.failed(job, body.error, step.now, body.traceback)
+            bury(step, job, FAILED, body.error)
+        case run_ends.CANCELLED:
+            end(step, job, CANCELLED, error=body.error)
+        case run_ends.RELEASED | run_ends.RETRY if job.cancel_requested:
+            end(step, job, CANCELLED, error=body.error)
+        case run_ends.RELEASED:
+            give_back(step, job, body.error)
+        case run_ends.RETRY:
+            fail(step, job, body.error, body.retry_after_seconds, body.traceback)
+        case unknown:
+            raise PoisonRecord("not_supported", f"a run cannot end as {unknown!r}")

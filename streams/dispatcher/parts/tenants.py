@@ -11,7 +11,7 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import stop
 from streams.runtime.part import reads
 from streams.runtime.processor import Context, Record
-from streams.serde.job_states import RUNNING
+from streams.serde.job_states import LEASED
 from streams.serde.records import Job
 
 ERASED_REASON = "tenant erased"
@@ -37,7 +37,7 @@ class Tenants(Part):
             stop(step, job, ERASED_REASON)
 
     def is_due(self, step: Step, live: Live) -> bool:
-        is_told = live.status == RUNNING and live.cancel is not None
+        is_told = live.status in LEASED and live.cancel is not None
         return live.tenant_id in self.shared.closed.erased and not is_told
 
     def mend(self, step: Step, job: Job) -> bool:

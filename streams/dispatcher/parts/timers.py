@@ -1,4 +1,4 @@
-"""Timers: a scheduled job becomes ready when its timer fires, or when a sweep finds it late."""
+"""Timers: a job that is due later becomes ready when its timer fires or a sweep finds it late."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from streams.dispatcher.part import Part
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import requeue, wake_at
 from streams.runtime.part import handles
-from streams.serde.job_states import SCHEDULED
+from streams.serde.job_states import DUE_LATER
 from streams.serde.records import Command, Job, Wake
 
 _LATE_MS = 60_000
 
 
 class Timers(Part):
-    """Wakes scheduled jobs."""
+    """Wakes jobs that go on later."""
 
     @handles(Wake)
     def wake(self, step: Step, command: Command, body: Wake, at: int) -> None:
@@ -30,11 +30,11 @@ class Timers(Part):
     def admitted(self, step: Step, job: Job) -> None:
         """Set the timer of a new job that is to start later, if it still is."""
         now = step.table.get(job.job_id)
-        if now is not None and now.status == SCHEDULED:
+        if now is not None and now.status in DUE_LATER and due_at(now):
             wake_at(step, now, due_at(now))
 
     def is_due(self, step: Step, live: Live) -> bool:
-        return live.status == SCHEDULED and live.at + _LATE_MS < step.now
+        return live.status in DUE_LATER and 0 < live.at < step.now - _LATE_MS
 
     def mend(self, step: Step, job: Job) -> bool:
         """Wake a job whose timer was lost."""

@@ -11,7 +11,7 @@ from streams.dispatcher.transitions import confirm, end, requeue
 from streams.dispatcher.workers import credits
 from streams.dispatcher.workers.undeclared import Undeclared
 from streams.runtime.part import handles
-from streams.serde.job_states import CANCELLED, RUNNING
+from streams.serde.job_states import CANCELLED, LEASED
 from streams.serde.records import Command, Declined, Heartbeat, HeldLease, Job, Reply, ReplyKind
 
 _AT_ONCE = 200
@@ -54,7 +54,7 @@ class Workers(Part):
             free = 0 if body.reason == "bad_lease" else body.free
             self._workers.announced(body.worker_id, free, body.received)
         job = step.table.get(command.job_id)
-        if job is None or job.status != RUNNING or job.epoch != command.epoch:
+        if job is None or job.status not in LEASED or job.epoch != command.epoch:
             metrics.STALE.labels("Declined").inc()
         elif body.reason == "not_mine":
             self._disowned(step, job, body)

@@ -19,7 +19,7 @@ from streams.dispatcher.workers.doubts import Doubts
 from streams.dispatcher.workers.incumbents import Incumbents
 from streams.dispatcher.workers.leases import ActiveLease, Leases, split_worker
 from streams.dispatcher.workers.liveness import Silence
-from streams.serde.job_states import RUNNING
+from streams.serde.job_states import LEASED
 from streams.serde.records import Heartbeat
 from streams.topology.model import LeasePolicy
 
@@ -114,8 +114,8 @@ class WorkerRegistry:
     def changed(self, change: Change) -> None:
         """Follow a change of a job: its lease begins, goes on or ends."""
         before, after = change.before, change.after
-        held = before if before is not None and before.status == RUNNING else None
-        holds = after if after is not None and after.status == RUNNING else None
+        held = before if before is not None and before.status in LEASED else None
+        holds = after if after is not None and after.status in LEASED else None
         if held and holds and (held.epoch, held.worker_id) == (holds.epoch, holds.worker_id):
             _follow(self.running[change.job_id], holds)
             return

@@ -131,6 +131,18 @@ def test_a_bad_end_has_its_error_on_one_line(status: str, level: str) -> None:
     assert (line.level, line.text) == (level, f"{status:<10} {JOB} answer: E: a b")
 
 
+def test_a_job_that_waits_for_something_outside_is_no_end() -> None:
+    activity = Activity()
+    activity.line(job("running"))
+    assert activity.line(job("waiting", last_error="E: old")) == Line(
+        "job", f"waiting    {JOB} answer"
+    )
+
+
+def test_a_state_that_only_a_newer_release_knows_has_its_line() -> None:
+    assert Activity().line(job("asleep")) == Line("job", f"asleep     {JOB} answer", "warning")
+
+
 def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
     activity = Activity()
     entry = LedgerEntry(
