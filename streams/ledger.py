@@ -12,7 +12,7 @@ store's changelog. The caller has checked that the claim's lease is the living o
                         -> granted under the same key while the tool honours it, else review
     begun, and now with other arguments -> refused
 
-A person may settle an effect whose outcome is unknown (`streams/dispatcher/settling.py`).
+A person may settle an effect whose outcome is unknown (`streams/dispatcher/parts/reviews.py`).
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from streams.dispatcher.shared import Shared
     from streams.dispatcher.step import Step
 
+AT_ONCE = 200
+"""How many jobs, leases or events a part changes in one step: the transaction must end in time."""
+
 
 class Change(NamedTuple):
     """One change of a job, as its entries in the index of live jobs (None: not there, or ended).

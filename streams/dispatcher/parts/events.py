@@ -18,7 +18,7 @@ from typing import ClassVar
 from streams import dead_letter
 from streams.dispatcher import metrics, names, routing
 from streams.dispatcher.job import from_event
-from streams.dispatcher.part import Part
+from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.parts.kept_events import FOR_EVER, KEYS, Kept, KeptEvents
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
@@ -32,7 +32,6 @@ from streams.serde.ids import event_job_id
 from streams.serde.records import Command, Envelope, Reroute
 from streams.topology.model import Route
 
-_AT_ONCE = 200
 _ROLLOUT_MS = 3_600_000
 """An ingress that has a route already may have answered a redelivery of an event that has no route
 here. If this stage gets the route within this time, the event gets its job."""
@@ -105,7 +104,7 @@ class Events(Part):
         kept = self._kept
         if not kept.count():
             return
-        for fingerprint, event in kept.overdue(step.now, _AT_ONCE):
+        for fingerprint, event in kept.overdue(step.now, AT_ONCE):
             if kept.expected_until(fingerprint) == FOR_EVER:
                 self._dead_letter(step, event)
             kept.drop(fingerprint, event)
@@ -115,12 +114,12 @@ class Events(Part):
         behind = kept.held_against(self._routes)
         if behind is None:
             return
-        part = kept.expected(behind, _AT_ONCE)
+        part = kept.expected(behind, AT_ONCE)
         for fingerprint, until in part:
             event = kept.get(fingerprint)
             if event is not None and until >= step.now:
                 self._give(step, fingerprint, event)
-        kept.hold_against(self._routes, part[-1][0] if len(part) == _AT_ONCE else None)
+        kept.hold_against(self._routes, part[-1][0] if len(part) == AT_ONCE else None)
 
     def _give(self, step: Step, fingerprint: bytes, event: Kept) -> bool:
         envelope = ENVELOPE.decode(event.value)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import structlog
 
 from streams.dispatcher.failures import lose
-from streams.dispatcher.part import Part
+from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 
 log = structlog.get_logger(__name__)
-
-_AT_ONCE = 200
 
 
 class Expiry(Part):
@@ -26,7 +24,7 @@ class Expiry(Part):
     def tick(self, step: Step) -> None:
         """Take back overdue leases, once every command sent before their deadlines was read."""
         workers = self.shared.workers
-        overdue = workers.leases.overdue(step.monotonic, _AT_ONCE)
+        overdue = workers.leases.overdue(step.monotonic, AT_ONCE)
         if not overdue:
             self._asking, self._silent = None, False
             return

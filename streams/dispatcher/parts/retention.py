@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from streams.dispatcher.due import DueSpace
 from streams.dispatcher.job import is_live
-from streams.dispatcher.part import Part
+from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.scopes import in_scope, leave
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
@@ -20,7 +20,6 @@ from streams.state.store import KeyValueStore
 
 _REPLACED = b"x"
 _LEFT = DueSpace(_REPLACED)
-_AT_ONCE = 200
 
 
 class Retention(Part):
@@ -41,7 +40,7 @@ class Retention(Part):
         """Forget some of the jobs that are due."""
         step.on_undo(self._return_to, self._finished, self._left)
         by = step.now - self._keep_ms
-        for entry in step.table.finished(by, _AT_ONCE, self._finished):
+        for entry in step.table.finished(by, AT_ONCE, self._finished):
             self._finished = entry.key
             job = step.table.get(entry.name[0])
             if job is None or is_live(job) or job.updated_at != entry.at:
@@ -49,7 +48,7 @@ class Retention(Part):
                 continue
             step.forget(job)
             _forget_run(step, job.job_id, job.incarnation, job.tenant_id, job.scope)
-        for entry in _LEFT.due(step.store, by, _AT_ONCE, self._left):
+        for entry in _LEFT.due(step.store, by, AT_ONCE, self._left):
             self._left = entry.key
             step.store.delete(entry.key)
             job_id, incarnation = entry.name

@@ -12,7 +12,7 @@ from typing import ClassVar
 from streams.dispatcher import metrics
 from streams.dispatcher.due import DueSpace
 from streams.dispatcher.job import from_submission, is_live
-from streams.dispatcher.part import Part
+from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import place, stop
@@ -25,7 +25,6 @@ from streams.serde.records import Cancel, Command, Job, Submit
 
 _PARKED, _EXPIRY = b"p", b"q"
 _EXPIRES = DueSpace(_EXPIRY)
-_AT_ONCE = 200
 
 
 class Submissions(Part):
@@ -96,7 +95,7 @@ class Submissions(Part):
     def tick(self, step: Step) -> None:
         """Forget some of the cancels whose job never came."""
         step.on_undo(setattr, self, "_behind", self._behind)
-        for entry in _EXPIRES.due(step.store, step.now, _AT_ONCE, self._behind):
+        for entry in _EXPIRES.due(step.store, step.now, AT_ONCE, self._behind):
             self._behind = entry.key
             step.store.delete(entry.key)
             step.store.delete(_PARKED + join(*entry.name))

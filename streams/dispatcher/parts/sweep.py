@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import ClassVar
 
-from streams.dispatcher.part import Part
+from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.routing import digest
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
@@ -21,7 +21,6 @@ _LOOKED_AT = 500
 """How many live jobs one punctuation looks at while jobs are rerouted."""
 _GLANCED_AT = 150
 """The same in an ordinary round, so that a punctuation of an idle partition stays short."""
-_CHANGED = 200
 _START = ""
 
 
@@ -59,7 +58,7 @@ class Sweep(Part):
         for job_id, live in part:
             self._behind = job_id
             changed += step.mended(job_id, live)
-            if changed == _CHANGED:
+            if changed == AT_ONCE:
                 return
         if len(part) < most:
             self._finish(step)

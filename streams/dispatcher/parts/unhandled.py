@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from streams.dispatcher import metrics
 from streams.dispatcher.job import is_live
-from streams.dispatcher.part import Part
+from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.routing import pool_of
 from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.shared import Shared
@@ -30,7 +30,6 @@ from streams.state.store import KeyValueStore
 
 REASON = "unknown_type"
 _UNHANDLED = b"B"
-_AT_ONCE = 200
 _LISTENING_SECONDS = 120.0
 _PAUSE_SECONDS = 15.0
 _REST_SECONDS = 2.0
@@ -74,7 +73,7 @@ class UnhandledTypes(Part):
         if not due:
             self._listening.stop()
         elif self._listening.heard_out(step.ctx):
-            left = _AT_ONCE
+            left = AT_ONCE
             for pool, type_ in due:
                 found = self.shared.queue.ready_since(pool, type_, latest, left)
                 self._dead_letter(found, step)
@@ -91,7 +90,7 @@ class UnhandledTypes(Part):
                 if job is not None and _comes_back(step, job):
                     revive(step, job, _NOTE)
                     metrics.BROUGHT_BACK.inc()
-            if len(found) == _AT_ONCE:
+            if len(found) == AT_ONCE:
                 self._rests_until = 0.0
                 return
             self._dead_types.discard(waiting)
@@ -172,7 +171,7 @@ def _all_waiting(store: KeyValueStore) -> set[Waiting]:
 def _some(store: KeyValueStore, waiting: Waiting) -> list[tuple[bytes, str]]:
     """Keys and ids of some such jobs, in the order of their ids."""
     prefix = _prefix(waiting)
-    found = islice(store.range(prefix, after(prefix)), _AT_ONCE)
+    found = islice(store.range(prefix, after(prefix)), AT_ONCE)
     return [(key, key[len(prefix) :].decode()) for key, _ in found]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streams.dispatcher import metrics
 from streams.dispatcher.failures import lose
-from streams.dispatcher.part import Part
+from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import confirm, end, requeue
@@ -13,9 +13,6 @@ from streams.dispatcher.workers.undeclared import Undeclared
 from streams.runtime.part import handles
 from streams.serde.job_states import CANCELLED, LEASED
 from streams.serde.records import Command, Declined, Heartbeat, HeldLease, Job, Reply, ReplyKind
-
-_AT_ONCE = 200
-"""Leases are taken back in parts: a transaction of thousands would not end in time."""
 
 
 class Workers(Part):
@@ -71,7 +68,7 @@ class Workers(Part):
 
     def _take_back(self, step: Step) -> None:
         """Take back some of the leases of processes that are gone."""
-        some = self._workers.leases.take_back(_AT_ONCE)
+        some = self._workers.leases.take_back(AT_ONCE)
         if some:
             step.on_undo(self._workers.leases.put_back, some)
         for each in some:
