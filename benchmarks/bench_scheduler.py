@@ -58,7 +58,7 @@ def set_timers(bootstrap: str, due: dict[str, int]) -> None:
     sender = producer(bootstrap, linger_ms=20)
     for number, (job_id, at) in enumerate(due.items()):
         tenant = f"tnt_{number % TENANTS:06d}"
-        wake = COMMAND.encode(Command(f"cmd_{number:036d}", tenant, job_id, 0, at, Wake(1, at)))
+        wake = COMMAND.encode(Command(f"cmd_{number:036d}", tenant, job_id, 0, at, Wake(1, 1, at)))
         schedule = Schedule(f"{job_id}.1.1", tenant, at, "jobs.commands", tenant.encode(), wake)
         sender.produce(
             "schedule",

@@ -235,10 +235,14 @@ def due_at(job: Job) -> int:
     return job.next_retry_at or job.scheduled_at or 0
 
 
-def awaits(job: Job, incarnation: int, wake: Wake) -> bool:
+def wake_of(job: Job, due: int) -> Wake:
+    """What a timer that wakes the job at `due` says; a job waits at most once in each epoch."""
+    return Wake(job.incarnation, job.epoch, due)
+
+
+def awaits(job: Job, wake: Wake) -> bool:
     """Whether the job waits for this timer."""
-    timer = (incarnation, wake.due_at, wake.attempts)
-    return job.status in DUE_LATER and timer == (job.incarnation, due_at(job), job.attempts)
+    return job.status in DUE_LATER and wake == wake_of(job, due_at(job))
 
 
 def is_live(job: Job) -> bool:

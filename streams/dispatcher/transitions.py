@@ -15,7 +15,7 @@ from streams.errors import LONGEST_WAIT_SECONDS
 from streams.retry_policy import release_delay
 from streams.serde.ids import new_id
 from streams.serde.job_states import BY_NAME, CANCELLED, LEASED, PENDING, TERMINAL, JobStatus
-from streams.serde.records import Command, Job, Reply, Wake
+from streams.serde.records import Command, Job, Reply
 from streams.serde.run_ends import RELEASED
 
 log = structlog.get_logger(__name__)
@@ -144,7 +144,5 @@ def revive(step: Step, of: Job, note: str) -> None:
 
 def wake_at(step: Step, of: Job, due: int) -> None:
     """Have the scheduler wake the job; if the job goes on earlier, its wake is stale."""
-    body = Wake(of.attempts, due)
-    wake = Command(new_id("cmd"), of.tenant_id, of.job_id, of.incarnation, step.now, body)
-    # A job waits at most once in each epoch; attempts may be given back and repeat.
+    wake = Command(new_id("cmd"), of.tenant_id, of.job_id, 0, step.now, job.wake_of(of, due))
     step.timer(f"{of.job_id}.{of.incarnation}.e{of.epoch}", due, wake)

@@ -168,7 +168,7 @@ def test_a_topic_that_carries_the_writers_time_is_refused(kafka: Any, tmp_path: 
 def test_a_timer_fires_when_it_is_due_and_not_before(machine: Machine, off: int) -> None:
     with machine.stage("scheduler", off):
         due = now_ms() + 3_000
-        wake = COMMAND.encode(Command("cmd_1", "acme", "job_1", 1, 0, Wake(0, due)))
+        wake = COMMAND.encode(Command("cmd_1", "acme", "job_1", 0, 0, Wake(1, 0, due)))
         timer = Schedule("job_1.1.0", "acme", due, "jobs.commands", b"timer", wake)
         machine.cluster.send("schedule", [(b"acme", SCHEDULE.encode(timer))])
         found = eventually(lambda: fired(machine.cluster, b"timer"), 30, what="the timer")

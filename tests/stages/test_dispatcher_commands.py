@@ -66,7 +66,7 @@ def test_a_delayed_job_starts_at_its_time_and_a_stale_wake_does_nothing(
     desk.driver.advance(24.8)
     worker.heartbeat()
     assert desk.leases() == []
-    desk.command(Wake(7, desk.driver.now + 1_000), "job_x", 1)
+    desk.command(Wake(1, 0, desk.driver.now + 1_000), "job_x")
     assert desk.leases() == [], "a timer that is not this wait's"
     desk.driver.advance(0.5)
     assert desk.lease("job_x").attempt == 1

@@ -42,8 +42,8 @@ def test_a_job_whose_timer_was_lost_is_found_and_the_late_timer_is_stale(desk: D
     worker = ScriptedWorker(desk)
     worker.heartbeat()
     worker.end(desk.lease("job_x"), "retry", after=600, error="RetryAfter: later")
-    desk.command(Wake(0, due), "job_x", 1)
-    desk.command(Wake(1, due), "job_x", 1)
+    desk.command(Wake(1, 0, due), "job_x")
+    desk.command(Wake(1, 1, due), "job_x")
     assert desk.job("job_x").status == "scheduled"
 
 
@@ -61,7 +61,7 @@ def waiting_outside(desk: Desk, next_retry_at: int | None) -> None:
 def test_a_job_that_waits_outside_goes_on_at_its_time(desk: Desk) -> None:
     due = desk.driver.now + 30_000
     waiting_outside(desk, due)
-    desk.command(Wake(0, due), "job_x", 1)
+    desk.command(Wake(1, 0, due), "job_x")
     assert desk.job("job_x").status == "pending"
 
 

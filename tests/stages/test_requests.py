@@ -144,12 +144,15 @@ def test_the_reason_is_there_when_the_lease_is_lost_meanwhile(
     assert desk.job(job_id).last_error == "Cancelled: not needed"
 
 
-def test_a_timer_set_to_another_time_wakes_nobody(desk: Desk, worker: ScriptedWorker) -> None:
+def test_a_timer_of_another_wait_wakes_nobody(desk: Desk, worker: ScriptedWorker) -> None:
     due = desk.driver.now + HOUR_MS
     desk.submit("job_x", run_at=due)
-    desk.command(Wake(0, due - 1), "job_x", epoch=1)
+    desk.command(Wake(1, 0, due - 1), "job_x")
     assert desk.job("job_x").status == "scheduled"
-    desk.command(Wake(0, due), "job_x", epoch=1)
+    desk.command(Wake(2, 0, due), "job_x")
+    desk.command(Wake(1, 1, due), "job_x")
+    assert desk.job("job_x").status == "scheduled"
+    desk.command(Wake(1, 0, due), "job_x")
     assert desk.job("job_x").status == "pending"
 
 
@@ -159,7 +162,7 @@ def test_each_timer_says_to_which_time_it_was_set(desk: Desk, worker: ScriptedWo
     worker.end(desk.lease(job_id), "retry", error="TransientError: x")
     (timer,) = (SCHEDULE.decode(record.value) for record in desk.driver.output("schedule"))
     wake = COMMAND.decode(timer.value).body
-    assert wake == Wake(1, timer.due_at)
+    assert wake == Wake(1, 1, timer.due_at)
     assert desk.job(job_id).next_retry_at == timer.due_at
 
 

@@ -157,7 +157,7 @@ class HonestRun:
             "worker-1/b",
             id_,
             epoch,
-            "run",
+            f"run-{id_}-{epoch}",
             "acme",
             id_,
             JOB_TYPE,
@@ -211,7 +211,8 @@ class HonestRun:
             self.add_call(call(ticket, action))
         attempts = 2 if ticket.flaky else 1
         if ticket.flaky:
-            self.wake(id_, ticket.tenant_id, attempts=1, due=T0 + 2)
+            self.wake(id_, ticket.tenant_id, epoch=1, due=T0 + 2)
+            self.lease(id_, 2)
             self.starts.append(Start(caller(ticket.tenant_id, id_, attempt=2), T0 + 2.1))
         ended: JobStatus = "dead" if ticket.poison else "succeeded"
         event = EventInfo(
@@ -232,16 +233,16 @@ class HonestRun:
     def _play_delayed(self) -> None:
         id_ = submitted_job_id(DELAYED_TENANT, "follow-up")
         self.submitted += [Submitted(DELAYED_TENANT, id_, T0 + 8)] * 2
-        self.wake(id_, DELAYED_TENANT, attempts=0, due=T0 + 8)
+        self.wake(id_, DELAYED_TENANT, epoch=0, due=T0 + 8)
         self.starts.append(Start(caller(DELAYED_TENANT, id_), T0 + 8.1))
         self._end(_job(id_, DELAYED_TENANT, DELAYED_TYPE, "succeeded", 1, None), "")
 
-    def wake(self, id_: str, tenant: str, *, attempts: int, due: float) -> None:
+    def wake(self, id_: str, tenant: str, *, epoch: int, due: float) -> None:
         """A timer and, in time, its firing."""
         due_at = int(due * 1000)
-        command = Command(f"wake-{id_}-{attempts}", tenant, id_, 0, 0, Wake(attempts, due_at))
+        command = Command(f"wake-{id_}-{epoch}", tenant, id_, 0, 0, Wake(1, epoch, due_at))
         raw = COMMAND.encode(command)
-        timer = Schedule(f"{id_}-{attempts}", tenant, due_at, "jobs.commands", b"", raw)
+        timer = Schedule(f"{id_}-{epoch}", tenant, due_at, "jobs.commands", b"", raw)
         self.schedule.append(seen("schedule", timer))
         self.commands.append(seen("jobs.commands", command, due + 0.01, raw))
 

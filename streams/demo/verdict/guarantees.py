@@ -143,10 +143,10 @@ def never_early(evidence: Evidence) -> Finding:
         found.check(once, f"{id_}: fired {len(times)} times, not once")
         for at in times:
             found.check(at >= due - _CLOCK_GRAIN, f"{id_}: fired {due - at:.3f} s early")
-    for job_id, set_at, due, attempts in _due_work(evidence):
+    epochs = {seen.value.run_id: seen.value.epoch for seen in evidence.records.leases}
+    for job_id, due, epoch in _due_work(evidence):
         for start in evidence.starts:
-            meant = start.caller.job_id == job_id and start.caller.attempt > attempts
-            if meant and start.at > set_at:
+            if start.caller.job_id == job_id and epochs.get(start.caller.run_id, 0) > epoch:
                 found.check(
                     start.at >= due - _CLOCK_GRAIN,
                     f"{job_id}: attempt {start.caller.attempt} began {due - start.at:.3f} s early",
@@ -154,18 +154,14 @@ def never_early(evidence: Evidence) -> Finding:
     return found
 
 
-def _due_work(evidence: Evidence) -> Iterator[tuple[str, float, float, int]]:
-    """Job, when its timer was set, the moment before which it must not run, its attempts so far.
-
-    A run that was lost with its worker gives its attempt back, so the number alone does not
-    distinguish the run before the timer from the one after it.
-    """
+def _due_work(evidence: Evidence) -> Iterator[tuple[str, float, int]]:
+    """Job, the moment before which no run may begin that has a higher epoch, and this epoch."""
     for submitted in evidence.submitted:
-        yield submitted.job_id, 0.0, submitted.not_before, 0
+        yield submitted.job_id, submitted.not_before, -1
     for seen in evidence.records.schedule:
         command = COMMAND.decode(seen.value.value)
         if isinstance(command.body, Wake):
-            yield command.job_id, command.at / 1000, seen.value.due_at / 1000, command.body.attempts
+            yield command.job_id, seen.value.due_at / 1000, command.body.epoch
 
 
 def visible_ends(evidence: Evidence) -> Finding:

@@ -22,7 +22,7 @@ class Timers(Part):
     def wake(self, step: Step, command: Command, body: Wake, at: int) -> None:
         """Make a job ready whose timer fired; a timer that the job does not await is ignored."""
         job = step.table.get(command.job_id)
-        if job is None or not awaits(job, command.epoch, body):
+        if job is None or not awaits(job, body):
             metrics.STALE.labels("Wake").inc()
         else:
             requeue(step, job)

@@ -50,7 +50,8 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    attempts: int
+    incarnation: int
+    epoch: int
     due_at: int
 
 

@@ -161,6 +161,12 @@ class TestG4:
         run.starts[index] = replace(run.starts[index], at=T0 + 1.5)
         assert broken(judge(run.evidence())) == {"G4"}
 
+    def test_an_early_retry_whose_attempt_was_given_back(self, run: HonestRun) -> None:
+        index = next(i for i, s in enumerate(run.starts) if s.caller.attempt == 2)
+        again = replace(run.starts[index].caller, attempt=1)
+        run.starts[index] = replace(run.starts[index], caller=again, at=T0 + 1.5)
+        assert broken(judge(run.evidence())) == {"G4"}
+
     def test_a_delayed_job_that_began_early(self, run: HonestRun) -> None:
         run.starts[-1] = replace(run.starts[-1], at=T0 + 7.9)
         assert broken(judge(run.evidence())) == {"G4"}

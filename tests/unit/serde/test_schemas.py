@@ -114,7 +114,7 @@ def _progress() -> records.Progress:
 
 def _named(datum: Any, c: codec.Codec[Any]) -> Any:
     bodies: dict[str, Any] = {
-        "command": records.Wake(1, 7),
+        "command": records.Wake(1, 1, 7),
         "replay": replay_records.ReplayPaused(True),
     }
     if c.name in bodies:
