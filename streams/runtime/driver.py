@@ -148,14 +148,31 @@ class TopologyTestDriver:
 
         So fused stages go on where separate stages stopped, and the other way round.
         """
-        offsets = {place: at for run in self._runs.values() for place, at in run.offsets.items()}
+        runs = self._runs.values()
+        known = {part.name: run.offsets for run in runs for part in parts_of(run.stage)}
         self.close()
-        self._runs = {stage.name: self._run(stage, offsets) for stage in stages}
+        self._runs = {
+            stage.name: self._run(
+                stage,
+                {
+                    place: at
+                    for part in parts_of(stage)
+                    for place, at in known.get(part.name, {}).items()
+                    if place[0] in part.inputs
+                },
+            )
+            for stage in stages
+        }
 
     def _run(self, stage: AnyStage, offsets: Offsets = MappingProxyType({})) -> StageRun:
-        own = {place: at for place, at in offsets.items() if place[0] in stage.inputs}
         return StageRun(
-            stage, self._broker, self._clock, self.unread, self.set_aside, self._open_tables, own
+            stage,
+            self._broker,
+            self._clock,
+            self.unread,
+            self.set_aside,
+            self._open_tables,
+            dict(offsets),
         )
 
     def _flow(self) -> None:
