@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker
 
@@ -257,9 +259,13 @@ def test_a_job_waiting_for_a_slot_survives_restart_and_crash(
     assert [lease.job_id for lease in desk.leases()] == [job_id]
 
 
-def test_an_input_too_large_to_lease_is_dead(desk: Desk, worker: ScriptedWorker) -> None:
-    worker.heartbeat()
-    desk.submit("job_x", input='"' + "x" * 950_000 + '"')
+def test_an_input_too_large_to_lease_is_dead(desk: Desk) -> None:
+    topics = desk.topology.topics
+    small = replace(topics["jobs.work.default"], max_message_bytes=256 * 1024)
+    desk.deploy(topics={**topics, "jobs.work.default": small})
+    desk.driver.advance(0.2)
+    ScriptedWorker(desk).heartbeat()
+    desk.submit("job_x", input='"' + "x" * 300_000 + '"')
     job = desk.job("job_x")
     assert (job.status, job.attempts, job.epoch, job.run_id) == ("dead", 0, 0, None)
     assert [letter.reason for letter in desk.dead_letters()] == ["lease_too_large"]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ingress.formats.document import carried_json
 from streams.errors import Misfit, PermanentError
 from streams.serde.records import EventInfo
-from streams.vault.opening import Fetch, open_payload
 from streams.worker.handler.values import from_json, to_json
 
 if TYPE_CHECKING:
     from streams.vault.keyring import DataKeyring
+    from streams.vault.opening import Fetch
     from streams.worker.handler.effects import Effects
     from streams.worker.handler.run_session import RunSession
     from streams.worker.handler.steps import Steps
@@ -67,6 +67,8 @@ class Context:
             raise PermanentError(
                 f"job {lease.job_id} has no payload: it was submitted directly, read ctx.input"
             )
+        from streams.vault.opening import open_payload  # `import streams` is light
+
         return await open_payload(
             self._keyring, self._fetch, lease.tenant_id, lease.event.event_id, lease.payload_ref
         )

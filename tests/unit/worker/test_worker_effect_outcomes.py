@@ -14,7 +14,7 @@ from support.worker_bench import Clock, bench, granted
 from streams import App, Context, PermanentError, RetryAfter, TransientError
 from streams.serde.records import Claim, Ended, Outcome
 from streams.topology.model import LeasePolicy
-from streams.worker.handler import context
+from streams.vault import opening
 from streams.worker.handler.proof_not_done import not_done
 
 
@@ -110,7 +110,7 @@ async def refused(idempotency_key: str = "") -> None:
 async def test_what_passes_through_the_context_inside_a_tool_is_no_word_of_the_tool(
     error: Callable[[], Awaitable[None]], inner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context, "open_payload", lambda *_: error())
+    monkeypatch.setattr(opening, "open_payload", lambda *_: error())
     uses: dict[str, Use] = {
         "step": lambda ctx: ctx.step("note", error),
         "effect": lambda ctx: ctx.effect("mail", error, key="k"),
