@@ -160,7 +160,7 @@ class KafkaHistory:
                 reading.next = max(reading.next, self._tail.next[reading.place])
 
     def _unreadable(self, fault: Fault) -> None:
-        """Read the part again later, from its start on; what is purged is left out."""
+        """Read the part again later from its start, but without the records that are purged."""
         if fault.cause.code() not in self._told:
             self._told.add(fault.cause.code())
             log.warning("history cannot be read: trying on", reason=fault.text)

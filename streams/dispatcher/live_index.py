@@ -69,8 +69,7 @@ def changes(before: Job | None, after_: Job | None) -> Changes:
     old, new = _entry(before), _entry(after_)
     if old == new:
         return {}
-    gone: dict[bytes, bytes | None] = {} if old is None else {old[0]: None}
-    return gone if new is None else gone | {new[0]: _value(new[1])}
+    return {**({old[0]: None} if old else {}), **({new[0]: new[1]} if new else {})}
 
 
 def derive(key: bytes, value: bytes) -> Changes:
@@ -99,14 +98,11 @@ def dump(job_id: str, entry: Live) -> tuple[bytes, bytes]:
     return _LIVE + job_id.encode(), orjson.dumps(tuple(entry))
 
 
-def _entry(job: Job | None) -> tuple[bytes, Live | None] | None:
+def _entry(job: Job | None) -> tuple[bytes, bytes] | None:
+    """The key and value of a job's entry; None if there is no job."""
     if job is None:
         return None
     entry = live(job)
     if entry is None:
-        return ENDED.key(job.updated_at, job.job_id), None
-    return _LIVE + job.job_id.encode(), entry
-
-
-def _value(entry: Live | None) -> bytes:
-    return b"" if entry is None else orjson.dumps(tuple(entry))
+        return ENDED.key(job.updated_at, job.job_id), b""
+    return dump(job.job_id, entry)

@@ -127,10 +127,6 @@ class Dispatcher(BatchProcessor):
         for part in self._parts.values():
             part.closed()
 
-    def process(self, record: Record, ctx: Context) -> None:
-        """Handle one record."""
-        self.process_batch([record], ctx)
-
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
         """Handle all records in one step."""
         step = self._begin(ctx)

@@ -164,7 +164,7 @@ class Scan:
         return found if self._selection.has(found.event, found.at) else None
 
     def _pass(self, tail: Tail) -> dict[int, int]:
-        """Note how far each partition is read, and return it; what is read to its end is left."""
+        """Return how far each partition is read, and stop reading those that reached their end."""
         passed, reached = 0, dict[int, int]()
         for place, position in tuple(tail.positions().items()):
             span = self._left[place[1]]

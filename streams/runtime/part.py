@@ -69,7 +69,7 @@ def readers(parts: Iterable[type[P]]) -> dict[Any, list[tuple[type[P], str]]]:
 
 
 def key_spaces(parts: Iterable[type[Declaration]], shared: Iterable[bytes] = ()) -> dict[Any, str]:
-    """Who owns each key space: what all parts share, or one part.
+    """The owner of each key space: one part, or the state that all parts share.
 
     Raises:
         ValueError: two of them claim the same one.

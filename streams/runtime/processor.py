@@ -13,6 +13,7 @@ nothing committed: a disk that denies a read, or a bug of ours, must never send 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -104,11 +105,23 @@ class Context(Protocol):
         """
 
 
-class Processor:
+class HandlesRecords(ABC):
+    """What every processor has to have."""
+
+    @abstractmethod
+    def process(self, record: Record, ctx: Context) -> None:
+        """Handle one record.
+
+        Raises:
+            PoisonRecord: the record can never be processed; its changes are undone, it goes
+                to `dlq`, and the stage moves on.
+        """
+
+
+class Processor(HandlesRecords):
     """One task's logic; an instance serves exactly one partition.
 
-    The runtime calls these hooks. Each does nothing unless a processor has its own, except that
-    `process` is always its own.
+    The runtime calls these hooks. Each does nothing unless a processor has its own.
     """
 
     def restored(self, ctx: Context) -> Iterator[None] | None:
@@ -119,15 +132,6 @@ class Processor:
         this one before the end, and drops the generator if the partition is taken away. It must not
         write or forward.
         """
-
-    def process(self, record: Record, ctx: Context) -> None:
-        """Handle one record.
-
-        Raises:
-            PoisonRecord: the record can never be processed; its changes are undone, it goes
-                to `dlq`, and the stage moves on.
-        """
-        raise NotImplementedError
 
     def punctuate(self, now: int, ctx: Context) -> None:
         """Time has passed; called about every `Stage.punctuate_seconds`.
@@ -184,6 +188,6 @@ class BatchProcessor(Processor):
     def process(self, record: Record, ctx: Context) -> None:
         self.process_batch([record], ctx)
 
+    @abstractmethod
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
         """Handle records in order; one that raises is undone, and each is handled alone."""
-        raise NotImplementedError

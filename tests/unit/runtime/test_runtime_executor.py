@@ -170,6 +170,9 @@ class Ticking(Processor):
     def __init__(self, tick: bytes) -> None:
         self._tick = tick
 
+    def process(self, record: Record, ctx: Context) -> None:
+        raise AssertionError("no record comes")
+
     def punctuate(self, now: int, ctx: Context) -> None:
         ctx.forward("out", b"k", self._tick)
 
