@@ -1,7 +1,7 @@
 """Signing schemes of incoming webhooks, checked over the raw bytes of the body.
 
-Each scheme is one row of a table in `senders/`, or one module with its `SCHEME` and one line of the
-table here.
+Each scheme is one row of a table in `senders/`, or one line of the table here: a value of
+`vendors`, or a module of its own with its `SCHEME`.
 """
 
 from __future__ import annotations
@@ -14,21 +14,14 @@ from typing import Any
 import orjson
 
 from ingress.schemes import (
-    discord,
-    github,
-    intercom,
     jwt,
     linear,
     mailgun,
-    pagerduty,
     senders,
-    shopify,
-    slack,
     standard_webhooks,
-    stripe,
     template,
     twilio,
-    zendesk,
+    vendors,
 )
 from ingress.schemes.keys import any_secret
 from ingress.schemes.options import parse
@@ -55,16 +48,16 @@ __all__ = [
 
 SCHEMES: Mapping[str, Scheme] = {
     "standard-webhooks": standard_webhooks.SCHEME,
-    "stripe": stripe.SCHEME,
-    "github": github.SCHEME,
-    "shopify": shopify.SCHEME,
-    "slack": slack.SCHEME,
-    "zendesk": zendesk.SCHEME,
+    "stripe": vendors.STRIPE,
+    "github": vendors.GITHUB,
+    "shopify": vendors.SHOPIFY,
+    "slack": vendors.SLACK,
+    "zendesk": vendors.ZENDESK,
     "twilio": twilio.SCHEME,
-    "discord": discord.SCHEME,
-    "intercom": intercom.SCHEME,
+    "discord": vendors.DISCORD,
+    "intercom": vendors.INTERCOM,
     "linear": linear.SCHEME,
-    "pagerduty": pagerduty.SCHEME,
+    "pagerduty": vendors.PAGERDUTY,
     "hmac-sha256": template.HMAC_SHA256,
     "ed25519": template.ED25519,
     "jwt": jwt.SCHEME,
