@@ -23,9 +23,11 @@ from prometheus_client import (
     REGISTRY,
     CollectorRegistry,
     Gauge,
+    Metric,
     generate_latest,
 )
 from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
 
 from streams.errors import ConfigError
 from streams.process.daemon_thread import DaemonThread
@@ -45,6 +47,13 @@ READY = Gauge(
     "1 if this process is ready to do the work of the stage, else 0; of each stage that it fuses",
     ["stage"],
 )
+
+
+class ScrapedCollector(Collector):
+    """A collector that is read at scrapes alone: registering it must not collect."""
+
+    def describe(self) -> tuple[Metric, ...]:
+        return ()
 
 
 def configure_logging(settings: Settings, **bound: str) -> None:

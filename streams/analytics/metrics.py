@@ -9,26 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from streams.analytics.figures import Figures
 from streams.analytics.partitions import TOPICS, Assignment, Partitions
 from streams.analytics.query import Query, effects, oldest_waiting, rows, total
 from streams.analytics.windows import STEPS
 from streams.process.wall_clock import wall_ms
+from streams.telemetry import ScrapedCollector
 
 _SHARES = (0.5, 0.95, 0.99)
 
 
-class TablesCollector(Collector):
+class TablesCollector(ScrapedCollector):
     """`partitions` answers with what this process counts; None before it counts anything."""
 
     def __init__(self, partitions: Callable[[], Partitions | None]) -> None:
         self._partitions = partitions
-
-    def describe(self) -> Iterable[Metric]:
-        """None yet: registering must not read the tables."""
-        return []
 
     def collect(self) -> Iterable[Metric]:
         """The gauges; none before the first assignment."""

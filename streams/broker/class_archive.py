@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.jars import cache_dir, ensure_jars
-from streams.broker.java import archive_command, class_archive, environment, working_dir
+from streams.broker.java import archive_command, class_archive, environment
 from streams.errors import BrokerError
 
 _SECONDS = 120.0
@@ -43,7 +43,7 @@ def ensure_class_archive() -> Path:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=environment(),
-            cwd=working_dir(),
+            cwd=cache_dir(),
             timeout=_SECONDS,
             check=False,
         )

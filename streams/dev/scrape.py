@@ -87,9 +87,5 @@ class _Merged(Collector):
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = tuple(families)
 
-    def describe(self) -> Iterator[Metric]:
-        """Return nothing: registering must not collect."""
-        return iter(())
-
     def collect(self) -> Iterator[Metric]:
         return iter(self._families)

@@ -15,13 +15,13 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection, TopicPartitionInfo
 from confluent_kafka.admin import AdminClient
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from streams.kafka.admin import admin_client
 from streams.kafka.failures import DENIED, MISSING
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
+from streams.telemetry import ScrapedCollector
 from streams.topology.cluster import MIN_IN_SYNC, REPLICATION
 from streams.topology.model import Topology
 
@@ -40,7 +40,7 @@ class ReplicaHealth:
     behind: dict[int, int] = field(default_factory=dict)
 
 
-class BrokerView(Collector):
+class BrokerView(ScrapedCollector):
     """Asks the brokers from `start` to `stop`; collects what they last said."""
 
     def __init__(
@@ -72,10 +72,6 @@ class BrokerView(Collector):
         except KafkaException:
             return  # the follower of the read model logs that no broker answers
         self._health, self._heard_at = health(found), self._clock()
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return nothing: registering must not collect."""
-        return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         silent = self._clock() - self._heard_at

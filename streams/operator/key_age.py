@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from streams.operator.read_model.database import Database
 from streams.operator.resources import tenants
 from streams.process.wall_clock import wall_ms
+from streams.telemetry import ScrapedCollector
 from streams.vault.data_key import key_purpose
 from streams.vault.key_encryption import Vault
 
@@ -27,7 +27,7 @@ _MOST = 100
 more than these are under older keys, the age is not told: a rotation is under way."""
 
 
-class KeyAgeCollector(Collector):
+class KeyAgeCollector(ScrapedCollector):
     """Has no sample until the read model has caught up, and while no data key tells the age."""
 
     def __init__(
@@ -43,10 +43,6 @@ class KeyAgeCollector(Collector):
         self._clock = clock
         self._looked_at = float("-inf")
         self._since: int | None = None
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return nothing, so that registering does not query the read model."""
-        return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         age = GaugeMetricFamily(

@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable, Iterable
 
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
 from streams.operator.resources.counts import Counts, counts
 from streams.serde import delivery_states, job_states
+from streams.telemetry import ScrapedCollector
 
 _COUNTED_EVERY_SECONDS = 1.0
 """How often rows are counted: counting reads whole indexes, and a scrape needs no token."""
 
 
-class ReadModelCollector(Collector):
+class ReadModelCollector(ScrapedCollector):
     """Omits row counts until the read model has caught up: partial counts cause false alarms."""
 
     def __init__(
@@ -32,10 +32,6 @@ class ReadModelCollector(Collector):
         self._follower = follower
         self._clock = clock
         self._counted: tuple[float, Counts] | None = None
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return nothing, so that registering does not query the read model."""
-        return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         ready = self._follower.ready

@@ -25,9 +25,9 @@ from support.secured import BrokerSecurity, ConfiguredKafka, self_signed
 from typer.testing import CliRunner
 
 from streams.broker import jars
-from streams.broker.commands import app
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.status import is_broker, read_status
+from streams.cli.broker import app
 from streams.errors import BrokerError
 
 pytestmark = pytest.mark.broker
@@ -40,7 +40,7 @@ kafka = EmbeddedKafka(Path(sys.argv[1])).start()
 print(kafka.pid, kafka._process._reaper.pid, flush=True)
 sys.stdin.read()
 """
-CLI = "from streams.broker.commands import app; app()"
+CLI = "from streams.cli.broker import app; app()"
 
 
 @pytest.fixture(scope="module")

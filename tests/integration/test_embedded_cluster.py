@@ -44,7 +44,7 @@ from streams.worker.transport.reply_reader import ReplyReader
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
-CLI = "from streams.broker.commands import app; app()"
+CLI = "from streams.cli.broker import app; app()"
 OPEN_SECONDS = 5
 AWAY_SECONDS = 20
 WIDTH = 16

@@ -1,7 +1,7 @@
 """The guard against server-side request forgery: which URLs Tidegate calls for a customer.
 
 A URL is parsed once, by the library that later sends the request, so that guard and client never
-disagree on its host. `check_url` looks at the URL alone. The addresses of a name are checked at
+disagree on its host. `parse_target` looks at the URL alone. The addresses of a name are checked at
 creation (`check_destination`), and again at each dial on the very address that is dialled
 (`egress.connector`).
 """
@@ -20,7 +20,7 @@ from streams.delivery.egress.lookup import Resolve, system_lookup
 from streams.delivery.egress.policy import EgressPolicy
 from streams.errors import EgressDenied
 
-__all__ = ["check_addresses", "check_destination", "check_url", "is_public", "parse_target"]
+__all__ = ["check_addresses", "check_destination", "is_public", "parse_target"]
 
 LONGEST_URL = 2_048
 MOST_ANSWERS = 50
@@ -32,15 +32,6 @@ _FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
 _AUTHORITY = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?:\.(?!-)[a-z0-9_-]{1,63})*")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-
-
-def check_url(url: str, policy: EgressPolicy) -> None:
-    """Check syntax, scheme, port and host of a URL; nothing is looked up.
-
-    Raises:
-        EgressDenied: Tidegate does not call this URL.
-    """
-    parse_target(url, policy)
 
 
 async def check_destination(
@@ -69,7 +60,7 @@ async def check_destination(
 
 
 def parse_target(url: str, policy: EgressPolicy) -> URL:
-    """The URL as it is requested.
+    """The URL as it is requested; checks its syntax, scheme, port and host, and looks nothing up.
 
     Raises:
         EgressDenied: Tidegate does not call this URL.

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from io import BytesIO
-from types import TracebackType
 from typing import Self
 
 from aiohttp import (
@@ -84,12 +83,7 @@ class Poster:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams.delivery.egress.guard import check_destination, check_url
+from streams.delivery.egress.guard import check_destination, parse_target
 from streams.delivery.message.signing import new_secret
 from streams.errors import EgressDenied
 from streams.operator.http.app_state import AppState
@@ -42,7 +42,7 @@ async def ready_for_callbacks(state: AppState, tenant_id: str, url: str) -> None
         Refusal: 422, no request is sent there; 409, the tenant was erased.
     """
     try:
-        check_url(url, state.egress)
+        parse_target(url, state.egress)
     except EgressDenied as error:
         raise _denied("callback_url", error) from None
     if not await _has_callbacks(state, tenant_id):

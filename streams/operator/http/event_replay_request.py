@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Self
 
-import orjson
 from pydantic import Field, model_validator
 
 from streams.http.moments import milliseconds
@@ -94,7 +92,7 @@ class ReplayEventsRequest(Body):
             self.job,
             self._priority(topology),
             self.rate,
-            self._digest(),
+            self.digest(),
         )
 
     def _priority(self, topology: Topology) -> str:
@@ -105,10 +103,6 @@ class ReplayEventsRequest(Body):
             known = ", ".join(declared)
             raise invalid("priority", f"{self.priority!r} is not declared: choose of {known}")
         return self.priority
-
-    def _digest(self) -> bytes:
-        """Return the SHA-256 of the request."""
-        return hashlib.sha256(orjson.dumps(self.model_dump(), option=orjson.OPT_SORT_KEYS)).digest()
 
 
 class StopRequest(Body):

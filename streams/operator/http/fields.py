@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -22,6 +23,10 @@ class Body(BaseModel):
     """The JSON object of a request; unknown fields and values of another type are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of the request's canonical JSON: keys sorted, defaults filled in."""
+        return hashlib.sha256(user_json.write(self.model_dump(), sort_keys=True)).digest()
 
 
 def bounded(note: str) -> str:

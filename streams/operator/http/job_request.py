@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from math import ceil
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from streams import user_json
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.http.moments import milliseconds
 from streams.operator.http.app_state import SUBMITTED_BY
@@ -50,10 +48,6 @@ class JobRequest(Body):
             raise ValueError("give delay_seconds or run_at, not both")
         return self
 
-    def request_hash(self) -> bytes:
-        """Return the SHA-256 of the request's canonical JSON: keys sorted, defaults filled in."""
-        return hashlib.sha256(user_json.write(self.model_dump(), sort_keys=True)).digest()
-
     def submission(self, topology: Topology, traceparent: str, now: int) -> Submit:
         """Return the command's body; `now` in milliseconds.
 
@@ -79,7 +73,7 @@ class JobRequest(Body):
             workflow_id=self.workflow_id,
             callback_url=self.callback_url,
             submitted_by=SUBMITTED_BY,
-            request_hash=self.request_hash(),
+            request_hash=self.digest(),
             traceparent=traceparent,
         )
 

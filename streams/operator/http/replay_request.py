@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Literal, Self
 
-import orjson
 from pydantic import Field, model_validator
 
 from streams.http.moments import milliseconds
@@ -37,10 +35,6 @@ class ReplayRequest(Body):
                 "repeat_effects needs fresh_scope: else no finished effect is repeated"
             )
         return self
-
-    def digest(self) -> bytes:
-        """Return the SHA-256 of the request."""
-        return hashlib.sha256(orjson.dumps(self.model_dump(), option=orjson.OPT_SORT_KEYS)).digest()
 
     def require_record(self) -> None:
         """Refuse with 422 if the request has a field that is only for jobs."""

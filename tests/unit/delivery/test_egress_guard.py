@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.delivery.egress.guard import check_destination, check_url, is_public
+from streams.delivery.egress.guard import check_destination, is_public, parse_target
 from streams.delivery.egress.policy import EgressPolicy
 from streams.errors import EgressDenied, TidegateError
 
@@ -173,7 +173,7 @@ ALLOWED_URLS = (
 
 def reason(url: str, policy: EgressPolicy | None = None) -> str:
     with pytest.raises(EgressDenied) as denied:
-        check_url(url, policy or EgressPolicy())
+        parse_target(url, policy or EgressPolicy())
     assert isinstance(denied.value, TidegateError)
     return denied.value.reason
 
@@ -232,7 +232,7 @@ def test_odd_urls_are_denied_with_their_reason(why: str, url: str) -> None:
 
 @pytest.mark.parametrize("url", ALLOWED_URLS)
 def test_plain_urls_are_allowed(url: str) -> None:
-    check_url(url, EgressPolicy())
+    parse_target(url, EgressPolicy())
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
@@ -242,14 +242,14 @@ def test_a_literal_that_is_not_public_is_denied(address: str) -> None:
 
 def test_a_message_names_the_host_and_repeats_nothing_else_of_the_url() -> None:
     with pytest.raises(EgressDenied, match=r"10\.0\.0\.1 is not a public address") as denied:
-        check_url("https://10.0.0.1/token-4711?key=4711", EgressPolicy())
+        parse_target("https://10.0.0.1/token-4711?key=4711", EgressPolicy())
     assert "4711" not in str(denied.value)
 
 
 def test_http_and_inside_networks_are_allowed_by_setting() -> None:
     policy = EgressPolicy(allowed_networks=(ip_network("127.0.0.0/8"),), allow_http=True)
     for url in ("http://127.0.0.1:8000/", "http://localhost:8000/", "https://a.localhost/"):
-        check_url(url, policy)
+        parse_target(url, policy)
     assert reason("http://10.0.0.1/", policy) == "address"
 
 
@@ -284,7 +284,7 @@ def test_no_list_of_networks_opens_metadata_multicast_or_mapped_addresses(addres
 def test_our_own_host_is_denied(url: str) -> None:
     own = {"hooks.acme.example", "1.1.1.1:8443", "[2606:4700:4700::1111]:8443"}
     assert reason(url, EgressPolicy(own_hosts=frozenset(own))) == "own_host"
-    check_url("https://1.1.1.1/", EgressPolicy(own_hosts=frozenset(own)))
+    parse_target("https://1.1.1.1/", EgressPolicy(own_hosts=frozenset(own)))
 
 
 async def test_one_private_address_among_public_ones_denies_the_name() -> None:

@@ -229,14 +229,14 @@ async def test_a_twin_past_its_window_does_not_answer_for_a_submission_that_wait
         submitted_job_id("acme", "k1"),
         status="succeeded",
         event_time=1,
-        request_hash=before or request.request_hash(),
+        request_hash=before or request.digest(),
     )
     desk.fold(over)
     desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, ?)", tenant("acme")[1:])
     told = await submit(api)
     assert told == (503, "urn:tidegate:problem:not-shown")
     assert await submit(api) == told, "it may be sent again"
-    desk.fold(replace(over, incarnation=2, status="pending", request_hash=request.request_hash()))
+    desk.fold(replace(over, incarnation=2, status="pending", request_hash=request.digest()))
     assert await submit(api) == (202, over.type)
 
 

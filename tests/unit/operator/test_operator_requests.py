@@ -174,8 +174,8 @@ def test_an_integer_that_would_not_be_kept_exactly_is_refused() -> None:
 
 
 def test_the_hash_is_of_the_meaning_not_of_the_text() -> None:
-    assert job(input={"a": 1, "b": 2}).request_hash() == job(input={"b": 2, "a": 1}).request_hash()
-    assert job().request_hash() == job(priority=None).request_hash()
+    assert job(input={"a": 1, "b": 2}).digest() == job(input={"b": 2, "a": 1}).digest()
+    assert job().digest() == job(priority=None).digest()
     bodies: list[dict[str, Any]] = [
         {},
         {"input": 1},
@@ -186,7 +186,7 @@ def test_the_hash_is_of_the_meaning_not_of_the_text() -> None:
         {"dedup_key": "d"},
         {"timeout_seconds": 1},
     ]
-    assert len({job(**body).request_hash() for body in bodies}) == len(bodies)
+    assert len({job(**body).digest() for body in bodies}) == len(bodies)
 
 
 def test_a_delayed_submission_hashes_alike_whenever_it_is_sent() -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from streams.broker.cluster import EmbeddedCluster
@@ -18,7 +15,10 @@ from streams.broker.cluster_file import size_of_cluster
 from streams.broker.cluster_status import ClusterStatus, read_cluster_status, stop_cluster
 from streams.broker.embedded import EmbeddedKafka
 from streams.broker.jars import kafka_version, missing_jars
-from streams.errors import BrokerError, TidegateError, exit_code
+from streams.cli.cells import columns, console_of_any_width
+from streams.cli.ends import errors_shown
+from streams.cli.options import AsJson
+from streams.errors import BrokerError
 from streams.process.shutdown import end_on_sigterm
 from streams.settings import load_settings
 
@@ -73,7 +73,7 @@ def start(
 
     Example: tidegate broker start --nodes 3
     """
-    with _errors_told():
+    with errors_shown():
         where = load_settings(data_dir=data_dir).data_dir
         several = size_of_cluster(where, nodes) > 1
         _tell_of_download()
@@ -91,7 +91,7 @@ def stop(data_dir: DataDirOption = None) -> None:
 
     Example: tidegate broker stop --data-dir .tidegate
     """
-    with _errors_told():
+    with errors_shown():
         where = load_settings(data_dir=data_dir).data_dir
         was = stop_cluster(where)
         typer.echo(f"broker stopped ({_pids(was)})" if was.pids else f"no broker runs on {where}")
@@ -100,18 +100,18 @@ def stop(data_dir: DataDirOption = None) -> None:
 @app.command()
 def status(
     data_dir: DataDirOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show whether a broker runs on a data directory; exit code 0 if all its nodes do, else 1.
 
     Example: tidegate broker status --json
     """
-    with _errors_told():
+    with errors_shown():
         found = read_cluster_status(load_settings(data_dir=data_dir).data_dir)
     if as_json:
         typer.echo(found.as_json())
     else:
-        Console().print(_table(found))
+        console_of_any_width().print(_table(found))
     if not found.running:
         raise typer.Exit(1)
 
@@ -183,18 +183,9 @@ def _tell_of_download() -> None:
 
 
 def _table(found: ClusterStatus) -> Table:
-    table = Table("broker", "bootstrap", "pid", "Kafka", box=None, pad_edge=False)
+    table = columns("broker", "bootstrap", "pid", "Kafka")
     for id_, node in found.nodes.items():
         state = "running" if node.running else "silent" if node.pid else "stopped"
         told = f"node {id_} {state}" if found.several else state
         table.add_row(told, node.bootstrap or "-", str(node.pid or "-"), node.version or "-")
     return table
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    try:
-        yield
-    except TidegateError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(exit_code(error)) from None

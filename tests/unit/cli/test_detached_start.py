@@ -17,14 +17,15 @@ import typer
 from support.conditions import eventually
 from typer.testing import CliRunner
 
-from streams.broker import commands
 from streams.broker.datadir import DataDir
+from streams.cli import broker as commands
 from streams.errors import BrokerError
 
 # The command with a JVM that is never ready: it writes its pid, and waits for its end.
 NEVER_READY = """
 import signal, sys
-from streams.broker import commands, embedded
+from streams.broker import embedded
+from streams.cli import broker as commands
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
 jvm = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
 embedded.ensure_jars = lambda: []

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from streams.broker import commands
 from streams.broker.cluster import EmbeddedCluster
+from streams.cli import broker as commands
 
 
 class PlayedNode:
