@@ -17,7 +17,7 @@ from itertools import islice
 
 from streams import dead_letter
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.processor import REST_SECONDS, Context, Processor, Record
 from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import SCHEDULE
 from streams.serde.keys import join
@@ -72,6 +72,10 @@ class Scheduler(Processor):
         timers.put(_INDEX + id_, due)
         timers.put(_TIMER + due + id_, record.value or b"")
         self._next_due = min(self._next_due, due_at)
+
+    def rests(self, ctx: Context) -> bool:
+        """Whether no timer fires soon."""
+        return max(self._next_due, self._held_until) > ctx.now + REST_SECONDS * 1000
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
         """Send the due records, oldest first."""

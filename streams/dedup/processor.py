@@ -56,6 +56,10 @@ class Dedup(BatchProcessor):
         """Write the log line about duplicates when it is due; no event waits for time."""
         self._duplicates.tell(ctx.monotonic)
 
+    def rests(self, ctx: Context) -> bool:
+        """Whether no event waits for time: always."""
+        return True
+
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
         """Forward the events not seen within the window, with one store lookup for all records.
 

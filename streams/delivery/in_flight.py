@@ -24,6 +24,9 @@ class InFlight:
     def __contains__(self, delivery_id: object) -> bool:
         return delivery_id in self._rows
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def count(self, place: EndpointId) -> int:
         return self._counts[place]
 

@@ -26,6 +26,10 @@ class Part(Declaration):
     def tick(self, step: Step) -> None:
         """Time has passed: do a bounded part of what is due."""
 
+    def rests(self, until: int) -> bool:
+        """Whether `tick` has nothing to do until a time in milliseconds, if no record comes."""
+        return True
+
     def announced(self, step: Step, message: Outgoing, happened: int) -> None:
         """A message is for the endpoints that want it; `happened` is a broker's time."""
 

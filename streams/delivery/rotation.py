@@ -45,6 +45,10 @@ class Rotation:
             if len(self._asleep) > 2 * len(self._wakes) + _STALE:
                 self._drop_stale()
 
+    def rests(self, until: int) -> bool:
+        """Whether nobody waits for a turn, and nobody wakes until a time in milliseconds."""
+        return not self._waiting and (not self._asleep or self._asleep[0][0] > until)
+
     def turns(self, now: int, most: int | None = None) -> list[EndpointId]:
         """Each waiting endpoint once: the first of every tenant, then the second of each, ...
 

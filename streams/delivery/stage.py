@@ -37,7 +37,7 @@ from streams.delivery.slots import Slots
 from streams.delivery.step import Step
 from streams.delivery.store import DeliveryStore
 from streams.runtime.part import key_spaces, readers, routes, with_hook
-from streams.runtime.processor import Context, Processor, Record
+from streams.runtime.processor import REST_SECONDS, Context, Processor, Record
 from streams.runtime.stage import Stage, declared_stage
 from streams.serde.delivery_records import DeliveryCommand, Outgoing
 from streams.serde.keys import after
@@ -81,6 +81,7 @@ class Deliveries(Processor):
         self.shared = shared(sender, history, slots, rules, partition)
         self._parts = {part: part(self.shared) for part in PARTS}
         self._ticking = with_hook(self._parts.values(), Part, "tick")
+        self._working = with_hook(self._parts.values(), Part, "rests")
         self._announcing = with_hook(self._parts.values(), Part, "announced")
 
     def restored(self, ctx: Context) -> Iterator[None]:
@@ -129,6 +130,10 @@ class Deliveries(Processor):
         step = self._step()
         for part in self._ticking:
             part.tick(step)
+
+    def rests(self, ctx: Context) -> bool:
+        """Whether no attempt is under way, and no part has work in hand or soon."""
+        return all(part.rests(ctx.now + int(REST_SECONDS * 1000)) for part in self._working)
 
     def announced(self, step: Step, message: Outgoing, happened: int) -> None:
         """Tell all parts of a message."""

@@ -77,6 +77,10 @@ class Part(Declaration):
     def tick(self, step: Step) -> None:
         """Time has passed: do a bounded part of what is due."""
 
+    def rests(self) -> bool:
+        """Whether `tick` has no work in hand that it would go on with soon."""
+        return True
+
     def initiate(self, step: Step) -> Iterator[None]:
         """Send what no record causes; yield after each output, since the caller may stop there."""
         yield from ()

@@ -36,11 +36,13 @@ from streams.dispatcher.parts.workers import Workers
 from streams.dispatcher.shared import shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.table import Table
+from streams.errors import PoisonRecord
 from streams.runtime.part import key_spaces, readers, routes, with_hook
 from streams.runtime.processor import BatchProcessor, Context, Record
 from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import COMMAND
-from streams.serde.records import Command, Job
+from streams.serde.records import Command, Ended, Job
+from streams.serde.run_ends import SUCCEEDED
 from streams.topology.model import Topology
 
 PARTS: tuple[type[Part], ...] = (
@@ -95,6 +97,7 @@ class Dispatcher(BatchProcessor):
         self._closing = with_hook(self._parts.values(), Part, "handled")
         self._ticking = with_hook(self._parts.values(), Part, "tick")
         self._initiating = with_hook(self._parts.values(), Part, "initiate")
+        self._working = with_hook(self._parts.values(), Part, "rests")
         self._sweeping = with_hook(self._parts.values(), Part, "is_due")
         self._unheard_since = 0.0
         self._listens = False
@@ -150,6 +153,17 @@ class Dispatcher(BatchProcessor):
             if self._listens or not part.awaits_logs:
                 part.tick(step)
         self._observe(now)
+
+    def rests(self, ctx: Context) -> bool:
+        """Whether no job waits for a worker, and no part has work in hand."""
+        waits = self.shared.queue.depth()
+        return self._listens and not waits and all(part.rests() for part in self._working)
+
+    def may_wait(self, records: Sequence[Record], ctx: Context) -> bool:
+        """Whether these are ends of runs that succeeded, and no job waits for what they free."""
+        if self.shared.queue.depth() or any(r.topic != "jobs.commands" for r in records):
+            return False
+        return all(map(_is_success, records))
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
         """Lease ready jobs, and ask workers who they are and for credits."""
@@ -246,6 +260,14 @@ class Dispatcher(BatchProcessor):
             self._pools_due = now + _POOLS_EVERY_MS
             for pool in self._topology.pools:
                 metrics.POOL.labels(partition, pool).set(queue.jobs_of(pool))
+
+
+def _is_success(record: Record) -> bool:
+    try:
+        body = COMMAND.decode(record.value).body
+    except PoisonRecord:
+        return False
+    return isinstance(body, Ended) and body.status == SUCCEEDED
 
 
 def _command(record: Record) -> Command:

@@ -91,14 +91,17 @@ class TopologyTestDriver:
     def advance(self, seconds: float) -> None:
         """Move the clock, punctuating each stage at its own pace; long spans in bigger steps."""
         end, coarse = self._clock.ms + seconds * 1000, seconds * 1000 / _MOST_STEPS
-        while (due := min((run.due_ms for run in self._runs.values()), default=end)) <= end:
+        punctuated: set[StageRun] = set()
+        while (due := min((run.pace.due for run in self._runs.values()), default=end)) <= end:
             self._clock.ms = max(self._clock.ms, due)
             for run in self._runs.values():
-                if run.due_ms <= self._clock.ms:
-                    run.due_ms = self._clock.ms + max(run.stage.punctuate_seconds * 1000, coarse)
+                if run.pace.take_due(coarse):
+                    punctuated.add(run)
                     run.step(punctuate=True)
             self._flow()
         self._clock.ms = max(self._clock.ms, end)
+        for run in punctuated:  # a bigger step does not outlast the call
+            run.pace.followed(True, ())
 
     def output(self, topic: str) -> list[Record]:
         """Every committed record of a topic so far, by partition, then offset."""

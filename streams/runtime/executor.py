@@ -45,20 +45,22 @@ class Executor:
         batch: Sequence[Work],
         due: Sequence[PartitionTask],
         others: Sequence[PartitionTask] = (),
-    ) -> None:
+    ) -> bool:
         """Process each task's records in order, punctuate the due tasks, commit once.
 
         Each of these tasks also initiates what it has to. The positions of `others` that wait are
-        committed with them, or alone once they have waited long enough.
+        committed with them, or alone once they have waited long enough. Returns whether anything
+        was committed.
         """
         tasks = each(batch, due)
         initiating = [task for task in tasks if task.initiates]
         try:
-            self._stepping.together(batch, due, initiating, others)
+            return self._stepping.together(batch, due, initiating, others)
         except OutputRefused as refused:
             log.warning("an output was refused: looking for its cause", detail=refused.detail)
             with _by_topics(tasks):
                 self._find(batch, due, initiating)
+            return True
 
     def commit(self, tasks: Sequence[PartitionTask]) -> None:
         """Commit these tasks now."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
+from itertools import chain, groupby
 
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output
@@ -111,6 +111,15 @@ class FusedTask:
             self._due[part] = now + part.stage.punctuate_seconds
             part.punctuate()
             self._pass_on(part)
+
+    def rests(self) -> bool:
+        return all(part.rests() for part in self._parts)
+
+    def may_wait(self, records: Sequence[Record]) -> bool:
+        return all(
+            part.may_wait(list(own))
+            for part, own in groupby(records, lambda record: self._readers[record.topic])
+        )
 
     def put_off(self) -> None:
         now = self._clock.monotonic()

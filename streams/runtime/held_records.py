@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from confluent_kafka import Message
 
 from streams.kafka.offsets import Place
 from streams.kafka.record_headers import headers_of
-from streams.runtime.processor import Record
+from streams.runtime.processor import WAIT_SECONDS, Record
+
+_MOST_WAITING = 100
+"""With more records than these a transaction is worth it."""
 
 
 class HeldRecords:
@@ -18,6 +22,7 @@ class HeldRecords:
         self._names = names
         self._records: list[Record] = []
         self._heads: dict[Place, int] | None = None
+        self._until = 0.0  # when those that wait for others have waited long enough
 
     def __len__(self) -> int:
         return len(self._records)
@@ -43,9 +48,21 @@ class HeldRecords:
             for m in messages
         ]
 
+    def put_off(self, may_wait: Callable[[Sequence[Record]], bool]) -> bool:
+        """Whether they go on waiting for others: all may, and have not waited for long."""
+        if not 0 < len(self._records) <= _MOST_WAITING or not may_wait(self._records):
+            return False
+        if not self._until:
+            self._until = time.monotonic() + WAIT_SECONDS
+        return self.wait() > 0
+
+    def wait(self) -> float:
+        """Seconds for which they still wait for others."""
+        return max(0.0, self._until - time.monotonic())
+
     def take(self) -> list[Record]:
         """Give all of them away."""
-        taken, self._records, self._heads = self._records, [], None
+        taken, self._records, self._heads, self._until = self._records, [], None, 0.0
         return taken
 
     def drop(self, ends: Mapping[Place, float]) -> None:

@@ -24,6 +24,7 @@ from streams.runtime.broker_clock import broker_clock
 from streams.runtime.doubted_ends import EndDoubted
 from streams.runtime.executor import Executor
 from streams.runtime.layouts import refuse_left, refuse_other
+from streams.runtime.pace import Pace
 from streams.runtime.processor import Record
 from streams.runtime.stage import AnyStage
 from streams.runtime.step import by_task
@@ -41,8 +42,6 @@ _DRAIN_SECONDS = 5.0
 """How long a stopping stage goes on to finish the work that it began outside."""
 _OUTAGE_SECONDS = 60.0
 """How long the questions of one turn may take together while no broker answers."""
-_TICK_SECONDS = 0.001
-"""How much a wait may fall short: less than this is not worth another wait."""
 
 
 def nothing_outside() -> bool:
@@ -71,7 +70,7 @@ class StageLoop:
         patience = max(PATIENCE_SECONDS, 2 * settings.session_seconds + _OUTAGE_SECONDS)
         self._standstill = Standstill(patience)
         self._restored = False
-        self._due = 0.0
+        self._pace = Pace(stage.punctuate_seconds, lambda: time.monotonic() * 1000)
 
     def ready(self) -> bool:
         """Whether the broker answers and all assigned tasks are restored, at this moment."""
@@ -188,7 +187,7 @@ class StageLoop:
         """Seconds that the read may wait for a first record."""
         if self._source.changed or self._assignment.restoring:
             return 0.0
-        return min(_IDLE_SECONDS, max(0.0, self._due - time.monotonic()))
+        return min(_IDLE_SECONDS, self._pace.wait() / 1000)
 
     def _change(self) -> None:
         """Follow the assignment; if Kafka does not answer, the next round does the rest.
@@ -239,9 +238,10 @@ class StageLoop:
     def _work(self, records: list[Record]) -> None:
         tasks = self._assignment.tasks
         poisoned = sum(task.poisoned for task in tasks.values())
-        due = list(tasks.values()) if self._take_due() else []
+        due = list(tasks.values()) if self._pace.take_due() else []
         batch = by_task(tasks, records)
-        self._executor.step(batch, due, list(tasks.values()))
+        committed = self._executor.step(batch, due, list(tasks.values()))
+        self._pace.followed(committed or bool(batch), due)
         poisoned = sum(task.poisoned for task in tasks.values()) - poisoned
         metrics.RECORDS.labels(self._stage.name).inc(sum(len(own) for _, own in batch))
         metrics.POISON.labels(self._stage.name).inc(poisoned)
@@ -258,9 +258,3 @@ class StageLoop:
             task.rollback()
         self._source.start(positions(tasks[p] for p in delivering & tasks.keys()))
         self._pause()
-
-    def _take_due(self) -> bool:
-        due = time.monotonic() >= self._due - _TICK_SECONDS
-        if due:
-            self._due = time.monotonic() + self._stage.punctuate_seconds
-        return due

@@ -10,6 +10,7 @@ from streams.runtime.clock import VirtualClock
 from streams.runtime.executor import Executor
 from streams.runtime.fused_task import task_of
 from streams.runtime.memory_broker import Crashed, MemoryBroker, MemoryTransactions
+from streams.runtime.pace import Pace
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
 from streams.runtime.stage import AnyStage, StoreSpec, parts_of
@@ -59,7 +60,7 @@ class StageRun:
         self.commits = MemoryTransactions(broker, offsets)
         self._executor = Executor(self.commits)
         self.tasks: dict[int, PartitionTask] = {}
-        self.due_ms = 0.0
+        self.pace = Pace(stage.punctuate_seconds, lambda: clock.ms)
         self._failed = False
         self._logs: list[tuple[str, int, list[Record]]] = []
         self._logs_known = 0
@@ -72,7 +73,8 @@ class StageRun:
         self.tasks = {p: self._task(p) for p in range(self._broker.width(self.stage.inputs[0]))}
         for task in self.tasks.values():
             task.restored()
-        self.due_ms = self._clock.ms + self.stage.punctuate_seconds * 1000
+        self.pace = Pace(self.stage.punctuate_seconds, lambda: self._clock.ms)
+        self.pace.take_due()
 
     def wipe(self) -> None:
         for tables in self._tables:
@@ -112,7 +114,9 @@ class StageRun:
             return False
         due = list(self.tasks.values()) if punctuate else []
         try:
-            self._executor.step(by_task(self.tasks, records), due, list(self.tasks.values()))
+            batch = by_task(self.tasks, records)
+            committed = self._executor.step(batch, due, list(self.tasks.values()))
+            self.pace.followed(committed or bool(batch), due)
         except Crashed:
             self.start()
         except StageFailed:

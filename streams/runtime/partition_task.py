@@ -81,6 +81,12 @@ class PartitionTask(Protocol):
     def punctuate(self) -> None:
         """Tell the processors that time has passed."""
 
+    def rests(self) -> bool:
+        """Whether its processors rest, so that the next punctuation may be put off."""
+
+    def may_wait(self, records: Sequence[Record]) -> bool:
+        """Whether these records of its inputs are in no hurry to be processed."""
+
     def put_off(self) -> None:
         """Let a punctuation that was undone wait for its next time."""
 

@@ -21,6 +21,11 @@ from streams.state.store import KeyValueStore
 
 Header = tuple[str, bytes]
 
+REST_SECONDS = 0.5
+"""How long the next punctuation of a stage may be put off that has nothing to do."""
+WAIT_SECONDS = 0.02
+"""How long records that are in no hurry wait for others."""
+
 
 class Record(NamedTuple):
     """One input record; `topic` is the logical name, `timestamp` in milliseconds.
@@ -139,6 +144,21 @@ class Processor(HandlesRecords):
         A call that changes and forwards nothing costs no transaction. A call that raises ends the
         stage: its stores hold what was once accepted, so no record caused the failure.
         """
+
+    def rests(self, ctx: Context) -> bool:
+        """Whether nothing is under way that time or another thread moves within `REST_SECONDS`.
+
+        Then the next punctuation may come that late, unless a record comes before. It is asked
+        after a step that changed and forwarded nothing.
+        """
+        return False
+
+    def may_wait(self, records: Sequence[Record], ctx: Context) -> bool:
+        """Whether these records, which are not yet handled, are in no hurry.
+
+        Then they wait for up to `WAIT_SECONDS` for others, to share their transaction.
+        """
+        return False
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
         """Forward records that no input record causes, after a step's records and punctuation.

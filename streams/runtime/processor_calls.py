@@ -92,6 +92,14 @@ class ProcessorCalls:
         with self._ending("punctuate"):
             self._processor.punctuate(now, ctx)
 
+    def rests(self, ctx: Context) -> bool:
+        with self._ending("rests"):
+            return self._processor.rests(ctx)
+
+    def may_wait(self, records: Sequence[Record], ctx: Context) -> bool:
+        with self._ending("may_wait"):
+            return self._processor.may_wait(records, ctx)
+
     def initiate(self, ctx: Context, limit: int | None) -> None:
         with self._ending("initiate"):
             self._processor.initiate(ctx, limit)

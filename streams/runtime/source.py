@@ -40,7 +40,8 @@ class Source:
     `changed` is set when the assignment changed, until the loop clears it. `partitions` are the
     partition numbers assigned to this process. `delivering` are those that were started and not
     taken away since: a partition that was taken and given back must be started again. `polled` is
-    called whenever it asks for records, also during each commit.
+    called whenever it asks for records, also during each commit; `may_wait` tells whether records
+    are in no hurry.
 
     An input's partition of which a broker gives a damaged batch stands still before it, and is read
     again each second (`resting_inputs`).
@@ -53,11 +54,13 @@ class Source:
         settings: Settings,
         outage: Outage,
         polled: Callable[[], object],
+        may_wait: Callable[[Sequence[Record]], bool],
     ) -> None:
         self.changed = False
         self.partitions: frozenset[int] = frozenset()
         self.delivering: frozenset[int] = frozenset()
         self._polled = polled
+        self._may_wait = may_wait
         self._inputs = inputs
         self._prefix = settings.topic_prefix
         self._group = settings.topic_prefix + stage
@@ -87,17 +90,20 @@ class Source:
     def read(self, timeout: float) -> list[Record]:
         """Return up to about `BATCH` records; wait up to `timeout` seconds for the first.
 
+        Records that are in no hurry are held, and nothing is returned, for up to `WAIT_SECONDS`.
+
         Raises:
             Fenced: another process joined as this instance.
         """
-        if not self._held:
+        wait = min(timeout, self._held.wait()) if self._held else timeout
+        if not self._held or wait > 0:
             # `poll` waits for whole milliseconds: a fraction would be no wait at all.
-            first = self._consumer.poll(math.ceil(timeout * 1000) / 1000)
+            first = self._consumer.poll(math.ceil(wait * 1000) / 1000)
             if first is not None:
                 self._hold([first])
         self.read_ahead()
         self._errors.tell()
-        return self._held.take()
+        return [] if self._held.put_off(self._may_wait) else self._held.take()
 
     def read_ahead(self) -> None:
         """Hold the records that are there for the next `read`, without waiting.

@@ -63,8 +63,10 @@ class Stepping:
         due: Sequence[PartitionTask] = (),
         initiating: Sequence[PartitionTask] = (),
         others: Sequence[PartitionTask] = (),
-    ) -> None:
+    ) -> bool:
         """Take one step; the positions of `others` that wait are committed with it.
+
+        Returns whether anything was committed.
 
         Raises:
             OutputRefused: nothing was committed.
@@ -76,7 +78,7 @@ class Stepping:
             task.punctuate()
         for task in initiating:
             task.initiate()
-        self.end(each(batch, due), others)
+        return self.end(each(batch, due), others)
 
     def begin(self, batch: Sequence[Work]) -> None:
         """Begin to trace a step over these records."""
@@ -89,16 +91,18 @@ class Stepping:
         others: Sequence[PartitionTask] = (),
         *,
         alone: bool = False,
-    ) -> None:
+    ) -> bool:
         """Commit what these tasks did, unless only positions moved: those may wait."""
         for task in tasks:
             task.finish()
         tasks = list(dict.fromkeys((*tasks, *others)))
-        if any(task.due for task in tasks):
+        due = any(task.due for task in tasks)
+        if due:
             self.commit([task for task in tasks if task.dirty], alone=alone)
         for task in tasks:
             task.advanced()
         steps.end()
+        return due
 
     def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
         """Commit these tasks now; if an output is refused, they return to their last step.

@@ -90,6 +90,12 @@ class Task:
         self._worked_at = self._clock.now()
         self._processor.punctuate(self._worked_at, self.ctx)
 
+    def rests(self) -> bool:
+        return self._processor.rests(self.ctx)
+
+    def may_wait(self, records: Sequence[Record]) -> bool:
+        return self._processor.may_wait(records, self.ctx)
+
     def put_off(self) -> None:
         """Do nothing: the loop asks at the stage's own pace."""
 

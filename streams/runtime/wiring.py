@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient
@@ -13,10 +13,12 @@ from streams.runtime.assignment import Assignment
 from streams.runtime.clock import Clock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.lag import Lag
+from streams.runtime.processor import Record
 from streams.runtime.source import Source
 from streams.runtime.stage import AnyStage
 from streams.runtime.stalled_inputs import BlockedInputs
 from streams.runtime.state_directory import StateDirectory
+from streams.runtime.step import by_task
 from streams.runtime.topics import Changelog, StageTopics, Topics
 from streams.runtime.transaction import KafkaTransactions
 from streams.settings import Settings
@@ -57,10 +59,13 @@ def wire(
     def position(topic: str, partition: int) -> int:
         return assignment.position(topic, partition)
 
+    def may_wait(records: Sequence[Record]) -> bool:
+        return all(task.may_wait(own) for task, own in by_task(assignment.tasks, records))
+
     # Claim it before joining the group: joining displaces any other process of the same name.
     width = topics.width(stage.inputs[0])
     directory = StateDirectory(settings, stage.name, width, len(stage.stores))
-    source = Source(stage.name, stage.inputs, settings, outage, polled)
+    source = Source(stage.name, stage.inputs, settings, outage, polled, may_wait)
     ends = EndOffsets(admin, prefix, position, outage, (stage.inputs[0], 0))
     lag = Lag(stage.name, ends, BlockedInputs(stage.name, admin, prefix, position))
     transactions = KafkaTransactions(

@@ -38,7 +38,7 @@ class PipelineInMemory:
 
     def pass_time(self, milliseconds: int) -> None:
         """Move the clock, and let what is due by then happen at the end of that time."""
-        self._run.due_ms = self._driver.now + milliseconds
+        self._run.pace.due = self._driver.now + milliseconds
         self._driver.advance(milliseconds / 1000)
 
     def pipe(

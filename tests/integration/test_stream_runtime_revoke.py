@@ -51,7 +51,7 @@ def settings(cluster: Cluster, tmp_path: Path) -> Settings:
 @pytest.fixture
 def source(settings: Settings) -> Iterator[Source]:
     """It delivers both partitions from their beginning."""
-    found = Source(STAGE.name, STAGE.inputs, settings, Outage(), lambda: None)
+    found = Source(STAGE.name, STAGE.inputs, settings, Outage(), lambda: None, lambda _: False)
     eventually(lambda: found.read(0.1) or found.partitions == BOTH, 30, what="both assigned")
     found.start({("in", partition): 0 for partition in BOTH})
     yield found

@@ -220,3 +220,17 @@ def test_poison_records_do_not_let_a_step_make_more_rows(
     stage.driver.advance(5)
     assert {row.status for row in stage.rows()} == {"delivered"}
     assert len(stage.rows()) == 100
+
+
+def test_it_rests_unless_an_attempt_is_due_soon_or_under_way(stage: Deliveries) -> None:
+    stage.driver.advance(1)
+    task = stage.driver.task("delivery")
+    assert task.rests()
+    stage.sender.answer = status(500)
+    stage.endpoint(retry=(60, 60))
+    stage.event()
+    stage.driver.advance(1)
+    assert task.rests(), "the next attempt is far away"
+    stage.sender.answer = hang
+    stage.driver.advance(70)
+    assert not task.rests(), "it is under way"

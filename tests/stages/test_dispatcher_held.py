@@ -140,7 +140,7 @@ def test_since_when_a_type_has_no_worker_outlives_a_restart(desk: Desk) -> None:
 def test_a_dispatcher_that_was_away_hears_the_workers_before_it_ends_their_jobs(desk: Desk) -> None:
     job_id = desk.event("t1")
     unheard(desk, 30)
-    desk.driver.run_of("dispatcher").due_ms = desk.driver.now + 10 * HOUR_MS  # it stands still
+    desk.driver.run_of("dispatcher").pace.due = desk.driver.now + 10 * HOUR_MS  # it stands still
     desk.driver.advance(10 * 3_600)
     desk.driver.advance(20)
     assert desk.job(job_id).status == "pending"

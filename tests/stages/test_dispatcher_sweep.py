@@ -33,8 +33,8 @@ def lost_timers() -> float:
 
 def test_a_job_whose_timer_was_lost_is_found_and_the_late_timer_is_stale(desk: Desk) -> None:
     before, due = lost_timers(), desk.driver.now + 30_000
-    desk.driver.run_of("scheduler").due_ms = float("inf")  # it keeps the timer
     desk.submit("job_x", run_at=due)
+    desk.driver.run_of("scheduler").pace.due = float("inf")  # it keeps the timer
     desk.driver.advance(80)
     assert desk.job("job_x").status == "scheduled", "it may be a little late"
     desk.driver.advance(310)

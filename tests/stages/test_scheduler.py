@@ -52,6 +52,18 @@ def test_it_fires_once_never_early_on_its_own_partition(driver: TopologyTestDriv
     assert len(fired(driver)) == 1
 
 
+def test_it_rests_while_no_timer_fires_soon(driver: TopologyTestDriver) -> None:
+    task = driver.task("scheduler")
+    assert task.rests()
+    set_timer(driver, "s1", driver.now + 10_000)
+    assert task.rests()
+    driver.advance(9.6)
+    assert not task.rests()
+    driver.advance(0.5)
+    assert fired(driver) == [b"wake"]
+    assert task.rests()
+
+
 def test_it_is_prompt(driver: TopologyTestDriver) -> None:
     due = driver.now + 1_000
     set_timer(driver, "s1", due)

@@ -93,6 +93,10 @@ class Commands(Part):
         if len(part) < _AT_ONCE:  # those that were read since then need another moment
             self._wait(step, _Waiting(newest if newest > last else b""))
 
+    def rests(self, until: int) -> bool:
+        """Whether no command waits for settings."""
+        return not self._waiting.newest
+
     @handles(RETRY)
     def retry(self, step: Step, command: DeliveryCommand) -> None:
         """Send a row again, whatever became of it."""

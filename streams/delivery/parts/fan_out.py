@@ -77,6 +77,10 @@ class FanOut(Part):
             made += self._next_part(step)
         self._count(step, made, 0)
 
+    def rests(self, until: int) -> bool:
+        """Whether no tenant is behind."""
+        return not self.behind
+
     def _next_part(self, step: Step) -> int:
         tenant_id = next(iter(self.behind))
         step.on_undo(self.behind.setdefault, tenant_id)

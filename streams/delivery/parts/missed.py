@@ -128,6 +128,10 @@ class Missed(Part):
         elif behind.packed() != before:
             step.store.queue.put(_ROUND, behind.packed())
 
+    def rests(self, until: int) -> bool:
+        """Whether nothing is read again."""
+        return not self._pending
+
     def _begin(self, store: DeliveryStore) -> bool:
         """Take the endpoints that are marked into a round; returns whether there are any."""
         self._forget()  # the end that was found for it lies before theirs

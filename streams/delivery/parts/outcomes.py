@@ -40,6 +40,10 @@ class Outcomes(Part):
         for each in ended:
             _apply(each, step)
 
+    def rests(self, until: int) -> bool:
+        """Whether no end has to be applied again."""
+        return not self._undone
+
 
 def _apply(ended: Ended, step: Step) -> None:
     """Write the attempt and what follows from it.

@@ -48,6 +48,12 @@ class Sending(Part):
         if chosen:
             step.ctx.on_commit(self.shared.sender.send, self.shared.partition, chosen)
 
+    def rests(self, until: int) -> bool:
+        """Whether no row is under way or due by then."""
+        rotations = self._ready.rotation, self.unproven
+        busy = len(self._in_flight) or self._ready.tests
+        return not busy and all(rotation.rests(until) for rotation in rotations)
+
     def _choose(self, step: Step, chosen: list[Attempt]) -> None:
         served: list[Endpoint] = []
         for endpoint in self._open(self._ready.rotation.turns(step.now)):

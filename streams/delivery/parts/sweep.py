@@ -42,6 +42,10 @@ class Sweep(Part):
         self._due = now + _PART_SECONDS
         self._rows(step) if self._message is None else self._messages(step)
 
+    def rests(self, until: int) -> bool:
+        """Whether it is between two rounds."""
+        return self._message is None and not self._row
+
     def _rows(self, step: Step) -> None:
         part = list(islice(step.rows.behind(self._row), _PART))
         for _, value in part:

@@ -80,6 +80,10 @@ class Upkeep(Part):
         step.on_undo(self.shared.begin_work)
         self.shared.has_work = False
 
+    def rests(self, until: int) -> bool:
+        """Whether no work on many rows is left."""
+        return not self.shared.has_work
+
 
 def _park(place: bytes, _: bytes, step: Step) -> None:
     """Park rows of an endpoint that is disabled or gone; an enabled one keeps what is left."""

@@ -48,3 +48,7 @@ class Expiry(Part):
                 term = self._policy.term_seconds
                 why = f"LeaseExpired: worker {lease.worker_id} did not renew it for {term:g} s"
                 lose(step, lease, why, "expired")
+
+    def rests(self) -> bool:
+        """Whether no lease is overdue."""
+        return self._asking is None

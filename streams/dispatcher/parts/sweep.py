@@ -63,6 +63,10 @@ class Sweep(Part):
         if len(part) < most:
             self._finish(step)
 
+    def rests(self) -> bool:
+        """Whether it is between two rounds."""
+        return self._behind is None and not self.shared.sweep_now
+
     def _finish(self, step: Step) -> None:
         self._behind = None
         if self.shared.unrouted:

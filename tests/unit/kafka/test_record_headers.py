@@ -58,7 +58,7 @@ def test_a_stage_reads_every_record(
 ) -> None:
     monkeypatch.setattr(module, "Consumer", lambda _: Consumer(messages))
     settings = Settings(bootstrap="127.0.0.1:1")
-    source = Source("dispatcher", ["events"], settings, Outage(), lambda: None)
+    source = Source("dispatcher", ["events"], settings, Outage(), lambda: None, lambda _: False)
     records = source.read(0)
     assert [record.value for record in records] == [VALUE] * len(NAMES)
     assert [list(record.headers) for record in records] == READABLE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,9 @@ from structlog.testing import capture_logs
 
 from streams.errors import Fenced, TidegateError
 from streams.kafka.failures import Outage
+from streams.runtime import held_records
 from streams.runtime import source as module
+from streams.runtime.processor import WAIT_SECONDS, Record
 from streams.runtime.source import Source
 from streams.settings import Settings
 
@@ -57,8 +60,15 @@ def polled() -> None:
     """As of a loop that nobody watches."""
 
 
+def patient(records: Sequence[Record]) -> bool:
+    """As of a stage whose records with offsets from 50 on are in no hurry."""
+    return all(record.offset >= 50 for record in records)
+
+
 def source_of(*waiting: Any, outage: Outage | None = None) -> tuple[Source, Consumer]:
-    source = Source("s", ("in",), Settings(bootstrap="127.0.0.1:1"), outage or Outage(), polled)
+    source = Source(
+        "s", ("in",), Settings(bootstrap="127.0.0.1:1"), outage or Outage(), polled, patient
+    )
     consumer = Consumer(*waiting)
     source._consumer = consumer  # type: ignore[assignment]
     return source, consumer
@@ -84,6 +94,22 @@ def failure(code: int, partition: int = 0, topic: str | None = "in") -> Any:
         partition=lambda: partition,
         offset=lambda: 9,
     )
+
+
+class Clock:
+    """The time that passes while records wait."""
+
+    passed = 0.0
+
+    def monotonic(self) -> float:
+        return 1_000.0 + self.passed
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    stopped = Clock()
+    monkeypatch.setattr(held_records, "time", stopped)
+    return stopped
 
 
 def offsets(source: Source) -> list[int]:
@@ -132,6 +158,35 @@ def test_a_read_waits_for_its_first_record_and_for_no_other(
     assert offsets(source) == [5, 6]
     assert offsets(source) == []
     assert consumer.asked == [(1, 0.2), (4, 0), (1, 0.2), (4, 0), (1, 0.2), (5, 0)]
+
+
+def test_records_in_no_hurry_wait_for_others(clock: Clock) -> None:
+    source, consumer = source_of(message(50))
+    assert source.read(0.2) == []
+    clock.passed += WAIT_SECONDS / 2
+    consumer.waiting.append(message(51))
+    assert source.read(0.2) == []
+    consumer.waiting.append(message(3))
+    assert [record.offset for record in source.read(0.2)] == [50, 51, 3]
+
+
+def test_they_wait_for_a_bounded_time(clock: Clock) -> None:
+    source, consumer = source_of(message(50))
+    assert source.read(0.2) == []
+    assert source.position("in", 0) == 50, "they are not passed"
+    clock.passed += WAIT_SECONDS
+    assert [record.offset for record in source.read(0.2)] == [50]
+    consumer.waiting.append(message(51))
+    assert source.read(0.2) == [], "the next one waits anew"
+    assert max(timeout for _, timeout in consumer.asked[2:]) <= 0.2
+
+
+def test_a_wait_for_others_is_no_longer_than_it_may_be(clock: Clock) -> None:
+    source, consumer = source_of(message(50))
+    source.read(0.2)
+    consumer.asked.clear()
+    source.read(0.2)
+    assert consumer.asked[0][1] == pytest.approx(WAIT_SECONDS, abs=0.001)
 
 
 def test_what_was_read_ahead_comes_first_and_nothing_is_waited_for(
