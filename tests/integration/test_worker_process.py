@@ -13,12 +13,13 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
@@ -187,6 +188,27 @@ def start(cluster: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Star
         print(worker.log.read_text())
 
 
+def worker_group(dispatcher: Dispatcher) -> str:
+    return dispatcher.prefix + "worker-default"
+
+
+def test_a_worker_commits_how_far_it_read(dispatcher: Dispatcher, start: Start) -> None:
+    """While it runs, so that a successor reads few leases again, and at its end."""
+    worker, read = start(), Consumer({**dispatcher.client, "group.id": worker_group(dispatcher)})
+
+    def committed() -> int:
+        places = [TopicPartition(dispatcher.prefix + "jobs.work.default", p) for p in range(4)]
+        return sum(max(0, place.offset) for place in read.committed(places, 5))
+
+    with closing(read):
+        dispatcher.begun(dispatcher.lease("waits"))
+        eventually(lambda: committed() == 1, what="the offset behind the lease")
+        dispatcher.begun(dispatcher.lease("waits"))
+        worker.process.send_signal(signal.SIGTERM)
+        assert worker.ends() == 0
+        assert committed() == 2
+
+
 def test_a_job_from_lease_to_end(dispatcher: Dispatcher, start: Start) -> None:
     worker = start()
     lease = dispatcher.lease("whole", **dispatcher.payload(b"hello world"), home_partition=1)
@@ -283,7 +305,7 @@ def test_a_restarted_worker_declines_the_leases_of_its_last_boot(
         lambda c: isinstance(c.body, Heartbeat) and c.body.worker_id != lease.worker_id,
     )
     # Static membership: it took the place of its last boot instead of one beside it.
-    group = dispatcher.prefix + "worker-default"
+    group = worker_group(dispatcher)
     admin = AdminClient(cluster.client())
     members = admin.describe_consumer_groups([group])[group].result(30).members
     assert [member.group_instance_id for member in members] == ["worker-default-w1"]

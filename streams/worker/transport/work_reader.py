@@ -19,6 +19,9 @@ from streams.worker.worker import WorkerSpec
 log = structlog.get_logger(__name__)
 
 
+_COMMIT_MS = 1_000
+
+
 class WorkReader:
     """A static member of the pool's group: it keeps its partitions if it restarts in time."""
 
@@ -37,6 +40,10 @@ class WorkReader:
                 **{
                     "group.instance.id": f"{place.group}-{place.instance}",
                     "partition.assignment.strategy": "cooperative-sticky",
+                    # It commits what was stored each second, before a rebalance, and on close.
+                    "enable.auto.commit": True,
+                    "auto.commit.interval.ms": _COMMIT_MS,
+                    "enable.auto.offset.store": False,
                 },
             )
         )
@@ -59,14 +66,11 @@ class WorkReader:
     def _read(self) -> None:
         message = self._consumer.poll(0.1)
         self._announce()
-        read: dict[int, int] = {}
         while message is not None:
             if self._sound(message):
                 self._inbox.leased(incoming(message, self._topic))
-                read[message.partition() or 0] = (message.offset() or 0) + 1
+                self._store(message)
             message = self._consumer.poll(0)
-        if read:
-            self._commit(read)
 
     def _announce(self) -> None:
         """Announce a partition, and keep to it while it is ours: leases are on their way to it."""
@@ -86,13 +90,12 @@ class WorkReader:
     def _rebalanced(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Do nothing: `_announce` reads the assignment, and held leases survive a rebalance."""
 
-    def _commit(self, read: dict[int, int]) -> None:
-        """Commit without waiting: a lease that is read twice is recognised, or declined."""
-        offsets = [TopicPartition(self._subscription, p, offset) for p, offset in read.items()]
+    def _store(self, message: Message) -> None:
+        """Have it committed later: a lease that is read twice is recognised, or declined."""
         try:
-            self._consumer.commit(offsets=offsets, asynchronous=True)
-        except KafkaException as error:
-            log.warning("offsets not committed", error=str(error))
+            self._consumer.store_offsets(message)
+        except KafkaException as error:  # the partition was taken away meanwhile
+            log.warning("offset not stored", error=str(error))
 
     def _sound(self, message: Message) -> bool:
         error = message.error()
