@@ -12,7 +12,6 @@ from streams.errors import DecodeError
 from streams.serde import effect_states, job_states
 from streams.serde.codec import COMMAND, DEAD_LETTER, DUPLICATE, ENVELOPE, HELD, JOB, LEDGER_ENTRY
 from streams.serde.codec import QUARANTINED as QUARANTINED_CODEC
-from streams.serde.commands import kind_of
 from streams.serde.records import (
     DeadLetter,
     Duplicate,
@@ -22,6 +21,7 @@ from streams.serde.records import (
     LedgerEntry,
     Quarantined,
 )
+from streams.serde.records.commands import kind_of
 
 _RUNS_REMEMBERED = 10_000
 _LONGEST_ERROR = 200

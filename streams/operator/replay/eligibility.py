@@ -8,9 +8,9 @@ from streams.dead_letter import is_replayed
 from streams.errors import DecodeError
 from streams.operator import STAGE
 from streams.serde.codec import COMMAND
-from streams.serde.commands import kind_of
 from streams.serde.keys import holds_secret
 from streams.serde.records import DeadLetter
+from streams.serde.records.commands import kind_of
 from streams.topology.model import Topology
 
 

@@ -1,20 +1,53 @@
-"""Commands on `jobs.commands`: those of people and timers, and the record of every command."""
+"""The commands on `jobs.commands`: one class each, with what anyone asks about a command.
+
+A new command is a class here, its name in `CommandBody` (in the order of `schemas/command.avsc`,
+which has its record), and its row in docs/flow.md.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, TypeVar, get_args
 
-from streams.serde.effect_states import SettledStatus
-from streams.serde.records.workers import (
-    Checkpoint,
-    Claim,
-    Declined,
-    Ended,
-    Heartbeat,
-    Outcome,
-)
+from streams.serde.effect_states import OutcomeStatus, SettledStatus
+from streams.serde.run_ends import ReportedEnd
+
+T = TypeVar("T")
+Sender = Literal["operator", "timer", "worker"]
 
 
+@dataclass(frozen=True, slots=True)
+class CommandKind:
+    """One kind of command.
+
+    The caller of one that `is_answered` is told of a refusal, so that the refusal's dead letter
+    waits for nobody. One that is `of_a_moment` reports what held when it was sent: sent again
+    later, it would make a worker look alive.
+    """
+
+    name: str
+    sender: Sender
+    is_answered: bool
+    of_a_moment: bool
+
+
+_BY_BODY: dict[type, CommandKind] = {}
+
+
+def _sent_by(
+    sender: Sender, *, is_answered: bool = False, of_a_moment: bool = False
+) -> Callable[[type[T]], type[T]]:
+    """Declare the kind of command that has this class as its body."""
+
+    def declare(body: type[T]) -> type[T]:
+        _BY_BODY[body] = CommandKind(body.__name__, sender, is_answered, of_a_moment)
+        return body
+
+    return declare
+
+
+@_sent_by("operator")
 @dataclass(frozen=True, slots=True)
 class Submit:
     type: str
@@ -30,6 +63,7 @@ class Submit:
     delay_ms: int | None = None
 
 
+@_sent_by("operator", is_answered=True)
 @dataclass(frozen=True, slots=True)
 class Replay:
     replay_of: str
@@ -41,6 +75,7 @@ class Replay:
     type: str | None = None
 
 
+@_sent_by("operator")
 @dataclass(frozen=True, slots=True)
 class Cancel:
     reason: str
@@ -48,6 +83,7 @@ class Cancel:
     incarnation: int | None = None
 
 
+@_sent_by("timer")
 @dataclass(frozen=True, slots=True)
 class Wake:
     incarnation: int
@@ -56,12 +92,99 @@ class Wake:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldLease:
+    """`waits`: the run must run alone, and has not begun because other runs have not ended."""
+
+    job_id: str
+    epoch: int
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    type: str
+    max_attempts: int
+    backoff: tuple[float, ...]
+    timeout_seconds: float
+
+
+@_sent_by("worker", of_a_moment=True)
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    worker_id: str
+    pool: str
+    work_partition: int
+    free: int
+    leases: tuple[HeldLease, ...]
+    handlers: tuple[Handler, ...]
+    received: int
+    leaving: bool
+
+
+@_sent_by("worker", of_a_moment=True)
+@dataclass(frozen=True, slots=True)
+class Claim:
+    worker_id: str
+    reply_partition: int
+    claim_id: str
+    run_id: str
+    action: str
+    digest: bytes
+    key_lifetime_ms: int
+
+
+@_sent_by("worker")
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    claim_id: str
+    run_id: str
+    action: str
+    status: OutcomeStatus
+    result: str | None
+    error: str | None
+
+
+@_sent_by("worker")
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    run_id: str
+    name: str
+    value: str
+
+
+@_sent_by("worker")
+@dataclass(frozen=True, slots=True)
+class Ended:
+    worker_id: str
+    run_id: str
+    free: int
+    status: ReportedEnd
+    result: str | None
+    error: str | None
+    retry_after_seconds: float | None
+    received: int
+    traceback: str | None
+
+
+@_sent_by("worker", of_a_moment=True)
+@dataclass(frozen=True, slots=True)
+class Declined:
+    worker_id: str
+    reason: Literal["full", "not_mine", "unknown_type", "bad_lease", "draining"]
+    free: int
+    detail: str
+    received: int
+
+
+@_sent_by("operator", is_answered=True)
+@dataclass(frozen=True, slots=True)
 class Move:
     pool: str
     note: str
     submitted_by: str | None
 
 
+@_sent_by("operator", is_answered=True)
 @dataclass(frozen=True, slots=True)
 class Settle:
     action: str
@@ -71,6 +194,7 @@ class Settle:
     submitted_by: str | None
 
 
+@_sent_by("operator", is_answered=True)
 @dataclass(frozen=True, slots=True)
 class Reroute:
     fingerprint: bytes
@@ -78,6 +202,7 @@ class Reroute:
     submitted_by: str | None
 
 
+@_sent_by("operator")
 @dataclass(frozen=True, slots=True)
 class ReplayEvent:
     replay_id: str
@@ -115,3 +240,11 @@ class Command:
     epoch: int
     at: int
     body: CommandBody
+
+
+COMMANDS = tuple(_BY_BODY[body] for body in get_args(CommandBody))
+
+
+def kind_of(command: Command) -> CommandKind:
+    """The kind of a command."""
+    return _BY_BODY[type(command.body)]

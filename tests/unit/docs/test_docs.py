@@ -26,8 +26,9 @@ from streams.operator.key_age import KeyAgeCollector
 from streams.operator.read_model.database import Database
 from streams.operator.resources.counts import Counts
 from streams.serde import delivery_states
-from streams.serde.commands import COMMANDS
+from streams.serde.codec import COMMAND
 from streams.serde.job_states import JOB_STATES
+from streams.serde.records.commands import COMMANDS
 from streams.settings import Settings
 from streams.topology.load import load
 from streams.vault.key_encryption import local_vault
@@ -99,14 +100,17 @@ def test_the_states_of_a_delivery_are_listed_as_their_table_has_them() -> None:
     assert tuple(listed) == delivery_states.NAMES
 
 
-def test_the_commands_are_listed_as_their_table_has_them() -> None:
+def test_the_commands_are_listed_as_their_schema_describes_them() -> None:
     listed = re.findall(
         r"^\| `([A-Z]\w+)` \| (\w+) \| ([^|]+) \|$",
         (ROOT / "docs/flow.md").read_text(),
         re.MULTILINE,
     )
     stages = {"operator": "operator", "timer": "scheduler", "worker": "worker"}
-    assert listed == [(each.name, stages[each.sender], each.means) for each in COMMANDS]
+    (body,) = (f for f in COMMAND.schema.parsed["fields"] if f["name"] == "body")
+    means = [each["doc"] for each in body["type"]]
+    rows = zip(COMMANDS, means, strict=True)
+    assert listed == [(kind.name, stages[kind.sender], doc) for kind, doc in rows]
 
 
 def test_every_answer_to_a_sender_is_listed_with_its_status() -> None:
