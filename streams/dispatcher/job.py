@@ -230,11 +230,6 @@ def ended(
     )
 
 
-def due_at(job: Job) -> int:
-    """When a job that goes on later becomes ready: at its next attempt or start; 0: at no time."""
-    return job.next_retry_at or job.scheduled_at or 0
-
-
 def wake_of(job: Job, due: int) -> Wake:
     """What a timer that wakes the job at `due` says; a job waits at most once in each epoch."""
     return Wake(job.incarnation, job.epoch, due)
@@ -242,7 +237,7 @@ def wake_of(job: Job, due: int) -> Wake:
 
 def awaits(job: Job, wake: Wake) -> bool:
     """Whether the job waits for this timer."""
-    return job.status in DUE_LATER and wake == wake_of(job, due_at(job))
+    return job.status in DUE_LATER and wake == wake_of(job, job.due_at or 0)
 
 
 def is_live(job: Job) -> bool:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import orjson
 
 from streams.dispatcher.due import DueSpace
-from streams.dispatcher.job import due_at
 from streams.errors import PoisonRecord
 from streams.serde.codec import JOB
 from streams.serde.job_states import DUE_LATER, TERMINAL
@@ -52,7 +51,7 @@ def live(job: Job | None) -> Live | None:
         return None
     return Live(
         job.status,
-        due_at(job) if job.status in DUE_LATER else job.ready_at,
+        job.due_at or 0 if job.status in DUE_LATER else job.ready_at,
         job.tenant_id,
         job.type,
         job.pool,

@@ -1,4 +1,4 @@
-"""The stage: it routes records and commands to the parts, and time and changes to all of them.
+"""The stage: it hands records and commands to the parts, and time and changes to all of them.
 
 All changes of a step commit in one transaction, so a claim is checked against the living lease and
 never against a copy of it. State that is derived from jobs follows each change and each undoing of
@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain, islice
 
 from streams.dispatcher import live_index, metrics, names
+from streams.dispatcher.hooks import hooks
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change, Part
 from streams.dispatcher.parts.claims import Claims
@@ -37,11 +38,11 @@ from streams.dispatcher.shared import shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.table import Table
 from streams.errors import PoisonRecord
-from streams.runtime.part import key_spaces, readers, routes, with_hook
+from streams.runtime.part import key_spaces, routes
 from streams.runtime.processor import BatchProcessor, Context, Record
 from streams.runtime.stage import Stage, declared_stage
 from streams.serde.codec import COMMAND
-from streams.serde.records import Command, Ended, Job
+from streams.serde.records import Command, Ended
 from streams.serde.run_ends import SUCCEEDED
 from streams.topology.model import Topology
 
@@ -66,9 +67,7 @@ PARTS: tuple[type[Part], ...] = (
 )
 """In the order in which they are told of a change and of the time."""
 
-COMMANDS, INPUTS = routes(PARTS), readers(PARTS)
-"""The part and the method that handle each command, by its body; those that read each input."""
-key_spaces(PARTS)
+routes(PARTS), key_spaces(PARTS)  # fail here if two parts claim the same
 
 _FOLDED_AT_ONCE = 1_000
 """Jobs that are restored between two polls: about 10 ms."""
@@ -90,15 +89,7 @@ class Dispatcher(BatchProcessor):
     def __init__(self, topology: Topology, cluster_key: bytes, partition: int) -> None:
         self._topology = topology
         self.shared = shared(topology, cluster_key, partition)
-        self._parts = {part: part(self.shared) for part in PARTS}
-        self._followers = with_hook(self._parts.values(), Part, "changed")
-        self._admitting = with_hook(self._parts.values(), Part, "admitted")
-        self._ending = with_hook(self._parts.values(), Part, "ended")
-        self._closing = with_hook(self._parts.values(), Part, "handled")
-        self._ticking = with_hook(self._parts.values(), Part, "tick")
-        self._initiating = with_hook(self._parts.values(), Part, "initiate")
-        self._working = with_hook(self._parts.values(), Part, "rests")
-        self._sweeping = with_hook(self._parts.values(), Part, "is_due")
+        self._hooks = hooks(PARTS, self.shared)
         self._unheard_since = 0.0
         self._listens = False
         self._pools_due = 0
@@ -111,7 +102,7 @@ class Dispatcher(BatchProcessor):
         """
         self._listens, self._unheard_since = False, ctx.monotonic
         self._table = Table(ctx, self._follow)
-        for part in self._parts.values():
+        for part in self._hooks.parts.values():
             part.restored(ctx)
         found = live_index.entries(ctx.store("jobs"))
         while self._fold(islice(found, _FOLDED_AT_ONCE), ctx.monotonic):
@@ -127,7 +118,7 @@ class Dispatcher(BatchProcessor):
     def closed(self) -> None:
         """Drop the partition's gauges, because another process owns the partition now."""
         metrics.forget_partition(self.shared.partition, self._topology.pools)
-        for part in self._parts.values():
+        for part in self._hooks.parts.values():
             part.closed()
 
     def process_batch(self, records: Sequence[Record], ctx: Context) -> None:
@@ -135,21 +126,21 @@ class Dispatcher(BatchProcessor):
         step = self._begin(ctx)
         for record in records:
             if record.topic == "jobs.commands":
-                self.apply(step, _command(record), record.timestamp)
+                step.apply(_command(record), record.timestamp)
                 self.shared.commanded_at = step.monotonic
             else:
-                for part, method in INPUTS[record.topic]:
-                    getattr(self._parts[part], method)(step, record)
+                for read in self._hooks.reads[record.topic]:
+                    read(step, record)
         if any(len(record.value or b"") > _LARGE_BYTES for record in records):
             self._table.refuse_large()
-        for each in self._closing:
-            each.handled(step)
+        for handled in self._hooks.handled:
+            handled(step)
 
     def punctuate(self, now: int, ctx: Context) -> None:
         """Tell every part that time has passed, once everything in the logs was read."""
         step = self._begin(ctx)
         self._hear_out(ctx)
-        for part in self._ticking:
+        for part in self._hooks.ticking:
             if self._listens or not part.awaits_logs:
                 part.tick(step)
         self._observe(now)
@@ -157,7 +148,7 @@ class Dispatcher(BatchProcessor):
     def rests(self, ctx: Context) -> bool:
         """Whether no job waits for a worker, and no part has work in hand."""
         waits = self.shared.queue.depth()
-        return self._listens and not waits and all(part.rests() for part in self._working)
+        return self._listens and not waits and all(rests() for rests in self._hooks.rests)
 
     def may_wait(self, records: Sequence[Record], ctx: Context) -> bool:
         """Whether these are ends of runs that succeeded, and no job waits for what they free."""
@@ -170,7 +161,7 @@ class Dispatcher(BatchProcessor):
         if not self._listens:
             return
         step = self._begin(ctx)
-        outputs = chain.from_iterable(part.initiate(step) for part in self._initiating)
+        outputs = chain.from_iterable(initiate(step) for initiate in self._hooks.initiate)
         for _ in islice(outputs, limit):
             pass
 
@@ -183,56 +174,17 @@ class Dispatcher(BatchProcessor):
     ) -> None:
         """Tell the parts of a record that the broker will never take."""
         step = self._begin(ctx)
-        for part in self._parts.values():
+        for part in self._hooks.parts.values():
             part.refused(step, topic, (key or b"").decode(), detail, missing)
-
-    def apply(self, step: Step, command: Command, at: int) -> None:
-        """Have the part that handles a command apply it."""
-        part, method = COMMANDS[type(command.body)]
-        getattr(self._parts[part], method)(step, command, command.body, at)
-
-    def admitted(self, step: Step, job: Job) -> None:
-        """Tell all parts of a new job."""
-        for part in self._admitting:
-            part.admitted(step, job)
-
-    def ended(self, step: Step, job: Job) -> None:
-        """Tell all parts of a job that has ended."""
-        for part in self._ending:
-            part.ended(step, job)
-
-    def replaced(self, step: Step, job: Job) -> None:
-        """Tell all parts of a finished job whose id lives again."""
-        for part in self._parts.values():
-            part.replaced(step, job)
-
-    def forgotten(self, step: Step, job: Job) -> None:
-        """Tell all parts of a finished job that was deleted."""
-        for part in self._parts.values():
-            part.forgotten(step, job)
-
-    def mended(self, step: Step, job_id: str, live: Live) -> bool:
-        """Have the parts correct a live job if it is due; whether anything changed.
-
-        An entry of the index may be older than the table, which knows the changes of this step.
-        """
-        changed = False
-        for part in self._sweeping:
-            if part.is_due(step, live):
-                job = step.table.get(job_id)
-                now = live_index.live(job)
-                if job is not None and now is not None and part.is_due(step, now):
-                    changed |= part.mend(step, job)
-        return changed
 
     def _begin(self, ctx: Context) -> Step:
         self.shared.workers.now = ctx.monotonic
-        return Step(ctx, self._table, self.shared, self)
+        return Step(ctx, self._table, self.shared, self._hooks)
 
     def _follow(self, change: Change) -> None:
         self.shared.changed(change)
-        for part in self._followers:
-            part.changed(change)
+        for changed in self._hooks.changed:
+            changed(change)
 
     def _fold(self, found: Iterable[tuple[str, Live]], now: float) -> bool:
         """Follow jobs that appear; whether there was any."""

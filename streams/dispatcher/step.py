@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from streams import dead_letter
-from streams.dispatcher import metrics, replies
+from streams.dispatcher import live_index, metrics, replies
+from streams.dispatcher.hooks import Hook, Hooks
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.table import Table
+from streams.errors import PoisonRecord
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND
-from streams.serde.records import Command, DeadLetter, Job, Reply
+from streams.serde.records import Command, DeadLetter, Ended, Job, Reply
 from streams.state.store import KeyValueStore
-
-
-class Routing(Protocol):
-    """What the stage does for its parts."""
-
-    def apply(self, step: Step, command: Command, at: int) -> None:
-        """Have the part that handles a command apply it, as of `at` (milliseconds)."""
-
-    def admitted(self, step: Step, job: Job) -> None:
-        """Tell all parts of a new job."""
-
-    def ended(self, step: Step, job: Job) -> None:
-        """Tell all parts of a job that has ended."""
-
-    def replaced(self, step: Step, job: Job) -> None:
-        """Tell all parts of a finished job whose id lives again."""
-
-    def forgotten(self, step: Step, job: Job) -> None:
-        """Tell all parts of a finished job that was deleted."""
-
-    def mended(self, step: Step, job_id: str, live: Live) -> bool:
-        """Have the parts correct a live job if it is due; whether anything changed."""
 
 
 class Step:
@@ -44,14 +23,14 @@ class Step:
     `now` is in milliseconds and stays the same during the step; `monotonic` is in seconds.
     """
 
-    def __init__(self, ctx: Context, table: Table, shared: Shared, routing: Routing) -> None:
+    def __init__(self, ctx: Context, table: Table, shared: Shared, hooks: Hooks) -> None:
         self.ctx = ctx
         self.table = table
         self.shared = shared
         self.topology = shared.topology
         self.now = ctx.now
         self.monotonic = ctx.monotonic
-        self._routing = routing
+        self._hooks = hooks
 
     @property
     def store(self) -> KeyValueStore:
@@ -67,30 +46,51 @@ class Step:
         return self.ctx.store("checkpoints")
 
     def apply(self, command: Command, at: int) -> None:
-        """Apply a command that was kept, as of `at` (milliseconds)."""
-        self._routing.apply(self, command, at)
+        """Have the part that handles a command apply it, as of `at` (milliseconds)."""
+        self._hooks.handles[type(command.body)](self, command, command.body, at)
 
     def admit(self, job: Job) -> None:
         """Let a new job in."""
         earlier = self.table.get(job.job_id)
         if earlier is not None:
-            self._routing.replaced(self, earlier)
+            self._tell(self._hooks.replaced, earlier)
         self.table.put(job)
-        self._routing.admitted(self, job)
+        self._tell(self._hooks.admitted, job)
 
     def end(self, job: Job) -> None:
         """Set a job's final state."""
         self.table.put(job)
-        self._routing.ended(self, job)
+        self._tell(self._hooks.ended, job)
 
     def forget(self, job: Job) -> None:
         """Delete a finished job."""
         self.table.forget(job)
-        self._routing.forgotten(self, job)
+        self._tell(self._hooks.forgotten, job)
+
+    def end_run(self, job: Job, body: Ended) -> None:
+        """Have the part that handles such an end of a run decide what becomes of the job.
+
+        Raises:
+            PoisonRecord: no run can end so.
+        """
+        end = self._hooks.handles.get(body.status)
+        if end is None:
+            raise PoisonRecord("not_supported", f"a run cannot end as {body.status!r}")
+        end(self, job, body)
 
     def mended(self, job_id: str, live: Live) -> bool:
-        """Have the parts correct a live job if it is due; whether anything changed."""
-        return self._routing.mended(self, job_id, live)
+        """Have the parts correct a live job if it is due; whether anything changed.
+
+        An entry of the index may be older than the table, which knows the changes of this step.
+        """
+        changed = False
+        for part in self._hooks.sweeping:
+            if part.is_due(self, live):
+                job = self.table.get(job_id)
+                now = live_index.live(job)
+                if job is not None and now is not None and part.is_due(self, now):
+                    changed |= part.mend(self, job)
+        return changed
 
     def on_undo(self, call: Callable[..., object], *args: object) -> None:
         """Call this if the step is undone (`Context.on_undo`)."""
@@ -115,3 +115,7 @@ class Step:
         A timer replaces an earlier one of the same tenant and key.
         """
         self.ctx.timer(command.tenant_id, key, due, "jobs.commands", COMMAND.encode(command))
+
+    def _tell(self, hook: Hook, job: Job) -> None:
+        for hear in hook:
+            hear(self, job)

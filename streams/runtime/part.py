@@ -35,6 +35,8 @@ P = TypeVar("P", bound=Declaration)
 def handles(command: object) -> Callable[[F], F]:
     """Mark the method that applies commands of this kind, or with a body of this type.
 
+    A part of the dispatcher also marks so the method for runs that end in this way.
+
     It raises `PoisonRecord` if the command can never be applied.
     """
     return _marked("handles", command)

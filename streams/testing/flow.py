@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from math import ceil
 
-from streams.dispatcher.job import due_at
 from streams.runtime.processor import Record
 from streams.serde import job_states
 from streams.serde.codec import JOB
@@ -138,8 +137,8 @@ class Flow:
         for job in self._live_jobs():
             if job.status in job_states.LEASED:
                 waits.append(_RUNNING_MS)
-            elif job.status in job_states.DUE_LATER and due_at(job):
-                waits.append(max(_TICK_MS, due_at(job) - now))
+            elif job.status in job_states.DUE_LATER and job.due_at:
+                waits.append(max(_TICK_MS, job.due_at - now))
             elif job.status in job_states.QUEUED - job_states.DUE_LATER:
                 waits.append(_WAITING_MS)
         if waits and self.worker is not None and self.worker.loop.wakes_in is not None:

@@ -10,10 +10,11 @@ from support.dispatching import Desk, ScriptedWorker
 
 from streams.dispatcher.part import Part
 from streams.dispatcher.step import Step
-from streams.runtime.part import key_spaces, readers, reads
+from streams.dispatcher.transitions import give_back
+from streams.runtime.part import handles, key_spaces, reads
 from streams.runtime.processor import Record
 from streams.serde.keys import after
-from streams.serde.records import Job
+from streams.serde.records import Ended, Job
 
 _LIVE, _HEARD = b"W", b"V"
 
@@ -32,6 +33,10 @@ class Watch(Part):
     def tenant(self, step: Step, record: Record) -> None:
         step.store.put(_HEARD + b"tenant", record.key or b"")
 
+    @handles("set_aside")
+    def set_aside(self, step: Step, job: Job, body: Ended) -> None:
+        give_back(step, job, body.error)
+
     def admitted(self, step: Step, job: Job) -> None:
         step.store.put(_LIVE + job.job_id.encode(), b"")
 
@@ -47,7 +52,6 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
     parts = (*stage.PARTS, Watch)
     key_spaces(parts)
     monkeypatch.setattr(stage, "PARTS", parts)
-    monkeypatch.setattr(stage, "INPUTS", readers(parts))
     return Desk()
 
 
@@ -94,3 +98,16 @@ def test_a_job_in_review_has_not_ended(desk: Desk) -> None:
     worker.end(desk.lease(job_id), "review", error="unknown")
     assert desk.job(job_id).status == "needs_review"
     assert kept(desk, _LIVE).keys() == {job_id}
+
+
+def test_a_run_may_end_in_a_way_of_its_own_and_only_while_its_lease_lives(desk: Desk) -> None:
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    job_id = desk.event("t1")
+    first = desk.lease(job_id)
+    worker.end(first, "set_aside", error="not now")
+    again = desk.lease(job_id)
+    assert (again.epoch, again.attempt) == (2, 1)
+    worker.end(first, "set_aside", error="not now")
+    assert desk.job(job_id).epoch == 2
+    assert [run.error for run in desk.job(job_id).history] == ["not now"]

@@ -61,7 +61,7 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
 
 def part(dispatcher: Dispatcher, kind: type[P]) -> P:
     """One part of a dispatcher."""
-    found = dispatcher._parts[kind]
+    found = dispatcher._hooks.parts[kind]
     assert isinstance(found, kind)
     return found
 

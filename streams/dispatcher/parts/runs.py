@@ -1,6 +1,7 @@
 """Runs: a worker finishes a step of its run, and ends the run.
 
-A command for a lease that is over changes nothing and is counted.
+A command for a lease that is over changes nothing and is counted. Another part may handle an end of
+its own: this part checks the lease first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from streams.dispatcher.runs import living
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, give_back
 from streams.dispatcher.workers import credits
-from streams.errors import PoisonRecord
 from streams.runtime.part import handles
 from streams.serde import keys, run_ends
 from streams.serde.job_states import CANCELLED, FAILED, NEEDS_REVIEW, SUCCEEDED
@@ -36,27 +36,37 @@ class Runs(Part):
         self.shared.workers.announced(body.worker_id, body.free, body.received)
         job = living(step, command, body.run_id, last_word=True)
         if job is not None:
-            _end(step, job, body)
+            step.end_run(job, body)
 
+    @handles(run_ends.SUCCEEDED)
+    def succeeded(self, step: Step, job: Job, body: Ended) -> None:
+        end(step, job, SUCCEEDED, result=body.result)
 
-def _end(step: Step, job: Job, body: Ended) -> None:
-    match body.status:
-        case run_ends.SUCCEEDED:
-            end(step, job, SUCCEEDED, result=body.result)
-        case run_ends.REVIEW:
-            # If the earlier call's outcome came meanwhile, no person has to decide.
-            job = history.failed(job, body.error, step.now, body.traceback)
-            go_on(step, end(step, job, NEEDS_REVIEW, error=body.error))
-        case run_ends.FAILED:
-            job = history.failed(job, body.error, step.now, body.traceback)
-            bury(step, job, FAILED, body.error)
-        case run_ends.CANCELLED:
+    @handles(run_ends.REVIEW)
+    def asks_for_review(self, step: Step, job: Job, body: Ended) -> None:
+        """Ask a person, unless the earlier call's outcome came meanwhile."""
+        job = history.failed(job, body.error, step.now, body.traceback)
+        go_on(step, end(step, job, NEEDS_REVIEW, error=body.error))
+
+    @handles(run_ends.FAILED)
+    def failed(self, step: Step, job: Job, body: Ended) -> None:
+        job = history.failed(job, body.error, step.now, body.traceback)
+        bury(step, job, FAILED, body.error)
+
+    @handles(run_ends.CANCELLED)
+    def cancelled(self, step: Step, job: Job, body: Ended) -> None:
+        end(step, job, CANCELLED, error=body.error)
+
+    @handles(run_ends.RELEASED)
+    def released(self, step: Step, job: Job, body: Ended) -> None:
+        if job.cancel_requested:
             end(step, job, CANCELLED, error=body.error)
-        case run_ends.RELEASED | run_ends.RETRY if job.cancel_requested:
-            end(step, job, CANCELLED, error=body.error)
-        case run_ends.RELEASED:
+        else:
             give_back(step, job, body.error)
-        case run_ends.RETRY:
+
+    @handles(run_ends.RETRY)
+    def failed_for_now(self, step: Step, job: Job, body: Ended) -> None:
+        if job.cancel_requested:
+            end(step, job, CANCELLED, error=body.error)
+        else:
             fail(step, job, body.error, body.retry_after_seconds, body.traceback)
-        case unknown:
-            raise PoisonRecord("not_supported", f"a run cannot end as {unknown!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streams.dispatcher import metrics
-from streams.dispatcher.job import awaits, due_at
+from streams.dispatcher.job import awaits
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Part
 from streams.dispatcher.step import Step
@@ -30,8 +30,8 @@ class Timers(Part):
     def admitted(self, step: Step, job: Job) -> None:
         """Set the timer of a new job that is to start later, if it still is."""
         now = step.table.get(job.job_id)
-        if now is not None and now.status in DUE_LATER and due_at(now):
-            wake_at(step, now, due_at(now))
+        if now is not None and now.status in DUE_LATER and now.due_at:
+            wake_at(step, now, now.due_at)
 
     def is_due(self, step: Step, live: Live) -> bool:
         return live.status in DUE_LATER and 0 < live.at < step.now - _LATE_MS

@@ -64,7 +64,7 @@ class RunningJobs:
 def waits_of(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json | None:
     """Return why a job waits; None if it runs or has ended."""
     if job.status == job_states.SCHEDULED:
-        due = rfc3339(job.next_retry_at or job.scheduled_at)
+        due = rfc3339(job.due_at)
         what = "its next attempt starts" if job.next_retry_at else "it starts"
         return _waits("scheduled", f"{what} at {due}", since=rfc3339(job.updated_at))
     if job.status == job_states.NEEDS_REVIEW:

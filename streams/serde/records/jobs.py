@@ -70,6 +70,11 @@ class Job:
     replay_id: str | None = None
     confirmed: bool = False
 
+    @property
+    def due_at(self) -> int | None:
+        """When it goes on, or last went on, at a set time: its next attempt or its start."""
+        return self.next_retry_at or self.scheduled_at
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:

@@ -45,14 +45,16 @@ def lines(result: Result) -> list[str]:
 
 def test_a_pipe_gets_a_line_for_each_change_and_none_twice(operator: OperatorApi) -> None:
     half = job(progress={"pct": 50})
-    retry = job("waiting", last_error="no \x1b[31manswer", next_retry_at="2026-11-21T09:00:00Z")
+    waits = {"reason": "scheduled", "detail": "its next attempt starts at 2026-11-21T09:00:00Z"}
+    retry = job("scheduled", last_error="no \x1b[31manswer", waits=waits)
     operator.on("GET", PATH, job("pending", attempts=0), job(), job(), half, half, retry, ENDED)
     done = invoke(operator, "watch", "job_a")
     assert lines(done) == [
         "pending",
         "running, attempt 1",
         'running, attempt 1, progress {"pct":50}',
-        "waiting, attempt 1, starts at 2026-11-21T09:00:00Z, error: no \ufffd[31manswer",
+        "scheduled, attempt 1, its next attempt starts at 2026-11-21T09:00:00Z, "
+        "error: no \ufffd[31manswer",
         'succeeded, attempt 1, effect email:send/reply done, result {"sent":1}',
     ]
     assert done.exit_code == 0

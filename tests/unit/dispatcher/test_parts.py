@@ -1,4 +1,4 @@
-"""The parts of the dispatcher: every command and input has one."""
+"""The parts of the dispatcher: every command, end of a run and input has one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import get_args
 
 from streams.dispatcher.stage import PARTS
 from streams.serde.records import CommandBody
+from streams.serde.run_ends import ReportedEnd
 from streams.topology.load import load
 
 
-def test_every_command_has_one_part() -> None:
-    handled = [body for part in PARTS for body in part.commands]
+def test_every_command_and_end_of_a_run_has_one_part() -> None:
+    handled = [key for part in PARTS for key in part.commands]
     assert len(handled) == len(set(handled))
-    assert set(handled) == set(get_args(CommandBody))
+    assert set(handled) == {*get_args(CommandBody), *get_args(ReportedEnd)}
 
 
 def test_every_input_but_the_commands_has_a_part() -> None:

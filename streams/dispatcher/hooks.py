@@ -1,0 +1,69 @@
+"""The parts of one partition, and which of their methods handle commands and hear of jobs.
+
+The methods are looked up once, in the order of the list of parts, so that a step only calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streams.dispatcher.part import Part
+from streams.dispatcher.shared import Shared
+from streams.runtime.part import readers, routes, with_hook
+
+Hook = Sequence[Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The methods of a partition's parts; `Part` says when each hook is called.
+
+    `handles` has the method for each body of a command and each end of a run, and `reads` those for
+    each input. `ticking` and `sweeping` are the parts that have such a hook.
+    """
+
+    parts: Mapping[type[Part], Part]
+    handles: Mapping[Any, Callable[..., None]]
+    reads: Mapping[str, Hook]
+    ticking: Sequence[Part]
+    sweeping: Sequence[Part]
+    changed: Hook
+    admitted: Hook
+    ended: Hook
+    replaced: Hook
+    forgotten: Hook
+    handled: Hook
+    rests: Hook
+    initiate: Hook
+
+
+def hooks(kinds: Sequence[type[Part]], shared: Shared) -> Hooks:
+    """Make the parts of a partition, and look their methods up."""
+    parts = {kind: kind(shared) for kind in kinds}
+
+    def with_(hook: str) -> list[Part]:
+        return with_hook(parts.values(), Part, hook)
+
+    def bound(hook: str) -> Hook:
+        return [getattr(part, hook) for part in with_(hook)]
+
+    return Hooks(
+        parts=parts,
+        handles={key: getattr(parts[kind], name) for key, (kind, name) in routes(kinds).items()},
+        reads={
+            topic: [getattr(parts[kind], name) for kind, name in found]
+            for topic, found in readers(kinds).items()
+        },
+        ticking=with_("tick"),
+        sweeping=with_("is_due"),
+        changed=bound("changed"),
+        admitted=bound("admitted"),
+        ended=bound("ended"),
+        replaced=bound("replaced"),
+        forgotten=bound("forgotten"),
+        handled=bound("handled"),
+        rests=bound("rests"),
+        initiate=bound("initiate"),
+    )
