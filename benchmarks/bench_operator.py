@@ -25,10 +25,11 @@ from aiohttp import ClientError, ClientSession
 from harness import Result, arguments, broker_and_folder, create_topics, report
 from outside import OVERLAY, flush, percentiles, producer, stage
 
-from streams.dispatcher.job import FIRST, begun, ended, from_submission
+from streams.dispatcher.job import begun, ended
+from streams.new_jobs import FIRST, from_submission
 from streams.serde.codec import JOB
 from streams.serde.ids import partition_for
-from streams.serde.records import Command, Handler, Job, Submit
+from streams.serde.records import Handler, Job, Submit
 from streams.topology.load import load
 
 TOPOLOGY = load(OVERLAY)
@@ -84,8 +85,8 @@ def job(number: int) -> Job:
     """A job as the dispatcher has it when its first run has begun."""
     now = 1_750_000_000_000 + number
     submit = Submit("plain", "{}", None, None, None, None, None, "bench", b"\7" * 32, None)
-    command = Command(f"cmd_{number}", f"tenant{number % TENANTS}", f"job_{number}", 0, now, submit)
-    made = from_submission(command, submit, TOPOLOGY, place=FIRST, at=now, now=now)
+    who = f"job_{number}", f"tenant{number % TENANTS}"
+    made = from_submission(*who, submit, TOPOLOGY, place=FIRST, at=now, now=now)
     made = begun(made, f"run_{number}", "bench/1", Handler("plain", 3, (1.0,), 30), now)
     return replace(made, traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
 

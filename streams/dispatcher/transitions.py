@@ -9,9 +9,9 @@ import structlog
 
 from streams import dead_letter
 from streams.dispatcher import history, job, metrics, routing
-from streams.dispatcher.job import Generation
 from streams.dispatcher.step import Step
 from streams.errors import LONGEST_WAIT_SECONDS
+from streams.new_jobs import FIRST, Generation
 from streams.retry_policy import release_delay
 from streams.serde.ids import new_id
 from streams.serde.job_states import BY_NAME, CANCELLED, LEASED, PENDING, TERMINAL, JobStatus
@@ -30,7 +30,7 @@ def place(step: Step, job_id: str, at: int) -> Generation | None:
     """
     known = step.table.get(job_id)
     if known is None:
-        return job.FIRST if step.now - at < step.topology.finished_jobs_ms else None
+        return FIRST if step.now - at < step.topology.finished_jobs_ms else None
     if job.is_live(known) or at - known.event_time < step.topology.window_ms:
         return None
     return Generation(known.incarnation + 1, known.epoch)
@@ -126,7 +126,7 @@ def confirm(step: Step, of: Job) -> Job:
     return of
 
 
-def reroute(step: Step, of: Job) -> bool:
+def follow_topology(step: Step, of: Job) -> bool:
     """Give a waiting job its present type and pool; False if it already has them."""
     routed = routing.routed(of, step.topology)
     if routed == of:
@@ -138,8 +138,8 @@ def reroute(step: Step, of: Job) -> bool:
 def revive(step: Step, of: Job, note: str) -> None:
     """Make a dead job ready again, with its attempts as they were; its letter says so."""
     step.dead_letter(dead_letter.of_replayed(of, of.job_id, step.now, note))
-    of = replace(of, status=PENDING, end_reason=None, updated_at=step.now, ready_at=step.now)
-    step.table.put(routing.routed(of, step.topology))
+    ready = job.moved(of, PENDING, step.now, end_reason=None, ready_at=step.now)
+    step.table.put(routing.routed(ready, step.topology))
 
 
 def wake_at(step: Step, of: Job, due: int) -> None:

@@ -38,7 +38,8 @@ Level = Literal["info", "warning", "error"]
 class JobState:
     """One state of a job.
 
-    `waits_for` names what a job in this state waits for before it goes on. `is_terminal` says that
+    `waits_for` names what a job in this state waits for before it goes on. `only_here` names the
+    fields of the job's record that no other state has: they end with it. `is_terminal` says that
     the job has ended, `is_leased` that a worker holds it, and `after_run` that only a job that was
     leased at least once gets here. `dead_letter` is the reason of its dead letter where its end had
     no other cause, and None if the state makes no dead letter. A job `is_replayable` from here as a
@@ -50,6 +51,7 @@ class JobState:
 
     name: JobStatus
     waits_for: Literal["slot", "time", "outside", "person"] | None = None
+    only_here: tuple[str, ...] = ()
     is_leased: bool = False
     is_terminal: bool = False
     after_run: bool = False
@@ -63,8 +65,8 @@ class JobState:
 
 JOB_STATES = (
     JobState(PENDING, waits_for="slot"),
-    JobState(SCHEDULED, waits_for="time"),
-    JobState(RUNNING, is_leased=True, after_run=True),
+    JobState(SCHEDULED, waits_for="time", only_here=("next_retry_at",)),
+    JobState(RUNNING, only_here=("worker_id",), is_leased=True, after_run=True),
     JobState(WAITING, waits_for="outside", is_reserved=True),
     JobState(
         NEEDS_REVIEW,
@@ -105,6 +107,11 @@ def states(asked: Callable[[JobState], object]) -> frozenset[str]:
     return frozenset(state.name for state in JOB_STATES if asked(state))
 
 
+ENDED_ON_ENTRY: dict[str, dict[str, None]] = {
+    state.name: {field: None for other in JOB_STATES if other != state for field in other.only_here}
+    for state in JOB_STATES
+}
+"""By the state that a job enters: the fields that end with the state that it leaves."""
 BY_NAME: dict[str, JobState] = {state.name: state for state in JOB_STATES}
 NAMES = tuple(state.name for state in JOB_STATES)
 OFFERED = tuple(state.name for state in JOB_STATES if not state.is_reserved)
@@ -112,7 +119,7 @@ TERMINAL = states(lambda state: state.is_terminal)
 LIVE = states(lambda state: not state.is_terminal)
 LEASED = states(lambda state: state.is_leased)
 AFTER_RUN = states(lambda state: state.after_run)
-QUEUED = states(lambda state: state.waits_for not in (None, "person"))
+MOVABLE = states(lambda state: state.waits_for not in (None, "person"))
 """A job in these goes on without a person, and may be moved to another pool meanwhile."""
 FOR_A_PERSON = states(lambda state: state.waits_for == "person")
 AT_REST = TERMINAL | FOR_A_PERSON

@@ -139,7 +139,7 @@ class Flow:
                 waits.append(_RUNNING_MS)
             elif job.status in job_states.DUE_LATER and job.due_at:
                 waits.append(max(_TICK_MS, job.due_at - now))
-            elif job.status in job_states.QUEUED - job_states.DUE_LATER:
+            elif job.status in job_states.MOVABLE - job_states.DUE_LATER:
                 waits.append(_WAITING_MS)
         if waits and self.worker is not None and self.worker.loop.wakes_in is not None:
             waits.append(max(1, ceil(self.worker.loop.wakes_in * 1000)))

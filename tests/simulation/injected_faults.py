@@ -13,9 +13,10 @@ from typing import Any
 from unittest.mock import patch
 
 from simulation.story import Story, draw
+from streams import new_jobs
 from streams.delivery import step as delivery_step
 from streams.delivery.parts.sending import Sending
-from streams.dispatcher import failures, history, job
+from streams.dispatcher import failures, history
 from streams.dispatcher.part import Change
 from streams.dispatcher.parts import expiry, replays, submissions, sweep, unhandled, workers
 from streams.dispatcher.parts.kept_events import KeptEvents
@@ -61,7 +62,9 @@ def _cancel_means_any_life() -> Any:
 
 def _scope_without_birth() -> Any:
     """After a purge an id begins again in its scope of old."""
-    return patch.object(job, "scope_of", lambda job_id, incarnation, _: f"{job_id}.{incarnation}")
+    return patch.object(
+        new_jobs, "scope_of", lambda job_id, incarnation, _: f"{job_id}.{incarnation}"
+    )
 
 
 def _two_live_jobs_a_scope() -> Any:

@@ -37,6 +37,7 @@ LAYERS = (
         "streams.delivery.egress",
         "streams.delivery.message",
         "streams.fairness",
+        "streams.new_jobs",
         "streams.retry_policy",
         "streams.telemetry",
     },
@@ -71,6 +72,7 @@ PROCESSORS = (
     "streams.dispatcher",
     "streams.fairness",
     "streams.ledger",
+    "streams.new_jobs",
     "streams.retry_policy",
     "streams.scheduler",
 )

@@ -68,7 +68,7 @@ class Activity:
             return self._begun(job, id_)
         if job.status in job_states.DUE_LATER:
             return _waits(job, id_)
-        if job.status in job_states.QUEUED:
+        if job.status in job_states.MOVABLE:
             # Later changes of a job that waits, such as its time having come, are not news.
             submitted = job.event is None and job.created_at == job.updated_at
             return Line("job", f"submitted  {id_}") if submitted else None

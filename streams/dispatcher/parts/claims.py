@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from streams import ledger
 from streams.dispatcher import metrics
+from streams.dispatcher.living_lease import living
 from streams.dispatcher.part import Part
 from streams.dispatcher.replies import TOPIC, check_partition
 from streams.dispatcher.review import go_on
-from streams.dispatcher.runs import living
 from streams.dispatcher.step import Step
 from streams.runtime.part import handles
 from streams.serde.job_states import LEASED

@@ -17,13 +17,13 @@ from typing import ClassVar
 
 from streams import dead_letter
 from streams.dispatcher import metrics, names, routing
-from streams.dispatcher.job import from_event
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.parts.kept_events import FOR_EVER, KEYS, Kept, KeptEvents
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import place
 from streams.errors import PoisonRecord
+from streams.new_jobs import from_event
 from streams.runtime.part import handles, reads
 from streams.runtime.processor import Context, Record
 from streams.serde.codec import ENVELOPE

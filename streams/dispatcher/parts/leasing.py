@@ -16,7 +16,7 @@ from streams.dispatcher.part import Part
 from streams.dispatcher.pauses import Pauses
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
-from streams.dispatcher.transitions import bury, reroute
+from streams.dispatcher.transitions import bury, follow_topology
 from streams.dispatcher.workers.credits import Worker
 from streams.retry_policy import effective_policy
 from streams.serde.ids import new_id
@@ -48,7 +48,7 @@ class Leasing(Part):
             job = step.table.get(entry.job_id)
             if job is None or job.status != PENDING:
                 continue
-            if not (self.shared.unrouted and reroute(step, job)):
+            if not (self.shared.unrouted and follow_topology(step, job)):
                 sent |= self._lease(step, job, self._willing(job, worker))
                 yield
             if len(served) >= _AT_ONCE:

@@ -12,12 +12,13 @@ from typing import ClassVar
 from streams import dead_letter, ledger
 from streams.dispatcher import metrics
 from streams.dispatcher.checkpoints import steps_of
-from streams.dispatcher.job import from_event_replay, from_replay, is_live
+from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
 from streams.dispatcher.scopes import SHARED, in_scope, share
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import end, place
 from streams.errors import PoisonRecord
+from streams.new_jobs import from_event_replay, from_replay
 from streams.runtime.part import handles
 from streams.serde.codec import ENVELOPE
 from streams.serde.effect_states import FAILED
@@ -45,7 +46,7 @@ class Replays(Part):
             _check_effects(step, old, body)
         else:
             _check_scope(step, old)
-        job = from_replay(command, body, old, self.topology, at=at, now=step.now)
+        job = from_replay(command.job_id, body, old, self.topology, at=at, now=step.now)
         _close(step, old, body, job, at)
         if not body.fresh_scope:
             share(step, job)
@@ -66,7 +67,8 @@ class Replays(Part):
         envelope = ENVELOPE.decode(body.event)
         if envelope.tenant_id != command.tenant_id:
             raise PoisonRecord("replay_of_unknown", "the event is one of another tenant")
-        step.admit(from_event_replay(command, body, envelope, self.topology, at=at, now=step.now))
+        made = from_event_replay(command.job_id, body, envelope, self.topology, at=at, now=step.now)
+        step.admit(made)
 
 
 def _replayable(step: Step, command: Command, body: Replay, at: int) -> Job:

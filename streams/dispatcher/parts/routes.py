@@ -9,10 +9,10 @@ from streams.dispatcher.job import is_live
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Part
 from streams.dispatcher.step import Step
-from streams.dispatcher.transitions import reroute
+from streams.dispatcher.transitions import follow_topology
 from streams.errors import PoisonRecord
 from streams.runtime.part import handles
-from streams.serde.job_states import QUEUED
+from streams.serde.job_states import MOVABLE
 from streams.serde.records import Command, Job, Move
 
 
@@ -40,11 +40,11 @@ class Routes(Part):
             return
         job = replace(job, asked_pool=body.pool, updated_at=step.now)
         step.table.put(job)
-        if job.status in QUEUED:
-            reroute(step, job)
+        if job.status in MOVABLE:
+            follow_topology(step, job)
 
     def is_due(self, step: Step, live: Live) -> bool:
-        return self.shared.unrouted and live.status in QUEUED
+        return self.shared.unrouted and live.status in MOVABLE
 
     def mend(self, step: Step, job: Job) -> bool:
-        return reroute(step, job)
+        return follow_topology(step, job)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from streams.dispatcher import history
 from streams.dispatcher.failures import fail
+from streams.dispatcher.living_lease import living
 from streams.dispatcher.part import Part
 from streams.dispatcher.review import go_on
-from streams.dispatcher.runs import living
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, give_back
 from streams.dispatcher.workers import credits

@@ -11,12 +11,13 @@ from typing import ClassVar
 
 from streams.dispatcher import metrics
 from streams.dispatcher.due import DueSpace
-from streams.dispatcher.job import from_submission, is_live
+from streams.dispatcher.job import is_live
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import place, stop
 from streams.errors import PoisonRecord
+from streams.new_jobs import from_submission
 from streams.runtime.part import handles
 from streams.runtime.processor import Context
 from streams.serde.codec import COMMAND
@@ -61,7 +62,8 @@ class Submissions(Part):
         if found is None:
             metrics.TWINS.inc()
             return
-        step.admit(from_submission(command, body, self.topology, place=found, at=at, now=step.now))
+        who = command.job_id, command.tenant_id
+        step.admit(from_submission(*who, body, self.topology, place=found, at=at, now=step.now))
 
     @handles(Cancel)
     def cancel(self, step: Step, command: Command, body: Cancel, at: int) -> None:

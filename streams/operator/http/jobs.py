@@ -8,6 +8,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import AfterValidator
 
+from streams.new_jobs import FIRST, from_submission
 from streams.operator.command_results import outstanding, run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
 from streams.operator.http.destinations import ready_for_callbacks
@@ -17,7 +18,6 @@ from streams.operator.http.listing import list_answer, page_query
 from streams.operator.http.payloads import attachment, open_body
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import idempotency_key, read_body
-from streams.operator.optimistic_views import pending_job
 from streams.operator.resources import jobs
 from streams.operator.resources.json_values import Json
 from streams.operator.resources.known_types import doubt_about
@@ -55,7 +55,9 @@ async def submit_job(request: web.Request) -> web.Response:
     asked = Submission(tenant_id, ids.submitted_job_id(tenant_id, key), submit, key is not None)
     shown = await submitted(state, asked, now)
     if shown is None:
-        pending = pending_job(tenant_id, asked.job_id, submit, state.topology, now)
+        pending = from_submission(
+            asked.job_id, tenant_id, submit, state.topology, place=FIRST, at=now, now=now
+        )
         shown = jobs.unread_job(pending)
     doubt = await state.query(lambda db: doubt_about(db, state.topology, submit.type))
     return web.json_response({**shown, "warning": doubt}, status=202)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from streams.new_jobs import from_replay
 from streams.operator.command_results import command_result, letter_ids, outstanding
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.http.refusal import Refusal, all_invalid, key_reused, unknown
 from streams.operator.http.replay_request import ReplayRequest
-from streams.operator.optimistic_views import pending_replay
 from streams.operator.resources import dead_letters, jobs
 from streams.operator.resources.effects import begun_effects, effect_json
 from streams.operator.resources.json_values import Json
@@ -100,7 +100,8 @@ async def made(state: AppState, sent: Requested) -> Json:
         state, sent.letters, ("jobs", (new_id,)), lambda db: _shown(db, new_id, state.topology)
     )
     if found is None:
-        pending = pending_replay(sent.job, new_id, asked.command(), state.topology, wall_ms())
+        now = wall_ms()
+        pending = from_replay(new_id, asked.command(), sent.job, state.topology, at=now, now=now)
         return jobs.unread_job(pending)
     state.sent_commands.shown(asked.subject, new_id)
     require_same(found[0], asked.wanted)

@@ -175,7 +175,7 @@ TABLE = Table(
         "by_type": "(type, created_at, job_id)",
         "running": f"(part, type, status) WHERE {status_in(job_states.RUNNING)}",
         "ready": f"(ready_at) WHERE {status_in(job_states.PENDING)}",
-        "waiting": f"(type, created_at, job_id) WHERE {status_in(*job_states.QUEUED)}",
+        "waiting": f"(type, created_at, job_id) WHERE {status_in(*job_states.MOVABLE)}",
         "of_scope": "(tenant_id, scope)",
         "by_replay": "(replay_of) WHERE replay_of IS NOT NULL",
         "of_replayed_event": "(replayed_event) WHERE replayed_event IS NOT NULL",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.table import status_in
-from streams.serde.job_states import QUEUED
+from streams.serde.job_states import MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def selected(
     connection: sqlite3.Connection, wanted: WaitingFilter, limit: int, cursor: Cursor | None
 ) -> MovableJobs:
     """Return the next jobs behind a cursor."""
-    conditions = ["type = ?", status_in(*QUEUED), "pool <> ?"]
+    conditions = ["type = ?", status_in(*MOVABLE), "pool <> ?"]
     values: list[str | int] = [wanted.type, wanted.pool]
     if wanted.tenant_id is not None:
         conditions.append("tenant_id = ?")

@@ -26,7 +26,7 @@ from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LEDGER_ENTRY, REJECTION
 from streams.serde.ids import replay_job_id, submitted_job_id
 from streams.serde.job_states import JobStatus
-from streams.serde.records import CommandBody, Job, LedgerEntry, Rejection, Settle
+from streams.serde.records import Attempt, CommandBody, Job, LedgerEntry, Rejection, Settle
 from streams.topology.load import load
 
 CODECS: dict[type, tuple[str, Any]] = {
@@ -320,3 +320,20 @@ async def test_the_sources_of_all_tenants_are_listed_a_page_at_a_time(
     second = await (await api.get("/v1/sources", params=cursor)).json()
     found = [each["tenant_id"] for page in (first, second) for each in page["sources"]]
     assert (found, second["next_cursor"]) == (["acme", "globex"], None)
+
+
+async def test_a_job_that_no_dispatcher_has_read_is_shown_as_it_will_be_made(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, ?)", tenant("acme")[1:])
+    later = await api.post("/v1/tenants/acme/jobs", json={"type": "t", "delay_seconds": 60})
+    told = await later.json()
+    assert (later.status, told["status"], told["waits"]["reason"]) == (202, "scheduled", "unread")
+    assert (told["scheduled_at"] > told["created_at"], told["timeout_seconds"]) == (True, None)
+    old = make_job("job_a", status="dead", priority="undeclared", timeout_seconds=7.0)
+    desk.fold(replace(old, history=(Attempt(1, 1, "w/1", "failed", "ValueError: x"),)))
+    again = await api.post("/v1/dlq/job_a/replay", json={"incident_note": "mended"})
+    told = await again.json()
+    assert (again.status, told["status"], told["replay_of"]) == (202, "pending", "job_a")
+    usual = desk.topology.default_priority
+    assert (told["priority"], told["timeout_seconds"], told["history"]) == (usual, None, [])

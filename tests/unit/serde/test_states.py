@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from streams.serde import codec, delivery_states, effect_states, job_states, run_ends
+from streams.serde import codec, delivery_states, effect_states, job_states, records, run_ends
 from streams.serde.job_states import JOB_STATES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,3 +86,13 @@ def test_watching_ends_where_nothing_changes_unless_a_person_asks() -> None:
 
 def test_what_is_in_the_dead_letters_has_ended_and_can_be_replayed() -> None:
     assert job_states.IN_DEAD_LETTERS <= job_states.TERMINAL & job_states.REPLAYABLE
+
+
+def test_a_job_loses_on_entering_a_state_what_only_others_have() -> None:
+    fields = {field.name: field for field in dataclasses.fields(records.Job)}
+    for state in JOB_STATES:
+        assert set(state.only_here) <= fields.keys()
+        ended = job_states.ENDED_ON_ENTRY[state.name]
+        others = [other for other in JOB_STATES if other is not state]
+        assert ended == {name: None for other in others for name in other.only_here}
+        assert not ended.keys() & set(state.only_here)

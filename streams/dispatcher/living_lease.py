@@ -1,4 +1,4 @@
-"""Runs that live: whether a command of a worker speaks for the lease that its job has now."""
+"""Whether a command of a worker speaks for the lease that its job has now."""
 
 from __future__ import annotations
 

@@ -1,0 +1,227 @@
+"""New jobs: of an event, a submission, a replay of a job, and a replay of an event.
+
+The dispatcher makes them. Before it has read a command, the operator shows the job that it will
+make. Times are in milliseconds, by the broker's time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from streams.errors import LONGEST_WAIT_SECONDS
+from streams.serde.ids import scope_of
+from streams.serde.job_states import PENDING, SCHEDULED
+from streams.serde.records import Envelope, EventInfo, Job, Replay, ReplayEvent, Submit
+from streams.topology.model import Route, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A new job's incarnation, and the epoch of the job of its id before it."""
+
+    incarnation: int
+    epoch: int
+
+
+FIRST = Generation(1, 0)
+
+
+def from_event(
+    job_id: str,
+    envelope: Envelope,
+    route: Route,
+    topology: Topology,
+    *,
+    place: Generation,
+    traceparent: str | None,
+    event_time: int,
+    now: int,
+) -> Job:
+    """The job of an event that a route matches; it is ready at once."""
+    job = _new(
+        job_id,
+        envelope.tenant_id,
+        route.job,
+        route.priority,
+        topology,
+        place=place,
+        born=event_time,
+        now=now,
+    )
+    return replace(
+        job,
+        event=_info(envelope),
+        payload_ref=envelope.payload_ref,
+        callback_url=envelope.callback_url,
+        traceparent=traceparent,
+    )
+
+
+def from_submission(
+    job_id: str,
+    tenant_id: str,
+    submit: Submit,
+    topology: Topology,
+    *,
+    place: Generation,
+    at: int,
+    now: int,
+) -> Job:
+    """The job of a submission that the broker accepted `at`; it is ready at once, or scheduled."""
+    job = _new(
+        job_id,
+        tenant_id,
+        submit.type,
+        _declared(submit.priority, topology),
+        topology,
+        place=place,
+        born=at,
+        now=now,
+    )
+    run_at = _wanted_at(submit, at)
+    return replace(
+        job,
+        status=SCHEDULED if run_at is not None and run_at > now else PENDING,
+        scheduled_at=run_at,
+        input=submit.input,
+        request_hash=submit.request_hash,
+        asked_timeout_seconds=submit.timeout_seconds,
+        timeout_seconds=submit.timeout_seconds or 0.0,
+        workflow_id=submit.workflow_id,
+        callback_url=submit.callback_url,
+        submitted_by=submit.submitted_by,
+        traceparent=submit.traceparent,
+    )
+
+
+def from_replay(
+    job_id: str, replay: Replay, old: Job, topology: Topology, *, at: int, now: int
+) -> Job:
+    """A new job that does the old one's work again, in the old scope unless a fresh one is asked.
+
+    Type, priority and pool follow the present topology, because the route may have been corrected.
+    A job that a replay of events made keeps its type: somebody chose it instead of the route's.
+    """
+    routed = old.event if old.replay_id is None else None
+    route = topology.route(routed.source, routed.event_type) if routed else None
+    type_ = replay.type or (route.job if route else old.type)
+    priority = _declared(route.priority if route else old.priority, topology)
+    job = _new(job_id, old.tenant_id, type_, priority, topology, place=FIRST, born=at, now=now)
+    return replace(
+        job,
+        scope=job.scope if replay.fresh_scope else old.scope,
+        event=old.event,
+        payload_ref=old.payload_ref,
+        input=old.input,
+        asked_timeout_seconds=old.asked_timeout_seconds,
+        timeout_seconds=old.asked_timeout_seconds or 0.0,
+        workflow_id=old.workflow_id,
+        callback_url=old.callback_url,
+        replay_of=old.job_id,
+        replay_id=old.replay_id,
+        replay_note=replay.note,
+        submitted_by=replay.submitted_by,
+        traceparent=old.traceparent,
+    )
+
+
+def from_event_replay(
+    job_id: str,
+    replay: ReplayEvent,
+    envelope: Envelope,
+    topology: Topology,
+    *,
+    at: int,
+    now: int,
+) -> Job:
+    """The job that a replay gives an old event, in a scope of its own.
+
+    Nobody is called back: whoever asked for a callback was told of the event's own job.
+    """
+    priority = _declared(replay.priority, topology)
+    job = _new(
+        job_id,
+        envelope.tenant_id,
+        replay.type,
+        priority,
+        topology,
+        place=FIRST,
+        born=at,
+        now=now,
+    )
+    return replace(
+        job,
+        event=_info(envelope),
+        payload_ref=envelope.payload_ref,
+        replay_id=replay.replay_id,
+        replay_note=replay.note,
+        submitted_by=replay.submitted_by,
+        traceparent=replay.traceparent,
+    )
+
+
+def _info(envelope: Envelope) -> EventInfo:
+    return EventInfo(**{name: getattr(envelope, name) for name in EventInfo.__dataclass_fields__})
+
+
+def _declared(priority: str | None, topology: Topology) -> str:
+    """The requested priority if the topology declares it, else the default one."""
+    if priority is None or priority not in topology.priorities:
+        return topology.default_priority
+    return priority
+
+
+def _wanted_at(submit: Submit, at: int) -> int | None:
+    if submit.delay_ms is None:
+        return submit.run_at
+    return at + min(submit.delay_ms, LONGEST_WAIT_SECONDS * 1000)
+
+
+def _new(
+    job_id: str,
+    tenant_id: str,
+    type_: str,
+    priority: str,
+    topology: Topology,
+    *,
+    place: Generation,
+    born: int,
+    now: int,
+) -> Job:
+    declared = topology.job_type(type_)
+    return Job(
+        job_id=job_id,
+        tenant_id=tenant_id,
+        incarnation=place.incarnation,
+        type=type_,
+        pool=declared.pool,
+        priority=priority,
+        status=PENDING,
+        scope=scope_of(job_id, place.incarnation, born),
+        attempts=0,
+        max_attempts=declared.max_attempts or 0,
+        backoff=(),
+        timeout_seconds=0.0,
+        epoch=place.epoch,
+        run_id=None,
+        worker_id=None,
+        event=None,
+        payload_ref=None,
+        input="null",
+        request_hash=None,
+        event_time=born,
+        scheduled_at=None,
+        next_retry_at=None,
+        last_error=None,
+        result=None,
+        cancel_requested=False,
+        workflow_id=None,
+        callback_url=None,
+        replay_of=None,
+        replay_note=None,
+        submitted_by=None,
+        traceparent=None,
+        created_at=now,
+        updated_at=now,
+        ready_at=now,
+    )
