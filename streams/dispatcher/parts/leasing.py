@@ -40,10 +40,10 @@ class Leasing(Part):
         """Lease ready jobs; yields after each job that was leased or dead-lettered."""
         queue, now = self.shared.queue, step.monotonic
         served: list[str] = []
-        step.ctx.on_commit(queue.served, served)
         sent: set[str] = set()
-        step.ctx.on_commit(self._pauses.over, sent)
         for entry, worker in queue.takeable(step.now, now, self._pauses.closed(now)):
+            if not served:
+                step.ctx.on_commit(self._committed, served, sent)
             served.append(worker.pool)
             job = step.table.get(entry.job_id)
             if job is None or job.status != PENDING:
@@ -71,6 +71,11 @@ class Leasing(Part):
 
     def closed(self) -> None:
         self._pauses.closed_partition()
+
+    def _committed(self, served: list[str], sent: set[str]) -> None:
+        """Note the pools that were served, and those of them to which leases were sent."""
+        self.shared.queue.served(served)
+        self._pauses.over(sent)
 
     def _willing(self, job: Job, worker: Worker) -> Worker:
         """Prefer a worker other than the one that gave the job back last, if one has credits."""

@@ -63,16 +63,20 @@ class RunningJobs:
 
 def waits_of(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json | None:
     """Return why a job waits; None if it runs or has ended."""
-    if job.status == job_states.SCHEDULED:
-        due = rfc3339(job.due_at)
-        what = "its next attempt starts" if job.next_retry_at else "it starts"
-        return _waits("scheduled", f"{what} at {due}", since=rfc3339(job.updated_at))
-    if job.status == job_states.NEEDS_REVIEW:
-        detail = "a person has to say whether an effect was done: see `tidegate jobs review`"
-        return _waits("review", detail, since=rfc3339(job.updated_at))
-    if job.status != job_states.PENDING:
-        return None
-    return _pending(running, job, held, topology)
+    state, since = job_states.BY_NAME.get(job.status), rfc3339(job.updated_at)
+    match state and state.waits_for:
+        case "slot":
+            return _pending(running, job, held, topology)
+        case "time":
+            what = "its next attempt starts" if job.next_retry_at else "it starts"
+            return _waits("scheduled", f"{what} at {rfc3339(job.due_at)}", since)
+        case "person":
+            detail = "a person has to say whether an effect was done: see `tidegate jobs review`"
+            return _waits("review", detail, since)
+        case "outside":
+            return _waits("outside", "what its handler waits for has not happened yet", since)
+        case _:
+            return None
 
 
 def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json:

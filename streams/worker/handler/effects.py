@@ -22,7 +22,7 @@ from streams.worker.app import TOOL_NAME, Tool
 from streams.worker.handler.call_check import check_call
 from streams.worker.handler.invoke import call
 from streams.worker.handler.proof_not_done import not_done
-from streams.worker.handler.run_result import ReviewNeeded, RunResult, describe
+from streams.worker.handler.run_result import RunResult, RunStopped, describe
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest, from_json, is_label, to_json
 from streams.worker.transport.replies import Replies
@@ -198,7 +198,7 @@ class Effects:
             case "review":
                 text = reply.message or f"effect {action} may have happened: a person decides"
                 self._session.stop(RunResult(run_ends.REVIEW, error=text))
-                return ReviewNeeded(text)
+                return RunStopped(text)
             case "cancel":
                 why = reply.message or "cancelled"
                 self._session.stop(RunResult(run_ends.CANCELLED, error=why))

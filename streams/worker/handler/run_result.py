@@ -6,7 +6,7 @@ from asyncio import CancelledError
 from dataclasses import dataclass
 
 from streams.errors import PermanentError, RetryAfter, TidegateError, TransientError
-from streams.serde.run_ends import FAILED, RETRY, REVIEW, SUCCEEDED, RunEnd
+from streams.serde.run_ends import FAILED, RETRY, SUCCEEDED, RunEnd
 from streams.worker.handler.own_frames import own_traceback
 from streams.worker.handler.values import to_json
 
@@ -28,8 +28,11 @@ class RunResult:
     traceback: str | None = None
 
 
-class ReviewNeeded(BaseException):
-    """Ends a run that waits for a person; no `except Exception` of a handler keeps it."""
+class RunStopped(BaseException):
+    """Unwinds the handler of a run that was stopped; no `except Exception` of a handler keeps it.
+
+    Give the session the run's end first (`RunSession.stop`), because that is what counts.
+    """
 
 
 def returned(value: object) -> RunResult:
@@ -46,8 +49,6 @@ def raised(error: BaseException) -> RunResult:
     if isinstance(error, BaseExceptionGroup):
         error = _decisive(error)
     text = describe(error)
-    if isinstance(error, ReviewNeeded):
-        return RunResult(REVIEW, error=_sendable(str(error)))
     if isinstance(error, PermanentError):
         return RunResult(FAILED, error=text, traceback=where)
     after = error.seconds if isinstance(error, RetryAfter) else None
@@ -56,7 +57,7 @@ def raised(error: BaseException) -> RunResult:
 
 def unforeseen(error: BaseException) -> bool:
     """Whether an error, or one of its group, is unforeseen, so that its traceback is logged."""
-    ours = (TidegateError, ReviewNeeded, CancelledError)
+    ours = (TidegateError, RunStopped, CancelledError)
     return any(not isinstance(leaf, ours) for leaf in _leaves(error))
 
 
@@ -92,7 +93,7 @@ def _encodable(text: str) -> str:
 
 def _decisive(group: BaseExceptionGroup[BaseException]) -> BaseException:
     leaves = list(_leaves(group))
-    for kind in (ReviewNeeded, PermanentError, RetryAfter, TransientError):
+    for kind in (PermanentError, RetryAfter, TransientError):
         for leaf in leaves:
             if isinstance(leaf, kind):
                 return leaf

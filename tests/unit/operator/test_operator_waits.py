@@ -17,6 +17,7 @@ from streams.operator.resources import jobs
 from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
 from streams.serde.codec import HELD, JOB
+from streams.serde.job_states import JOB_STATES, JobState
 from streams.serde.keys import held_key
 from streams.serde.records import Held, Job
 from streams.topology.load import load
@@ -150,14 +151,17 @@ def test_a_job_that_is_scheduled_says_until_when(connection: sqlite3.Connection)
     assert "its next attempt starts at 2023-11-14T22:13:20.000Z" in told["detail"]
 
 
-def test_a_job_in_review_names_the_command_and_one_that_runs_or_ended_waits_for_nothing(
-    connection: sqlite3.Connection,
-) -> None:
+def test_a_job_in_review_names_the_command(connection: sqlite3.Connection) -> None:
     fold(connection, make_job("job_a", status="needs_review"))
     assert "`tidegate jobs review`" in waits(connection, load())["detail"]
-    for status in ("running", "succeeded", "dead"):
-        fold(connection, make_job("job_a", status=status))
-        assert waits(connection, load()) is None
+
+
+@pytest.mark.parametrize("state", JOB_STATES, ids=lambda state: state.name)
+def test_a_job_says_why_it_waits_if_its_state_waits_for_something(
+    connection: sqlite3.Connection, state: JobState
+) -> None:
+    fold(connection, make_job("job_a", status=state.name))
+    assert (waits(connection, load()) is not None) == (state.waits_for is not None)
 
 
 def test_a_list_tells_of_each_pending_job_why_it_waits_and_counts_a_cap_once(
