@@ -39,7 +39,6 @@ class ClosedTenants:
         return tenant_id in self.disabled or tenant_id in self.erased
 
     def restored(self, store: KeyValueStore) -> None:
-        """Load all closed tenants."""
         for key, marks in store.range(_TENANT, after(_TENANT)):
             self._mark(key[len(_TENANT) :].decode(), marks)
 

@@ -89,7 +89,6 @@ class _Lines(structlog.WriteLogger):
     """
 
     def msg(self, message: str) -> None:
-        """Write one line."""
         with suppress(OSError):
             super().msg(message)
 

@@ -32,7 +32,6 @@ class DirectAdmission:
         self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
 
     async def submit(self, event: NewEvent) -> Admitted:
-        """See `Admission.submit`."""
         made = routed(
             self._topology,
             event.tenant_id,

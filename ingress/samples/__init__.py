@@ -27,7 +27,6 @@ class Sample:
 
 
 def names(scheme: str) -> list[str]:
-    """The names of a scheme's samples."""
     return sorted(path.name.rpartition(".")[0] for path in (files(__name__) / scheme).iterdir())
 
 

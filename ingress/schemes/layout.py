@@ -143,7 +143,6 @@ def _ecdsa_signature(layout: Layout, secret: bytes, message: bytes) -> str:
 
 
 def _token(layout: Layout, secret: bytes, message: bytes) -> str:
-    """The secret itself."""
     return secret.decode("utf-8", "surrogateescape")
 
 

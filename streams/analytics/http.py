@@ -59,7 +59,6 @@ class Api:
         return self.partitions is not None and self.partitions.assigned
 
     def application(self) -> web.Application:
-        """The aiohttp application."""
         app = web.Application(middlewares=[self._guarded])
         why = "no partition is assigned yet"
         app.add_routes(probe_routes(lambda: self.ready, why, self._metrics))

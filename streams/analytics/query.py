@@ -62,7 +62,6 @@ def effects(assignment: Assignment, query: Query) -> dict[str, dict[str, int]]:
 
 
 def total(found: Iterable[tuple[RowKey, Figures]]) -> Figures:
-    """All rows in one."""
     merged = Figures()
     for _, figures in found:
         merged.merge(figures)

@@ -34,7 +34,6 @@ def cluster_file(data_dir: Path) -> Path:
 
 
 def node_dir(data_dir: Path, node_id: int) -> Path:
-    """Data directory of one node."""
     return data_dir / f"node-{node_id}"
 
 

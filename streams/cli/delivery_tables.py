@@ -54,7 +54,6 @@ _PARKED = {
 
 
 def retried(found: Json) -> None:
-    """A delivery that was made due."""
     due = found["next_attempt_at"]
     when = f", its next attempt at {due}" if found["status"] == PENDING and due else ""
     if waits := found.get("waits"):

@@ -22,7 +22,6 @@ def endpoint(found: Json) -> None:
 
 
 def removed(found: Json) -> None:
-    """A removed endpoint."""
     tell(f"endpoint {found['endpoint_id']} of tenant {found['tenant_id']} is removed")
 
 

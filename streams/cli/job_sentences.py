@@ -24,7 +24,6 @@ def cancelled(found: Json) -> None:
 
 
 def settled(found: Json) -> None:
-    """A job of which an effect was settled."""
     waiting = [each["action"] for each in found["effects"] if each["settle_after"] is not None]
     more = f"; settle these, too: {', '.join(waiting)}" if waiting else ""
     then = "; replay it to go on" if found["status"] in job_states.IN_DEAD_LETTERS else ""
@@ -32,7 +31,6 @@ def settled(found: Json) -> None:
 
 
 def routed(found: Json) -> None:
-    """The job that an event got."""
     _say(found, f"is the event's job, and is {found['status']}")
 
 

@@ -21,7 +21,6 @@ def replay(found: Json) -> None:
 
 
 def preview(found: Json) -> None:
-    """What a replay would do."""
     _show(found)
     if found["samples"]:
         listed(found["samples"], _SAMPLES, None)

@@ -30,41 +30,36 @@ class AclFormat(StrEnum):
 AsAcls = Annotated[
     bool, typer.Option("--acls", help="Print the least rights on Kafka of each process's user.")
 ]
-FormatOption = Annotated[
-    AclFormat,
-    typer.Option(
-        help="With --acls: kafka-acls, or strimzi for KafkaUser objects.", metavar="FORMAT"
-    ),
-]
-UserPrefix = Annotated[
-    str | None,
-    typer.Option(
-        help="With --acls: what each user's name begins with; CN=... for client certificates.",
-        metavar="PREFIX",
-        show_default="tidegate-, then the topic prefix",
-    ),
-]
-OfLayout = Annotated[
-    LayoutName | None,
-    typer.Option(
-        "--layout",
-        help="With --acls: fused or apart, without the processes of the other.",
-        metavar="LAYOUT",
-    ),
-]
-StrimziCluster = Annotated[
-    str, typer.Option(help="With --format strimzi: the Kafka object's name.", metavar="NAME")
-]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AclOptions:
-    """What `--acls` is asked with."""
+    """The options that go with `--acls`."""
 
-    format: AclFormat
-    user_prefix: str | None
-    layout: LayoutName | None
-    strimzi_cluster: str
+    format: Annotated[
+        AclFormat,
+        typer.Option(
+            help="With --acls: kafka-acls, or strimzi for KafkaUser objects.", metavar="FORMAT"
+        ),
+    ] = AclFormat.KAFKA_ACLS
+    user_prefix: Annotated[
+        str | None,
+        typer.Option(
+            help="With --acls: what each user's name begins with; CN=... for client certificates.",
+            metavar="PREFIX",
+            show_default="tidegate-, then the topic prefix",
+        ),
+    ] = None
+    layout: Annotated[
+        LayoutName | None,
+        typer.Option(
+            help="With --acls: fused or apart, without the processes of the other.",
+            metavar="LAYOUT",
+        ),
+    ] = None
+    strimzi_cluster: Annotated[
+        str, typer.Option(help="With --format strimzi: the Kafka object's name.", metavar="NAME")
+    ] = "my-cluster"
 
 
 def print_acls(topology: Topology, settings: Settings, options: AclOptions, *, json: bool) -> None:

@@ -98,7 +98,6 @@ class Registry:
                 self._call("PUT", f"/mode/{path}", {"mode": former})
 
     def _mode(self, subject: str) -> str | None:
-        """The mode that a subject has of its own."""
         found = self._get(f"/mode/{quote(subject, safe='')}")
         return None if found is None else str(found.get("mode"))
 

@@ -113,17 +113,14 @@ def replays(console: Console, made: Sequence[Json]) -> None:
 
 
 def tenant(found: Json) -> None:
-    """One tenant."""
     print_fields(console_of_any_width(), _readable(found))
 
 
 def disabled_tenant(found: Json) -> None:
-    """A tenant that was disabled."""
     tell(f"tenant {found['tenant_id']} is disabled: its deliveries and submissions are refused")
 
 
 def disabled_source(found: Json) -> None:
-    """A source that was disabled."""
     what = f"source {found['source']} of tenant {found['tenant_id']}"
     tell(f"{what} is disabled: its deliveries are refused, and its secrets are deleted")
 

@@ -19,17 +19,8 @@ from streams.cli.cluster import (
     read_settings,
 )
 from streams.cli.operator_command import print_json
-from streams.cli.options import AsJson, DevDir, own_options, with_options
-from streams.cli.rights import (
-    AclFormat,
-    AclOptions,
-    AsAcls,
-    FormatOption,
-    OfLayout,
-    StrimziCluster,
-    UserPrefix,
-    print_acls,
-)
+from streams.cli.options import AsJson, DevDir, grouped, own_options, with_options
+from streams.cli.rights import AclOptions, AsAcls, print_acls
 from streams.kafka.admin import admin_client
 from streams.kafka.clients import wait_for_broker
 from streams.process.shutdown import end_on_sigterm
@@ -179,7 +170,6 @@ def layout(
             typer.echo(f"positions moved: {told}" if moved else "there are no positions to move")
 
 
-@app.command()
 def describe(
     topology: FileOption = None,
     data_dir: DevDir = None,
@@ -192,10 +182,8 @@ def describe(
         typer.Option("--asyncapi", help="Print the topics as an AsyncAPI 3 document, in JSON."),
     ] = False,
     acls: AsAcls = False,
-    format: FormatOption = AclFormat.KAFKA_ACLS,
-    user_prefix: UserPrefix = None,
-    layout: OfLayout = None,
-    strimzi_cluster: StrimziCluster = "my-cluster",
+    *,
+    asked: AclOptions,
 ) -> None:
     """Show topics, stages, routes, job types and limits as they are after the overlay.
 
@@ -208,7 +196,6 @@ def describe(
     with errors_told(as_json):
         settings, loaded = read_settings(topology, data_dir=data_dir)
         if acls:
-            asked = AclOptions(format, user_prefix, layout, strimzi_cluster)
             print_acls(loaded, settings, asked, json=as_json)
         elif as_mermaid:
             typer.echo(mermaid(loaded))
@@ -221,6 +208,9 @@ def describe(
             console = console_of_any_width()
             for table in descriptions.tables(loaded):
                 console.print(table)
+
+
+app.command("describe")(grouped(describe))
 
 
 def _counts(topology: Topology) -> dict[str, int]:

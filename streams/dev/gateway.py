@@ -47,7 +47,6 @@ class Front:
         self._analytics = [Origin(m.name, m.url) for m in members if m.stage == "analytics"]
 
     def application(self) -> web.Application:
-        """The aiohttp application."""
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.cleanup_ctx.append(_client)
         app.router.add_get("/healthz", self._healthz)

@@ -139,15 +139,11 @@ class Pipeline:
     async def _apply_topology(self) -> None:
         from streams.topology.apply import apply
         from streams.topology.load import load
+        from streams.topology.plan import Consent
 
-        topology = load(self.settings.topology)
-        await asyncio.to_thread(
-            apply,
-            topology,
-            self.settings,
-            allow_unsafe=self._allow_unsafe or self.broker is not None,
-            shorter_retention=self.broker is not None,
-        )
+        ours = self.broker is not None
+        consent = Consent(unsafe=self._allow_unsafe or ours, shorter_retention=ours)
+        await asyncio.to_thread(apply, load(self.settings.topology), self.settings, consent)
 
     async def _carry_over(self) -> None:
         """Go on from where the stages of the other layout stopped, if they ran before."""

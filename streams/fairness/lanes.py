@@ -127,11 +127,9 @@ class TypeLanes:
         self._best: tuple[int, Key] | None = None
 
     def all(self) -> Iterator[Lane]:
-        """Every lane."""
         return chain.from_iterable(lanes.values() for lanes in self.lanes.values())
 
     def get(self, tenant_id: str, priority: str) -> Lane | None:
-        """The lane of a tenant and priority, if there is one."""
         lanes = self.lanes.get(priority)
         return lanes.get(tenant_id) if lanes else None
 

@@ -86,7 +86,6 @@ async def outstanding(state: AppState, subject: Subject) -> SentCommand | None:
 
 
 def refusal_letter(connection: sqlite3.Connection, ids: Sequence[str]) -> DeadLetter | None:
-    """Return the dead letter of a command that has one of these ids."""
     found = (dead_letters.dead_letter(connection, id_) for id_ in ids)
     return next((letter for letter in found if letter is not None), None)
 

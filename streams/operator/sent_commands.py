@@ -46,7 +46,6 @@ class SentCommands:
         return self._sent.get(subject)
 
     def remember(self, subject: Subject, sent: SentCommand) -> None:
-        """Remember a command that is durable."""
         self._sent[subject] = sent
         self._sent.move_to_end(subject)
         if len(self._sent) > _MOST:

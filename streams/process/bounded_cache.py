@@ -42,6 +42,5 @@ class BoundedCache(Generic[K, V]):
             self._left += freed
 
     def clear(self) -> None:
-        """Forget all values."""
         self._left += sum(cost for _, cost in self._kept.values())
         self._kept.clear()

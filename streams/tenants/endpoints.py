@@ -86,7 +86,6 @@ def endpoint_record(
 
 
 def endpoint_settings(record: TenantRecord) -> EndpointSettings:
-    """The settings in an endpoint's record."""
     return EndpointSettings.model_validate(orjson.loads(record.body))
 
 

@@ -83,10 +83,8 @@ def source_record(
 
 
 def source_settings(record: TenantRecord) -> SourceSettings:
-    """The settings in a source's record."""
     return SourceSettings.model_validate(orjson.loads(record.body))
 
 
 def tenant_settings(record: TenantRecord) -> TenantSettings:
-    """The settings in a tenant's record."""
     return TenantSettings.model_validate(orjson.loads(record.body))

@@ -58,7 +58,6 @@ class Stops:
         return self._set is None
 
     def drop(self) -> None:
-        """Stop nowhere."""
         self._set = None
 
     async def reached(self, place: Place, *, done: bool) -> None:

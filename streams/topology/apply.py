@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -51,15 +51,7 @@ def plan(
     return compare(topology, cluster, prefix, consent or Consent())
 
 
-def apply(
-    topology: Topology,
-    settings: Settings,
-    *,
-    allow_unsafe: bool,
-    allow_partition_change: bool = False,
-    delete: Iterable[str] = (),
-    shorter_retention: bool = False,
-) -> Plan:
+def apply(topology: Topology, settings: Settings, consent: Consent | None = None) -> Plan:
     """Carry the plan out, wait until the cluster shows it, and return the plan.
 
     Raises:
@@ -67,7 +59,6 @@ def apply(
         KafkaUnavailable: no broker answers.
     """
     admin = admin_client(settings)
-    consent = Consent(allow_unsafe, allow_partition_change, tuple(delete), shorter_retention)
     planned = plan(topology, admin, settings.topic_prefix, consent)
     execute(planned, admin)
     return planned

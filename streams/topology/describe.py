@@ -125,6 +125,5 @@ def _row(table: Table, *cells: str) -> None:
 
 
 def _days(milliseconds: int) -> str:
-    """`14 days`."""
     count = milliseconds / _DAY_MS
     return f"{count:g} day" if count == 1 else f"{count:g} days"

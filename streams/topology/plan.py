@@ -96,7 +96,6 @@ class Plan:
         return not self.steps and not self.refusals
 
     def of(self, kind: type[StepT]) -> list[StepT]:
-        """The steps of one kind."""
         return [step for step in self.steps if isinstance(step, kind)]
 
 

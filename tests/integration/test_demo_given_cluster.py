@@ -21,6 +21,7 @@ from streams.kafka.clients import consumer_config
 from streams.settings import Settings, load_settings
 from streams.topology.apply import apply
 from streams.topology.load import load
+from streams.topology.plan import Consent
 
 
 @pytest.mark.broker
@@ -51,7 +52,7 @@ def test_its_topics_and_groups_are_gone_afterwards_and_no_other_is(
 def _fail_on(settings: Settings, told: list[str]) -> None:
     """A run that fails in its middle."""
     with removed_afterwards(settings, told.append):
-        apply(load(), settings, allow_unsafe=True)
+        apply(load(), settings, Consent(unsafe=True))
         _commit(consumer_config(settings, "dedup"), f"{settings.topic_prefix}events")
         raise KeyError
 

@@ -44,6 +44,7 @@ from streams.serde.keys import tenant_key
 from streams.settings import Settings, load_settings
 from streams.topology.apply import apply
 from streams.topology.load import load
+from streams.topology.plan import Consent
 from streams.vault.data_key import new_key_record
 from streams.vault.key_encryption import local_vault
 
@@ -92,7 +93,7 @@ class Installation:
         }
         self.settings: Settings = load_settings(self.environ)
         self.topology = load(file)
-        apply(self.topology, self.settings, allow_unsafe=True)
+        apply(self.topology, self.settings, Consent(unsafe=True))
         broker_clock(self.settings, "dedup").read()
         group = consumer_config(self.settings, "pipeline")
         with Consumer(group) as ran:

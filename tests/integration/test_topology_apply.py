@@ -105,7 +105,7 @@ def test_topics_are_on_the_cluster_as_declared(
     file: Path, admin: AdminClient, settings: Settings
 ) -> None:
     topology = load(file)
-    planned = apply(topology, settings, allow_unsafe=True)
+    planned = apply(topology, settings, Consent(unsafe=True))
     names = {topic: settings.topic_prefix + topic for topic in topology.topics}
     found = read_cluster(admin, names.values())
     assert len(planned.of(CreateTopic)) == len(topology.topics)
@@ -135,7 +135,7 @@ def test_fewer_than_three_brokers_are_refused_and_nothing_is_created(
     assert f"the cluster has {brokers} broker" in refused.stderr
     assert "--allow-unsafe" in refused.stderr
     with pytest.raises(TidegateError, match="--allow-unsafe"):
-        apply(load(file), settings, allow_unsafe=False)
+        apply(load(file), settings)
     assert topics_of(admin, settings) == {}
 
 
@@ -200,6 +200,6 @@ def test_two_that_apply_at_once_both_succeed(
     """A plan made before the other one's topics existed is carried out after."""
     topology = load(file)
     late = plan(topology, admin, settings.topic_prefix, Consent(unsafe=True))
-    apply(topology, settings, allow_unsafe=True)
+    apply(topology, settings, Consent(unsafe=True))
     execute(late, admin)
     assert plan(topology, admin, settings.topic_prefix, Consent(unsafe=True)).empty

@@ -71,7 +71,6 @@ class Script:
         await self._topics.close()
 
     async def evidence(self, *, kill: bool) -> Evidence:
-        """Run the script."""
         await self._create_tenants()
         await self._outgoing.set_endpoints()
         submitted = await self._submit_delayed()

@@ -177,7 +177,6 @@ def _refuse_unreplayable(job: Job) -> None:
 
 
 def unknown_letter(id_: str) -> Refusal:
-    """Return the 404 for a dead letter."""
     return unknown("dead letter", id_, "GET /v1/dlq lists them")
 
 

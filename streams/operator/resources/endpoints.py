@@ -29,7 +29,6 @@ def endpoint_state(connection: sqlite3.Connection, tenant_id: str, name: str) ->
 
 
 def endpoints_count(connection: sqlite3.Connection, tenant_id: str) -> int:
-    """Return how many endpoints a tenant has."""
     rows = "SELECT count(*) FROM tenants WHERE tenant_id = ? AND kind = 'endpoint'"
     count: int = connection.execute(rows, (tenant_id,)).fetchone()[0]
     return count

@@ -33,8 +33,6 @@ IS_LIVE = status_in(*job_states.LIVE)
 
 @dataclass(frozen=True, slots=True)
 class MadeJob:
-    """A job in short."""
-
     job_id: str
     status: str
 
