@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 
@@ -42,6 +44,22 @@ def probe_routes(
         web.get("/readyz", readyz),
         web.get("/metrics", metrics),
     ]
+
+
+@asynccontextmanager
+async def served(app: web.Application, host: str, port: int, **options: Any) -> AsyncIterator[int]:
+    """Serve an application; gives the port that it is. `options` are `AppRunner`'s.
+
+    Raises:
+        ConfigError: as `listen_on`.
+    """
+    runner = web.AppRunner(app, access_log=None, **options)
+    await runner.setup()
+    try:
+        await listen_on(web.TCPSite(runner, host, port), host, port)
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
 
 
 async def listen_on(site: web.TCPSite, host: str, port: int) -> None:

@@ -20,7 +20,7 @@ from streams.analytics.request import BadRequest, limit, query
 from streams.errors import StoreDamaged
 from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
-from streams.probe_routes import listen_on, probe_routes
+from streams.probe_routes import probe_routes, served
 from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
 from streams.telemetry import metrics_page
@@ -136,12 +136,9 @@ async def listening(api: Api, settings: Settings) -> AsyncIterator[int]:
     """
     collector = TablesCollector(lambda: api.partitions)
     REGISTRY.register(collector)
-    runner = web.AppRunner(api.application(), access_log=None, shutdown_timeout=2)
-    await runner.setup()
+    app = api.application()
     try:
-        host, port = settings.host, settings.port
-        await listen_on(web.TCPSite(runner, host, port), host, port)
-        yield runner.addresses[0][1]
+        async with served(app, settings.host, settings.port, shutdown_timeout=2) as port:
+            yield port
     finally:
-        await runner.cleanup()
         REGISTRY.unregister(collector)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
 import orjson
 import typer
-from aiohttp import web
 
 from streams.cli.api_client import CallFailed
 from streams.cli.cells import plain
@@ -19,7 +17,7 @@ from streams.cli.options import JsonLines
 from streams.cli.quantities import duration
 from streams.cli.receiver import Conduct, Received, Receiver
 from streams.delivery.message.signing import new_secret
-from streams.probe_routes import listen_on
+from streams.probe_routes import served
 from streams.process.shutdown import ProcessEnd
 from streams.serde.delivery_states import DEAD, PARKED, PENDING
 from streams.tenants.endpoints import LISTEN
@@ -105,7 +103,8 @@ async def _listen(
     api: Api, wanted: _Wanted, conduct: Conduct, tell: Callable[[Received], None]
 ) -> None:
     end, secret = ProcessEnd(), new_secret()
-    async with _serving(Receiver(secret, conduct, tell), wanted.port) as port:
+    app = Receiver(secret, conduct, tell).application()
+    async with served(app, _LOOPBACK, wanted.port, shutdown_timeout=1) as port:
         await asyncio.to_thread(api.put, wanted.path, wanted.body(port, secret))
         typer.echo(
             f"endpoint {LISTEN} of tenant {wanted.tenant} is http://{_LOOPBACK}:{port}/; "
@@ -170,22 +169,6 @@ def _left(api: Api, wanted: _Wanted) -> str:
     told = {PARKED: counts[PENDING] + counts[PARKED], DEAD: counts[DEAD]}
     left = ", ".join(f"{count} {status}" for status, count in told.items() if count)
     return f"{left} or more" if more else left
-
-
-@asynccontextmanager
-async def _serving(receiver: Receiver, port: int) -> AsyncIterator[int]:
-    """Serve on a loopback port, which is yielded.
-
-    Raises:
-        ConfigError: the port is taken.
-    """
-    runner = web.AppRunner(receiver.application(), access_log=None, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        await listen_on(web.TCPSite(runner, _LOOPBACK, port), _LOOPBACK, port)
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
 
 
 def _tell_json(received: Received) -> None:

@@ -48,7 +48,7 @@ _COMMANDS = {
     "demo": "streams.demo.command:demo",
     "send": "streams.cli.send:send",
     "listen": "streams.cli.listen:listen",
-    "new": "streams.new.command:new",
+    "new": "streams.new.project:new",
     "doctor": "streams.cli.doctor:doctor",
 }
 

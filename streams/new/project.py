@@ -1,12 +1,17 @@
-"""Copies the template of an application into a new directory."""
+"""`tidegate new`: copies the template of an application into a new directory."""
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from string import Template
+from typing import Annotated
+
+import typer
 
 from streams.errors import ConfigError
 
@@ -16,6 +21,34 @@ _SUFFIX = ".in"
 _NEEDED = {"tidegate", "streams", "ingress", "pytest"}
 """Tidegate itself, the packages that it installs, and what the template's tests need."""
 _HIDDEN = {"gitignore": ".gitignore"}
+
+
+def new(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty directory.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Make a folder with an application, its routes and its tests to begin from.
+
+    Example: tidegate new helpdesk
+    """
+    made = make(directory)
+    if as_json:
+        typer.echo(json.dumps({"directory": str(directory), "files": made}))
+        return
+    for name in made:
+        typer.echo(f"made {directory / name}")
+    typer.echo(_next_steps(directory))
+
+
+def _next_steps(directory: Path) -> str:
+    return "\n".join(
+        (
+            "Next:",
+            f"  cd {shlex.quote(str(directory))}",
+            "  python -m pytest",
+            "  tidegate dev --app app:app --topology topology.yaml --reload",
+        )
+    )
 
 
 def make(directory: Path) -> list[str]:

@@ -41,7 +41,7 @@ from streams.operator.read_model.read_barrier import ReadBarrier
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
 from streams.operator.resources import tenants
-from streams.probe_routes import listen_on, probe_routes
+from streams.probe_routes import probe_routes, served
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
 from streams.tenants.follower import Failed, TenantsFollower
@@ -161,17 +161,12 @@ async def _state(
 async def _serve(settings: Settings, topology: Topology, admissions: Admissions) -> None:
     end = ProcessEnd()
     app = build(settings, topology, admissions, end.failed)
-    runner = web.AppRunner(
-        app, access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS, shutdown_timeout=5
-    )
-    await runner.setup()
-    try:
-        host, port = settings.host, settings.port
-        await listen_on(web.TCPSite(runner, host, port), host, port)
-        log.info("operator listens", host=host, port=runner.addresses[0][1])
+    host, alive = settings.host, _KEEP_ALIVE_SECONDS
+    async with served(
+        app, host, settings.port, keepalive_timeout=alive, shutdown_timeout=5
+    ) as port:
+        log.info("operator listens", host=host, port=port)
         await end.wait()
-    finally:
-        await runner.cleanup()
     log.info("operator ended")
 
 

@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import os
 import time
+from contextlib import AsyncExitStack
 
 import orjson
 from aiohttp import web
@@ -19,6 +20,7 @@ from streams.demo.world.delivery import sign
 from streams.demo.world.recorder import Recorder
 from streams.demo.world.scenario import Scenario
 from streams.demo.world.tools import Caller, Tools
+from streams.probe_routes import served
 
 PATIENCE_SECONDS = 1.0
 """How long the vendor waits before it gives a request up and sends it again (Zendesk: 12 s)."""
@@ -36,20 +38,17 @@ class NaiveHandler:
         self._recorder = recorder
         self._killed = killed
         self._requests = 0
-        self._runner: web.AppRunner | None = None
+        self._serving = AsyncExitStack()
 
     async def start(self) -> str:
         """Serve on a free port of 127.0.0.1; returns the base URL."""
         app = web.Application()
         app.router.add_post("/v1/hooks/{tenant}/{source}", self._receive)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        server = served(app, "127.0.0.1", 0, shutdown_timeout=1)
+        return f"http://127.0.0.1:{await self._serving.enter_async_context(server)}"
 
     async def stop(self) -> None:
-        if self._runner:
-            await self._runner.cleanup()
+        await self._serving.aclose()
 
     async def _receive(self, request: web.Request) -> web.Response:
         tenant, body = request.match_info["tenant"], await request.read()

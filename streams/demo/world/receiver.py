@@ -12,12 +12,14 @@ import hmac
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from aiohttp import web
 
 from streams.demo.world.hold import Hold, kept
 from streams.demo.world.subscribers import HANG_SECONDS, Place, Subscriber
+from streams.probe_routes import served
 
 _HOST = "127.0.0.1"
 _TOLERANCE_SECONDS = 300
@@ -60,7 +62,7 @@ class Receiver:
         self._holds: list[Hold[Hook]] = []
         self._requests: Counter[Place] = Counter()
         self._messages: Counter[tuple[str, str]] = Counter()
-        self._runner: web.AppRunner | None = None
+        self._serving = AsyncExitStack()
         self._port = 0
 
     @property
@@ -82,18 +84,14 @@ class Receiver:
         """Serve on a free port of 127.0.0.1, or on the one that it had before."""
         app = web.Application()
         app.router.add_post("/{tenant}/{endpoint}", self._receive)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, _HOST, self._port).start()
-        self._port = self._runner.addresses[0][1]
+        server = served(app, _HOST, self._port, shutdown_timeout=0.1)
+        self._port = await self._serving.enter_async_context(server)
 
     async def stop(self) -> None:
         """Stop listening and break off what is under way."""
         for hold in self._holds:
             hold.release()
-        if self._runner:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._serving.aclose()
 
     async def _receive(self, request: web.Request) -> web.Response:
         endpoint = request.match_info["tenant"], request.match_info["endpoint"]

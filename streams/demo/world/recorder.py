@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from aiohttp import web
 
 from streams.demo.world.hold import Hold, kept
 from streams.demo.world.tools import Caller
+from streams.probe_routes import served
 
 DRAFT_SECONDS = 0.08
 EFFECT_SECONDS = 0.03
@@ -54,7 +55,7 @@ class Recorder:
         self._kept: dict[str, dict[str, Any]] = {}
         self._holds: list[Hold[Call]] = []
         self._running: Counter[str] = Counter()
-        self._runner: web.AppRunner | None = None
+        self._serving = AsyncExitStack()
         self.starts: list[Start] = []
         self.texts: list[tuple[str, str]] = []
         self.high_water: Counter[str] = Counter()
@@ -79,18 +80,14 @@ class Recorder:
         app.router.add_post("/draft", self._draft)
         for path in EFFECTS:
             app.router.add_post(path, self._effect)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        server = served(app, "127.0.0.1", 0, shutdown_timeout=1)
+        self.url = f"http://127.0.0.1:{await self._serving.enter_async_context(server)}"
         return self.url
 
     async def stop(self) -> None:
         for hold in self._holds:
             hold.release()
-        if self._runner:
-            await self._runner.cleanup()
+        await self._serving.aclose()
 
     async def _started(self, request: web.Request) -> web.Response:
         body = await request.json()
