@@ -17,7 +17,6 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def greeting(asked: Answer) -> web.Response:
-    """The answer to a vendor's question."""
     headers = {
         **asked.headers,
         "Content-Type": asked.content_type,

@@ -17,7 +17,6 @@ def tell(error: object) -> None:
 
 @contextmanager
 def errors_shown() -> Iterator[None]:
-    """End the command at an error."""
     try:
         yield
     except TidegateError as error:

@@ -50,8 +50,6 @@ _RANGE = re.compile(r"(\d{1,5}):(\d{1,18})-(\d{1,18})?", re.ASCII)
 
 @dataclass(frozen=True)
 class Wanted:
-    """The options that select events."""
-
     tenant: Tenant = None
     source: Source = None
     type_: Types = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from time import monotonic
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.dev.process import describe_end
@@ -61,16 +62,16 @@ class SupervisedBroker:
         self._changed()
 
     async def _keep(self) -> None:
-        failures, started = 0, _now()
+        failures, started = 0, monotonic()
         while True:
             end = await self._end()
-            failures = 0 if _now() - started >= SOUND_AFTER_SECONDS else failures
+            failures = 0 if monotonic() - started >= SOUND_AFTER_SECONDS else failures
             pause = pause_after(failures)
             failures += 1
             self._say(f"the broker {end}; starting it again in {pause:g} s")
             self._changed()
             await asyncio.sleep(pause)
-            started = _now()
+            started = monotonic()
             try:
                 await self._launch()
             except Exception as error:  # whatever it is, the next try may succeed
@@ -82,7 +83,3 @@ class SupervisedBroker:
             if not self._kafka.running:
                 return "is not there"
         return describe_end(code if code <= _SIGNALLED else _SIGNALLED - code)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

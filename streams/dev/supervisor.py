@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 
 from streams.dev.output import Output
 from streams.dev.process import Child, ProcessSpec, describe_end, spawn
@@ -95,14 +96,14 @@ class Supervisor:
             ConfigError: a child refuses its flags, settings or files, so restarting is no remedy.
         """
         urls = {kept.spec.name: kept.spec.ready_url for kept in self._kept}
-        say_at = _now() + _SAY_WAITING_SECONDS
+        say_at = monotonic() + _SAY_WAITING_SECONDS
         while waiting := await unready(urls):
             for kept in self._kept:
                 if kept.refused:
                     raise ConfigError(f"{kept.spec.name} cannot start: its error stands above")
-            if _now() > say_at:
+            if monotonic() > say_at:
                 self._say(f"still waiting for {', '.join(waiting)}")
-                say_at = _now() + _SAY_WAITING_SECONDS
+                say_at = monotonic() + _SAY_WAITING_SECONDS
             await asyncio.sleep(_POLL_SECONDS)
         self._all_ready = True
 
@@ -122,7 +123,7 @@ class Supervisor:
 
     async def stop(self) -> None:
         """SIGTERM each wave once the one before is gone; SIGKILL whatever remains."""
-        deadline = _now() + self._grace
+        deadline = monotonic() + self._grace
         for index, wave in enumerate(self._waves):
             later = len(self._waves) - index - 1
             await self._stop_wave(wave, deadline - later * _KEPT_BACK_SECONDS)
@@ -151,7 +152,7 @@ class Supervisor:
         if not tasks:
             return
         self._progress(f"stopping {', '.join(kept.spec.name for kept in wave)}")
-        await asyncio.wait(tasks, timeout=max(0.0, deadline - _now()))
+        await asyncio.wait(tasks, timeout=max(0.0, deadline - monotonic()))
         for kept in wave:
             if kept.child:
                 self._say(f"{kept.spec.name} did not end in time: killing it")
@@ -163,14 +164,14 @@ class Supervisor:
         while not kept.stopping.is_set():
             kept.renewed = False
             kept.woken.clear()
-            started = _now()
+            started = monotonic()
             end = await self._run(kept, parent_fd)
             if kept.stopping.is_set():
                 return
             if kept.renewed:
                 failures = 0
                 continue
-            failures = 0 if _now() - started >= SOUND_AFTER_SECONDS else failures
+            failures = 0 if monotonic() - started >= SOUND_AFTER_SECONDS else failures
             pause = pause_after(failures)
             failures += 1
             self._say(f"{kept.spec.name} {end}; starting it again in {pause:g} s")
@@ -205,7 +206,3 @@ class Supervisor:
 def pause_after(failures: int) -> float:
     """Seconds before the next start, after this many short lives in a row."""
     return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 10))
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

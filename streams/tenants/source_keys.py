@@ -26,7 +26,6 @@ Secret = bytes | Reference
 
 
 def signing_key(vault: Vault, tenant_id: str, source: str, secret: Secret) -> SigningKey:
-    """The newest key of a source."""
     if isinstance(secret, Reference):
         return SigningKey(None, secret.text)
     return SigningKey(vault.seal(tenant_id, secret_purpose(source), secret))

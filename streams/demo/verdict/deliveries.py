@@ -50,7 +50,6 @@ def _message_id(job: Job) -> str:
 
 
 def place_of(row: Delivery) -> Place:
-    """What a row of the queue is for."""
     return row.tenant_id, row.endpoint_id, row.message_id
 
 
