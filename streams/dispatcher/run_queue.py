@@ -64,16 +64,16 @@ class RunQueue:
         turns = deque(pool for pool in self.queues if pool not in closed)
         while turns:
             pool = turns.popleft()
-            types = filter(self._caps.type_free, self._workers.able(pool))
+            types = filter(self._caps.type_free, self._workers.roster.able(pool))
             entry = self.queues[pool].take(now, types)
-            worker = self._workers.freest(pool, entry.type) if entry else None
+            worker = self._workers.roster.freest(pool, entry.type) if entry else None
             if entry and worker:
                 turns.append(pool)
                 yield entry, worker
 
     def starving(self, pool: str) -> set[str]:
         """Types of jobs that could start at once if a worker had credits for them."""
-        able = self._workers.able(pool)
+        able = self._workers.roster.able(pool)
         types = self._queue(pool).startable()
         return {type_ for type_ in types if type_ not in able and self._caps.type_free(type_)}
 

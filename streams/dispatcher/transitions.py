@@ -111,7 +111,7 @@ def stop(step: Step, of: Job, reason: str) -> None:
     if not of.cancel_requested:
         of = replace(of, cancel_requested=True, cancel_reason=reason, updated_at=step.now)
         step.table.put(of)
-    worker = step.shared.workers.worker(of.worker_id)
+    worker = step.shared.workers.roster.get(of.worker_id)
     if worker is not None:
         told = of.cancel_reason or reason
         reply = Reply(worker.worker_id, of.job_id, of.epoch, "", "cancel", message=told)

@@ -106,7 +106,7 @@ def _undoable(dispatcher: Dispatcher) -> dict[str, Any]:
     sweep, workers = part(dispatcher, Sweep), shared.workers
     return {
         "derived": derived(dispatcher),
-        "credits": {w.worker_id: (w.sent, w.limit, w.received) for w in workers._workers.values()},
+        "credits": {w.worker_id: (w.sent, w.limit, w.received) for w in workers.roster},
         "leases": {
             (job_id, lease.number, lease.work_partition, lease.dropped, lease.unread)
             for job_id, lease in workers.running.items()
@@ -137,7 +137,7 @@ def faults(task: Task) -> Iterator[str]:
     known = {(type_, pool or "") for type_, pool in part(dispatcher, UnhandledTypes)._dead_types}
     if not waiting <= known:
         yield f"dead types {waiting}, known are {known}"
-    for worker in workers._workers.values():
+    for worker in workers.roster:
         count = worker.credits if worker.fresh else 0
         place = (-count, worker.worker_id) if count else None
         if worker.place != place:

@@ -59,7 +59,7 @@ def _about(
         if number % 2:
             yield name, job.epoch, tenant, Cancel("not needed", "ops")
         return
-    worker = dispatcher.shared.workers.worker(job.worker_id)
+    worker = dispatcher.shared.workers.roster.get(job.worker_id)
     if worker is None or worker.limit < worker.received:
         return
     who, run, epoch = worker.worker_id, job.run_id or "", job.epoch

@@ -81,7 +81,7 @@ class Leasing(Part):
         """Prefer a worker other than the one that gave the job back last, if one has credits."""
         if not history.came_back_from(job, worker.worker_id):
             return worker
-        return self.shared.workers.freest(job.pool, job.type, worker.worker_id) or worker
+        return self.shared.workers.roster.freest(job.pool, job.type, worker.worker_id) or worker
 
     def _lease(self, step: Step, job: Job, worker: Worker) -> set[str]:
         """Send a job's lease; the pool that it was sent to, or nothing if it is too large."""

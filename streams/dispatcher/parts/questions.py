@@ -57,7 +57,7 @@ class Questions(Part):
         if not types:
             return
         most = min(_ASKED_AT_ONCE, len(queue.queues[pool]))
-        for worker in workers.to_ask(pool, types, most, step.monotonic):
+        for worker in workers.roster.to_ask(pool, types, most, step.monotonic):
             self._ask(step, worker.worker_id, "wanted", worker.work_partition)
             yield
 

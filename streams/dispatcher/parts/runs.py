@@ -33,7 +33,7 @@ class Runs(Part):
     @handles(Ended)
     def run_ended(self, step: Step, command: Command, body: Ended, at: int) -> None:
         credits.check(body)
-        self.shared.workers.announced(body.worker_id, body.free, body.received)
+        self.shared.workers.roster.announced(body.worker_id, body.free, body.received)
         job = living(step, command, body.run_id, last_word=True)
         if job is not None:
             step.end_run(job, body)

@@ -49,7 +49,7 @@ class Workers(Part):
         if body.reason != "not_mine":
             # A lease that answered an old heartbeat would be followed by others like it.
             free = 0 if body.reason == "bad_lease" else body.free
-            self._workers.announced(body.worker_id, free, body.received)
+            self._workers.roster.announced(body.worker_id, free, body.received)
         job = step.table.get(command.job_id)
         if job is None or job.status not in LEASED or job.epoch != command.epoch:
             metrics.STALE.labels("Declined").inc()
@@ -95,7 +95,7 @@ class Workers(Part):
         """
         lease = self._workers.running.get(job.job_id)
         if lease is not None:
-            self._workers.withdraw(lease.worker_id)
+            self._workers.roster.withdraw(lease.worker_id)
         if lease is None or not self._workers.succeeds(body.worker_id, lease.worker_id):
             metrics.STALE.labels("Declined").inc()
             return
@@ -105,7 +105,7 @@ class Workers(Part):
     def _refused(self, step: Step, job: Job, body: Declined) -> None:
         """Handle that a worker does not run its own lease."""
         if body.reason == "unknown_type":
-            self._workers.forget_type(body.worker_id, job.type)
+            self._workers.roster.forget_type(body.worker_id, job.type)
         metrics.LEASES_LOST.labels(body.reason).inc()
         if job.cancel_requested:
             end(step, job, CANCELLED, error="Cancelled before it began")

@@ -10,15 +10,14 @@ once a minute. No call walks over all workers or all leases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change
-from streams.dispatcher.workers.credits import Pool, Worker
+from streams.dispatcher.workers.credits import Worker
 from streams.dispatcher.workers.doubts import Doubts
 from streams.dispatcher.workers.incumbents import Incumbents
 from streams.dispatcher.workers.leases import ActiveLease, Leases, split_worker
 from streams.dispatcher.workers.liveness import Silence
+from streams.dispatcher.workers.roster import Roster
 from streams.serde.job_states import LEASED
 from streams.serde.records import Heartbeat
 from streams.topology.model import LeasePolicy
@@ -30,8 +29,7 @@ class WorkerRegistry:
     def __init__(self, policy: LeasePolicy) -> None:
         self._term = policy.term_seconds
         self._silence = Silence(policy)
-        self._workers: dict[str, Worker] = {}
-        self._pools: dict[str, Pool] = {}
+        self.roster = Roster()
         self._boots = Incumbents(self._silence.fresh_seconds)
         self._doubts = Doubts(policy.term_seconds)
         self.leases = Leases()
@@ -55,14 +53,14 @@ class WorkerRegistry:
             return []
         if before != worker_id:
             self._forget(before)
-        worker = self._introduced(heartbeat, now)
+        worker = self.roster.introduced(heartbeat, now)
         worker.heartbeat_id, worker.read_at = heartbeat_id, now
         if worker.work_partition != heartbeat.work_partition:
             worker.work_partition = heartbeat.work_partition
             self._trust(worker)
         worker.told(heartbeat.free, heartbeat.received)
         worker.fresh = True
-        self._pools[worker.pool].place(worker)
+        self.roster.place(worker)
         often = bool(heartbeat.free or heartbeat.leases)
         self._silence.heard(worker_id, now, often=often)
         self.renew(heartbeat, now)
@@ -74,7 +72,7 @@ class WorkerRegistry:
         """Give the leases that a heartbeat lists a whole term."""
         for lease in self.listed(heartbeat):
             lease.ends_at = now + self._term
-            self._trust(self._workers.get(lease.worker_id))
+            self._trust(self.roster.get(lease.worker_id))
 
     def listed(self, heartbeat: Heartbeat) -> list[ActiveLease]:
         """The living leases of the heartbeat's sender that the heartbeat lists."""
@@ -90,27 +88,6 @@ class WorkerRegistry:
         self._forget(worker_id)
         return self.leases.of(worker_id)
 
-    def announced(self, worker_id: str, free: int, received: int) -> None:
-        """Take in the credits that a worker reports outside of a heartbeat."""
-        worker = self._workers.get(worker_id)
-        if worker:
-            worker.told(free, received)
-            self._pools[worker.pool].place(worker)
-
-    def withdraw(self, worker_id: str) -> None:
-        """Treat a worker as one without credits until it announces some."""
-        worker = self._workers.get(worker_id)
-        if worker:
-            self.announced(worker_id, 0, worker.received)
-
-    def forget_type(self, worker_id: str, job_type: str) -> None:
-        """Note that a worker does not have a handler that it announced."""
-        worker = self._workers.get(worker_id)
-        if worker and job_type in worker.handlers:
-            self._pools[worker.pool].leave(worker)
-            del worker.handlers[job_type]
-            self._pools[worker.pool].join(worker)
-
     def changed(self, change: Change) -> None:
         """Follow a change of a job: its lease begins, goes on or ends."""
         before, after = change.before, change.after
@@ -120,9 +97,9 @@ class WorkerRegistry:
             _follow(self.running[change.job_id], holds)
             return
         if held:
-            self._end(change)
+            self._lease_ends(change)
         if holds:
-            self._begin(change, holds)
+            self._lease_begins(change, holds)
 
     def forget_ended(self) -> None:
         """Nothing so far will be undone: forget the leases that are over."""
@@ -134,7 +111,7 @@ class WorkerRegistry:
         The first such lease of a worker may have another cause, so it counts against its job; what
         comes after it does not.
         """
-        worker = self._workers.get(lease.worker_id)
+        worker = self.roster.get(lease.worker_id)
         if worker is None or not worker.fresh or lease.work_partition != worker.work_partition:
             return False
         return self._doubts.doubt(worker, now)
@@ -147,17 +124,14 @@ class WorkerRegistry:
         """Give every lease a whole term, because for a while no worker could be heard."""
         self.leases.fresh_terms(now + self._term)
 
-    def worker(self, worker_id: str | None) -> Worker | None:
-        return self._workers.get(worker_id or "")
-
     def pass_time(self, now: float) -> None:
         """Stop leasing to silent workers, and forget those that have been silent for longer."""
         for doubted in self._doubts.due(now):
-            self._pools[doubted.pool].place(doubted)
-        for worker in map(self.worker, self._silence.silent(now)):
+            self.roster.place(doubted)
+        for worker in map(self.roster.get, self._silence.silent(now)):
             if worker is not None:
                 worker.fresh = False
-                self._pools[worker.pool].place(worker)
+                self.roster.place(worker)
         for worker_id in self._silence.gone(now):
             self._forget(worker_id)
 
@@ -166,31 +140,10 @@ class WorkerRegistry:
 
         A worker counts until it is forgotten, and for as long as one of its leases lives.
         """
-        known = self._pools[pool].types() if pool in self._pools else set()
-        return known | self.leases.types(pool)
+        return self.roster.types(pool) | self.leases.types(pool)
 
-    def able(self, pool: str) -> set[str]:
-        """The job types that workers with credits handle."""
-        return self._pools[pool].able() if pool in self._pools else set()
-
-    def freest(self, pool: str, job_type: str, but: str | None = None) -> Worker | None:
-        """The worker of a pool with the most credits among those that handle a type."""
-        return self._pools[pool].freest(job_type, but) if pool in self._pools else None
-
-    def to_ask(self, pool: str, types: set[str], limit: int, now: float) -> Iterable[Worker]:
-        """Workers that may have credits for these types on other partitions.
-
-        Each is returned at most once a second.
-        """
-        if pool not in self._pools:
-            return ()
-        workers = self._pools[pool].to_ask(types, limit, now - 1)
-        for worker in workers:
-            worker.asked_at = now
-        return workers
-
-    def _begin(self, change: Change, live: Live) -> None:
-        worker = self._workers.get(live.worker_id or "")
+    def _lease_begins(self, change: Change, live: Live) -> None:
+        worker = self.roster.get(live.worker_id)
         lease = self._over.pop((change.job_id, live.epoch), None)
         if lease is None and change.before is not None and worker is not None:
             self._grant(change.job_id, live, worker)
@@ -202,19 +155,19 @@ class WorkerRegistry:
         self.leases.add(lease)
         if worker is not None and worker.lacks(lease):  # its end gave the credit back
             worker.sent += 1
-            self._pools[worker.pool].place(worker)
+            self.roster.place(worker)
         lease.unread = lease.given_up = False
 
     def _grant(self, job_id: str, live: Live, worker: Worker) -> None:
         """Give one of the worker's credits to a job."""
         worker.sent += 1
         self._doubts.granted(worker)
-        self._pools[worker.pool].place(worker)
+        self.roster.place(worker)
         lease = _lease(job_id, live, worker.read_at + self._term)
         lease.number, lease.work_partition = worker.sent, worker.work_partition
         self.leases.add(lease)
 
-    def _end(self, change: Change) -> None:
+    def _lease_ends(self, change: Change) -> None:
         """Remove a lease; one that its worker never read gives the credit back."""
         lease = self.leases.remove(change.job_id)
         if lease is None:
@@ -223,49 +176,24 @@ class WorkerRegistry:
             lease.unread = not lease.confirmed  # it was never sent: its worker said nothing
         else:
             self._over[change.job_id, lease.epoch] = lease
-        worker = self._workers.get(lease.worker_id)
+        worker = self.roster.get(lease.worker_id)
         if not lease.unread:
             self._trust(worker)
         if worker is None:
             self._forget_boot(lease.worker_id)
         elif worker.lacks(lease):
             worker.sent -= 1
-            self._pools[worker.pool].place(worker)
-
-    def _introduced(self, heartbeat: Heartbeat, now: float) -> Worker:
-        """The worker of a heartbeat, in its pool and with its handlers."""
-        worker = self._workers.get(heartbeat.worker_id)
-        handlers = {handler.type: handler for handler in heartbeat.handlers}
-        if worker is not None and (worker.pool, worker.handlers) == (heartbeat.pool, handlers):
-            return worker
-        known = worker or Worker(
-            heartbeat.worker_id,
-            heartbeat.pool,
-            heartbeat.work_partition,
-            "",
-            now,
-            sent=heartbeat.received,
-        )
-        if worker is not None:
-            self._pools[worker.pool].leave(worker)
-        known.pool, known.handlers = heartbeat.pool, handlers
-        self._workers[known.worker_id] = known
-        self._pools.setdefault(known.pool, Pool()).join(known)
-        return known
+            self.roster.place(worker)
 
     def _trust(self, worker: Worker | None) -> None:
         if worker is not None and worker.doubted:
             self._doubts.trust(worker)
-            self._pools[worker.pool].place(worker)
+            self.roster.place(worker)
 
     def _forget(self, worker_id: str) -> None:
-        worker = self._workers.pop(worker_id, None)
+        self.roster.remove(worker_id)
         self._doubts.forget(worker_id)
         self._silence.forget(worker_id)
-        if worker is not None:
-            self._pools[worker.pool].leave(worker)
-            if not self._pools[worker.pool]:
-                del self._pools[worker.pool]
         self._forget_boot(worker_id)
 
     def _forget_boot(self, worker_id: str) -> None:
