@@ -143,6 +143,7 @@ class WorkerRegistry:
         return self.roster.types(pool) | self.leases.types(pool)
 
     def _lease_begins(self, change: Change, live: Live) -> None:
+        """Add a lease: one granted just now, one whose end is undone, or one found in the store."""
         worker = self.roster.get(live.worker_id)
         lease = self._over.pop((change.job_id, live.epoch), None)
         if lease is None and change.before is not None and worker is not None:
