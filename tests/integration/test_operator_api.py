@@ -208,12 +208,12 @@ def test_a_tenant_s_commands_and_settings_lie_in_its_partition(
     assert kept == homes | {"acme": cluster.home("acme")}
 
 
-def test_a_submission_that_no_dispatcher_took_yet_is_accepted_as_pending(
+def test_a_submission_that_no_dispatcher_took_yet_is_accepted_as_it_will_be(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 1.0)
     job = operator.send("POST", JOBS, {"type": "t", "delay_seconds": 60}, "k")
-    assert (job["status"], job["type"], job["attempts"]) == ("pending", "t", 0)
+    assert (job["status"], job["type"], job["attempts"]) == ("scheduled", "t", 0)
     assert job["job_id"] == ids.submitted_job_id("acme", "k")
     (message,) = cluster.read("jobs.commands")
     command = COMMAND.decode(message.value())
