@@ -11,10 +11,10 @@ from functools import cached_property
 from io import BytesIO
 from typing import Any, Generic, TypeVar
 
-from fastavro import schemaless_reader, schemaless_writer
+from fastavro import schemaless_reader
 
 from streams.errors import DecodeError
-from streams.serde import conversion, delivery_records, records, replay_records, schemas
+from streams.serde import conversion, delivery_records, records, replay_records, schemas, writing
 
 T = TypeVar("T")
 _HEADER = struct.Struct(">bI")
@@ -37,8 +37,12 @@ class Codec(Generic[T]):
         return conversion.builder(self.cls)
 
     @cached_property
-    def _flatten(self) -> conversion.Convert:
-        return conversion.flattener(self.cls)
+    def _write(self) -> writing.Write:
+        return writing.writer(self.schema.parsed)
+
+    @cached_property
+    def _frame(self) -> bytes:
+        return _HEADER.pack(0, self.schema.id)
 
     @cached_property
     def _named(self) -> bool:
@@ -47,10 +51,7 @@ class Codec(Generic[T]):
 
     def encode(self, value: T) -> bytes:
         """Framed bytes of a record, under the current version of its schema."""
-        out = BytesIO()
-        out.write(_HEADER.pack(0, self.schema.id))
-        schemaless_writer(out, self.schema.parsed, self._flatten(value))
-        return out.getvalue()
+        return self._frame + self._write(value)
 
     def decode(self, data: bytes | None) -> T:
         """The record in framed bytes.

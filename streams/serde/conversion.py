@@ -1,10 +1,7 @@
-"""From frozen dataclasses to fastavro's data and back, by one expression for each class.
+"""From fastavro's data to frozen dataclasses, by one expression for each class.
 
 The expression's text is generated and compiled once, as `dataclasses` does with `__init__`: a loop
-over the fields would cost as much as fastavro's own work. A value of a union is passed as a pair of
-its branch's name and itself. Without the name fastavro would validate the value against one branch
-after the other, and a nested record with all of its fields. So the types of fields are not checked
-again on writing: mypy has done that.
+over the fields would cost as much as fastavro's own work. `writing` does the reverse.
 """
 
 from __future__ import annotations
@@ -15,16 +12,6 @@ from dataclasses import is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 Convert = Callable[[Any], Any]
-
-_BRANCHES = {str: "string", float: "double", bytes: "bytes", bool: "boolean"}
-"""Branch names of types. Integers have none: their schema may say `int` or `long`."""
-
-
-def flattener(cls: Any) -> Convert:
-    """A function from an instance of a record's class to its datum."""
-    scope: dict[str, Any] = {}
-    items = (f"{n!r}: {_flat(h, f'value.{n}', scope)}" for n, h in get_type_hints(cls).items())
-    return _function("value", f"{{{', '.join(items)}}}", scope)
 
 
 def builder(cls: Any) -> Convert:
@@ -42,23 +29,6 @@ def has_variants(cls: Any) -> bool:
     )
 
 
-def _flat(hint: Any, value: str, scope: dict[str, Any]) -> str:
-    """The expression that turns the expression `value` into its datum; `scope` gets its names."""
-    if is_dataclass(hint):
-        return f"{_name(flattener(hint), scope)}({value})"
-    if get_origin(hint) is tuple:
-        return f"[{_flat(get_args(hint)[0], 'each', scope)} for each in {value}]"
-    options = _options(hint)
-    if len(options) > 1:
-        return f"{_name(_flat_variant(options), scope)}({value})"
-    if options:
-        if options[0] is int:
-            return value
-        pair = f"({_branch(options[0])!r}, {_flat(options[0], value, scope)})"
-        return f"None if {value} is None else {pair}"
-    return value
-
-
 def _built(hint: Any, datum: str, scope: dict[str, Any]) -> str:
     """The expression that turns the expression `datum` into a value; `scope` gets its names."""
     if is_dataclass(hint):
@@ -71,16 +41,6 @@ def _built(hint: Any, datum: str, scope: dict[str, Any]) -> str:
     if options:
         return f"None if {datum} is None else {_built(options[0], datum, scope)}"
     return datum
-
-
-def _flat_variant(options: Sequence[Any]) -> Convert:
-    variants = {option: (_branch(option), flattener(option)) for option in options}
-
-    def flat(value: Any) -> tuple[str, Any]:
-        branch, flatten = variants[type(value)]
-        return branch, flatten(value)
-
-    return flat
 
 
 def _built_variant(options: Sequence[Any]) -> Convert:
@@ -96,8 +56,7 @@ def _options(hint: Any) -> list[Any]:
 
 
 def _branch(option: Any) -> str:
-    branch: str = _BRANCHES.get(option) or f"tidegate.{option.__name__}"
-    return branch
+    return f"tidegate.{option.__name__}"
 
 
 def _name(function: Convert, scope: dict[str, Any]) -> str:

@@ -39,6 +39,27 @@ def test_a_record_with_all_or_none_of_its_optional_fields_survives(
     assert c.decode(c.encode(value)) == value
 
 
+@pytest.mark.parametrize("number", [0, 1, -1, 63, 64, 8191, 8192, -8192, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("text", ["", "é" * 4095, "x" * 8192], ids=len)
+def test_fastavro_writes_the_same_bytes(number: int, text: str) -> None:
+    """Of numbers and lengths on both sides of each size that they have on the wire."""
+    job = dataclasses.replace(_filled(records.Job, empty=False), epoch=number, input=text)
+    data, out = codec.JOB.encode(job), io.BytesIO(bytes(codec.HEADER_SIZE))
+    out.seek(codec.HEADER_SIZE)
+    schemaless_writer(out, codec.JOB.schema.parsed, codec.JOB.read(data))
+    assert data[codec.HEADER_SIZE :] == out.getvalue()[codec.HEADER_SIZE :]
+    assert codec.JOB.decode(data) == job
+
+
+def test_a_value_that_its_schema_cannot_hold_is_not_written() -> None:
+    job = _filled(records.Job, empty=False)
+    with pytest.raises(OverflowError):
+        codec.JOB.encode(dataclasses.replace(job, epoch=2**63))
+    envelope = _filled(records.Envelope, empty=False)
+    with pytest.raises(ValueError, match="15 bytes instead of 16"):
+        codec.ENVELOPE.encode(dataclasses.replace(envelope, fingerprint=bytes(15)))
+
+
 @pytest.mark.parametrize("c", CODECS, ids=lambda c: c.name)
 def test_the_dataclass_has_the_fields_of_the_schema_in_order(c: codec.Codec[Any]) -> None:
     source = json.loads((resource("schemas") / f"{c.name}.avsc").read_text())
