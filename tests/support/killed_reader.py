@@ -24,6 +24,7 @@ from streams.event_reader import reader as reading
 from streams.event_reader.consume import consume
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope
+from streams.settings import load_settings
 from support.operator_cluster import make_event
 from support.played_consumer import PlayedConsumer
 
@@ -105,9 +106,12 @@ def lines_of_a_reader(folder: Path) -> int:
 
 
 if __name__ == "__main__":
+    settings = load_settings()
     with (
         patch.object(reading, "Consumer", lambda _: PlayedConsumer([LOGS[0][:2], LOGS[1][:1]])),
         patch.object(consuming, "wait_for_broker", lambda *_, **__: None),
+        # No kill can change the settings, and reading them takes most of a reader's time.
+        patch.object(consuming, "load_settings", lambda **_: settings),
     ):
         lines = lines_of_a_reader(Path(sys.argv[1]))
         for line in range(lines):
