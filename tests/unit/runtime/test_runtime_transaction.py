@@ -104,7 +104,8 @@ def test_positions_go_before_records_only_where_the_last_transaction_may_not_be_
 ) -> None:
     """Records would wait 20 ms for its end; later, they are on their way before the positions."""
     now = 1_000.0
-    monkeypatch.setattr(transaction, "time", SimpleNamespace(monotonic=lambda: now))
+    for module in (transaction, producer_calls):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     under_test = transactions(Outage())
     under_test.commit([task()])
     (producer,) = producers
@@ -134,7 +135,8 @@ def test_positions_go_before_records_only_where_the_last_transaction_may_not_be_
 def test_after_an_abort_positions_go_first_too(
     producers: list[Recorded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
+    for module in (transaction, producer_calls):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
     refused = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large"))
 
     def refuse(*_: object) -> None:
