@@ -137,21 +137,21 @@ def sharing(connection: sqlite3.Connection, found: Job) -> MadeJob | None:
 
 
 def _row(record: Record) -> Row:
-    job = JOB.decode(record.value)
-    replayed = job.event.event_id if job.replay_id and job.event else None
+    job = JOB.read(record.value)
+    replayed = job["event"]["event_id"] if job["replay_id"] and job["event"] else None
     return (
-        job.job_id,
-        job.tenant_id,
-        job.type,
-        job.status,
-        job.pool,
-        job.scope,
-        job.replay_of,
-        job.replay_id,
+        job["job_id"],
+        job["tenant_id"],
+        job["type"],
+        job["status"],
+        job["pool"],
+        job["scope"],
+        job["replay_of"],
+        job["replay_id"],
         replayed,
         record.partition,
-        job.created_at,
-        job.ready_at,
+        job["created_at"],
+        job["ready_at"],
         record.value,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import io
 import json
@@ -50,20 +49,6 @@ def test_fastavro_writes_the_same_bytes(number: int, text: str) -> None:
     schemaless_writer(out, codec.JOB.schema.parsed, codec.JOB.read(data))
     assert data[codec.HEADER_SIZE :] == out.getvalue()[codec.HEADER_SIZE :]
     assert codec.JOB.decode(data) == job
-
-
-@pytest.mark.parametrize("c", CODECS, ids=lambda c: c.name)
-def test_a_record_cut_anywhere_or_with_a_broken_byte_never_raises_anything_else(
-    c: codec.Codec[Any],
-) -> None:
-    data = c.encode(_filled(c.cls, empty=False))
-    assert c.decode(data) == c._build(c.read(data)), "fastavro reads the same"
-    for at in range(len(data)):
-        with pytest.raises(DecodeError):
-            c.decode(data[:at])
-        for byte in (0, 1, 127, 128, 255):
-            with contextlib.suppress(DecodeError):
-                c.decode(data[:at] + bytes([byte]) + data[at + 1 :])
 
 
 def test_a_value_that_its_schema_cannot_hold_is_not_written() -> None:
@@ -167,10 +152,8 @@ def test_too_little_memory_is_not_the_records_fault(monkeypatch: pytest.MonkeyPa
 
     value = codec.HELD.encode(records.Held(0, "p", "t", None, "no_worker", 1, 1, ""))
     monkeypatch.setattr(codec, "schemaless_reader", starved)
-    monkeypatch.setitem(vars(codec.HELD), "_parse", starved)
-    for read in (codec.HELD.read, codec.HELD.decode):
-        with pytest.raises(MemoryError):
-            read(value)
+    with pytest.raises(MemoryError):
+        codec.HELD.decode(value)
 
 
 _SIZED = {"fingerprint": 16, "payload_hash": 32, "mac": 32}
