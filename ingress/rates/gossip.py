@@ -27,8 +27,8 @@ log = structlog.get_logger(__name__)
 TOPIC = "ingress.rates"
 _PARTITION = 0
 _BATCH = 500
-_LISTEN_SECONDS = 2 * TICK_SECONDS
-"""A process listens this long before its first report, to hear a report of every other process."""
+_QUIET_SECONDS = 4 * TICK_SECONDS
+"""The time between two reports while no tenant has a rate; nobody uses them before one has."""
 _CONTACT_SECONDS = 2.0
 _STOP_SECONDS = 5.0
 
@@ -92,17 +92,20 @@ class RateGossip:
 
     def _exchange(self, tail: Tail, producer: Producer) -> None:
         tail.begin_at_end([(TOPIC, _PARTITION)], _CONTACT_SECONDS)
-        joined = time.monotonic()
-        due = joined + _LISTEN_SECONDS
+        # First it hears a report of every other process.
+        first = due = time.monotonic() + 2 * self._tick()
         while not self._thread.stopping.is_set():
             for message in tail.read(_BATCH, max(0.0, due - time.monotonic())):
                 self._hear(message)
             if time.monotonic() >= due:
-                due = time.monotonic() + TICK_SECONDS
+                due = time.monotonic() + self._tick()
                 self._tell(producer, self._rates.report())
-                if not self._rates.known and due > joined + SILENT_SECONDS:
+                if not self._rates.known and due > first + SILENT_SECONDS:
                     self._say_lost("this process's own reports do not come back")
         self._tell(producer, self._rates.leave())
+
+    def _tick(self) -> float:
+        return TICK_SECONDS if self._rates.needed else _QUIET_SECONDS
 
     def _hear(self, message: Message) -> None:
         try:

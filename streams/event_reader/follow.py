@@ -9,7 +9,7 @@ from streams.errors import PoisonRecord
 from streams.event_reader.scan import Found, found_in, read_on
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import EVENTS
-from streams.kafka.tail import UNHURRIED, Tail
+from streams.kafka.tail import PEOPLES_SECONDS, Tail
 from streams.settings import Settings
 
 
@@ -22,7 +22,7 @@ def follow(settings: Settings, offsets: Mapping[int, int], selection: Selection)
         KafkaUnavailable: the topic must not be read, or is not there; what comes next was purged or
             is damaged.
     """
-    with Tail(settings, "events-reader", **UNHURRIED) as tail:
+    with Tail(settings, "events-reader", rest=PEOPLES_SECONDS) as tail:
         tail.begin({(EVENTS, number): at for number, at in offsets.items()})
         while True:
             for message in read_on(tail):

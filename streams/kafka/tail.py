@@ -6,7 +6,9 @@ Kafka's errors pass by themselves, and that nothing may be skipped because of th
 
 from __future__ import annotations
 
+import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,12 +22,16 @@ from streams.errors import KafkaUnavailable
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import DAMAGED, DENIED, GONE, UNREADABLE, Outage, damage, is_fatal
 from streams.kafka.offsets import Place
+from streams.kafka.rest import Rest
 from streams.process.standstill import Standstill
 from streams.settings import Settings
 
-UNHURRIED: dict[str, Any] = {"fetch.min.bytes": 1_000_000, "fetch.wait.max.ms": 250}
-"""The pace of a tail for people: the broker answers four times a second, or when it has a megabyte,
-instead of once for each record. A partition gives a little more than that at once."""
+PATIENT: dict[str, Any] = {"fetch.wait.max.ms": 2_000, "socket.timeout.ms": 6_000}
+"""For a tail of quiet topics whose partitions are all begun together: the broker answers when there
+is a record, or after this time. A partition that is begun later would wait for that answer."""
+PEOPLES_SECONDS = 0.25
+"""How long a tail for people rests after records came, so that it asks a few times a second and not
+once for each record."""
 _AGAIN_SECONDS = 1.0
 _LATE_SECONDS = 60.0
 
@@ -64,7 +70,8 @@ class Tail:
     `next` has, of each partition that it reads, the first offset that was not given. `group` is the
     process's own, which is not joined (see `consumer_config`). `outage` learns when no broker
     answers, and when records come. With `tell`, a partition that cannot be read is told once and
-    tried again each second; without, `read` raises it.
+    tried again each second; without, `read` raises it. Once it is at the ends, it reads nothing for
+    `rest` seconds after records came, unless somebody is in a `hurry`.
     """
 
     def __init__(
@@ -74,12 +81,14 @@ class Tail:
         *,
         tell: Callable[[Fault], object] | None = None,
         outage: Outage | None = None,
-        **pace: Any,
+        rest: float = 0.0,
+        hurry: threading.Event | None = None,
+        **config: Any,
     ) -> None:
         self._prefix = settings.topic_prefix
         self._tell = tell
         self._outage = outage
-        own = {"auto.offset.reset": "error", "enable.partition.eof": True, **pace}
+        own = {"auto.offset.reset": "error", "enable.partition.eof": True, **config}
         if outage is not None:
             # A bound method would keep the clients of this until a garbage collection.
             own["error_cb"] = partial(_noticed, outage)
@@ -89,6 +98,8 @@ class Tail:
         self._faults = dict[Place, Fault]()
         self._told = set[Place]()
         self._damaged_at = dict[Place, float]()
+        self._ends = dict[Place, int]()
+        self._rest = Rest(self._consumer, rest, hurry)
 
     def __enter__(self) -> Self:
         return self
@@ -117,6 +128,20 @@ class Tail:
         self.next |= starts
         self._unread |= starts.keys()
 
+    def begin_at_start(self, places: Iterable[Place], seconds: float) -> None:
+        """Read these partitions from their oldest records on.
+
+        It is caught up once it is at their present ends: the broker tells the end of a quiet
+        partition only after the whole time that it may wait for a record.
+
+        Raises:
+            KafkaException: the offsets are not answered in time.
+        """
+        ask = self._consumer.get_watermark_offsets
+        spans = {place: ask(self._partition(place), seconds) for place in places}
+        self._ends |= {place: end for place, (_, end) in spans.items()}
+        self.begin({place: start for place, (start, _) in spans.items()})
+
     def begin_at_end(self, places: Iterable[Place], seconds: float) -> None:
         """Read these partitions from their present ends on, so that no later record is missed.
 
@@ -124,7 +149,9 @@ class Tail:
             KafkaException: the ends are not answered in time.
         """
         ask = self._consumer.get_watermark_offsets
-        self.begin({place: ask(self._partition(place), seconds)[1] for place in places})
+        ends = {place: ask(self._partition(place), seconds)[1] for place in places}
+        self._ends |= ends
+        self.begin(ends)
 
     def drop(self, place: Place) -> None:
         """Read a partition no further, if it is read."""
@@ -152,6 +179,8 @@ class Tail:
                 raise Unreadable(fault)
             if time.monotonic() - fault.noted_at >= _AGAIN_SECONDS:
                 self.again(fault)
+        if not self._rest.over(seconds):
+            return []
         first = self._consumer.poll(seconds)
         if first is None:
             return []
@@ -159,11 +188,15 @@ class Tail:
         found = [message for message in messages if self._is_next(message)]
         if found and self._outage is not None:
             self._outage.answered()
+        if found and self.caught_up:
+            self._rest.after(len(found), map(self._partition, self.next.keys() - self._faults))
         return found
 
     @property
     def caught_up(self) -> bool:
         """Whether each partition was at its end at some time since it was begun."""
+        for place in [p for p in self._unread if self.next[p] >= self._ends.get(p, math.inf)]:
+            self._unread.discard(place)
         return not self._unread
 
     def positions(self) -> Mapping[Place, int]:

@@ -109,7 +109,7 @@ async def _state(
     directory = settings.data_dir / "operator" / settings.instance
     database = Database(directory / "read_model.sqlite")
     notifier = RowNotifier(asyncio.get_running_loop())
-    follower = Follower(settings, topology, database, notifier.announce)
+    follower = Follower(settings, topology, database, notifier.announce, notifier.hurry)
     collector = ReadModelCollector(database, follower)
     producer = AwaitedProducer(settings, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS})
     view = broker_view(settings, topology)

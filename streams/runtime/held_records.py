@@ -22,7 +22,8 @@ class HeldRecords:
         self._names = names
         self._records: list[Record] = []
         self._heads: dict[Place, int] | None = None
-        self._until = 0.0  # when those that wait for others have waited long enough
+        self._patient = 0  # how many of them, from the first on, are known to be in no hurry
+        self._until = 0.0  # when these have waited long enough
 
     def __len__(self) -> int:
         return len(self._records)
@@ -50,8 +51,10 @@ class HeldRecords:
 
     def put_off(self, may_wait: Callable[[Sequence[Record]], bool]) -> bool:
         """Whether they go on waiting for others: all may, and have not waited for long."""
-        if not 0 < len(self._records) <= _MOST_WAITING or not may_wait(self._records):
+        new = self._records[self._patient :]
+        if not 0 < len(self._records) <= _MOST_WAITING or not may_wait(new):
             return False
+        self._patient = len(self._records)
         if not self._until:
             self._until = time.monotonic() + WAIT_SECONDS
         return self.wait() > 0
@@ -62,7 +65,8 @@ class HeldRecords:
 
     def take(self) -> list[Record]:
         """Give all of them away."""
-        taken, self._records, self._heads, self._until = self._records, [], None, 0.0
+        taken, self._records, self._heads = self._records, [], None
+        self._patient, self._until = 0, 0.0
         return taken
 
     def drop(self, ends: Mapping[Place, float]) -> None:
@@ -70,7 +74,7 @@ class HeldRecords:
         if self._records:
             held = self._records
             self._records = [r for r in held if r[2] >= ends.get((r[0], r[1]), 0)]
-            self._heads = None
+            self._heads, self._patient = None, 0
 
     def first(self, place: Place) -> int | None:
         """The offset of the first record of a place, if one is held."""

@@ -156,7 +156,8 @@ class Processor(HandlesRecords):
     def may_wait(self, records: Sequence[Record], ctx: Context) -> bool:
         """Whether these records, which are not yet handled, are in no hurry.
 
-        Then they wait for up to `WAIT_SECONDS` for others, to share their transaction.
+        Then they wait for up to `WAIT_SECONDS` for others, to share their transaction. Each record
+        is asked about once. It must not read a store.
         """
         return False
 

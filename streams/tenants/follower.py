@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Mapping
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message
+from confluent_kafka import KafkaException, Message
 from prometheus_client import Gauge
 
 from streams.errors import ConfigError, PoisonRecord, StageFailed
-from streams.kafka.tail import Fault, Tail
+from streams.kafka.tail import PATIENT, Fault, Tail
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 from streams.topology.model import Topology
@@ -77,7 +77,7 @@ class TenantsFollower:
         self._thread.stop(5)
 
     def _follow(self) -> None:
-        with Tail(self._settings, self._group, tell=_tell) as tail:
+        with Tail(self._settings, self._group, tell=_tell, **PATIENT) as tail:
             self._contact(tail)
             while not self._thread.stopping.is_set():
                 for message in tail.read(_BATCH, _POLL_SECONDS):
@@ -111,11 +111,12 @@ class TenantsFollower:
         while not self._thread.stopping.is_set():
             try:
                 width = self._checked(tail.widths(_CONTACT_SECONDS))
+                places = [(TOPIC, number) for number in range(width)]
+                tail.begin_at_start(places, _CONTACT_SECONDS)
                 reason = "the topic is not there, or this user may not see it"
             except KafkaException as error:
                 width, reason = 0, str(error.args[0])
             if width:
-                tail.begin({(TOPIC, number): OFFSET_BEGINNING for number in range(width)})
                 return
             if not said:
                 log.warning(

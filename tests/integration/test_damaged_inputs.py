@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -80,7 +81,8 @@ def test_the_operators_read_model_stands_still_before_it_and_is_not_rebuilt(
     beside = next(name for name in map("t{}".format, range(99)) if cluster.home(name) != home)
 
     def follower() -> Follower:
-        return Follower(cluster.settings, cluster.topology, database, lambda _: None)
+        hurry = threading.Event()
+        return Follower(cluster.settings, cluster.topology, database, lambda _: None, hurry)
 
     def shown() -> dict[str, str]:
         rows = "SELECT job_id, tenant_id FROM jobs"

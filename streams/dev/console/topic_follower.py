@@ -14,7 +14,7 @@ from streams.dev.console.activity import CODECS, Activity
 from streams.dev.console.pace import Pace
 from streams.dev.console.screen import Line
 from streams.errors import DecodeError
-from streams.kafka.tail import UNHURRIED, Fault, Tail
+from streams.kafka.tail import PATIENT, PEOPLES_SECONDS, Fault, Tail
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 
@@ -37,7 +37,9 @@ class TopicFollower:
         self._pace = pace or Pace()
         self._activity = Activity()
         self._thread = DaemonThread("console", self._run, self._failed)
-        self._tail = Tail(settings, "dev-console", tell=_leave_to_stages, **UNHURRIED)
+        self._tail = Tail(
+            settings, "dev-console", tell=_leave_to_stages, rest=PEOPLES_SECONDS, **PATIENT
+        )
 
     def start(self) -> None:
         """Note where the topics end now, and follow them from there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from streams.errors import PoisonRecord
 from streams.kafka.admin import admin_client
 from streams.kafka.failures import Outage
 from streams.kafka.offsets import EndOffsetsPoll, Ends, Place
-from streams.kafka.tail import UNHURRIED, Tail, Unreadable
+from streams.kafka.tail import PEOPLES_SECONDS, Tail, Unreadable
 from streams.operator import STAGE
 from streams.operator.read_model import positions
 from streams.operator.read_model.database import transaction
@@ -22,7 +23,6 @@ from streams.operator.read_model.positions import Untrusted
 from streams.operator.read_model.projections import (
     OF_A_RECORD,
     Changes,
-    is_awaited,
     oldest_wanted,
     project,
     reports_poison,
@@ -55,8 +55,8 @@ class Lag:
 class FoldSession:
     """Folds every followed partition into one file.
 
-    One tail reads the topics on which jobs flow, without haste. The other reads those for whose
-    rows people wait, as soon as there is a record.
+    It reads a few times a second where jobs flow, and each record at once while a call waits for a
+    row, which is while `hurry` is set.
 
     One SQLite transaction stores rows and the offsets behind them. So after a kill, only records
     whose rows were not committed are read again.
@@ -68,6 +68,7 @@ class FoldSession:
         connection: sqlite3.Connection,
         announce: Callable[[Iterable[RowKey]], None],
         outage: Outage,
+        hurry: threading.Event,
     ) -> None:
         self._connection = connection
         self._announce = announce
@@ -79,21 +80,14 @@ class FoldSession:
         ends = Ends(now, {place: span.high for place, span in self._spans.items()})
         self.freshness = Freshness(positions.fresh_at(connection) or now, ends)
         self._ends_poll = EndOffsetsPoll(admin, prefix, outage)
-        self._tails = (
-            Tail(settings, STAGE, outage=outage, **UNHURRIED),
-            Tail(settings, STAGE, outage=outage),
-        )
-        for tail, awaited in zip(self._tails, (False, True), strict=True):
-            tail.begin(
-                {place: at for place, at in starts.items() if is_awaited(place[0]) is awaited}
-            )
+        self._tail = Tail(settings, STAGE, outage=outage, rest=PEOPLES_SECONDS, hurry=hurry)
+        self._tail.begin(starts)
 
     def close(self) -> None:
-        for tail in self._tails:
-            tail.close()
+        self._tail.close()
 
     def step(self) -> None:
-        """Fold the next batch of each tail, if there is one.
+        """Fold the next batch, if there is one.
 
         Raises:
             Untrusted: the next offsets are gone, or the broker was out of reach for too long.
@@ -102,21 +96,14 @@ class FoldSession:
                 batch; what came before it, and the other partitions' records, are folded.
         """
         self.freshness.require(wall_ms())
-        flowing, awaited = self._tails
-        busy = self._fold_next(flowing, 0)
-        self._fold_next(awaited, 0 if busy else _POLL_SECONDS)
-
-    def _fold_next(self, tail: Tail, seconds: float) -> bool:
-        """Fold what a tail reads next; return whether that was anything."""
         try:
-            messages = tail.read(_BATCH, seconds)
+            messages = self._tail.read(_BATCH, _POLL_SECONDS)
         except Unreadable as error:
             if error.fault.gone:
                 raise Untrusted(str(error)) from error
             raise
         if messages:
-            self._fold([_record(tail.place(message), message) for message in messages])
-        return bool(messages)
+            self._fold([_record(self._tail.place(message), message) for message in messages])
 
     def _fold(self, records: list[Record]) -> None:
         batch = self._project(records)
@@ -148,7 +135,7 @@ class FoldSession:
 
     def caught_up(self) -> bool:
         """Return whether every record that was on the topics when the session began is folded."""
-        at = self._positions()
+        at = self._tail.positions()
         self.freshness.reached(at)
         return all(at[place] >= span.high for place, span in self._spans.items())
 
@@ -160,7 +147,7 @@ class FoldSession:
             self._ends_poll.ask(self._spans, now)
         if heard is not None:
             self.freshness.heard(heard)
-        at_now = self._positions()
+        at_now = self._tail.positions()
         self.freshness.reached(at_now)
         newest = self.freshness.newest
         for key, at in at_now.items():
@@ -176,10 +163,7 @@ class FoldSession:
     @property
     def folded(self) -> dict[Place, int]:
         """The offset of each partition before which all records are rows."""
-        return {place: at for tail in self._tails for place, at in tail.next.items()}
-
-    def _positions(self) -> dict[Place, int]:
-        return {place: at for tail in self._tails for place, at in tail.positions().items()}
+        return dict(self._tail.next)
 
     def _project(self, records: Iterable[Record]) -> dict[str, Changes]:
         batch: dict[str, Changes] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -48,11 +49,13 @@ class Follower:
         topology: Topology,
         database: Database,
         announce: Callable[[Iterable[RowKey]], None],
+        hurry: threading.Event,
     ) -> None:
         self._settings = settings
         self._kept_ms = {table.name: kept_ms(table, settings, topology) for table in TABLES}
         self._database = database
         self._announce = announce
+        self._hurry = hurry
         self._thread = DaemonThread("follower", self._run)
         self._outage = Outage()
         self._lag: Lag | None = None
@@ -118,7 +121,7 @@ class Follower:
                 session.step()
 
     def _session(self, connection: sqlite3.Connection) -> FoldSession:
-        return FoldSession(self._settings, connection, self._announce, self._outage)
+        return FoldSession(self._settings, connection, self._announce, self._outage, self._hurry)
 
     def _catch_up(self, session: FoldSession) -> None:
         began = time.monotonic()

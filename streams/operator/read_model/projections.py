@@ -84,11 +84,6 @@ def oldest_wanted(settings: Settings, now: int) -> dict[str, int]:
     return {topic: now - hours(settings) * _HOUR_MS for topic, hours in kept.items()}
 
 
-def is_awaited(topic: str) -> bool:
-    """Return whether people wait for the rows of a topic."""
-    return _TABLES[topic].awaited
-
-
 def reports_poison(topic: str) -> bool:
     """Return whether a record that is no row of its table becomes a dead letter."""
     return _TABLES[topic].reports_poison

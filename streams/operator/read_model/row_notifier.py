@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
@@ -13,10 +14,14 @@ T = TypeVar("T")
 
 
 class RowNotifier:
-    """Wakes waiters of a row: waiters run in one event loop, any thread calls `announce`."""
+    """Wakes waiters of a row: waiters run in one event loop, any thread calls `announce`.
+
+    `hurry` is set while anybody waits.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.hurry = threading.Event()
         self._waiting: dict[RowKey, set[asyncio.Event]] = {}
 
     def announce(self, changed: Iterable[RowKey]) -> None:
@@ -39,6 +44,7 @@ class RowNotifier:
         changed = asyncio.Event()
         for each in (key, *others):
             self._waiting.setdefault(each, set()).add(changed)
+        self.hurry.set()
         try:
             while (found := await look()) is None:
                 async with asyncio.timeout(deadline - time.monotonic()):
@@ -50,6 +56,8 @@ class RowNotifier:
         finally:
             for each in (key, *others):
                 self._forget(each, changed)
+            if not self._waiting:
+                self.hurry.clear()
 
     def _wake(self, changed: Iterable[RowKey]) -> None:
         for key in changed:

@@ -154,7 +154,6 @@ TABLE = Table(
     "error TEXT NOT NULL, part INTEGER NOT NULL, "
     "at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
-    awaited=True,
     indexes={
         "newest": "(at, id)",
         "discarded": "(id) WHERE discarded = 1",

@@ -123,5 +123,4 @@ TABLE = Table(
     key="tenant_id TEXT, endpoint_id TEXT",
     columns="record BLOB NOT NULL",
     row=_row,
-    awaited=True,
 )

@@ -100,7 +100,6 @@ TABLE = Table(
     key="id TEXT, kind TEXT",
     columns="tenant_id TEXT, at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
-    awaited=True,
     indexes={"newest": "(at, id) WHERE kind = 'asked'"},
 )
 LISTING = Listing(TABLE.name, ("/v1/replays",), _item, where="kind = 'asked'")

@@ -31,7 +31,6 @@ TABLE = Table(
     key="job_id TEXT",
     columns="tenant_id TEXT NOT NULL, at INTEGER NOT NULL, value TEXT NOT NULL",
     row=_row,
-    awaited=True,
     indexes={"by_age": "(at)"},
     expires=True,
 )

@@ -69,7 +69,6 @@ TABLE = Table(
     key="tenant_id TEXT, source TEXT, payload_hash TEXT",
     columns="id TEXT NOT NULL, status TEXT NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
-    awaited=True,
     rowid=True,
     indexes={
         "by_id": "(id)",

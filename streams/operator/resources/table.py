@@ -54,8 +54,6 @@ class Table:
     """Whether a table with a key of several columns has a rowid, too: the order of its writing."""
     reports_poison: bool = True
     """Whether a record that is no row becomes a dead letter; False if a stage reports it."""
-    awaited: bool = False
-    """Whether people wait for its rows, and jobs do not flow through its topic: read it at once."""
 
     @cached_property
     def key_size(self) -> int:

@@ -180,7 +180,6 @@ TABLE = Table(
     key="tenant_id TEXT, kind TEXT, id TEXT",
     columns="updated_at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
-    awaited=True,
     indexes={
         "data_keys": "(updated_at) WHERE kind = 'data_key'",
         "erasures": "(tenant_id) WHERE kind = 'erasure'",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,8 @@ def fold(
     monkeypatch.setattr(
         positions, "spans", lambda *_: {JOBS: Span("id", 0, 3), STEPS: Span("id", 0, 2)}
     )
-    session = FoldSession(Settings(bootstrap="127.0.0.1:1"), connection, lambda _: None, Outage())
+    settings, hurry = Settings(bootstrap="127.0.0.1:1"), threading.Event()
+    session = FoldSession(settings, connection, lambda _: None, Outage(), hurry)
     session.step()
     session.close()
     return producer.letters

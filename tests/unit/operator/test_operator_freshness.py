@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -117,7 +118,7 @@ def cut_off(
 ) -> Iterator[FoldSession]:
     """A session whose broker went away right after it began."""
     monkeypatch.setattr(positions, "spans", lambda *_: {HERE: Span("id", 0, 0)})
-    found = FoldSession(NOWHERE, connection, lambda _: None, Outage())
+    found = FoldSession(NOWHERE, connection, lambda _: None, Outage(), threading.Event())
     yield found
     found.close()
 
@@ -142,7 +143,7 @@ def test_a_session_that_ended_leaves_no_client_to_the_garbage_collector(
 ) -> None:
     """While a batch stays damaged, one begins each second."""
     monkeypatch.setattr(positions, "spans", lambda *_: {HERE: Span("id", 0, 0)})
-    found = FoldSession(NOWHERE, connection, lambda _: None, Outage())
+    found = FoldSession(NOWHERE, connection, lambda _: None, Outage(), threading.Event())
     kept = weakref.ref(found)
     found.close()
     del found
@@ -194,7 +195,7 @@ def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outage: bool
 ) -> None:
     database = Database(tmp_path / "m.sqlite")
-    follower = Follower(NOWHERE, load(), database, lambda _: None)
+    follower = Follower(NOWHERE, load(), database, lambda _: None, threading.Event())
     ready = []
 
     def step(number: int) -> None:
@@ -218,7 +219,7 @@ def test_a_file_that_a_query_finds_broken_is_begun_anew(
 ) -> None:
     """Otherwise each call that reads the broken page would be answered 503 for ever."""
     database = Database(tmp_path / "m.sqlite")
-    follower = Follower(NOWHERE, load(), database, lambda _: None)
+    follower = Follower(NOWHERE, load(), database, lambda _: None, threading.Event())
     steps = list[int]()
 
     def broken(_: sqlite3.Connection) -> None:
@@ -245,7 +246,7 @@ def test_a_file_that_cannot_be_begun_anew_yet_is_tried_again(
 ) -> None:
     """The thread that follows outlives it: without it nothing is ready any more."""
     database = Database(tmp_path / "operator" / "m.sqlite")
-    follower = Follower(NOWHERE, load(), database, lambda _: None)
+    follower = Follower(NOWHERE, load(), database, lambda _: None, threading.Event())
     full, steps = [sqlite3.OperationalError("database or disk is full")] * 2, list[int]()
     create = Database._create
 

@@ -23,6 +23,9 @@ from streams.settings import Settings
 from streams.tenants.follower import POSITION, TenantsFollower
 from streams.topology.load import load
 
+OLDEST = 7
+"""The offset of the first record that the topic has."""
+
 
 class Message:
     """A record, or with a code what Kafka says of the partition."""
@@ -60,6 +63,9 @@ class Consumer:
     def list_topics(self, topic: str = "tenants", timeout: float = 0) -> Any:
         found = SimpleNamespace(error=None, partitions=range(self.width))
         return SimpleNamespace(topics={topic: found})
+
+    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+        return OLDEST, 1_000
 
     def incremental_assign(self, places: Any) -> None: ...
 
@@ -163,14 +169,14 @@ def test_a_follower_stands_still_before_a_damaged_batch(monkeypatch: pytest.Monk
     damaged = Message(99, KafkaError._BAD_MSG)
     lost = Message(7_611_410_075_462_884_242, KafkaError._AUTO_OFFSET_RESET)
     found = Followed(monkeypatch, Message(), damaged, lost)
-    assert found.begun == [OFFSET_BEGINNING, 42], "the damaged bytes named a wrong offset"
+    assert found.begun == [OLDEST, 42], "the damaged bytes named a wrong offset"
     assert found.known == [b"key"]
     assert "damaged batch at offset 99" in found.lines[0]["reason"]
 
 
 def test_what_is_left_of_a_topic_that_lost_records_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     purged = Message(42, KafkaError.OFFSET_OUT_OF_RANGE)
-    assert Followed(monkeypatch, Message(), purged).begun == [OFFSET_BEGINNING] * 2
+    assert Followed(monkeypatch, Message(), purged).begun == [OLDEST, OFFSET_BEGINNING]
 
 
 def test_a_reader_of_payloads_that_breaks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
