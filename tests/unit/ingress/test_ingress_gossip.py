@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from ingress.rates.shares import Rates
 from streams.errors import StageFailed
 from streams.kafka import tail
 from streams.settings import Settings
+from streams.tenants.settings import Rate
 
 
 class Silent:
@@ -104,3 +107,48 @@ def test_a_client_that_never_closes_does_not_keep_the_process_from_its_end(
     found.stop()
     assert closed == []
     released.set()
+
+
+class Timed:
+    """A clock that each wait for reports moves, and the times at which reports are sent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.sent = 1_000.0, list[float]()
+        self.enough = threading.Event()
+        clock = self
+
+        class Waiting(Silent):
+            def poll(self, seconds: float) -> None:
+                clock.now += seconds
+
+        class Noting(Deaf):
+            def produce(self, *_: object) -> None:
+                clock.sent.append(clock.now)
+                if len(clock.sent) == 5:
+                    clock.enough.set()
+
+        monkeypatch.setattr(gossip, "time", SimpleNamespace(monotonic=lambda: clock.now))
+        monkeypatch.setattr(tail, "Consumer", lambda _: Waiting(lambda: None, lambda: None))
+        monkeypatch.setattr(gossip, "Producer", Noting)
+
+    def intervals(self, rates: dict[str, Rate]) -> list[float]:
+        """Until the first report, and between the next ones."""
+        started = RateGossip(Settings(), Rates(rates), lambda _: None)
+        started.start()
+        assert self.enough.wait(10)
+        started.stop()
+        return [after - before for before, after in pairwise([1_000.0, *self.sent[:5]])]
+
+
+def test_it_reports_once_a_second_while_no_tenant_has_a_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It hears every other process before its first report, however seldom they report."""
+    assert Timed(monkeypatch).intervals({}) == [2, 1, 1, 1, 1]
+
+
+def test_it_reports_four_times_a_second_if_a_tenant_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    intervals = Timed(monkeypatch).intervals({"acme": Rate(count=10, seconds=1)})
+    assert intervals == [0.5, 0.25, 0.25, 0.25, 0.25]
