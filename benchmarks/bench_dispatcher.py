@@ -43,6 +43,7 @@ from streams.serde.records import (
     Envelope,
     Handler,
     Heartbeat,
+    HeldLease,
     Lease,
     Outcome,
     PayloadRef,
@@ -132,6 +133,7 @@ class ScriptedWorker:
         self.taken_at: dict[str, float] = {}
         self.ended = 0
         self._claims: dict[str, Lease] = {}
+        self._received: Counter[int] = Counter()
         self._sender = producer(bootstrap, linger_ms=1)
         self._reader = Reader(bootstrap, TOPOLOGY, WORK, "jobs.replies")
         self._beat_at = 0.0
@@ -155,14 +157,23 @@ class ScriptedWorker:
         self._beat_at = time.monotonic() + TOPOLOGY.leases.heartbeat_seconds
         handlers = tuple(Handler(type_, 3, (1.0,), 30) for type_ in ("plain", "one_effect"))
         for partition in range(TOPOLOGY.partitions):
+            held = [each for each in self._claims.values() if each.home_partition == partition]
             body = Heartbeat(
-                self.id, "default", 0, self._free(), (), handlers, received=0, leaving=False
+                self.id,
+                "default",
+                0,
+                self._free(),
+                tuple(HeldLease(each.job_id, each.epoch, False) for each in held),
+                handlers,
+                received=self._received[partition],
+                leaving=False,
             )
             self._send(partition, Command(new_id("cmd"), "", "", 0, 0, body))
 
     def _lease(self, message: Message) -> None:
         lease = open_lease(message.value(), KEY)
         self.leased[lease.job_id] += 1
+        self._received[lease.home_partition] += 1
         self.taken_at[lease.job_id] = time.perf_counter()
         if lease.type == "plain":
             self._say(lease, self._end(lease))
@@ -172,6 +183,9 @@ class ScriptedWorker:
         self._say(lease, claim)
 
     def _replied(self, reply: Reply) -> None:
+        if not reply.claim_id:  # a question to all workers, or of credits, which each beat answers
+            self._beat()
+            return
         lease = self._claims.pop(reply.claim_id)
         if reply.kind != "granted":
             raise SystemExit(f"the claim of {reply.job_id} was answered {reply.kind}")
@@ -189,7 +203,7 @@ class ScriptedWorker:
             None,
             None,
             None,
-            received=0,
+            received=self._received[lease.home_partition],
             traceback=None,
         )
 
