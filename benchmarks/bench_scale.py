@@ -9,8 +9,8 @@ bound holds for its processor time, since others use the cores, too.
 job is taken and its tenant charged; the worker has credits for all. `idle punctuation`: jobs wait,
 no worker has credits. `heard`: a heartbeat of one of so many workers with two leases each. A figure
 is a median unless it says otherwise. `heartbeats`: what 1,000 workers of 20 busy slots send to 64
-partitions, counted from records as they are encoded. `schedule` is in `scale_schedule.py`. A row
-over its bound makes the exit code 1.
+partitions, counted from records as they are encoded. `schedule` is in `scale_schedule.py`, and
+`rebuilt from the topic` in `scale_rebuild.py`. A row over its bound makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 
 from harness import Result, arguments, report
 from scale_heartbeats import heartbeats
+from scale_rebuild import rebuilt
 from scale_schedule import schedule
 
 from streams.dispatcher import live_index
@@ -70,6 +71,7 @@ def main() -> None:
     rows: list[Bounded] = []
     for tenants, jobs in QUICK if chosen.quick else SIZES:
         rows += apart(one_partition, tenants, jobs)
+    rows += apart(rebuilt, (10_000 if chosen.quick else 200_000))
     for workers in WORKERS:
         rows += apart(heard, workers)
     rows += heartbeats()

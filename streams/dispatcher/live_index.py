@@ -74,11 +74,15 @@ def changes(before: Job | None, after_: Job | None) -> Changes:
 def derive(key: bytes, value: bytes) -> Changes:
     """The entry of a row that is read from the topic `jobs`; one that is no job's row has none."""
     try:
-        job = JOB.decode(value)
+        fields = JOB.read(value)
     except PoisonRecord:
         return {}
-    is_row = job.job_id.encode() == key and job.updated_at >= 0
-    return changes(None, job) if is_row else {}
+    job_id, updated_at = fields["job_id"], fields["updated_at"]
+    if job_id.encode() != key or updated_at < 0:
+        return {}
+    if fields["status"] in TERMINAL:  # most rows: no `Job` is made of them
+        return {ENDED.key(updated_at, job_id): b""}
+    return changes(None, JOB.decode(value))
 
 
 LIVE_AND_ENDED = Index(f"1: {' '.join(Live._fields)}", derive)
