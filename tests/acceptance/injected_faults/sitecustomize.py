@@ -91,7 +91,8 @@ def store_edited(module: ModuleType) -> None:
     def edited(settings: Any, topology: Any) -> Any:
         paths = (settings.data_dir / "state").glob("*/*/jobs/*")
         families = next(f for f in map(_open, sorted(paths)) if f is not None)
-        families[next(k for k in families if not k.startswith(b"\0"))] = b"edited"
+        row = next(filter(lambda key: not key.startswith(b"\0"), families.keys()))
+        families[row] = b"edited"
         families.close()
         return examine(settings, topology)
 
