@@ -36,12 +36,13 @@ def tenant_from_body(module: ModuleType) -> None:
     """Ingress believes the tenant that a body names."""
     event = module.Receiver._event
 
-    def believing(self: Any, source: Any, headers: Any, verified: Any, body: bytes) -> Any:
+    def believing(self: Any, sender: Any, headers: Any, body: bytes) -> Any:
         try:
-            named = module.orjson.loads(body).get("tenant_id", source.tenant_id)
+            named = module.orjson.loads(body).get("tenant_id", sender.source.tenant_id)
         except ValueError:
-            named = source.tenant_id
-        return event(self, replace(source, tenant_id=named), headers, verified, body)
+            named = sender.source.tenant_id
+        source = replace(sender.source, tenant_id=named)
+        return event(self, replace(sender, source=source), headers, body)
 
     module.Receiver._event = believing
 
