@@ -7,6 +7,7 @@ in the processes of one stage alone.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -38,7 +39,7 @@ def tenant_from_body(module: ModuleType) -> None:
 
     def believing(self: Any, sender: Any, headers: Any, body: bytes) -> Any:
         try:
-            named = module.orjson.loads(body).get("tenant_id", sender.source.tenant_id)
+            named = json.loads(body).get("tenant_id", sender.source.tenant_id)
         except ValueError:
             named = sender.source.tenant_id
         source = replace(sender.source, tenant_id=named)
