@@ -60,7 +60,6 @@ class StageRun:
         self.commits = MemoryTransactions(broker, offsets)
         self._executor = Executor(self.commits)
         self.tasks: dict[int, PartitionTask] = {}
-        self.pace = Pace(stage.punctuate_seconds, lambda: clock.ms)
         self._failed = False
         self._logs: list[tuple[str, int, list[Record]]] = []
         self._logs_known = 0

@@ -105,7 +105,7 @@ def test_it_rests_after_records_came(opened: tuple[Tail, Any], clock: Clock) -> 
 
 
 def test_a_wait_until_after_the_rest_reads_behind_it(
-    opened: tuple[Tail, Any], clock: Clock, monkeypatch: pytest.MonkeyPatch
+    opened: tuple[Tail, Any], clock: Clock
 ) -> None:
     tail, consumer = opened
     consumer.waiting = [[record(5)], [record(6)]]
