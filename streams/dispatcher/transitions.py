@@ -114,7 +114,15 @@ def stop(step: Step, of: Job, reason: str) -> None:
     worker = step.shared.workers.roster.get(of.worker_id)
     if worker is not None:
         told = of.cancel_reason or reason
-        reply = Reply(worker.worker_id, of.job_id, of.epoch, "", "cancel", message=told)
+        reply = Reply(
+            worker.worker_id,
+            of.job_id,
+            of.epoch,
+            "",
+            "cancel",
+            message=told,
+            run_id=of.run_id or "",
+        )
         step.answer(reply, worker.work_partition)
 
 

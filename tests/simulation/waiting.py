@@ -27,6 +27,7 @@ class Waiting:
         self._alone: dict[tuple[int, str, str], float] = {}
         self._looked_at = 0.0
         self._tasks: list[int] = []
+        self._boots: set[str] = set()
 
     def told(self, record: Record) -> None:
         """A record of `jobs.held`."""
@@ -65,10 +66,11 @@ class Waiting:
 
     def _places(self, jobs: list[Job]) -> set[tuple[int, str, str]]:
         """Partition, pool and type of ready jobs that no worker handles now."""
+        before, self._boots = self._boots, {w.id for w in self._world.workers.values()}
         handled = {
             (worker.pool, each.type)
             for worker in self._world.workers.values()
-            if worker.alive
+            if worker.alive or worker.id not in before  # a suspect may end it as soon as it starts
             for each in worker.heartbeater.identity.handlers
         }
         partitions = self._world.partitions

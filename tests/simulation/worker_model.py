@@ -90,7 +90,7 @@ class WorkerModel:
             self._taken,
             self._now,
         )
-        self._early: OrderedDict[tuple[str, int], str] = OrderedDict()
+        self._early: OrderedDict[tuple[str, int], tuple[str, str]] = OrderedDict()
         self._every = policy.heartbeat_seconds
         self._beat_at = self.seconds + self._every
         self._drained_at = 0.0
@@ -171,8 +171,8 @@ class WorkerModel:
             verdict = "cancelled" if reply.kind == "cancel" else "lost"
             run_of = self.runs.get((reply.job_id, reply.epoch))
             if run_of is None:
-                self._early[reply.job_id, reply.epoch] = verdict
-            else:
+                self._early[reply.job_id, reply.epoch] = (reply.run_id, verdict)
+            elif reply.run_id in ("", run_of.held.lease.run_id):
                 run_of.stop(verdict, reply.message)
 
     def leased(self, value: bytes | None, partition: int, offset: int) -> None:
@@ -206,8 +206,9 @@ class WorkerModel:
         self.runs[held.id] = run
         self.world.taken(lease)
         self.tell("takes", lease.job_id, lease.epoch, "alone" if lease.alone else "")
-        if held.id in self._early:
-            run.stop(self._early.pop(held.id), "it was told before the lease came")
+        run_id, verdict = self._early.pop(held.id, ("", ""))
+        if verdict and run_id in ("", lease.run_id):
+            run.stop(verdict, "it was told before the lease came")
 
     def _begin_alone(self) -> None:
         """Once nothing else runs and a heartbeat sent since then was acknowledged."""

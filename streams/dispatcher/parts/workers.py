@@ -120,9 +120,13 @@ class Workers(Part):
             if lease is None or not theirs or lease.epoch != held.epoch:
                 _tell(step, body, held, "lost", "the lease of this run is over")
             elif lease.cancel is not None:
-                _tell(step, body, held, "cancel", lease.cancel)
+                job = step.table.get(held.job_id)
+                run_id = (job and job.run_id) or ""
+                _tell(step, body, held, "cancel", lease.cancel, run_id)
 
 
-def _tell(step: Step, body: Heartbeat, held: HeldLease, kind: ReplyKind, why: str) -> None:
-    reply = Reply(body.worker_id, held.job_id, held.epoch, "", kind, message=why)
+def _tell(
+    step: Step, body: Heartbeat, held: HeldLease, kind: ReplyKind, why: str, run_id: str = ""
+) -> None:
+    reply = Reply(body.worker_id, held.job_id, held.epoch, "", kind, message=why, run_id=run_id)
     step.answer(reply, body.work_partition)

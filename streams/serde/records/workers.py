@@ -63,3 +63,4 @@ class Reply:
     repeat: bool = False
     result: str | None = None
     message: str = ""
+    run_id: str = ""

@@ -64,7 +64,7 @@ class Replies:
         """Bring the session its replies, first one that overtook its lease."""
         self._sessions[session.held.id] = session
         early = self._early.pop(session.held.id, None)
-        if early is not None:
+        if early is not None and early.run_id in ("", session.lease.run_id):
             _end(session, early)
 
     def leave(self, session: RunSession) -> None:
@@ -93,7 +93,8 @@ class Replies:
         place = reply.job_id, reply.epoch
         session = self._sessions.get(place)
         if session is not None:
-            _end(session, reply)
+            if reply.run_id in ("", session.lease.run_id):
+                _end(session, reply)
             return
         self._early[place] = reply
         if len(self._early) > _REMEMBERED:

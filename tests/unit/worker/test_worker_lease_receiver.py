@@ -243,6 +243,18 @@ async def test_a_reply_that_overtakes_its_lease_is_kept_for_it(
     assert begun == ["job_1"]
 
 
+async def test_a_cancel_that_came_after_its_run_ends_no_run_of_a_later_job() -> None:
+    """A job that is purged and asked for again has the same id, and begins with the same epoch."""
+    app, go_on, begun = waiting_app()
+    async with bench(app) as at:
+        go_on.set()
+        over = replace(at.blank(), job_id="job_1", epoch=1)
+        at.reply(over, "cancel", message="not needed", run_id="job_1.1.before")
+        later = at.give(job_id="job_1", epoch=1)
+        assert (await at.ended(later)).status == "succeeded"
+    assert begun == ["job_1"]
+
+
 async def test_replies_to_leases_that_never_come_are_not_kept_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
