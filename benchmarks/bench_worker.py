@@ -95,7 +95,7 @@ class ScriptedDispatcher:
             None,
             "{}",
             None,
-            {},
+            (),
             None,
             heartbeat_id,
             time.time_ns() // 1_000_000,

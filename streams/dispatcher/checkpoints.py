@@ -1,14 +1,21 @@
-"""The finished steps of jobs, in the store `checkpoints`."""
+"""The finished steps and waits of jobs, in the store `checkpoints`."""
 
 from __future__ import annotations
 
-from streams.serde.keys import SEPARATOR, after, join
-from streams.serde.records import Job
+from streams.serde.codec import STEP_RESULT
+from streams.serde.keys import SEPARATOR, after, checkpoint_key, join
+from streams.serde.records import Job, StepResult
 from streams.state.store import KeyValueStore
 
 
-def steps_of(checkpoints: KeyValueStore, job: Job) -> dict[str, str]:
-    """The finished steps of a job: name to JSON."""
+def steps_of(checkpoints: KeyValueStore, job: Job) -> tuple[StepResult, ...]:
+    """What the finished steps and waits of a job left, in the order of their ids."""
     prefix = join(job.job_id, str(job.incarnation)) + SEPARATOR
     found = checkpoints.range(prefix, after(prefix))
-    return {key[len(prefix) :].decode(): value.decode() for key, value in found}
+    return tuple(STEP_RESULT.decode(value) for _, value in found)
+
+
+def keep(checkpoints: KeyValueStore, job: Job, result: StepResult) -> None:
+    """Keep what a step or wait of a job left."""
+    key = checkpoint_key(job.job_id, job.incarnation, result.id)
+    checkpoints.put(key, STEP_RESULT.encode(result))

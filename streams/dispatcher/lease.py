@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streams.dispatcher import history, lease_spans
 from streams.dispatcher.workers.credits import Worker
-from streams.serde.records import Job, Lease
+from streams.serde.records import Job, Lease, StepResult
 from streams.serde.sizes import MAX_LEASE_BYTES
 from streams.topology.model import LeasePolicy, Topology
 
@@ -21,7 +21,7 @@ def largest(topology: Topology, pool: str) -> int:
 
 
 def lease_of(
-    job: Job, worker: Worker, steps: dict[str, str], partition: int, policy: LeasePolicy
+    job: Job, worker: Worker, steps: tuple[StepResult, ...], partition: int, policy: LeasePolicy
 ) -> Lease:
     """The lease of the run that `job` has just begun on `worker`; `steps` are finished ones."""
     return Lease(
@@ -42,7 +42,7 @@ def lease_of(
         payload_ref=job.payload_ref,
         input=job.input,
         workflow_id=job.workflow_id,
-        checkpoints=steps,
+        steps=steps,
         traceparent=lease_spans.traceparent(job),
         heartbeat_id=worker.heartbeat_id,
         granted_at=job.updated_at,

@@ -55,8 +55,7 @@ class JobView:
     @property
     def steps(self) -> dict[str, Any]:
         """The value of each finished step, by its name."""
-        kept = self._behind.pipeline.steps(self.record)
-        return {name: _value(value) for name, value in kept.items()}
+        return {left.id: _value(left.value) for left in self._behind.pipeline.steps(self.record)}
 
     @property
     def effects(self) -> list[Effect]:

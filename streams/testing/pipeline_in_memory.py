@@ -7,10 +7,18 @@ from collections.abc import Sequence
 from streams import pipeline
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.processor import Record
-from streams.serde.codec import COMMAND, DEAD_LETTER, JOB, LEDGER_ENTRY, PROGRESS
+from streams.serde.codec import COMMAND, DEAD_LETTER, JOB, LEDGER_ENTRY, PROGRESS, STEP_RESULT
 from streams.serde.ids import new_id
-from streams.serde.keys import SEPARATOR, after, join, split
-from streams.serde.records import Command, CommandBody, DeadLetter, Job, LedgerEntry, Progress
+from streams.serde.keys import SEPARATOR, after, join
+from streams.serde.records import (
+    Command,
+    CommandBody,
+    DeadLetter,
+    Job,
+    LedgerEntry,
+    Progress,
+    StepResult,
+)
 from streams.testing.refused import Refused
 from streams.topology.model import Topology
 
@@ -94,13 +102,13 @@ class PipelineInMemory:
                 newest[record.key] = record.value
         return [LEDGER_ENTRY.decode(value) for value in newest.values() if value is not None]
 
-    def steps(self, job: Job) -> dict[str, bytes]:
-        """JSON of each finished step by its name, in the order in which they ended."""
+    def steps(self, job: Job) -> list[StepResult]:
+        """What each finished step and wait left, in the order in which they ended."""
         prefix = join(job.job_id, str(job.incarnation)) + SEPARATOR
         store = self._driver.store("dispatcher", "checkpoints")
         kept = dict(store.range(prefix, after(prefix)))
         ended = [record.key for record in self.output("dispatcher.checkpoints.changelog")]
-        return {split(key)[2]: kept[key] for key in dict.fromkeys(ended) if key in kept}
+        return [STEP_RESULT.decode(kept[key]) for key in dict.fromkeys(ended) if key in kept]
 
     def progress(self, job_id: str) -> list[Progress]:
         """What a job published, in order."""

@@ -18,6 +18,7 @@ from support.operator_cluster import (
     make_letter,
     running,
 )
+from support.step_results import framed
 
 from streams.broker.embedded import EmbeddedKafka
 from streams.cli.api_client import CallFailed
@@ -53,8 +54,8 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         result='{"draft":"Hi"}',
     )
     home = cluster.home(job.tenant_id)
-    step = (CHECKPOINTS, home, checkpoint_key(job.job_id, 1, "draft"), b'{"text":"Hi"}')
-    old_step = (CHECKPOINTS, home, checkpoint_key(job.job_id, 0, "draft"), b'"old"')
+    step = (CHECKPOINTS, home, checkpoint_key(job.job_id, 1, "draft"), framed('{"text":"Hi"}'))
+    old_step = (CHECKPOINTS, home, checkpoint_key(job.job_id, 0, "draft"), framed('"old"'))
     said = Progress(job.job_id, job.tenant_id, "run_1", int(time.time() * 1000), '{"pct":50}')
     cluster.write(make_job(), said, step, old_step, make_entry(job, "email:send/reply"))
     with running(cluster.settings, cluster.topology) as operator:
@@ -191,7 +192,7 @@ def test_a_record_that_cannot_be_decoded_is_a_dead_letter_and_the_model_moves_on
         make_job("job_1"),
         ("jobs", home, b"job_1", b"\0garbage"),
         make_job("job_2"),
-        (CHECKPOINTS, home, checkpoint_key("job_1", 1, "draft"), b"not json"),
+        (CHECKPOINTS, home, checkpoint_key("job_1", 1, "draft"), framed("not json")),
     )
     with running(cluster.settings, cluster.topology) as operator:
         eventually(lambda: len(operator.get("/v1/dlq")["dead_letters"]) == 2, what="both listed")

@@ -219,7 +219,8 @@ def test_a_job_from_lease_to_end(dispatcher: Dispatcher, start: Start) -> None:
     assert ended.result == '{"key":"idk_1","text":"HELLO WORLD"}'
     homes = {p for p, c in dispatcher.commands if c.job_id == lease.job_id}
     assert homes == {1}
-    assert dispatcher.find(Checkpoint, lambda c: c.job_id == lease.job_id).value == '"HELLO WORLD"'
+    kept = dispatcher.find(Checkpoint, lambda c: c.job_id == lease.job_id)
+    assert kept.step.value == '"HELLO WORLD"'
     outcome = dispatcher.find(Outcome, lambda c: c.job_id == lease.job_id)
     assert (outcome.claim_id, outcome.status) == (claim.claim_id, "done")
     dispatcher.begun(lease)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from support.step_results import left, values_of
+
 from simulation.handlers import SCRIPTS, fate, root_of
 from simulation.outside import TOOLS, Call
 from streams.serde.ids import new_id
@@ -113,9 +115,9 @@ class RunModel:
 
     def _step(self, action: str) -> Answered:
         name = action.partition(":")[2]
-        if name in self.lease.checkpoints:
+        if name in values_of(self.lease.steps):
             return True
-        body = Checkpoint(self.lease.run_id, name, '"done"')
+        body = Checkpoint(self.lease.run_id, *left({name: '"done"'}))
         return (yield from self._said(body, lambda: self.held.valid_until))
 
     def _effect(self, action: str) -> Answered:

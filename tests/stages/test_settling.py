@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.dispatching import Desk, ScriptedWorker
+from support.step_results import values_of
 
 from streams.serde.records import DeadLetter, Lease, LedgerEntry, Settle
 
@@ -78,7 +79,7 @@ def test_a_done_effect_is_not_done_again_and_the_job_goes_on(
     assert desk.job(run.job_id).last_error == "TransientError: x", "nobody is asked any more"
     again = desk.lease(run.job_id)
     assert (again.epoch, again.attempt, again.scope) == (run.epoch + 1, run.attempt, run.scope)
-    assert again.checkpoints == {"draft": '"hello"'}
+    assert values_of(again.steps) == {"draft": '"hello"'}
     assert desk.job(run.job_id).ready_at == before.ready_at, "at its place"
     reply = worker.claim(again)
     assert (reply.kind, reply.result) == ("done", '{"id":7}')

@@ -51,6 +51,7 @@ from streams.serde.records import (
 )
 from streams.topology.load import load
 from streams.topology.model import Limit, Route, Topology
+from support.step_results import left
 
 CLUSTER_KEY = b"k" * 32
 DIGEST = b"d" * 32
@@ -314,7 +315,7 @@ class ScriptedWorker:
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def step(self, lease: Lease, name: str, value: str) -> None:
-        self.desk.command(Checkpoint(lease.run_id, name, value), lease.job_id, lease.epoch)
+        self.desk.command(Checkpoint(lease.run_id, *left({name: value})), lease.job_id, lease.epoch)
 
     def end(
         self,

@@ -171,7 +171,7 @@ class HonestRun:
             None,
             "{}",
             None,
-            {},
+            (),
             None,
             "hb",
             0,

@@ -130,7 +130,7 @@ class Dispatcher:
             payload_ref=None,
             input="null",
             workflow_id=None,
-            checkpoints={},
+            steps=(),
             traceparent=None,
             heartbeat_id=answered.command_id,
             granted_at=0,

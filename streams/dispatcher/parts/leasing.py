@@ -88,7 +88,7 @@ class Leasing(Part):
         declared = self.topology.job_type(job.type)
         policy = effective_policy(worker.handlers[job.type], declared, job)
         run = begun(job, new_id("run"), worker.worker_id, policy, step.now)
-        finished = {} if _is_first(job) else steps_of(step.checkpoints, run)
+        finished = () if _is_first(job) else steps_of(step.checkpoints, run)
         made = lease.lease_of(run, worker, finished, self.shared.partition, self.topology.leases)
         sealed = seal_lease(made, self.shared.cluster_key)
         if len(sealed) > lease.largest(self.topology, job.pool):

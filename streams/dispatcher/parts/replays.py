@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from streams import dead_letter, ledger
 from streams.dispatcher import metrics
-from streams.dispatcher.checkpoints import steps_of
+from streams.dispatcher.checkpoints import keep, steps_of
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
 from streams.dispatcher.scopes import SHARED, in_scope, share
@@ -23,7 +23,6 @@ from streams.runtime.part import handles
 from streams.serde.codec import ENVELOPE
 from streams.serde.effect_states import FAILED
 from streams.serde.job_states import CANCELLED, NEEDS_REVIEW, REPLAYABLE
-from streams.serde.keys import checkpoint_key
 from streams.serde.records import Command, Job, Replay, ReplayEvent
 
 _NAMED = 20
@@ -125,5 +124,5 @@ def _close(step: Step, old: Job, body: Replay, job: Job, at: int) -> None:
 
 def _inherit_steps(step: Step, job: Job, old: Job) -> None:
     """Copy the finished steps of `old` to a job that continues in its scope."""
-    for name, value in steps_of(step.checkpoints, old).items():
-        step.checkpoints.put(checkpoint_key(job.job_id, job.incarnation, name), value.encode())
+    for result in steps_of(step.checkpoints, old):
+        keep(step.checkpoints, job, result)

@@ -7,6 +7,7 @@ its own: this part checks the lease first.
 from __future__ import annotations
 
 from streams.dispatcher import history
+from streams.dispatcher.checkpoints import keep
 from streams.dispatcher.failures import fail
 from streams.dispatcher.living_lease import living
 from streams.dispatcher.part import Part
@@ -15,7 +16,7 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, give_back
 from streams.dispatcher.workers import credits
 from streams.runtime.part import handles
-from streams.serde import keys, run_ends
+from streams.serde import run_ends
 from streams.serde.job_states import CANCELLED, FAILED, NEEDS_REVIEW, SUCCEEDED
 from streams.serde.records import Checkpoint, Command, Ended, Job
 
@@ -27,8 +28,7 @@ class Runs(Part):
     def checkpoint(self, step: Step, command: Command, body: Checkpoint, at: int) -> None:
         job = living(step, command, body.run_id)
         if job is not None:
-            key = keys.checkpoint_key(job.job_id, job.incarnation, body.name)
-            step.checkpoints.put(key, body.value.encode())
+            keep(step.checkpoints, job, body.step)
 
     @handles(Ended)
     def run_ended(self, step: Step, command: Command, body: Ended, at: int) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 from streams.operator.resources.json_values import checked_json
 from streams.operator.resources.table import Row, Table
 from streams.runtime.processor import Record
+from streams.serde.codec import STEP_RESULT
 from streams.serde.records import Job
 
 
@@ -21,7 +22,8 @@ def steps_of(connection: sqlite3.Connection, job: Job) -> tuple[tuple[str, str],
 
 def _row(record: Record) -> Row:
     # Steps of one transaction have the same time; their offsets keep the order.
-    value = checked_json(record.topic, record.value or b"")
+    result = STEP_RESULT.decode(record.value)
+    value = checked_json(record.topic, (result.value or "null").encode())
     return *TABLE.row_key(record), record.offset, value
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
 from streams.serde.effect_states import OutcomeStatus, SettledStatus
+from streams.serde.records.jobs import StepResult
 from streams.serde.run_ends import ReportedEnd
 
 T = TypeVar("T")
@@ -148,8 +149,7 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     run_id: str
-    name: str
-    value: str
+    step: StepResult
 
 
 @_sent_by("worker")

@@ -77,6 +77,20 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a finished step or wait left."""
+
+    id: str
+    kind: str
+    position: int = -1
+    digest: bytes = b""
+    value: str | None = None
+    raises: str | None = None
+    message: str = ""
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerEntry:
     tenant_id: str
     scope: str

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from streams.serde.records.events import EventInfo, PayloadRef
+from streams.serde.records.jobs import StepResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Lease:
     payload_ref: PayloadRef | None
     input: str
     workflow_id: str | None
-    checkpoints: dict[str, str]
+    steps: tuple[StepResult, ...]
     traceparent: str | None
     heartbeat_id: str
     granted_at: int

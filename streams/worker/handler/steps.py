@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from streams.errors import PermanentError
-from streams.serde.records import Checkpoint
+from streams.serde.records import Checkpoint, StepResult
 from streams.tracing.conventions import STEP
 from streams.tracing.spans import child
 from streams.worker.handler.invoke import call
@@ -29,7 +29,7 @@ class Steps:
 
     def __init__(self, session: RunSession) -> None:
         self._session = session
-        self._values = dict(session.lease.checkpoints)
+        self._values = {left.id: left.value or "null" for left in session.lease.steps}
         self._total = sum(map(_size, self._values.items()))
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -63,7 +63,8 @@ class Steps:
         size = self._reserve(name, text)
         try:
             self._session.check()
-            await self._session.say(Checkpoint(self._session.lease.run_id, name, text))
+            left = StepResult(name, "step", value=text)
+            await self._session.say(Checkpoint(self._session.lease.run_id, left))
         except BaseException:
             self._total -= size
             raise

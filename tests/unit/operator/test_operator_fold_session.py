@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from support.operator_cluster import make_job
+from support.step_results import framed
 
 from streams.kafka import tail
 from streams.kafka.failures import Outage
@@ -130,7 +131,7 @@ def test_a_number_of_more_than_64_bits_in_a_key_does_not_stop_the_read_model(
     huge = checkpoint_key("job_a", 10**30, "draft")
     messages = [
         Message(STEPS[0], 0, huge, b'"text"'),
-        Message(STEPS[0], 1, checkpoint_key("job_a", 1, "draft"), b'"text"'),
+        Message(STEPS[0], 1, checkpoint_key("job_a", 1, "draft"), framed('"text"')),
     ]
     (letter,) = fold(monkeypatch, connection, messages)
     assert letter.key == huge

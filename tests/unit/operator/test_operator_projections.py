@@ -15,6 +15,7 @@ from support.operator_cluster import (
     make_quarantined,
 )
 from support.outgoing_rows import make_attempt, make_delivery, make_state
+from support.step_results import framed
 
 from streams.errors import DecodeError
 from streams.operator.read_model.database import Database
@@ -81,7 +82,7 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
         replay_key("rpl_1", "paused"),
         REPLAY.encode(ReplayRecord("rpl_1", 1, "operator", ReplayPaused(True))),
     ),
-    "dispatcher.checkpoints.changelog": (checkpoint_key("job_a", 1, "draft"), b'"text"'),
+    "dispatcher.checkpoints.changelog": (checkpoint_key("job_a", 1, "draft"), framed('"text"')),
 }
 
 
@@ -165,18 +166,23 @@ def test_in_one_batch_the_last_change_of_a_row_wins(connection: sqlite3.Connecti
         ("jobs", b"\xff", None),
         ("ledger", b"one part", None),
         ("jobs.held", b"one\0default\0t\0", None),
-        ("dispatcher.checkpoints.changelog", b"job_a", b"1"),
-        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b"{"),
-        ("dispatcher.checkpoints.changelog", b"job_a\0one\0s", b"1"),
+        ("dispatcher.checkpoints.changelog", b"job_a", framed("1")),
+        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), framed("{")),
+        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b"1"),
+        ("dispatcher.checkpoints.changelog", b"job_a\0one\0s", framed("1")),
         *(
             ("dispatcher.checkpoints.changelog", b"job_a\0" + number + b"\0s", content)
             for number in ODD_NUMBERS
-            for content in (b"1", None)
+            for content in (framed("1"), None)
         ),
-        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b"[" * 100_000),
-        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b'"\\ud800"'),
-        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), b"NaN"),
-        ("dispatcher.checkpoints.changelog", None, b"1"),
+        (
+            "dispatcher.checkpoints.changelog",
+            checkpoint_key("job_a", 1, "s"),
+            framed("[" * 99_999),
+        ),
+        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), framed('"\\ud800"')),
+        ("dispatcher.checkpoints.changelog", checkpoint_key("job_a", 1, "s"), framed("NaN")),
+        ("dispatcher.checkpoints.changelog", None, framed("1")),
         ("jobs.held", b"9" * 30 + b"\0default\0t\0", None),
         ("jobs", b"job_\xed\xa0\x80", None),
         *(

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import webhooks
 from support.operator_cluster import make_entry, make_job, make_letter
+from support.step_results import framed
 
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
@@ -290,7 +291,7 @@ def test_steps_are_those_of_the_incarnation_in_order(connection: sqlite3.Connect
     steps = [(1, "old", 1), (2, "b", 5), (2, "a", 6), (10, "x", 1)]
     for incarnation, name, at in steps:
         key = checkpoint_key("job_a", incarnation, name)
-        project(Record("dispatcher.checkpoints.changelog", 0, at, 0, key, b"1"), batch)
+        project(Record("dispatcher.checkpoints.changelog", 0, at, 0, key, framed("1")), batch)
     write(connection, batch)
     shown = jobs.shown_job(connection, "job_a", load())
     assert shown is not None

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.step_results import left
 from support.worker_bench import bench
 
 from streams import App, Context
@@ -34,7 +35,7 @@ async def test_a_value_is_kept_before_the_step_returns_and_reads_as_json() -> No
 
     ended, kept = await ended_of(handler)
     assert ended.result == "[[1,2],null]"
-    assert [(c.name, c.value) for c in kept] == [("draft", "[1,2]"), ("d2", "null")]
+    assert [(c.step.id, c.step.value) for c in kept] == [("draft", "[1,2]"), ("d2", "null")]
 
 
 async def test_a_kept_step_is_not_run_again() -> None:
@@ -46,10 +47,10 @@ async def test_a_kept_step_is_not_run_again() -> None:
             values.append(await ctx.step("new", calls.append, text))
         return values
 
-    ended, kept = await ended_of(handler, checkpoints={"draft": '{"from": "an earlier run"}'})
+    ended, kept = await ended_of(handler, steps=left({"draft": '{"from": "an earlier run"}'}))
     assert orjson.loads(ended.result or "") == [{"from": "an earlier run"}, None, None]
     assert calls == ["y"]
-    assert [c.name for c in kept] == ["new"]
+    assert [c.step.id for c in kept] == ["new"]
 
 
 async def test_a_step_s_arguments_may_have_any_names() -> None:
@@ -96,7 +97,7 @@ async def test_the_steps_of_a_job_fit_into_one_lease() -> None:
             await ctx.step(f"s{number}", lambda: "x" * 200_000)
 
     ended, kept = await ended_of(handler)
-    assert [c.name for c in kept] == ["s0", "s1"]
+    assert [c.step.id for c in kept] == ["s0", "s1"]
     assert "'s2'" in (ended.error or "")
 
 
@@ -124,7 +125,8 @@ async def test_the_cap_of_all_steps_counts_the_bytes_of_values_and_names() -> No
     for handler in (wide, named):
         ended, kept = await ended_of(handler)
         assert (ended.status, "524,288 bytes" in (ended.error or "")) == ("failed", True)
-        assert sum(len(c.name.encode()) + len(c.value.encode()) for c in kept) <= 524_288
+        sizes = (len(c.step.id.encode()) + len((c.step.value or "").encode()) for c in kept)
+        assert sum(sizes) <= 524_288
 
 
 async def test_steps_that_end_together_share_one_limit() -> None:
@@ -142,7 +144,7 @@ async def test_steps_that_are_kept_already_count_as_well() -> None:
     async def handler(ctx: Context) -> None:
         await ctx.step("more", lambda: "x" * 100_000)
 
-    ended, kept = await ended_of(handler, checkpoints={"a": '"' + "x" * 450_000 + '"'})
+    ended, kept = await ended_of(handler, steps=left({"a": '"' + "x" * 450_000 + '"'}))
     assert (ended.status, kept) == ("failed", [])
     assert "step 'more' has 100,014 bytes" in (ended.error or "")
     assert "the 450,011 of the others" in (ended.error or "")
@@ -163,7 +165,7 @@ async def test_a_step_that_could_not_be_said_gives_its_bytes_back() -> None:
             await ctx.step(f"s{number}", lambda: "x" * 250_000)
 
     ended, kept = await ended_of(handler)
-    assert (ended.status, [c.name for c in kept]) == ("succeeded", ["s0", "s1"])
+    assert (ended.status, [c.step.id for c in kept]) == ("succeeded", ["s0", "s1"])
 
 
 async def test_many_small_steps_fit_the_lease_with_their_frames() -> None:
@@ -173,7 +175,7 @@ async def test_many_small_steps_fit_the_lease_with_their_frames() -> None:
     async def handler(ctx: Context) -> None:
         await ctx.step("one more", lambda: 0)
 
-    ended, kept = await ended_of(handler, checkpoints=names)
+    ended, kept = await ended_of(handler, steps=left(names))
     assert (ended.status, kept) == ("failed", [])
 
 
