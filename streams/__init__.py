@@ -8,7 +8,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from streams.errors import PermanentError, RetryAfter, TransientError
+from streams.errors import (
+    AmbiguousStep,
+    HistoryDiverged,
+    PermanentError,
+    RetryAfter,
+    TransientError,
+)
 from streams.worker.app import App, Retry
 from streams.worker.handler.context import Context
 
@@ -18,10 +24,12 @@ if TYPE_CHECKING:
     from streams.event_reader.topic_sink import KafkaSink
 
 __all__ = [
+    "AmbiguousStep",
     "App",
     "Context",
     "DatabaseSink",
     "EventsPurged",
+    "HistoryDiverged",
     "KafkaSink",
     "PermanentError",
     "Retry",

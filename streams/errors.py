@@ -23,7 +23,9 @@
     └── JobError               what a handler raises to say how its attempt ended
         ├── TransientError     try again after the job type's backoff
         │   └── RetryAfter     try again after the given number of seconds
-        └── PermanentError     never try again: the job is `failed`
+        ├── PermanentError     never try again: the job is `failed`
+        │   └── AmbiguousStep  ... because two calls of one name are in flight at once
+        └── HistoryDiverged    the code asks for other steps than the job has: a person decides
 
 A message says what is wrong, names the thing, and ends with what the reader does next.
 """
@@ -181,3 +183,18 @@ class RetryAfter(TransientError):
 
 class PermanentError(JobError):
     """No attempt can succeed: the job ends `failed` and is listed in the dead letters."""
+
+
+class AmbiguousStep(PermanentError):
+    """Two calls of one name are in flight at once, so that a later run could confuse them."""
+
+
+class HistoryDiverged(JobError):
+    """The job has results for which the handler did not ask when it had to: its code has changed.
+
+    The job waits in `needs_review`. `recorded` is the id of the first such result.
+    """
+
+    def __init__(self, message: str, recorded: str = "") -> None:
+        super().__init__(message)
+        self.recorded = recorded

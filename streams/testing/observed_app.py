@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -62,9 +62,9 @@ class ObservedContext(Context):
         with waits_outside():  # a large body is opened in a thread
             return await super().payload()
 
-    async def step(
+    def step(
         self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """See `Context.step`."""
         place = Place(self.job_id, self.attempt, name)
         stops = self._observer.stops
@@ -75,7 +75,7 @@ class ObservedContext(Context):
             await stops.reached(place, done=True)
             return value
 
-        return await super().step(name, made, *args, **kwargs)
+        return super().step(name, made, *args, **kwargs)
 
     async def effect(
         self, tool: str, function: Callable[..., Any], /, *, key: str, **kwargs: Any

@@ -26,6 +26,7 @@ from streams.worker.handler.context import Context
 from streams.worker.handler.effects import Claimant, Effects
 from streams.worker.handler.ended_runs import EndedRuns
 from streams.worker.handler.execution import Execution
+from streams.worker.handler.history import History
 from streams.worker.handler.run_result import RunResult, raised
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.run_span import note_result, run_span
@@ -243,10 +244,12 @@ class Worker:
         claimant = Claimant(
             self.id, lambda: self.heartbeater.work_partition or 0, self._app.tools, job.scopes
         )
+        history = History(session.lease.steps)
         context = Context(
             session,
             Effects(session, self._replies, claimant),
-            Steps(session),
+            Steps(session, history),
+            history,
             self._keyring,
             self._transport.fetch,
         )

@@ -88,6 +88,8 @@ class StepResult:
     raises: str | None = None
     message: str = ""
     code: str | None = None
+    failed_before: int = 0
+    changed_args: bool = False
 
 
 @dataclass(frozen=True, slots=True)

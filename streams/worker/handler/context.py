@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ingress.formats.document import carried_json
 from streams.errors import Misfit, PermanentError
 from streams.serde.records import EventInfo
+from streams.worker.handler.own_frames import calling_line
 from streams.worker.handler.values import from_json, to_json
 
 if TYPE_CHECKING:
     from streams.vault.keyring import DataKeyring
     from streams.vault.opening import Fetch
     from streams.worker.handler.effects import Effects
+    from streams.worker.handler.history import History
     from streams.worker.handler.run_session import RunSession
     from streams.worker.handler.steps import Steps
 
@@ -29,6 +32,7 @@ class Context:
         session: RunSession,
         effects: Effects,
         steps: Steps,
+        history: History,
         keyring: DataKeyring,
         fetch: Fetch,
     ) -> None:
@@ -42,6 +46,7 @@ class Context:
         self._session = session
         self._effects = effects
         self._steps = steps
+        self._history = history
         self._keyring = keyring
         self._fetch = fetch
 
@@ -90,19 +95,46 @@ class Context:
                 "it with ctx.payload()"
             ) from error
 
-    async def step(
-        self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Run a function once per job and keep its value, at most 256 KiB of JSON.
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str | None = None,
+        was: str | None = None,
+        strict: bool = False,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, Any]:
+        """Run a function once per job and keep its value, at most 256 KiB of JSON. Await the call.
 
-        A later run, or a second call with the same name, returns the kept value. The value is
-        always returned as read back from JSON, even the first time. A function that is not async
-        runs in a thread.
+        A later run returns the kept value. The call is numbered when it is made: the second one of
+        a name in its branch is another step. `key` tells calls of one name apart instead. The value
+        is always returned as read back from JSON, even the first time. A function that is not
+        async runs in a thread. `was` is the earlier name of a renamed step. A step that is asked
+        again with other arguments keeps its value, and the job shows that; `strict` fails the job.
 
         Raises:
-            PermanentError: the value is not JSON, or too large.
+            AmbiguousStep: another step of this name and key is in flight in this branch.
+            PermanentError: the value is not JSON, or too large; the name or key cannot be kept.
         """
-        return await self._steps.run(name, function, args, kwargs)
+        return self._steps.step(name, function, args, kwargs, key=key, was=was, strict=strict)
+
+    def branch(self, name: str) -> AbstractAsyncContextManager[None]:
+        """`async with ctx.branch("name"):` numbers the calls in it by themselves.
+
+        Use one for each task of a handler that makes calls after each other: their order may differ
+        between runs. The tasks that are made in it are in it, too.
+
+        Raises:
+            AmbiguousStep: a branch of this name is open.
+        """
+        return self._branch(name, calling_line())
+
+    @asynccontextmanager
+    async def _branch(self, name: str, line: str) -> AsyncIterator[None]:
+        with self._history.branch(name, line):
+            yield
 
     async def effect(
         self, tool: str, function: Callable[..., Any], /, *, key: str, **kwargs: Any
@@ -119,7 +151,11 @@ class Context:
             PermanentError: the tool is outside the job's scopes, the key was used with other
                 arguments, the same action is under way, or an argument or result is not JSON.
         """
-        return await self._effects.run(tool, function, key, kwargs)
+        try:
+            return await self._effects.run(tool, function, key, kwargs)
+        except BaseException:
+            self._history.failed()
+            raise
 
     async def progress(self, value: Any) -> None:
         """Publish progress, any JSON of at most 256 KiB.

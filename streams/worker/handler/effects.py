@@ -15,10 +15,12 @@ from streams.serde import effect_states, run_ends
 from streams.serde.effect_states import OutcomeStatus
 from streams.serde.ids import new_id
 from streams.serde.records import Claim, Outcome, Reply
+from streams.serde.step_ids import step_id
 from streams.tracing import conventions as names
 from streams.tracing.spans import CLIENT, child, exemplar, note
 from streams.worker import metrics
 from streams.worker.app import TOOL_NAME, Tool
+from streams.worker.handler.branches import current_branch, inside
 from streams.worker.handler.call_check import check_call
 from streams.worker.handler.invoke import call
 from streams.worker.handler.proof_not_done import not_done
@@ -153,7 +155,8 @@ class Effects:
             with child(f"call {tool.name}", {names.TOOL: tool.name}, CLIENT):
                 trace = {"traceparent": self._session.traceparent} if takes_trace else {}
                 made = partial(function, idempotency_key=reply.idempotency_key, **trace)
-                result = await call(made, partial(self._came_late, claim))
+                with inside(step_id(current_branch(), claim.action)):
+                    result = await call(made, partial(self._came_late, claim))
         except BaseException as error:
             # The error is about this call only: an earlier call of unknown outcome stays unknown.
             settled = not_done(error, tool.nothing_done, handled) and not reply.repeat

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -71,16 +73,40 @@ def _awaiting(awaited: Any) -> Iterator[FrameType]:
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
 
 
+def calling_line() -> str:
+    """`file:line` of the innermost frame of the application, which now calls a method of `ctx`."""
+    frame: FrameType | None = sys._getframe(1)
+    outside = ""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if _is_own_file(file):
+            return f"{file}:{frame.f_lineno}"
+        if not outside and not _is_between_file(file):
+            outside = f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return outside or "an unknown line"
+
+
 def is_own(frame: traceback.FrameSummary) -> bool:
     """Whether a frame is of the application, as far as its place tells."""
-    path = Path(frame.filename)
-    library = path.is_relative_to(_STANDARD_LIBRARY) or not _INSTALLED.isdisjoint(path.parts)
-    made = frame.filename.startswith("<")  # as `<string>`, by a dataclass, or `<frozen runpy>`
-    return not (library or made or _is_between(frame))
+    return _is_own_file(frame.filename)
 
 
 def _is_between(frame: traceback.FrameSummary) -> bool:
-    path = Path(frame.filename)
+    return _is_between_file(frame.filename)
+
+
+@lru_cache(maxsize=1024)
+def _is_own_file(name: str) -> bool:
+    path = Path(name)
+    library = path.is_relative_to(_STANDARD_LIBRARY) or not _INSTALLED.isdisjoint(path.parts)
+    made = name.startswith("<")  # as `<string>`, by a dataclass, or `<frozen runpy>`
+    return not (library or made or _is_between_file(name))
+
+
+@lru_cache(maxsize=1024)
+def _is_between_file(name: str) -> bool:
+    path = Path(name)
     if any(path.is_relative_to(folder) for folder in _APPLICATIONS):
         return False
     return any(path.is_relative_to(folder) for folder in _BETWEEN)

@@ -47,7 +47,9 @@ _CLIENTS = frozenset(name.partition(".")[0] for name in _INNER) | {"aiobotocore"
 _REPEATERS = frozenset(
     {"aiohttp_retry", "backoff", "httpx_retries", "retry", "retrying", "stamina", "tenacity"}
 )
-_CONTEXT = "streams.worker.handler.context"
+_HANDLER = "streams.worker.handler."
+_OF_THE_CALL = {f"{_HANDLER}effects", f"{_HANDLER}invoke"}
+"""The modules that call a tool; those beside them carry out what is called on `ctx`."""
 _LONGEST_CHAIN = 10
 _ASYNCIO_ALL_FAILED = "Multiple exceptions: "
 
@@ -68,12 +70,13 @@ def not_done(
 
 
 def _came_through_the_context(error: BaseException) -> bool:
-    """Whether a method of `Context`, called inside the tool, raised it or let it pass.
+    """Whether a call on `ctx`, made inside the tool, raised it or let it pass.
 
     Then it says what became of that, and nothing of what the tool did before.
     """
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(frame.f_globals.get("__name__") == _CONTEXT for frame in frames)
+    names = (str(frame.f_globals.get("__name__")) for frame in frames)
+    return any(name.startswith(_HANDLER) and name not in _OF_THE_CALL for name in names)
 
 
 def _is_refused(error: object, handled: BaseException | None = None) -> bool:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from asyncio import CancelledError
 from dataclasses import dataclass
 
-from streams.errors import PermanentError, RetryAfter, TidegateError, TransientError
+from streams.errors import (
+    HistoryDiverged,
+    PermanentError,
+    RetryAfter,
+    TidegateError,
+    TransientError,
+)
 from streams.serde.run_ends import FAILED, RETRY, SUCCEEDED, RunEnd
 from streams.worker.handler.own_frames import own_traceback
 from streams.worker.handler.values import to_json
@@ -49,7 +55,7 @@ def raised(error: BaseException) -> RunResult:
     if isinstance(error, BaseExceptionGroup):
         error = _decisive(error)
     text = describe(error)
-    if isinstance(error, PermanentError):
+    if isinstance(error, PermanentError | HistoryDiverged):
         return RunResult(FAILED, error=text, traceback=where)
     after = error.seconds if isinstance(error, RetryAfter) else None
     return RunResult(RETRY, error=text, retry_after_seconds=after, traceback=where)

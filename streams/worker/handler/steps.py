@@ -2,85 +2,135 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import structlog
+
 from streams.errors import PermanentError
+from streams.serde.codec import STEP_RESULT
 from streams.serde.records import Checkpoint, StepResult
 from streams.tracing.conventions import STEP
 from streams.tracing.spans import child
-from streams.worker.handler.invoke import call
+from streams.worker.handler.branches import inside
+from streams.worker.handler.divergence import may_begin
+from streams.worker.handler.history import Call, History
+from streams.worker.handler.invoke import call as invoked
 from streams.worker.handler.run_session import RunSession
-from streams.worker.handler.values import from_json, is_label, to_json
+from streams.worker.handler.values import digest, from_json, to_json
+
+log = structlog.get_logger(__name__)
 
 MAX_TOTAL_BYTES = 512 * 1024
 """The limit of all steps of one job, which travel together in the lease of its next run."""
 
-_FRAME_BYTES = 8
-"""A step takes this many bytes in a lease besides its name and value, for their lengths."""
-
-_NAME_CHARS = 256
+MAX_STEPS = 10_000
 
 
 class Steps:
     """The steps of one run, and the values that earlier runs left."""
 
-    def __init__(self, session: RunSession) -> None:
+    def __init__(self, session: RunSession, history: History) -> None:
         self._session = session
-        self._values = {left.id: left.value or "null" for left in session.lease.steps}
-        self._total = sum(map(_size, self._values.items()))
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._history = history
+        self._sizes = {left.id: _size(left) for left in session.lease.steps}
+        self._total = sum(self._sizes.values())
 
-    async def run(
+    def step(
         self,
         name: str,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-    ) -> Any:
+        *,
+        key: str | None = None,
+        was: str | None = None,
+        strict: bool = False,
+    ) -> Coroutine[Any, Any, Any]:
         """See `Context.step`."""
-        if not is_label(name, _NAME_CHARS):
-            raise PermanentError(f"step {name!r}: use a string of 1 to {_NAME_CHARS} characters")
-        async with self._locks.setdefault(name, asyncio.Lock()):
-            if name not in self._values:
-                with child(f"step {name}", {STEP: name}):
-                    self._values[name] = await self._begin(name, function, args, kwargs)
-        return from_json(self._values[name])
+        evidence = _digest(args, kwargs)
+        call = self._history.call(name, kind="step", digest=evidence, key=key, was=was)
+        coroutine = self._run(call, partial(function, *args, **kwargs), strict)
+        self._history.carried_by(call, coroutine)
+        return coroutine
 
-    async def _begin(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> str:
-        self._session.check()
-        value = await call(partial(function, *args, **kwargs))
-        text = to_json(value, f"the value of step {name!r}")
-        # Reserve before awaiting, so that steps which end at the same time count each other.
-        size = self._reserve(name, text)
+    async def _run(self, call: Call, function: Callable[[], Any], strict: bool) -> Any:
         try:
             self._session.check()
-            left = StepResult(name, "step", value=text)
+            left = self._history.found(call)
+            if left is None:
+                await may_begin(self._session, self._history, call)
+                with child(f"step {call.name}", {STEP: call.name}):
+                    left = await self._begin(call, function)
+            elif _is_changed(left, call):
+                await self._changed(left, call, strict)
+        finally:
+            self._history.ended(call)
+        return from_json(left.value)
+
+    async def _begin(self, call: Call, function: Callable[[], Any]) -> StepResult:
+        self._session.check()
+        with inside(call.id):
+            value = await invoked(function)
+        text = to_json(value, f"the value of step {call.id!r}")
+        left = self._history.result(call, value=text)
+        await self._keep(left)
+        return left
+
+    async def _keep(self, left: StepResult) -> None:
+        # Reserve before awaiting, so that steps which end at the same time count each other.
+        self._reserve(left)
+        try:
+            self._session.check()
             await self._session.say(Checkpoint(self._session.lease.run_id, left))
         except BaseException:
-            self._total -= size
+            self._total -= self._sizes.pop(left.id)
             raise
-        return text
+        self._history.kept(left)
 
-    def _reserve(self, name: str, text: str) -> int:
-        size = _size((name, text))
+    async def _changed(self, left: StepResult, call: Call, strict: bool) -> None:
+        """Show the operator that the arguments are others than those that gave the value."""
+        if strict:
+            raise PermanentError(
+                f"step {call.id!r} has a value for other arguments: ask for it under another name "
+                "or key, or without strict=True"
+            )
+        if not left.changed_args:
+            log.warning("a step keeps the value of other arguments", step=call.id)
+            shown = replace(left, changed_args=True)
+            await self._session.say(Checkpoint(self._session.lease.run_id, shown))
+            self._history.kept(shown)
+
+    def _reserve(self, left: StepResult) -> None:
+        size, number = _size(left), len(self._sizes)
         if self._total + size > MAX_TOTAL_BYTES:
             raise PermanentError(
-                f"step {name!r} has {size:,} bytes: with the {self._total:,} of the others the "
+                f"step {left.id!r} has {size:,} bytes: with the {self._total:,} of the others the "
                 f"steps of this job hold more than {MAX_TOTAL_BYTES:,} bytes: store large values "
                 "elsewhere and keep where they lie"
             )
+        if number >= MAX_STEPS:
+            raise PermanentError(
+                f"step {left.id!r}: this job has {number:,} finished steps, the most that it may "
+                "have: do several things in one step, or in several jobs"
+            )
+        self._sizes[left.id] = size
         self._total += size
-        return size
 
 
-def _size(step: tuple[str, str]) -> int:
-    return sum(len(part.encode()) for part in step) + _FRAME_BYTES
+def _size(left: StepResult) -> int:
+    return len(STEP_RESULT.encode(left))
+
+
+def _digest(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+    """The digest of a step's arguments; empty if they are not JSON, which they need not be."""
+    try:
+        return digest({"args": args, "kwargs": dict(kwargs)}, "step")
+    except PermanentError:
+        return b""
+
+
+def _is_changed(left: StepResult, call: Call) -> bool:
+    return bool(left.digest and call.digest) and left.digest != call.digest

@@ -20,10 +20,12 @@ async def handler(ctx: Context) -> None: ...
 
 def test_the_public_names_are_these_and_no_more() -> None:
     assert streams.__all__ == [
+        "AmbiguousStep",
         "App",
         "Context",
         "DatabaseSink",
         "EventsPurged",
+        "HistoryDiverged",
         "KafkaSink",
         "PermanentError",
         "Retry",

@@ -1,0 +1,46 @@
+"""The ids of a job's steps and waits: a branch, a name, and an ordinal or a key, as one text.
+
+    draft                   the first call of this name
+    draft#2                 the second one
+    draft[order 7]          the call with the key "order 7"
+    replies/draft           the first one in the branch "replies"
+    draft()/ask             the first call that the function of the step "draft" makes
+    !new greeting           the mark of `ctx.patched("new greeting")`
+
+Two different calls never have one id: the characters `/ # [ ] ( ) !` and `%` of a name or key are
+percent-encoded (`a/b` becomes `a%2Fb`).
+"""
+
+from __future__ import annotations
+
+_SEPARATOR = "/"
+_CODES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/#[]()!"})
+
+
+def branch_path(outer: str, name: str) -> str:
+    """The path of the branch `name` in the branch `outer`; the handler itself is in ""."""
+    return outer + name.translate(_CODES) + _SEPARATOR
+
+
+def inside_path(id_: str) -> str:
+    """The path of the branch of what the function of this step or effect calls."""
+    return f"{id_}(){_SEPARATOR}"
+
+
+def step_id(branch: str, name: str, ordinal: int = 1, key: str | None = None) -> str:
+    """The id of a call in the branch with this path; with a key, the ordinal does not count."""
+    text = branch + name.translate(_CODES)
+    if key is not None:
+        return f"{text}[{key.translate(_CODES)}]"
+    return text if ordinal == 1 else f"{text}#{ordinal}"
+
+
+def mark_id(branch: str, name: str) -> str:
+    """The id of the mark that `ctx.patched` leaves in a branch."""
+    return f"{branch}!{name.translate(_CODES)}"
+
+
+def branch_of(id_: str) -> str:
+    """The path of the branch that an id belongs to."""
+    outer, separator, _ = id_.rpartition(_SEPARATOR)
+    return outer + separator
