@@ -54,7 +54,7 @@ def effective_policy(handler: Handler, declared: JobType, job: Job) -> Handler:
     """The policy of one run: the job's own timeout, then the topology's, then the handler's."""
     timeout = job.asked_timeout_seconds or declared.timeout_seconds or handler.timeout_seconds
     attempts = declared.max_attempts or handler.max_attempts
-    return Handler(handler.type, attempts, handler.backoff, timeout)
+    return Handler(handler.type, attempts, handler.backoff, timeout, handler.code)
 
 
 def _doubled(times: int, job: Job) -> float:

@@ -15,6 +15,17 @@ def steps_of(checkpoints: KeyValueStore, job: Job) -> tuple[StepResult, ...]:
     return tuple(STEP_RESULT.decode(value) for _, value in found)
 
 
+def find(checkpoints: KeyValueStore, job: Job, id_: str) -> StepResult | None:
+    """What a step or wait of a job left."""
+    value = checkpoints.get(checkpoint_key(job.job_id, job.incarnation, id_))
+    return None if value is None else STEP_RESULT.decode(value)
+
+
+def drop(checkpoints: KeyValueStore, job: Job, result: StepResult) -> None:
+    """Forget what a step or wait of a job left."""
+    checkpoints.delete(checkpoint_key(job.job_id, job.incarnation, result.id))
+
+
 def keep(checkpoints: KeyValueStore, job: Job, result: StepResult) -> None:
     """Keep what a step or wait of a job left."""
     key = checkpoint_key(job.job_id, job.incarnation, result.id)

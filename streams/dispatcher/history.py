@@ -33,7 +33,7 @@ def noted(
     job: Job, kind: AttemptKind, error: str | None, now: int, traceback: str | None = None
 ) -> Job:
     """The job with its newest run in the history."""
-    return _with(job, Attempt(job.attempts, now, job.worker_id, kind, error, traceback))
+    return _with(job, Attempt(job.attempts, now, job.worker_id, kind, error, traceback, job.code))
 
 
 def failed(job: Job, error: str | None, now: int, traceback: str | None = None) -> Job:
@@ -62,7 +62,7 @@ def lost(job: Job, why: str, now: int) -> Job:
 
 def unconfirmed(job: Job, why: str, now: int) -> Job:
     """The job with an unconfirmed lease in the history; nothing is counted."""
-    return _with(job, Attempt(_UNCONFIRMED, now, job.worker_id, LOST, why))
+    return _with(job, Attempt(_UNCONFIRMED, now, job.worker_id, LOST, why, code=job.code))
 
 
 def is_suspect(job: Job) -> bool:

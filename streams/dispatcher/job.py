@@ -44,6 +44,8 @@ def begun(job: Job, run_id: str, worker_id: str, policy: Handler, now: int) -> J
         max_attempts=policy.max_attempts,
         backoff=policy.backoff,
         timeout_seconds=policy.timeout_seconds,
+        code=policy.code,
+        code_at_start=policy.code if job.epoch == 0 else job.code_at_start,
     )
 
 

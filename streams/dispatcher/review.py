@@ -16,6 +16,7 @@ from streams.serde.records import Job
 def go_on(step: Step, job: Job, *, decided: bool = False) -> None:
     """Let the job in review in this job's scope go on, unless an effect is still in review.
 
+    A job whose code diverged from its finished steps waits for a decision about those.
     The job keeps its place in the queue, its steps and its effects, and the attempt is given back.
     A job without attempts left gets another one only if a person decided, because a call may fail
     late each time.
@@ -27,6 +28,8 @@ def go_on(step: Step, job: Job, *, decided: bool = False) -> None:
             continue
         if each.cancel_requested:
             end(step, each, CANCELLED)
+        elif each.diverged is not None:
+            continue
         elif each.end_reason is not None and not decided:
             bury(step, each, DEAD, each.history[-1].error)
         else:

@@ -18,6 +18,7 @@ from streams.dispatcher.hooks import hooks
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change, Part
 from streams.dispatcher.parts.claims import Claims
+from streams.dispatcher.parts.divergences import Divergences
 from streams.dispatcher.parts.events import Events
 from streams.dispatcher.parts.expiry import Expiry
 from streams.dispatcher.parts.held import HeldJobs
@@ -57,6 +58,7 @@ PARTS: tuple[type[Part], ...] = (
     Runs,
     Claims,
     Reviews,
+    Divergences,
     Expiry,
     HeldJobs,
     UnhandledTypes,

@@ -71,6 +71,7 @@ JOB_STATES = (
     JobState(
         NEEDS_REVIEW,
         waits_for="person",
+        only_here=("diverged",),
         after_run=True,
         is_replayable=True,
         is_sent=True,

@@ -164,6 +164,17 @@ class Bench:
         self._behind.crash_worker()
 
     @beside_loop
+    def deploy(self, app: App) -> None:
+        """Kill the worker's process, and start one with another application, as of a new release.
+
+        Raises:
+            ConfigError: the application cannot be used; it says why.
+        """
+        app.check_effects()
+        self._application = app
+        self._behind.deploy(app)
+
+    @beside_loop
     def disconnect(self) -> None:
         """Cut the worker off from Kafka: nothing reaches it, and nothing of it arrives.
 

@@ -71,6 +71,12 @@ class Installation:
         self.kill_worker()
         self.start_worker()
 
+    def deploy(self, app: App) -> None:
+        """Kill the worker process, and start one with another application."""
+        self.kill_worker()
+        self._app = self.observer.app(app)
+        self.start_worker()
+
     def close(self) -> None:
         """End every handler that still runs, and release what is held."""
         self.kill_worker()

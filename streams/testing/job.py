@@ -9,7 +9,7 @@ from streams.ledger import settleable_at
 from streams.serde.effect_states import DONE, FAILED, UNSETTLED
 from streams.serde.ids import replay_job_id
 from streams.serde.job_states import AT_REST, LEASED
-from streams.serde.records import Cancel, Replay, Settle
+from streams.serde.records import Cancel, Replay, Settle, SettleSteps
 from streams.testing.beside_loop import beside_loop
 from streams.testing.flow import Stuck
 from streams.testing.job_view import JobView
@@ -120,6 +120,21 @@ class Job(JobView):
         return self
 
     @beside_loop
+    def settle_steps(
+        self, *, keep: Iterable[str] = (), drop: Iterable[str] = (), note: str = "found out"
+    ) -> Self:
+        """Let a job go on that waits because its code changed, as `tidegate jobs steps` does.
+
+        `keep` and `drop` are ids of finished steps; without both, the job just runs again.
+
+        Raises:
+            Refused: the job did not diverge, or has no such step.
+        """
+        run = self.record.run_id or ""
+        self._ask(SettleSteps(run, tuple(keep), tuple(drop), note, _AUTHOR), self.id)
+        return self
+
+    @beside_loop
     def replay(
         self,
         *,
@@ -155,7 +170,7 @@ class Job(JobView):
         due = settleable_at(found[0], record, self._behind.leases.term_seconds)
         return max(0, due - pipeline.now) / 1000
 
-    def _ask(self, body: Cancel | Settle | Replay, job_id: str) -> None:
+    def _ask(self, body: Cancel | Settle | SettleSteps | Replay, job_id: str) -> None:
         self._behind.pipeline.ask(body, self.record.tenant_id, job_id)
 
     def _until(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:

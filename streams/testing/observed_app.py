@@ -28,7 +28,7 @@ class Observer:
 
     def app(self, app: App) -> App:
         """A copy of the application whose handlers and preflights are observed."""
-        copy = App(app.name)
+        copy = App(app.name, version=app.version)
         copy.tools = app.tools
         copy.jobs = {
             name: replace(job, function=self._handler(job.function))

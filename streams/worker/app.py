@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from streams.errors import ConfigError
 from streams.serde.records import Handler
 from streams.worker.handler.effect_lint import check_effects
+from streams.worker.handler.values import is_label
 
 if TYPE_CHECKING:
     from streams.worker.handler.context import Context
@@ -22,6 +23,7 @@ _Job = TypeVar("_Job", bound=JobFunction)
 _Preflight = TypeVar("_Preflight", bound=PreflightFunction)
 
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
+_VERSION_CHARS = 128
 TOOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 """The form of a tool's name. It has no slash, which separates tool and key in the ledger."""
 
@@ -78,10 +80,16 @@ class Tool:
 class App:
     """An application: `@app.job` declares a handler, `app.tool` what a tool promises."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, version: str | None = None) -> None:
+        """`version` is that of the code: jobs and steps show which one ran and made them."""
         if not name:
             raise ConfigError('App(""): give the application a name')
+        if version is not None and not is_label(version, _VERSION_CHARS):
+            raise ConfigError(
+                f"App(version={version!r}): give a string of 1 to {_VERSION_CHARS} characters"
+            )
         self.name = name
+        self.version = version
         self.jobs: dict[str, JobType] = {}
         self.preflights: dict[str, PreflightFunction] = {}
         self.tools: dict[str, Tool] = {}
@@ -180,7 +188,7 @@ class App:
     def handlers(self) -> tuple[Handler, ...]:
         """The job types as a worker announces them."""
         return tuple(
-            Handler(job.name, job.retry.max_attempts, job.retry.backoff, job.timeout)
+            Handler(job.name, job.retry.max_attempts, job.retry.backoff, job.timeout, self.version)
             for job in self.jobs.values()
         )
 

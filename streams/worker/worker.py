@@ -244,7 +244,7 @@ class Worker:
         claimant = Claimant(
             self.id, lambda: self.heartbeater.work_partition or 0, self._app.tools, job.scopes
         )
-        history = History(session.lease.steps)
+        history = History(session.lease.steps, self._app.version)
         context = Context(
             session,
             Effects(session, self._replies, claimant),
@@ -287,6 +287,7 @@ class Worker:
                 run_result.retry_after_seconds,
                 received,
                 run_result.traceback,
+                run_result.diverged,
             )
             said = self._sender.send(command(held.lease, ended), lambda: held.valid_until)
         self.heartbeater.tell()

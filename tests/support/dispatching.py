@@ -327,10 +327,10 @@ class ScriptedWorker:
         error: str | None = None,
         after: float | None = None,
         traceback: str | None = None,
+        diverged: str | None = None,
     ) -> None:
-        body = Ended(
-            self.name, lease.run_id, free, status, result, error, after, self.received, traceback
-        )
+        told = (result, error, after, self.received, traceback, diverged)
+        body = Ended(self.name, lease.run_id, free, status, *told)
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def decline(self, lease: Lease, reason: Any) -> None:

@@ -6,6 +6,8 @@ its own: this part checks the lease first.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streams.dispatcher import history
 from streams.dispatcher.checkpoints import keep
 from streams.dispatcher.failures import fail
@@ -46,6 +48,7 @@ class Runs(Part):
     def asks_for_review(self, step: Step, job: Job, body: Ended) -> None:
         """Ask a person, unless the earlier call's outcome came meanwhile."""
         job = history.failed(job, body.error, step.now, body.traceback)
+        job = replace(job, diverged=body.diverged)
         go_on(step, end(step, job, NEEDS_REVIEW, error=body.error))
 
     @handles(run_ends.FAILED)

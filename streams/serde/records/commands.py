@@ -107,6 +107,7 @@ class Handler:
     max_attempts: int
     backoff: tuple[float, ...]
     timeout_seconds: float
+    code: str | None = None
 
 
 @_sent_by("worker", of_a_moment=True)
@@ -164,6 +165,7 @@ class Ended:
     retry_after_seconds: float | None
     received: int
     traceback: str | None
+    diverged: str | None = None
 
 
 @_sent_by("worker", of_a_moment=True)
@@ -190,6 +192,16 @@ class Settle:
     action: str
     status: SettledStatus
     result: str | None
+    note: str
+    submitted_by: str | None
+
+
+@_sent_by("operator", is_answered=True)
+@dataclass(frozen=True, slots=True)
+class SettleSteps:
+    run_id: str
+    keep: tuple[str, ...]
+    drop: tuple[str, ...]
     note: str
     submitted_by: str | None
 
@@ -227,6 +239,7 @@ CommandBody = (
     | Declined
     | Move
     | Settle
+    | SettleSteps
     | Reroute
     | ReplayEvent
 )

@@ -21,6 +21,7 @@ class Attempt:
     kind: AttemptKind
     error: str | None
     traceback: str | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class Job:
     history: tuple[Attempt, ...] = ()
     replay_id: str | None = None
     confirmed: bool = False
+    code: str | None = None
+    code_at_start: str | None = None
+    diverged: str | None = None
 
     @property
     def due_at(self) -> int | None:

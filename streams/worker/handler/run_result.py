@@ -12,7 +12,7 @@ from streams.errors import (
     TidegateError,
     TransientError,
 )
-from streams.serde.run_ends import FAILED, RETRY, SUCCEEDED, RunEnd
+from streams.serde.run_ends import FAILED, RETRY, REVIEW, SUCCEEDED, RunEnd
 from streams.worker.handler.own_frames import own_traceback
 from streams.worker.handler.values import to_json
 
@@ -25,6 +25,7 @@ class RunResult:
     """How a run ended; `lost` is never reported, because another run may have begun.
 
     `traceback` has the handler's own frames: where it raised, or stood when its time was up.
+    `diverged` is the finished step for which a handler of changed code did not ask.
     """
 
     status: RunEnd
@@ -32,6 +33,7 @@ class RunResult:
     error: str | None = None
     retry_after_seconds: float | None = None
     traceback: str | None = None
+    diverged: str | None = None
 
 
 class RunStopped(BaseException):
@@ -55,7 +57,9 @@ def raised(error: BaseException) -> RunResult:
     if isinstance(error, BaseExceptionGroup):
         error = _decisive(error)
     text = describe(error)
-    if isinstance(error, PermanentError | HistoryDiverged):
+    if isinstance(error, HistoryDiverged):
+        return RunResult(REVIEW, error=text, traceback=where, diverged=error.recorded)
+    if isinstance(error, PermanentError):
         return RunResult(FAILED, error=text, traceback=where)
     after = error.seconds if isinstance(error, RetryAfter) else None
     return RunResult(RETRY, error=text, retry_after_seconds=after, traceback=where)
@@ -99,7 +103,7 @@ def _encodable(text: str) -> str:
 
 def _decisive(group: BaseExceptionGroup[BaseException]) -> BaseException:
     leaves = list(_leaves(group))
-    for kind in (PermanentError, RetryAfter, TransientError):
+    for kind in (HistoryDiverged, PermanentError, RetryAfter, TransientError):
         for leaf in leaves:
             if isinstance(leaf, kind):
                 return leaf
