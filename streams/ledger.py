@@ -1,12 +1,15 @@
 """The ledger: whether a side effect may begin, decided in the transaction that checks its lease.
 
 An entry's key is (tenant, scope, action) on the public, compacted topic `ledger`, which is this
-store's changelog. The caller has checked that the claim's lease is the living one.
+store's changelog. The scope is the job's own, or one that the jobs of a tenant share
+(`effect_scopes`). The caller has checked that the claim's lease is the living one.
 
     (none), failed      -> granted; claimed
     claimed, same claim -> granted again: a repeated question gets the same answer
     claimed, same run, or by another job of the scope whose run lives
                         -> held: two calls in progress under one key
+    claimed in a shared scope by a run of another job that lives
+                        -> busy: the job asks again when that call has ended
     done                -> the stored result
     unknown, or claimed by a run that is over
                         -> granted under the same key while the tool honours it, else review
@@ -17,15 +20,15 @@ A person may settle an effect whose outcome is unknown (`streams/dispatcher/part
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.http.moments import moment
-from streams.serde.codec import LEDGER_ENTRY
+from streams.ledger_entries import entries, get, known_done, note, put
+from streams.serde.effect_scopes import effect_scope, is_shared
 from streams.serde.effect_states import CLAIMED, DONE, FAILED, REVIEW, UNKNOWN, UNSETTLED
 from streams.serde.ids import idempotency_key
-from streams.serde.keys import SEPARATOR, after, join, ledger_key
 from streams.serde.records import (
     Claim,
     Job,
@@ -50,12 +53,30 @@ def claim(
 ) -> Reply:
     """Answer a claim of the living lease of `job`; `now` in milliseconds.
 
-    `lives` says whether the run that claimed an entry still has its lease.
+    `lives` says whether an entry is claimed by a run that still has its lease.
     """
-    entry = get(store, job.tenant_id, job.scope, asked.action) or _not_begun(job, asked, now)
+    scope = effect_scope(job.scope, asked.once_per)
+    known = known_done(store, job, scope, asked.action) if is_shared(scope) else None
+    known = known or get(store, job.tenant_id, scope, asked.action)
+    entry = known or _not_begun(job, scope, asked, now)
+    reply = _answered(store, entry, job, asked, now, lives)
+    if is_shared(scope) and reply.kind != "refused":
+        note(store, job, get(store, job.tenant_id, scope, asked.action) or entry)
+    return reply
+
+
+def _answered(
+    store: KeyValueStore,
+    entry: LedgerEntry,
+    job: Job,
+    asked: Claim,
+    now: int,
+    lives: Callable[[LedgerEntry], bool],
+) -> Reply:
     if entry.status != FAILED and entry.digest != asked.digest:
+        by = f" by job {entry.job_id}" if is_shared(entry.scope) else ""
         message = (
-            f"effect {asked.action} was claimed before with other arguments: "
+            f"effect {asked.action} was claimed before with other arguments{by}: "
             "give another call another key"
         )
         return _reply(job, asked, entry, "refused", message=message)
@@ -65,20 +86,23 @@ def claim(
         return _reply(job, asked, entry, "done", result=entry.result)
     if entry.status == FAILED:
         return _grant(store, entry, job, asked, now)
-    if entry.status == CLAIMED and (entry.run_id == asked.run_id or lives(entry)):
+    if lives(entry):
         message = f"effect {asked.action} is under way in job {entry.job_id}: wait for its end"
-        return _reply(job, asked, entry, "held", message=message)
+        other = is_shared(entry.scope) and entry.run_id != asked.run_id
+        return _reply(job, asked, entry, "busy" if other else "held", message=message)
     return _uncertain(store, entry, job, asked, now)
 
 
-def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
-    """Record how a claimed effect ended; returns whether that changed anything.
+def outcome(
+    store: KeyValueStore, tenant_id: str, scope: str, told: Outcome, now: int
+) -> LedgerEntry | None:
+    """Record how a claimed effect ended; returns its entry, or None if that changed nothing.
 
     Accept the outcome of a run's own claim even after its lease is over: it is the truth.
     """
-    entry = get(store, job.tenant_id, job.scope, told.action)
+    entry = get(store, tenant_id, scope, told.action)
     if entry is None or not _is_news(entry, told):
-        return False
+        return None
     told_entry = replace(
         entry,
         # Keep asking the person until the outcome is known.
@@ -91,54 +115,49 @@ def outcome(store: KeyValueStore, job: Job, told: Outcome, now: int) -> bool:
         note=None,
     )
     put(store, told_entry)
-    return True
+    return told_entry
 
 
-def get(store: KeyValueStore, tenant_id: str, scope: str, action: str) -> LedgerEntry | None:
-    """The current entry of an effect; None if it was never begun."""
-    value = store.get(ledger_key(tenant_id, scope, action))
-    return None if value is None else LEDGER_ENTRY.decode(value)
-
-
-def put(store: KeyValueStore, entry: LedgerEntry) -> None:
-    """Write an effect, which makes it public."""
-    key = ledger_key(entry.tenant_id, entry.scope, entry.action)
-    store.put(key, LEDGER_ENTRY.encode(entry))
-
-
-def entries(store: KeyValueStore, job: Job) -> list[LedgerEntry]:
-    """Every effect of the job's scope, in the order of their actions."""
-    prefix = join(job.tenant_id, job.scope) + SEPARATOR
-    return [LEDGER_ENTRY.decode(value) for _, value in store.range(prefix, after(prefix))]
-
-
-def review_unknown(store: KeyValueStore, job: Job, now: int) -> str | None:
+def review_unknown(
+    store: KeyValueStore, job: Job, now: int, *, lives: Callable[[LedgerEntry], bool]
+) -> str | None:
     """Put the effects that a job's attempts leave unknown before a person.
 
-    Leave out those that a replay may repeat under their key. No run of the scope is alive, so every
-    claimed effect belongs to a run that is over. Returns the message about one of them; None: there
-    is none.
+    Leave out those that a replay may repeat under their key. Returns the message about one of them;
+    None: there is none.
     """
     told = None
-    for entry in entries(store, job):
-        if entry.status in UNSETTLED and not _repeatable(entry, entry.key_lifetime_ms, now):
+    for entry in _unknown_ones(store, job, lives):
+        if not _repeatable(entry, entry.key_lifetime_ms, now):
             told = _review(store, entry, now)
     return told
 
 
-def repeatable_unknown(store: KeyValueStore, job: Job, now: int) -> str | None:
+def repeatable_unknown(
+    store: KeyValueStore, job: Job, now: int, *, lives: Callable[[LedgerEntry], bool]
+) -> str | None:
     """What a job that ends without its unknown effects known says about one of them.
 
     A replay may repeat such an effect under its key. None: there is none.
     """
-    for entry in entries(store, job):
-        if entry.status in UNSETTLED and _repeatable(entry, entry.key_lifetime_ms, now):
+    for entry in _unknown_ones(store, job, lives):
+        if _repeatable(entry, entry.key_lifetime_ms, now):
             until = moment(repeatable_until(entry))
             return (
                 f"{_unknown(entry)}: a replay before {until.isoformat(timespec='seconds')} calls "
                 "the tool under the same key; or settle the effect, then replay"
             )
     return None
+
+
+def _unknown_ones(
+    store: KeyValueStore, job: Job, lives: Callable[[LedgerEntry], bool]
+) -> Iterator[LedgerEntry]:
+    """The effects of a job whose run is over that nobody knows the outcome of, and nobody makes."""
+    for entry in entries(store, job):
+        in_progress = entry.job_id != job.job_id and lives(entry)
+        if entry.status in UNSETTLED and not in_progress:
+            yield entry
 
 
 def repeatable_until(entry: LedgerEntry) -> int:
@@ -149,12 +168,12 @@ def repeatable_until(entry: LedgerEntry) -> int:
     return entry.first_claimed_at + entry.key_lifetime_ms - _KEY_MARGIN_MS
 
 
-def settleable_at(entry: LedgerEntry, job: Job, term_seconds: float) -> int:
+def settleable_at(entry: LedgerEntry, job: Job | None, term_seconds: float) -> int:
     """When no call of the effect can be under way any more, in milliseconds.
 
-    `term_seconds` is the term of a lease.
+    `term_seconds` is the term of a lease. The job that made the call may be forgotten (None).
     """
-    timeout = min(max(job.timeout_seconds, 0), LONGEST_WAIT_SECONDS)
+    timeout = min(max(job.timeout_seconds, 0), LONGEST_WAIT_SECONDS) if job else 0.0
     return entry.updated_at + round(max(term_seconds, timeout) * 1000)
 
 
@@ -218,6 +237,7 @@ def _grant(
         claim_id=asked.claim_id,
         digest=asked.digest,
         key_lifetime_ms=asked.key_lifetime_ms,
+        keep_ms=max(entry.keep_ms, asked.keep_ms),
         claims=entry.claims + 1,
         updated_at=now,
         error=None,
@@ -228,11 +248,11 @@ def _grant(
     return _reply(job, asked, granted, "granted", repeat=repeat)
 
 
-def _not_begun(job: Job, asked: Claim, now: int) -> LedgerEntry:
+def _not_begun(job: Job, scope: str, asked: Claim, now: int) -> LedgerEntry:
     """The first entry of an effect: one that is not in the ledger was not done."""
     return LedgerEntry(
         tenant_id=job.tenant_id,
-        scope=job.scope,
+        scope=scope,
         action=asked.action,
         status=FAILED,
         job_id=job.job_id,
@@ -240,7 +260,7 @@ def _not_begun(job: Job, asked: Claim, now: int) -> LedgerEntry:
         run_id=asked.run_id,
         claim_id="",
         digest=asked.digest,
-        idempotency_key=idempotency_key(job.tenant_id, job.scope, asked.action),
+        idempotency_key=idempotency_key(job.tenant_id, scope, asked.action),
         key_lifetime_ms=asked.key_lifetime_ms,
         claims=0,
         first_claimed_at=now,

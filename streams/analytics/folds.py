@@ -15,6 +15,7 @@ import orjson
 from streams.analytics.figures import Figures
 from streams.analytics.partition import CountedPartition
 from streams.serde.codec import DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY
+from streams.serde.effect_scopes import is_shared
 from streams.serde.job_states import PENDING, TERMINAL
 
 Fold = Callable[[CountedPartition, bytes, bytes | None, int], int]
@@ -93,6 +94,8 @@ def effect(tables: CountedPartition, key: bytes, value: bytes | None, at: int) -
     if value is None:
         return 0
     read = LEDGER_ENTRY.read(value)
+    if is_shared(read["action"]):  # a job's note of an effect that has an entry of its own
+        return int(read["updated_at"])
     claimed_at, status = read["first_claimed_at"], read["status"]
     before, updated_at = tables.mark(claimed_at, key), int(read["updated_at"])
     if before == status.encode():

@@ -18,6 +18,7 @@ _COMMANDS = {
     'PUT /v1/tenants/{t}/endpoints/{e} {"enabled":true}': "endpoints set {e} --tenant {t} --enable",
     "GET /v1/jobs": "jobs list",
     "GET /v1/jobs/{id}": "jobs show {id}",
+    "GET /v1/effects": "effects list",
     "GET /v1/events": "events list",
     "GET /v1/duplicates": "events duplicates",
     "GET /v1/quarantine": "quarantine list",

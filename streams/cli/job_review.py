@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streams.cli.operator_command import Answer, Api
 from streams.cli.options import Page
+from streams.serde.effect_scopes import JOB
 from streams.serde.job_states import NEEDS_REVIEW
 
 _ABOUT = ("job_id", "tenant_id", "type", "event_id", "last_error")
@@ -43,7 +44,7 @@ def _in_review(api: Api, job: Answer) -> list[Answer]:
             **about,
             **{name: effect[name] for name in _TOLD},
             "why": effect["error"] or f"run {effect['run_id']} ended without telling its outcome",
-            **_answers(api, job["job_id"], effect["action"]),
+            **_answers(api, "jobs", "settle", job["job_id"], effect["action"]),
         }
         for effect in job["effects"]
         if effect["settle_after"] is not None
@@ -53,12 +54,14 @@ def _in_review(api: Api, job: Answer) -> list[Answer]:
 def _lost(api: Api, effect: Answer) -> Answer:
     if effect["settle_after"] is None:
         return {**effect, "if_done": None, "if_not_done": None}
-    return {**effect, **_answers(api, effect["job_id"], effect["action"])}
+    if effect["once_per"] == JOB:
+        return {**effect, **_answers(api, "jobs", "settle", effect["job_id"], effect["action"])}
+    tenant = ("--tenant", effect["tenant_id"])
+    return {**effect, **_answers(api, "effects", "settle", effect["action"], *tenant)}
 
 
-def _answers(api: Api, job_id: str, action: str) -> Answer:
+def _answers(api: Api, *settle: str) -> Answer:
     """The two answers to an unknown effect, as commands."""
-    settle = ("jobs", "settle", job_id, action)
     done = ("--done", "RESULT_AS_JSON", "--note", "the tool shows it")
     not_done = ("--not-done", "--note", "the tool does not show it")
     return {

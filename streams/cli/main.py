@@ -35,6 +35,7 @@ _GROUPS = {
     "sources": "streams.cli.sources:sources",
     "endpoints": "streams.cli.endpoints:endpoints",
     "jobs": "streams.cli.jobs:jobs",
+    "effects": "streams.cli.effects:effects",
     "dlq": "streams.cli.dlq:dlq",
     "quarantine": "streams.cli.quarantine:quarantine",
     "rejections": "streams.cli.rejections:rejections",

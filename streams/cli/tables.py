@@ -177,5 +177,9 @@ sources = page(
 rejections = page(
     "rejections", ("count", "reason", "cause", "source", "tenant_id", "last_at", "first_at")
 )
+effects = page(
+    "effects",
+    ("status", "action", "tenant_id", "began_at", "job_id", "claims", "error"),
+)
 held = page("held", ("reason", "jobs", "since", "partition", "pool", "type", "tenant_id", "detail"))
 """What lists print."""

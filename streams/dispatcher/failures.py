@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
 from streams import ledger
 from streams.dispatcher import history, metrics
+from streams.dispatcher.living_lease import is_held
+from streams.dispatcher.review import go_on
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, requeue, retry
 from streams.dispatcher.workers.leases import ActiveLease
@@ -31,12 +34,13 @@ def fail(
     if delay is not None:
         retry(step, failed, delay, error)
         return
-    asks = ledger.review_unknown(step.ledger, job, step.now)
-    advice = asks or ledger.repeatable_unknown(step.ledger, job, step.now)
+    lives = partial(is_held, step)
+    asks = ledger.review_unknown(step.ledger, job, step.now, lives=lives)
+    advice = asks or ledger.repeatable_unknown(step.ledger, job, step.now, lives=lives)
     told = "; ".join(filter(None, (error, advice))) or None
     if asks is not None:
         failed = replace(failed, end_reason=BY_NAME[DEAD].dead_letter)
-        end(step, failed, NEEDS_REVIEW, error=told)
+        go_on(step, end(step, failed, NEEDS_REVIEW, error=told))
     else:
         bury(step, failed, DEAD, told)
 

@@ -1,12 +1,13 @@
-"""Whether a command of a worker speaks for the lease that its job has now."""
+"""Whether a command, or a claim in the ledger, is of the lease that its job has now."""
 
 from __future__ import annotations
 
 from streams.dispatcher import metrics
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import confirm
+from streams.serde.effect_states import CLAIMED
 from streams.serde.job_states import LEASED
-from streams.serde.records import Command, Job
+from streams.serde.records import Command, Job, LedgerEntry
 
 
 def living(step: Step, command: Command, run_id: str, *, last_word: bool = False) -> Job | None:
@@ -20,3 +21,11 @@ def living(step: Step, command: Command, run_id: str, *, last_word: bool = False
         metrics.STALE.labels(type(command.body).__name__).inc()
         return None
     return job if last_word else confirm(step, job)
+
+
+def is_held(step: Step, entry: LedgerEntry) -> bool:
+    """Whether an effect is claimed by a run that still has its lease."""
+    if entry.status != CLAIMED:
+        return False
+    job = step.table.get(entry.job_id)
+    return job is not None and job.status in LEASED and job.run_id == entry.run_id

@@ -1,16 +1,29 @@
-"""How a job in review goes on, once nothing of its scope is left for a person to decide."""
+"""How a job in review goes on, once nothing that it asked for is left for a person to decide.
+
+Jobs wait together for an effect of a shared scope. The store `parts` keeps each of them under `v`
+tenant scope action job_id, and `V` tenant scope action for an effect that is decided while more of
+them wait than go on in one step.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
-from streams import ledger
+from streams.dispatcher.part import AT_ONCE
 from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, requeue
+from streams.ledger_entries import entries, get
+from streams.serde.effect_scopes import is_shared
 from streams.serde.effect_states import REVIEW
 from streams.serde.job_states import CANCELLED, DEAD, NEEDS_REVIEW
-from streams.serde.records import Job
+from streams.serde.keys import SEPARATOR, after, join, split
+from streams.serde.records import Job, LedgerEntry
+
+WAITING, DECIDED = b"v", b"V"
+_BY_A_PERSON = b"p"
 
 
 def go_on(step: Step, job: Job, *, decided: bool = False) -> None:
@@ -21,12 +34,14 @@ def go_on(step: Step, job: Job, *, decided: bool = False) -> None:
     A job without attempts left gets another one only if a person decided, because a call may fail
     late each time.
     """
-    if any(entry.status == REVIEW for entry in ledger.entries(step.ledger, job)):
+    waiting = [each for each in in_scope(step, job.scope) if each.status == NEEDS_REVIEW]
+    if not waiting:
         return
-    for each in in_scope(step, job.scope):
-        if each.status != NEEDS_REVIEW:
-            continue
-        if each.cancel_requested:
+    asked = [entry for entry in entries(step.ledger, job) if entry.status == REVIEW]
+    for each in waiting:
+        if asked:
+            _wait(step, each, asked)
+        elif each.cancel_requested:
             end(step, each, CANCELLED)
         elif each.diverged is not None:
             continue
@@ -34,6 +49,47 @@ def go_on(step: Step, job: Job, *, decided: bool = False) -> None:
             bury(step, each, DEAD, each.history[-1].error)
         else:
             requeue(step, replace(each, last_error=_own_error(each)), uncount=True)
+
+
+def known(step: Step, entry: LedgerEntry, *, decided: bool = False) -> None:
+    """Let the jobs in review go on that wait for a shared effect whose outcome is known now."""
+    effect = join(entry.tenant_id, entry.scope, entry.action)
+    if not _let_some_go_on(step, effect, decided=decided):
+        step.store.put(DECIDED + effect, _BY_A_PERSON if decided else b"")
+
+
+def let_others_go_on(step: Step) -> None:
+    """Go on with the jobs that waited for effects whose outcomes are known."""
+    for key, by in list(islice(step.store.range(DECIDED, after(DECIDED)), 1)):
+        effect = key.removeprefix(DECIDED)
+        entry = get(step.ledger, *split(effect))
+        asks_again = entry is not None and entry.status == REVIEW
+        if asks_again or _let_some_go_on(step, effect, decided=by == _BY_A_PERSON):
+            step.store.delete(key)
+
+
+def _let_some_go_on(step: Step, effect: bytes, *, decided: bool) -> bool:
+    """Whether no more jobs wait for the effect than went on now."""
+    found = list(islice(_waiting(step, effect), AT_ONCE))
+    for key, job_id in found:
+        step.store.delete(key)
+        job = step.table.get(job_id)
+        if job is not None:
+            go_on(step, job, decided=decided)
+    return len(found) < AT_ONCE
+
+
+def _waiting(step: Step, effect: bytes) -> Iterator[tuple[bytes, str]]:
+    prefix = WAITING + effect + SEPARATOR
+    found = step.store.range(prefix, after(prefix))
+    return ((key, key[len(prefix) :].decode()) for key, _ in found)
+
+
+def _wait(step: Step, job: Job, asked: list[LedgerEntry]) -> None:
+    """Note for which shared effects a job in review waits."""
+    for entry in filter(lambda each: is_shared(each.scope), asked):
+        effect = join(entry.tenant_id, entry.scope, entry.action)
+        step.store.put(WAITING + effect + SEPARATOR + job.job_id.encode(), b"")
 
 
 def _own_error(job: Job) -> str | None:

@@ -29,6 +29,7 @@ from streams.dispatcher.parts.retention import Retention
 from streams.dispatcher.parts.reviews import Reviews
 from streams.dispatcher.parts.routes import Routes
 from streams.dispatcher.parts.runs import Runs
+from streams.dispatcher.parts.shared_effects import SharedEffects
 from streams.dispatcher.parts.submissions import Submissions
 from streams.dispatcher.parts.sweep import Sweep
 from streams.dispatcher.parts.tenants import Tenants
@@ -57,6 +58,7 @@ PARTS: tuple[type[Part], ...] = (
     Workers,
     Runs,
     Claims,
+    SharedEffects,
     Reviews,
     Divergences,
     Expiry,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-EffectStatus = Literal["claimed", "done", "failed", "unknown", "review"]
+EffectStatus = Literal["claimed", "done", "failed", "unknown", "review", "shared"]
 CLAIMED: Final = "claimed"
 DONE: Final = "done"
 FAILED: Final = "failed"
@@ -12,6 +12,8 @@ FAILED: Final = "failed"
 UNKNOWN: Final = "unknown"
 REVIEW: Final = "review"
 """A person has to say whether the effect was done."""
+SHARED: Final = "shared"
+"""A job asked for an effect that counts beyond it: its entry is in the shared scope."""
 
 OutcomeStatus = Literal["done", "failed", "unknown"]
 """How a call of a tool ended."""

@@ -88,7 +88,10 @@ def scope_owner(scope: str) -> str:
 
 
 def idempotency_key(tenant_id: str, scope: str, action: str) -> str:
-    """The `Idempotency-Key` that a tool gets: equal for every repetition of one effect."""
+    """The `Idempotency-Key` that a tool gets: equal for every repetition of one effect.
+
+    Jobs that share a scope (`effect_scopes`) get the same one.
+    """
     return "idk_" + _encode(_hash("effect", tenant_id, scope, action))
 
 

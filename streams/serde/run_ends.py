@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-ReportedEnd = Literal["succeeded", "retry", "failed", "cancelled", "review", "released"]
+ReportedEnd = Literal["succeeded", "retry", "failed", "cancelled", "review", "released", "blocked"]
 SUCCEEDED: Final = "succeeded"
 RETRY: Final = "retry"
 """The run failed, and another attempt may succeed."""
@@ -15,6 +15,8 @@ REVIEW: Final = "review"
 """A person has to say whether an effect was done."""
 RELEASED: Final = "released"
 """The worker gave the job back."""
+BLOCKED: Final = "blocked"
+"""A run of another job makes an effect that this one asked for."""
 
 RunEnd = Literal[ReportedEnd, "lost"]
 LOST: Final = "lost"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Self
 
 from streams.ledger import settleable_at
+from streams.serde.effect_scopes import is_shared, noted, once_per
 from streams.serde.effect_states import DONE, FAILED, UNSETTLED
 from streams.serde.ids import replay_job_id
 from streams.serde.job_states import AT_REST, LEASED
@@ -100,13 +102,14 @@ class Job(JobView):
     def settle_done(self, action: str, result: object = None, *, note: str = "found out") -> Self:
         """Say that an effect in review was done, as `tidegate jobs settle ... --done` does.
 
-        The time passes first for which a settlement would be refused as `too_early`.
+        `action` is as `Effect.action` has it. The time passes first for which a settlement would be
+        refused as `too_early`.
 
         Raises:
             Refused: as docs/effects.md lists the reasons, or `not_json`.
         """
         text = require_json(result, "the result")
-        self._settle(Settle(action, DONE, text, note, _AUTHOR))
+        self._settle(action, Settle("", DONE, text, note, _AUTHOR))
         return self
 
     @beside_loop
@@ -116,7 +119,7 @@ class Job(JobView):
         Raises:
             Refused: as docs/effects.md lists the reasons.
         """
-        self._settle(Settle(action, FAILED, None, note, _AUTHOR))
+        self._settle(action, Settle("", FAILED, None, note, _AUTHOR))
         return self
 
     @beside_loop
@@ -154,16 +157,18 @@ class Job(JobView):
         self._ask(body, new_id)
         return Job(new_id, self._behind)
 
-    def _settle(self, body: Settle) -> None:
-        wait = self._seconds_until_settleable(body.action)
+    def _settle(self, action: str, body: Settle) -> None:
+        scope, action = noted(action) if is_shared(action) else (self.record.scope, action)
+        wait = self._seconds_until_settleable(scope, action)
         if wait:
             self._behind.flow.advance(wait)
-        self._ask(body, self.id)
+        self._ask(replace(body, action=action, once_per=once_per(scope)), self.id)
 
-    def _seconds_until_settleable(self, action: str) -> float:
+    def _seconds_until_settleable(self, scope: str, action: str) -> float:
         """How long an operator would be told to wait; 0 for what is refused for another reason."""
         pipeline, record = self._behind.pipeline, self.record
-        found = [entry for entry in pipeline.entries(record) if entry.action == action]
+        asked = pipeline.entries(record)
+        found = [entry for entry in asked if (entry.scope, entry.action) == (scope, action)]
         ended = record.status in AT_REST
         if not ended or not found or found[0].status not in UNSETTLED:
             return 0

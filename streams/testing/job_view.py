@@ -6,6 +6,7 @@ from typing import Any
 
 from streams import user_json
 from streams.serde import records
+from streams.serde.effect_scopes import once_per
 from streams.serde.job_states import SCHEDULED
 from streams.testing.installation import Installation
 from streams.testing.values import Call, DeadLetter, Effect, FailedRun
@@ -59,7 +60,7 @@ class JobView:
 
     @property
     def effects(self) -> list[Effect]:
-        """The ledger's entries of the job's scope, in the order in which they were first claimed.
+        """The effects that the job asked for, in the order in which it first did.
 
         A replay in the old scope has those of the job that it repeats.
         """
@@ -102,6 +103,8 @@ class JobView:
             entry.idempotency_key,
             entry.settled_by,
             entry.note,
+            once_per(entry.scope),
+            entry.job_id,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streams.errors import PermanentError
+from streams.serde.effect_scopes import JOB
 from streams.testing.stops import Place, Stops
 from streams.testing.tools import Tools, called
 from streams.testing.virtual_loop import waits_outside
@@ -78,13 +79,20 @@ class ObservedContext(Context):
         return super().step(name, made, *args, **kwargs)
 
     async def effect(
-        self, tool: str, function: Callable[..., Any], /, *, key: str, **kwargs: Any
+        self,
+        tool: str,
+        function: Callable[..., Any],
+        /,
+        *,
+        key: str,
+        once_per: str = JOB,
+        **kwargs: Any,
     ) -> Any:
         """See `Context.effect`."""
         place = Place(self.job_id, self.attempt, tool, key)
         made = self._observer.tools.in_place_of(function, place, kwargs)
         self._note(kwargs)
-        return await super().effect(tool, made, key=key, **kwargs)
+        return await super().effect(tool, made, key=key, once_per=once_per, **kwargs)
 
     def _note(self, arguments: dict[str, Any]) -> None:
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streams import pipeline
+from streams.ledger_entries import current
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.processor import Record
-from streams.serde.codec import COMMAND, DEAD_LETTER, JOB, LEDGER_ENTRY, PROGRESS, STEP_RESULT
+from streams.serde.codec import COMMAND, DEAD_LETTER, JOB, PROGRESS, STEP_RESULT
 from streams.serde.ids import new_id
 from streams.serde.keys import SEPARATOR, after, join
 from streams.serde.records import (
@@ -94,13 +95,12 @@ class PipelineInMemory:
         return [JOB.decode(r.value) for r in self.output("jobs") if r.key == key and r.value]
 
     def entries(self, job: Job) -> list[LedgerEntry]:
-        """The newest entry of each effect of a job's scope, in the order in which they began."""
+        """Each effect that a job asked for, as it is now, in the order in which it first did."""
         prefix = join(job.tenant_id, job.scope) + SEPARATOR
-        newest: dict[bytes, bytes | None] = {}
-        for record in self.output("ledger"):
-            if record.key is not None and record.key.startswith(prefix):
-                newest[record.key] = record.value
-        return [LEDGER_ENTRY.decode(value) for value in newest.values() if value is not None]
+        keys = (record.key for record in self.output("ledger") if record.key is not None)
+        store = self._driver.store("dispatcher", "ledger")
+        found = (current(store, key) for key in dict.fromkeys(keys) if key.startswith(prefix))
+        return [entry for entry in found if entry is not None]
 
     def steps(self, job: Job) -> list[StepResult]:
         """What each finished step and wait left, in the order in which they ended."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from streams.serde.effect_scopes import JOB, effect_scope, full_action
 from streams.serde.effect_states import DONE, EffectStatus
 from streams.serde.run_ends import AttemptKind
 
@@ -27,11 +28,17 @@ class Effect:
     idempotency_key: str = field(default="", compare=False)
     settled_by: str | None = field(default=None, compare=False)
     note: str | None = field(default=None, compare=False)
+    once_per: str = field(default=JOB, compare=False)
+    job_id: str = field(default="", compare=False)
+    """The job that claimed it last; for an effect that counts beyond it, maybe another one."""
 
     @property
     def action(self) -> str:
-        """Tool and key, as the ledger names the effect: `email:send/reply`."""
-        return f"{self.tool}/{self.key}"
+        """Tool and key, as the ledger names the effect: `email:send/reply`.
+
+        That of an effect that counts beyond its job begins with its scope: `@tenant/email:send/x`.
+        """
+        return full_action(effect_scope("", self.once_per), f"{self.tool}/{self.key}")
 
 
 @dataclass(frozen=True)

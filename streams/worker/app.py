@@ -24,6 +24,8 @@ _Preflight = TypeVar("_Preflight", bound=PreflightFunction)
 
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 _VERSION_CHARS = 128
+KEEP_SECONDS = 90 * 86_400
+_LONGEST_KEEP_SECONDS = 36_525 * 86_400
 TOOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 """The form of a tool's name. It has no slash, which separates tool and key in the ledger."""
 
@@ -69,12 +71,14 @@ class Tool:
     """A tool's promises.
 
     The tool recognises an idempotency key for `key_lifetime` seconds (0: it honours no keys). An
-    error of the types `nothing_done` means that the call did nothing.
+    error of the types `nothing_done` means that the call did nothing. `keep` is how many seconds
+    the ledger keeps an effect of the tool that counts beyond its job.
     """
 
     name: str
     key_lifetime: float = 0.0
     nothing_done: tuple[type[Exception], ...] = ()
+    keep: float = KEEP_SECONDS
 
 
 class App:
@@ -155,6 +159,7 @@ class App:
         *,
         key_lifetime: float | None = None,
         nothing_done: tuple[type[Exception], ...] = (),
+        keep: float = KEEP_SECONDS,
     ) -> None:
         """Declare a tool's promises.
 
@@ -164,17 +169,23 @@ class App:
         `TransientError` of the effect's function. Name only types that the tool raises before it
         sends anything.
 
+        `keep` is for how many seconds after its end the ledger keeps an effect that counts beyond
+        its job (`once_per`), 90 days unless given. It belongs to the tool, because all jobs that
+        ask for one effect must agree on it.
+
         Raises:
-            ConfigError: the name, the lifetime or a type of error is wrong, or the tool is
-                declared twice.
+            ConfigError: the name, a time or a type of error is wrong, or the tool is declared
+                twice.
         """
         _check(TOOL_NAME, name, "tool")
         if name in self.tools:
             raise ConfigError(f"tool {name!r} is declared twice in app {self.name!r}")
         if key_lifetime is not None and (not _is_wait(key_lifetime) or key_lifetime == 0):
             raise ConfigError(f"tool {name!r}: key_lifetime={key_lifetime!r} is no time in seconds")
+        if not _is_wait(keep) or not 1 <= keep <= _LONGEST_KEEP_SECONDS:
+            raise ConfigError(f"tool {name!r}: keep={keep!r} is no time from 1 s to 100 years")
         errors = _error_types(name, nothing_done)
-        self.tools[name] = Tool(name, float(key_lifetime or 0), errors)
+        self.tools[name] = Tool(name, float(key_lifetime or 0), errors, float(keep))
 
     def check_effects(self) -> None:
         """Check the handlers again, after their modules have defined every function they call.

@@ -288,6 +288,8 @@ class ScriptedWorker:
         claim_id: str = "",
         digest: bytes = DIGEST,
         lifetime_ms: int = 0,
+        once_per: str = "job",
+        keep_ms: int = 0,
     ) -> Reply:
         """Ask, and return the answer."""
         body = Claim(
@@ -298,6 +300,8 @@ class ScriptedWorker:
             action,
             digest,
             lifetime_ms,
+            once_per,
+            keep_ms,
         )
         self.desk.command(body, lease.job_id, lease.epoch)
         return self.desk.replies()[-1]
@@ -310,8 +314,9 @@ class ScriptedWorker:
         result: str | None = None,
         *,
         action: str = "email:send/reply",
+        once_per: str = "job",
     ) -> None:
-        body = Outcome(reply.claim_id, lease.run_id, action, status, result, None)
+        body = Outcome(reply.claim_id, lease.run_id, action, status, result, None, once_per)
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def step(self, lease: Lease, name: str, value: str) -> None:

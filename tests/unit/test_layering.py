@@ -20,7 +20,7 @@ LAYERS = (
         "streams.user_json",
     },
     {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
-    {"streams.kafka"},
+    {"streams.kafka", "streams.ledger_entries"},
     {
         "ingress.schemes",
         "streams.broker",
@@ -72,6 +72,7 @@ PROCESSORS = (
     "streams.dispatcher",
     "streams.fairness",
     "streams.ledger",
+    "streams.ledger_entries",
     "streams.new_jobs",
     "streams.retry_policy",
     "streams.scheduler",

@@ -12,6 +12,7 @@ from streams.errors import DecodeError
 from streams.serde import effect_states, job_states
 from streams.serde.codec import COMMAND, DEAD_LETTER, DUPLICATE, ENVELOPE, HELD, JOB, LEDGER_ENTRY
 from streams.serde.codec import QUARANTINED as QUARANTINED_CODEC
+from streams.serde.effect_scopes import is_shared
 from streams.serde.records import (
     DeadLetter,
     Duplicate,
@@ -128,6 +129,8 @@ def _quarantined(body: Quarantined) -> Line | None:
 
 
 def _effect(entry: LedgerEntry) -> Line | None:
+    if is_shared(entry.action):  # a job's note of an effect that has an entry of its own
+        return None
     what = f"{entry.action} of {entry.job_id}"
     match entry.status:
         case effect_states.CLAIMED:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
-from streams import ledger
+from streams import ledger, ledger_entries
 from streams.dispatcher import metrics
-from streams.dispatcher.living_lease import living
+from streams.dispatcher.living_lease import is_held, living
 from streams.dispatcher.part import Part
 from streams.dispatcher.replies import TOPIC, check_partition
-from streams.dispatcher.review import go_on
+from streams.dispatcher.review import go_on, known
+from streams.dispatcher.shared_effects import expire_at
 from streams.dispatcher.step import Step
+from streams.ledger_entries import has_note, note
 from streams.runtime.part import handles
+from streams.serde.effect_scopes import JOB, effect_scope, is_shared
 from streams.serde.job_states import LEASED
-from streams.serde.records import Claim, Command, LedgerEntry, Outcome, Reply, ReplyKind
+from streams.serde.records import Claim, Command, Job, Outcome, Reply, ReplyKind
 
 
 class Claims(Part):
@@ -25,29 +28,38 @@ class Claims(Part):
         job = living(step, command, body.run_id)
         if job is None:
             reply = _plain(body, command, "lost", "the lease of this run is over")
-        elif job.cancel_requested:
+        elif job.cancel_requested or job.tenant_id in self.shared.closed.erased:
             reply = _plain(body, command, "cancel", "the job is being cancelled")
         else:
-            reply = ledger.claim(step.ledger, job, body, step.now, lives=_lives(step))
+            reply = ledger.claim(step.ledger, job, body, step.now, lives=partial(is_held, step))
+            if reply.kind == "granted" and body.once_per != JOB:
+                _expire_later(step, job, body)
         step.answer(reply, body.reply_partition)
 
     @handles(Outcome)
     def outcome(self, step: Step, command: Command, body: Outcome, at: int) -> None:
+        """Record an outcome; that of a shared effect counts even if its job is forgotten."""
         job = step.table.get(command.job_id)
-        if job is None or not ledger.outcome(step.ledger, job, body, step.now):
+        tenant_id = command.tenant_id if job is None else job.tenant_id
+        scope = effect_scope("" if job is None else job.scope, body.once_per)
+        entry = ledger.outcome(step.ledger, tenant_id, scope, body, step.now)
+        if entry is None:
             metrics.STALE.labels("Outcome").inc()
-        elif job.status not in LEASED:  # a late outcome, for which a job may be in review
+            return
+        if job is not None and has_note(step.ledger, job, entry):
+            note(step.ledger, job, entry)
+        if is_shared(scope):
+            known(step, entry)
+        elif job is not None and job.status not in LEASED:  # a job may be in review for it
             go_on(step, job)
 
 
-def _lives(step: Step) -> Callable[[LedgerEntry], bool]:
-    """Whether the run that claimed an entry still has its lease."""
-
-    def lives(entry: LedgerEntry) -> bool:
-        job = step.table.get(entry.job_id)
-        return job is not None and job.status in LEASED and job.run_id == entry.run_id
-
-    return lives
+def _expire_later(step: Step, job: Job, body: Claim) -> None:
+    """Set the time at which a new shared effect is looked at again."""
+    scope = effect_scope(job.scope, body.once_per)
+    entry = ledger_entries.get(step.ledger, job.tenant_id, scope, body.action)
+    if entry is not None and entry.first_claimed_at == step.now:
+        expire_at(step, entry, step.now + entry.keep_ms)
 
 
 def _plain(body: Claim, command: Command, kind: ReplyKind, message: str) -> Reply:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from streams import dead_letter, ledger
+from streams import dead_letter
 from streams.dispatcher import metrics
 from streams.dispatcher.checkpoints import keep, steps_of
 from streams.dispatcher.job import is_live
@@ -18,6 +18,7 @@ from streams.dispatcher.scopes import SHARED, in_scope, share
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import end, place
 from streams.errors import PoisonRecord
+from streams.ledger_entries import own_entries
 from streams.new_jobs import from_event_replay, from_replay
 from streams.runtime.part import handles
 from streams.serde.codec import ENVELOPE
@@ -97,9 +98,11 @@ def _check_scope(step: Step, old: Job) -> None:
 
 
 def _check_effects(step: Step, old: Job, body: Replay) -> None:
-    """Require a name for each effect that happened or may have: a fresh scope repeats it."""
-    entries = ledger.entries(step.ledger, old)
-    begun = [entry for entry in entries if entry.status != FAILED]
+    """Require a name for each effect that happened or may have: a fresh scope repeats it.
+
+    It does not repeat a shared effect, which counts in its own scope.
+    """
+    begun = [entry for entry in own_entries(step.ledger, old) if entry.status != FAILED]
     unnamed = [each for each in begun if each.action not in body.repeat_effects]
     if unnamed:
         listed = ", ".join(f"{each.action} ({each.status})" for each in unnamed[:_NAMED])

@@ -14,7 +14,11 @@ from streams.operator.http.fields import Body, Writable, noted, stored_json
 from streams.operator.http.jobs import commanded, known_job, shown_job
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import read_body
-from streams.operator.resources.effects import effect
+from streams.operator.resources.effects import TABLE, effect, effect_json, shared_effect
+from streams.operator.resources.table import find
+from streams.operator.tenant_guards import known_tenant
+from streams.serde.codec import LEDGER_ENTRY
+from streams.serde.effect_scopes import is_shared, once_per
 from streams.serde.effect_states import DONE, FAILED, UNSETTLED
 from streams.serde.job_states import AT_REST
 from streams.serde.records import Job, LedgerEntry, Settle
@@ -45,24 +49,75 @@ async def settle(request: web.Request) -> web.Response:
     has ended, for its replay."""
     state, job_id = request.app[STATE], request.match_info["job_id"]
     wanted, action = await read_body(request, SettleRequest), request.match_info["action"]
-    result = stored_json(wanted.result, "result", MAX_RESULT_BYTES)
     job = await _current(state, job_id)
-    done = wanted.status == DONE
-    command = Settle(
-        action, DONE if done else FAILED, result if done else None, wanted.note, SUBMITTED_BY
-    )
     entry = await _known(state, job, action)
-    if entry.settled_by and (entry.status, entry.result) == (command.status, command.result):
+    command = _command(entry, wanted)
+    if _is_settled(entry, command):
         return web.json_response(await shown_job(state, job_id), status=202)
-    _require_unsettled(entry, job)
-
-    def settled(connection: sqlite3.Connection) -> bool | None:
-        found = effect(connection, job, action)
-        return None if found in (None, entry) else True
-
-    row = ("effects", (job.tenant_id, job.scope, action))
-    found = await run_command(state, job.tenant_id, job_id, command, row, settled)
+    if not is_shared(entry.scope):
+        _require_at_rest(entry, job)
+    found = await _settled(state, job_id, entry, command)
     return await commanded(state, job_id, answered=found is not None)
+
+
+@routes.post("/v1/tenants/{tenant_id}/effects/{action:(?s:.+)}/settle")
+async def settle_shared(request: web.Request) -> web.Response:
+    """Settle an effect that counts beyond its job; the jobs that wait for it go on."""
+    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
+    wanted, action = await read_body(request, SettleRequest), request.match_info["action"]
+    await known_tenant(state, tenant_id)
+    await state.read_barrier(("ledger", state.home(tenant_id)))
+    entry = await state.query(lambda db: shared_effect(db, tenant_id, action))
+    if entry is None:
+        raise unknown("effect", action, "GET /v1/effects lists them")
+    command = _command(entry, wanted)
+    if _is_settled(entry, command):
+        return web.json_response(effect_json(entry) | {"answered": True}, status=202)
+    found = await _settled(state, entry.job_id, entry, command)
+    shown = effect_json(found or entry) | {"answered": found is not None}
+    return web.json_response(shown, status=202)
+
+
+def _command(entry: LedgerEntry, wanted: SettleRequest) -> Settle:
+    result = stored_json(wanted.result, "result", MAX_RESULT_BYTES)
+    done = wanted.status == DONE
+    return Settle(
+        entry.action,
+        DONE if done else FAILED,
+        result if done else None,
+        wanted.note,
+        SUBMITTED_BY,
+        once_per(entry.scope),
+    )
+
+
+def _is_settled(entry: LedgerEntry, command: Settle) -> bool:
+    """Return whether somebody said the same before.
+
+    Raises:
+        Refusal: 409, the outcome is known.
+    """
+    same = (entry.status, entry.result) == (command.status, command.result)
+    if entry.settled_by and same:
+        return True
+    if entry.status not in UNSETTLED:
+        settled = f"effect {entry.action} is {entry.status}: its outcome is already known"
+        raise Refusal(409, "already-settled", settled)
+    return False
+
+
+async def _settled(
+    state: AppState, job_id: str, entry: LedgerEntry, command: Settle
+) -> LedgerEntry | None:
+    """Send a settlement, and return the effect as it is then; None if the read model is late."""
+    key = {"tenant_id": entry.tenant_id, "scope": entry.scope, "action": entry.action}
+
+    def settled(connection: sqlite3.Connection) -> LedgerEntry | None:
+        found = find(connection, LEDGER_ENTRY, TABLE.name, **key)
+        return None if found == entry else found
+
+    row = (TABLE.name, tuple(key.values()))
+    return await run_command(state, entry.tenant_id, job_id, command, row, settled)
 
 
 async def _current(state: AppState, job_id: str) -> Job:
@@ -80,20 +135,18 @@ async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
     return entry
 
 
-def _require_unsettled(entry: LedgerEntry, job: Job) -> None:
-    """Check that an effect can be settled; the dispatcher checks whether its call may still run.
+def _require_at_rest(entry: LedgerEntry, job: Job) -> None:
+    """Check that no run of the job may still record the outcome of its effect.
+
+    The dispatcher checks whether its call may still run, and all of this for a shared effect.
 
     Raises:
-        Refusal: 409, its outcome is known, or a run may still record it.
+        Refusal: 409, a run may still record it.
     """
-    action = entry.action
-    if entry.status not in UNSETTLED:
-        settled = f"effect {action} is {entry.status}: its outcome is already known"
-        raise Refusal(409, "already-settled", settled)
     if job.status not in AT_REST:
         raise Refusal(
             409,
             "not-in-review",
-            f"effect {action} is {entry.status} and its job "
+            f"effect {entry.action} is {entry.status} and its job "
             f"{job.status}: settle it when that is in review or has ended",
         )

@@ -23,6 +23,7 @@ from streams.operator.sent_commands import SentCommand, Subject
 from streams.operator.tenant_guards import refuse_erased
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
+from streams.serde.effect_scopes import is_shared
 from streams.serde.job_states import REPLAYABLE
 from streams.serde.records import DeadLetter, Job, Replay
 from streams.topology.model import Topology
@@ -225,9 +226,7 @@ async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -
     begun = await state.query(lambda db: begun_effects(db, job))
     named, known = set(asked.wanted.repeat_effects), {entry.action for entry in begun}
     if unknown_ones := sorted(named - known):
-        raise all_invalid(
-            [("repeat_effects", f"{job.job_id} has not begun {each}") for each in unknown_ones]
-        )
+        raise all_invalid([("repeat_effects", _not_repeated(job, each)) for each in unknown_ones])
     unnamed = [entry for entry in begun if entry.action not in named]
     if unnamed:
         told = ", ".join(f"{entry.action} ({entry.status})" for entry in unnamed)
@@ -238,6 +237,12 @@ async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -
             "replay without it, or name each in `repeat_effects` (`--repeat-effect`)",
             effects=[effect_json(entry) for entry in unnamed],
         )
+
+
+def _not_repeated(job: Job, action: str) -> str:
+    if is_shared(action):
+        return f"{action} counts beyond {job.job_id}: a fresh scope does not begin it again"
+    return f"{job.job_id} has not begun {action}"
 
 
 async def _send(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:

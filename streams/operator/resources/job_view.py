@@ -9,6 +9,7 @@ from streams.http.moments import rfc3339
 from streams.operator.resources.effects import effect_json
 from streams.operator.resources.held import held_reason
 from streams.operator.resources.json_values import Json, parsed, trace_id
+from streams.serde.effect_scopes import full_action
 from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry
 
 
@@ -16,8 +17,8 @@ from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry
 class JobDetails:
     """What other topics hold about a job; `progress` and the steps' values are JSON text.
 
-    `settle_after` tells of each effect that waits for a person, by action, when it can be settled,
-    in milliseconds.
+    `settle_after` tells of each effect that waits for a person, by its full action, when it can be
+    settled, in milliseconds.
     """
 
     effects: tuple[LedgerEntry, ...] = ()
@@ -62,7 +63,8 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "history": [_attempt(each) for each in job.history],
         "result": parsed(job.result),
         "effects": [
-            effect_json(entry, details.settle_after.get(entry.action)) for entry in details.effects
+            effect_json(entry, details.settle_after.get(full_action(entry.scope, entry.action)))
+            for entry in details.effects
         ],
         "steps": [{"name": name, "value": parsed(value)} for name, value in details.steps],
         "progress": parsed(details.progress),

@@ -23,6 +23,7 @@ from streams.operator.resources.waits import UNREAD, RunningJobs, waits_of
 from streams.runtime.processor import Record
 from streams.serde import job_states
 from streams.serde.codec import JOB
+from streams.serde.effect_scopes import full_action, is_shared
 from streams.serde.effect_states import UNSETTLED
 from streams.serde.records import Job, LedgerEntry
 from streams.topology.model import Topology
@@ -94,8 +95,19 @@ def _settle_after(
     unsettled = [entry for entry in effects if entry.status in UNSETTLED]
     if not unsettled or (found.status not in job_states.FOR_A_PERSON and _lives(connection, found)):
         return {}
-    term = topology.leases.term_seconds
-    return {entry.action: settleable_at(entry, found, term) for entry in unsettled}
+    times = ((entry, _settleable_at(connection, found, entry, topology)) for entry in unsettled)
+    return {full_action(e.scope, e.action): at for e, at in times if at is not None}
+
+
+def _settleable_at(
+    connection: sqlite3.Connection, found: Job, entry: LedgerEntry, topology: Topology
+) -> int | None:
+    """Return when an effect of a job at rest can be settled; None while another job makes it."""
+    made_by = job(connection, entry.job_id) if is_shared(entry.scope) else found
+    runs = made_by is not None and made_by.status in job_states.LEASED
+    if made_by is not None and runs and made_by.run_id == entry.run_id:
+        return None
+    return settleable_at(entry, made_by, topology.leases.term_seconds)
 
 
 def _lives(connection: sqlite3.Connection, found: Job) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
+from streams.serde.effect_scopes import JOB
 from streams.serde.effect_states import OutcomeStatus, SettledStatus
 from streams.serde.records.jobs import StepResult
 from streams.serde.run_ends import ReportedEnd
@@ -133,6 +134,8 @@ class Claim:
     action: str
     digest: bytes
     key_lifetime_ms: int
+    once_per: str = JOB
+    keep_ms: int = 0
 
 
 @_sent_by("worker")
@@ -144,6 +147,7 @@ class Outcome:
     status: OutcomeStatus
     result: str | None
     error: str | None
+    once_per: str = JOB
 
 
 @_sent_by("worker")
@@ -194,6 +198,7 @@ class Settle:
     result: str | None
     note: str
     submitted_by: str | None
+    once_per: str = JOB
 
 
 @_sent_by("operator", is_answered=True)

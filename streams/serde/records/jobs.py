@@ -116,6 +116,7 @@ class LedgerEntry:
     error: str | None
     settled_by: str | None
     note: str | None
+    keep_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ ReplyKind = Literal[
     "granted",
     "done",
     "held",
+    "busy",
     "review",
     "refused",
     "lost",
@@ -49,7 +50,7 @@ ReplyKind = Literal[
     "who",
     "no_pool",
 ]
-"""The first seven answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
+"""The first eight answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
 and `no_pool` says that the worker's pool is not declared."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingress.formats.document import carried_json
 from streams.errors import Misfit, PermanentError
+from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo
 from streams.worker.handler.own_frames import calling_line
 from streams.worker.handler.values import from_json, to_json
@@ -137,12 +138,24 @@ class Context:
             yield
 
     async def effect(
-        self, tool: str, function: Callable[..., Any], /, *, key: str, **kwargs: Any
+        self,
+        tool: str,
+        function: Callable[..., Any],
+        /,
+        *,
+        key: str,
+        once_per: str = JOB,
+        **kwargs: Any,
     ) -> Any:
         """Call `function(idempotency_key=..., **kwargs)` under the ledger's guard.
 
-        `key` tells two calls of one tool in a job apart and is not passed on; `kwargs` must be
-        JSON. An effect that is done is not begun again: its kept result is returned. The function
+        `key` tells two calls of one tool apart and is not passed on; `kwargs` must be JSON. The
+        key counts within the job. With `once_per="tenant"` it counts for all jobs of the tenant,
+        and with another name for all of the tenant's calls under that name: a second job gets the
+        first one's result, and waits without a slot while that is under way. The tool's `keep` says
+        for how long.
+
+        An effect that is done is not begun again: its kept result is returned. The function
         makes one attempt. It raises `TransientError` or `PermanentError` to say that nothing was
         done. After any other error the outcome is unknown: the effect is repeated under the same
         key if the tool honours keys (`App.tool`); otherwise a person decides.
@@ -152,7 +165,7 @@ class Context:
                 arguments, the same action is under way, or an argument or result is not JSON.
         """
         try:
-            return await self._effects.run(tool, function, key, kwargs)
+            return await self._effects.run(tool, function, key, kwargs, once_per)
         except BaseException:
             self._history.failed()
             raise

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from streams.errors import LeaseLost, PermanentError
 from streams.serde import effect_states, run_ends
+from streams.serde.effect_scopes import JOB
 from streams.serde.effect_states import OutcomeStatus
 from streams.serde.ids import new_id
 from streams.serde.records import Claim, Outcome, Reply
@@ -50,27 +52,57 @@ class Effects:
         self._session = session
         self._replies = replies
         self._claimant = claimant
+        self._calls: set[asyncio.Future[None]] = set()
 
     async def run(
-        self, tool: str, function: Callable[..., Any], key: str, arguments: Mapping[str, Any]
+        self,
+        tool: str,
+        function: Callable[..., Any],
+        key: str,
+        arguments: Mapping[str, Any],
+        once_per: str = JOB,
     ) -> Any:
         """See `Context.effect`."""
         action = self._action(tool, key)
+        if not isinstance(once_per, str) or not TOOL_NAME.fullmatch(once_per):
+            raise PermanentError(
+                f"effect {action}: once_per={once_per!r}: give 'job', 'tenant', or a name of "
+                "letters, digits, '_.:-'"
+            )
         with child(f"effect {tool}", {names.TOOL: tool}):
             takes_trace = check_call(function, arguments, f"effect {action}")
             declared = self._claimant.tools.get(tool, Tool(tool))
-            claim = self._claim(declared, action, arguments)
+            claim = self._claim(declared, action, arguments, once_per)
             reply = await self._answer(claim, declared)
             if reply.kind == "granted":
                 made = partial(function, **arguments)
-                return await self._perform(claim, reply, declared, made, takes_trace)
+                with self._call():
+                    return await self._perform(claim, reply, declared, made, takes_trace)
             metrics.EFFECTS.labels(reply.kind).inc()
             note(names.OUTCOME, reply.kind)
             if reply.kind == "done":
                 return from_json(reply.result)
-            raise self._turned_down(reply, action)
+            if reply.kind == "busy":
+                await self._calls_ended()
+            raise self._turned_down(reply, claim)
 
-    def _claim(self, tool: Tool, action: str, arguments: Mapping[str, Any]) -> Claim:
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """Note that a tool is called."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._calls.add(ended)
+        try:
+            yield
+        finally:
+            self._calls.discard(ended)
+            ended.set_result(None)
+
+    async def _calls_ended(self) -> None:
+        """Wait for the run's own calls: stopping it would leave their outcomes unknown."""
+        while self._calls:
+            await asyncio.wait(set(self._calls))
+
+    def _claim(self, tool: Tool, action: str, arguments: Mapping[str, Any], once_per: str) -> Claim:
         return Claim(
             worker_id=self._claimant.worker_id,
             reply_partition=self._claimant.reply_partition(),
@@ -79,6 +111,8 @@ class Effects:
             action=action,
             digest=digest(arguments, f"effect {action}"),
             key_lifetime_ms=round(tool.key_lifetime * 1000),
+            once_per=once_per,
+            keep_ms=0 if once_per == JOB else round(tool.keep * 1000),
         )
 
     def _action(self, tool: str, key: str) -> str:
@@ -189,13 +223,18 @@ class Effects:
         note(names.OUTCOME, outcome.status)
         await self._session.record(outcome)
 
-    def _turned_down(self, reply: Reply, action: str) -> BaseException:
+    def _turned_down(self, reply: Reply, claim: Claim) -> BaseException:
+        action = claim.action
         match reply.kind:
             case "held":
                 return PermanentError(
                     f"effect {action} is under way in this job already: "
                     "give each call of a tool its own key"
                 )
+            case "busy":
+                awaited = to_json([claim.once_per, action], "what the run waits for")
+                self._session.stop(RunResult(run_ends.BLOCKED, awaited, reply.message))
+                return RunStopped(reply.message)
             case "refused":
                 return PermanentError(reply.message)
             case "review":
@@ -217,4 +256,6 @@ def _outcome(
     result: str | None = None,
     error: str | None = None,
 ) -> Outcome:
-    return Outcome(claim.claim_id, claim.run_id, claim.action, status, result, error)
+    return Outcome(
+        claim.claim_id, claim.run_id, claim.action, status, result, error, claim.once_per
+    )

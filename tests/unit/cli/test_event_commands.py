@@ -30,10 +30,10 @@ EFFECTS = (UNKNOWN, make_entry(OWNER, "email/done"))
 JOB = job_json(OWNER, JobDetails(effects=EFFECTS, settle_after={UNKNOWN.action: 1}))
 LOST = {
     "tenant_id": "acme",
-    "job_id": "job_lost",
     "type": "t",
     "job_status": "cancelled",
     **effect_json(UNKNOWN, 1),
+    "job_id": "job_lost",
 }
 REPLAY = {
     "job_id": "job_again",
