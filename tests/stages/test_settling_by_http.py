@@ -3,59 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 from support.dispatching import Desk, ScriptedWorker
-
-from streams.operator import command_results
-from streams.operator.http.app_state import STATE, AppState
-from streams.operator.http.middlewares import problems
-from streams.operator.http.routes import routes
-from streams.operator.read_model.database import Database
-from streams.operator.read_model.projections import Changes, project
-from streams.operator.sent_commands import SentCommands
-from streams.serde.records import CommandBody
+from support.office import office
 
 LIFETIME_MS = 86_400_000
 DONE: dict[str, Any] = {"status": "done", "result": {"id": 7}, "note": "the bank shows it"}
 NOT_DONE: dict[str, Any] = {"status": "not_done", "note": "the bank does not show it"}
 REPLAY = {"incident_note": "the bank is back"}
-
-
-class Office:
-    """What the API needs of the operator: commands reach the dispatcher, rows are what it wrote."""
-
-    home = AppState.home
-
-    def __init__(self, desk: Desk, rows: sqlite3.Connection) -> None:
-        self.desk, self.rows, self.topology = desk, rows, desk.topology
-        self.sent_commands = SentCommands()
-
-    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
-        offset = len(self.desk.driver.output("jobs.commands"))
-        self.desk.command(body, job_id, tenant=tenant_id)
-        return offset
-
-    async def query(self, look: Callable[[sqlite3.Connection], Any]) -> Any:
-        batch: dict[str, Changes] = {}
-        for topic in ("jobs", "ledger", "dlq"):
-            for record in self.desk.driver.output(topic):
-                project(record, batch)
-        for changes in batch.values():
-            self.rows.executemany(changes.table.upsert, changes.upserts())
-        return look(self.rows)
-
-    async def wait_for(self, row: Any, look: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
-        return await self.query(look)
-
-    async def read_barrier(self, *_: Any) -> None:
-        """Every query folds first."""
 
 
 @pytest.fixture
@@ -84,17 +44,8 @@ def left_unknown(desk: Desk, worker: ScriptedWorker) -> str:
 async def api(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[TestClient[Any, Any]]:
-    async def answered(*_: Any) -> None:
-        """Marking the letter of a refusal needs a transaction."""
-
-    monkeypatch.setattr(command_results, "answered", answered)
-    rows = Database(tmp_path / "m.sqlite").open_writer()
-    app = web.Application(middlewares=[problems])
-    app[STATE] = Office(desk, rows)  # type: ignore[misc]
-    app.add_routes(routes())
-    async with TestClient(TestServer(app)) as client:
+    async with office(desk, tmp_path, monkeypatch) as client:
         yield client
-    rows.close()
 
 
 async def post(api: TestClient[Any, Any], path: str, body: dict[str, Any]) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from streams.operator.http.fields import Body, Writable, noted, stored_json
 from streams.operator.http.jobs import commanded, known_job, shown_job
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.http.request_body import read_body
-from streams.operator.resources.effects import TABLE, effect, effect_json, shared_effect
+from streams.operator.resources.effects import TABLE, effect, effect_alone, shared_effect
 from streams.operator.resources.table import find
 from streams.operator.tenant_guards import known_tenant
 from streams.serde.codec import LEDGER_ENTRY
@@ -72,9 +72,9 @@ async def settle_shared(request: web.Request) -> web.Response:
         raise unknown("effect", action, "GET /v1/effects lists them")
     command = _command(entry, wanted)
     if _is_settled(entry, command):
-        return web.json_response(effect_json(entry) | {"answered": True}, status=202)
+        return web.json_response(effect_alone(entry) | {"answered": True}, status=202)
     found = await _settled(state, entry.job_id, entry, command)
-    shown = effect_json(found or entry) | {"answered": found is not None}
+    shown = effect_alone(found or entry) | {"answered": found is not None}
     return web.json_response(shown, status=202)
 
 

@@ -13,7 +13,7 @@ from typing import get_args
 from streams.http.moments import rfc3339
 from streams.ledger import repeatable_until
 from streams.operator.resources.json_values import Json, parsed
-from streams.operator.resources.paging import Entry, Listing
+from streams.operator.resources.paging import Listing
 from streams.operator.resources.table import Row, Table, find, status_in
 from streams.runtime.processor import Record
 from streams.serde.codec import LEDGER_ENTRY
@@ -143,9 +143,9 @@ def _kept_until(entry: LedgerEntry) -> int | None:
     return entry.updated_at + entry.keep_ms if kept else None
 
 
-def _item(_: sqlite3.Connection, entry: Entry) -> Json:
-    found = LEDGER_ENTRY.decode(entry.record)
-    return {"tenant_id": found.tenant_id, **effect_json(found)}
+def effect_alone(entry: LedgerEntry) -> Json:
+    """Return an effect as it is shown without its job."""
+    return {"tenant_id": entry.tenant_id, **effect_json(entry)}
 
 
 def _row(record: Record) -> Row:
@@ -183,7 +183,7 @@ TABLE = Table(
 LISTING = Listing(
     TABLE.name,
     ("/v1/effects", "/v1/tenants/{tenant_id}/effects"),
-    _item,
+    lambda _, entry: effect_alone(LEDGER_ENTRY.decode(entry.record)),
     {"tenant_id": (), "tool": (), "key": (), "status": STATUSES},
     order=("first_claimed_at", "id"),
     conditions={"key": "effect_key = ?"},

@@ -35,7 +35,7 @@ def test_the_page_has_every_command_with_json_and_no_other() -> None:
 @pytest.mark.parametrize("listing", LISTINGS, ids=lambda listing: listing.name)
 def test_a_list_is_named_as_the_api_names_it(listing: Any) -> None:
     named = [keys for keys in ROWS.values() if keys == f"`{listing.name}`, `next_cursor`"]
-    assert len(named) == (listing.name != "effects")  # `jobs review` has these as `lost`
+    assert len(named) == 1
 
 
 def printed(*words: str) -> list[str]:

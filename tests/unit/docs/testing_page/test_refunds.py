@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from refunds import app, pay_back
@@ -212,6 +213,41 @@ def test_two_events_with_one_dedup_key_refund_it_once(bench: Bench) -> None:
         body = ORDER | {"note": note}
         bench.event("order.cancelled", body, job="refund_order", key="order.cancelled o-1").run()
     assert refunds(bench) == 1
+
+
+async def refund_once(ctx: Context) -> Any:
+    order = ctx.input["id"]
+    return await ctx.effect(
+        "payment:refund", pay_back, key=order, once_per="tenant", order_id=order
+    )
+
+
+@pytest.fixture
+def once() -> Iterator[Bench]:
+    app = App("once")
+    app.job("refund_once")(refund_once)
+    with Bench(app, strict=True) as bench:
+        bench.fake("payment:refund", returns={"refund": "r-1"}, takes=10)
+        yield bench
+
+
+def test_once_per_tenant_two_jobs_refund_an_order_once(once: Bench) -> None:
+    first, second = once.submit("refund_once", ORDER), once.submit("refund_once", ORDER)
+    once.advance(5)
+    assert [job.status for job in (first, second)] == ["running", "scheduled"]
+    assert first.run().result == second.run().result == {"refund": "r-1"}
+    assert refunds(once) == 1
+    assert (second.attempts, second.effects[0].job_id) == (1, first.id)
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after the tool did it"])
+def test_once_per_tenant_one_answer_of_a_person_is_for_all_jobs(once: Bench, done: bool) -> None:
+    first = once.submit("refund_once", ORDER).crash_in("payment:refund", done=done).run()
+    second = once.submit("refund_once", ORDER).run()
+    assert [job.status for job in (first, second)] == ["needs_review"] * 2
+    second.settle_done("@tenant/payment:refund/o-1", {"refund": "r-7"})
+    assert first.run().result == second.run().result == {"refund": "r-7"}
+    assert refunds(once) == done
 
 
 def test_a_replay_works_in_the_old_scope(bench: Bench) -> None:
