@@ -214,8 +214,8 @@ def _carried_out(found: Answer) -> tuple[tuple[str, ...], str, str]:
         words = ("endpoints", "show", found["endpoint_id"], "--tenant", found["tenant_id"])
         return words, *_DELIVERY
     if "once_per" in found:  # an effect, whose job may be forgotten
-        words = ("effects", "list", "--tenant", found["tenant_id"], "--key", found["key"])
-        return words, *_DISPATCHER
+        of = ("--tenant", found["tenant_id"], "--key", found["key"])
+        return ("effects", "list", *of), *_DISPATCHER
     return ("jobs", "show", found["job_id"]), *_DISPATCHER
 
 
