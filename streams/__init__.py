@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from streams.errors import (
     AmbiguousStep,
     HistoryDiverged,
+    JobFailed,
     PermanentError,
     RetryAfter,
     TransientError,
+    WaitRefused,
+    WaitTimeout,
 )
 from streams.worker.app import App, Retry
 from streams.worker.handler.context import Context
@@ -30,12 +33,15 @@ __all__ = [
     "DatabaseSink",
     "EventsPurged",
     "HistoryDiverged",
+    "JobFailed",
     "KafkaSink",
     "PermanentError",
     "Retry",
     "RetryAfter",
     "SqliteSink",
     "TransientError",
+    "WaitRefused",
+    "WaitTimeout",
     "consume",
 ]
 

@@ -24,7 +24,10 @@
         ├── TransientError     try again after the job type's backoff
         │   └── RetryAfter     try again after the given number of seconds
         ├── PermanentError     never try again: the job is `failed`
-        │   └── AmbiguousStep  ... because two calls of one name are in flight at once
+        │   ├── AmbiguousStep  ... because two calls of one name are in flight at once
+        │   ├── WaitTimeout    ... what the handler waited for did not come in time
+        │   ├── WaitRefused    ... a wait cannot begin, or is another one than before
+        │   └── JobFailed      ... the job that the handler waited for did not succeed
         └── HistoryDiverged    the code asks for other steps than the job has: a person decides
 
 A message says what is wrong, names the thing, and ends with what the reader does next.
@@ -198,3 +201,15 @@ class HistoryDiverged(JobError):
     def __init__(self, message: str, recorded: str = "") -> None:
         super().__init__(message)
         self.recorded = recorded
+
+
+class WaitTimeout(PermanentError):
+    """What the handler waited for did not come in time; catch it to go on."""
+
+
+class WaitRefused(PermanentError):
+    """A wait cannot begin as it was asked, or another one began under its name."""
+
+
+class JobFailed(PermanentError):
+    """The job that the handler waited for ended without success."""

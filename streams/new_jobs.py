@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from streams.errors import LONGEST_WAIT_SECONDS
+from streams.event_match import event_info
 from streams.serde.ids import scope_of
 from streams.serde.job_states import PENDING, SCHEDULED
-from streams.serde.records import Envelope, EventInfo, Job, Replay, ReplayEvent, Submit
+from streams.serde.records import Envelope, Job, Replay, ReplayEvent, Submit
 from streams.topology.model import Route, Topology
 
 
@@ -50,7 +51,7 @@ def from_event(
     )
     return replace(
         job,
-        event=_info(envelope),
+        event=event_info(envelope),
         payload_ref=envelope.payload_ref,
         callback_url=envelope.callback_url,
         traceparent=traceparent,
@@ -151,17 +152,13 @@ def from_event_replay(
     )
     return replace(
         job,
-        event=_info(envelope),
+        event=event_info(envelope),
         payload_ref=envelope.payload_ref,
         replay_id=replay.replay_id,
         replay_note=replay.note,
         submitted_by=replay.submitted_by,
         traceparent=replay.traceparent,
     )
-
-
-def _info(envelope: Envelope) -> EventInfo:
-    return EventInfo(**{name: getattr(envelope, name) for name in EventInfo.__dataclass_fields__})
 
 
 def _declared(priority: str | None, topology: Topology) -> str:

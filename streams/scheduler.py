@@ -50,14 +50,14 @@ class Scheduler(Processor):
         self._next_due = _first_due(ctx, since=0)
 
     def process(self, record: Record, ctx: Context) -> None:
-        """Set one timer, or replace it.
+        """Set one timer or replace it; one without a target is forgotten.
 
         Raises:
             DecodeError: not a schedule.
             PoisonRecord: its target is not in the allow-list, or its id could clash with another.
         """
         schedule = SCHEDULE.decode(record.value)
-        if schedule.topic not in self._targets:
+        if schedule.topic and schedule.topic not in self._targets:
             allowed = ", ".join(sorted(self._targets))
             raise PoisonRecord("target_not_allowed", f"{schedule.topic!r} is none of: {allowed}")
         if "\0" in schedule.tenant_id + schedule.schedule_id:
@@ -67,6 +67,10 @@ class Scheduler(Processor):
         replaced = timers.get(_INDEX + id_)
         if replaced is not None:
             timers.delete(_TIMER + replaced + id_)
+        if not schedule.topic:
+            if replaced is not None:
+                timers.delete(_INDEX + id_)
+            return
         due_at = min(max(schedule.due_at, 0), _NEVER - 1)
         due = _DUE.pack(due_at)
         timers.put(_INDEX + id_, due)

@@ -23,7 +23,7 @@ from streams.cli.operator_command import (
 from streams.cli.options import AsJson, DryRun, JobId, JsonLines, Page, Type, Watch
 from streams.cli.watch import follow
 from streams.serde.effect_states import DONE
-from streams.serde.job_states import OFFERED
+from streams.serde.job_states import NAMES
 
 jobs = typer.Typer(
     no_args_is_help=True, help="Submit, watch, show, list, move, settle and cancel jobs."
@@ -62,7 +62,7 @@ def list_jobs(
     page: Page,
     status: Annotated[
         str | None,
-        typer.Option(help=f"Only in this state: {', '.join(OFFERED)}.", metavar="STATE"),
+        typer.Option(help=f"Only in this state: {', '.join(NAMES)}.", metavar="STATE"),
     ] = None,
     type_: Type = None,
     replay: Annotated[

@@ -23,20 +23,22 @@ _APART = (
     "steps",
     "history",
     "held",
+    "why",
     "waits",
     "answered",
     "warning",
     "deliveries",
     "input",
 )
+_WAITS = ("kind", "name", "match", "job_id", "since", "until")
 _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 
 
 def _job_row(job: Json) -> Json:
     """A job whose status says what keeps it from running, if more than its turn does."""
-    status, waits = job["status"], job.get("waits")
-    if status == PENDING and waits and waits["reason"] not in ("turn", "unread"):
-        return {**job, "status": f"{status}: {waits['reason']}"}
+    status, why = job["status"], job.get("why")
+    if status == PENDING and why and why["reason"] not in ("turn", "unread"):
+        return {**job, "status": f"{status}: {why['reason']}"}
     # A succeeded job's error is from an earlier attempt.
     return {**job, "last_error": None} if status == SUCCEEDED else job
 
@@ -71,10 +73,13 @@ def job(found: Json) -> None:
     print_fields(console, {k: v for k, v in found.items() if k not in _APART})
     if (given := found.get("input")) not in (None, {}):
         print_block(console, "input", given)
-    if waits := found.get("waits"):
-        _waits(console, waits)
+    if why := found.get("why"):
+        _why(console, why)
     elif found["held"]:
         print_fields(console, found["held"], "held: no lease can be made for it")
+    if found["waits"]:
+        console.print("what it waits for or listens to")
+        listed(found["waits"], _WAITS, None)
     if found["history"]:
         console.print("runs that did not succeed")
         listed(found["history"], _HISTORY, None)
@@ -88,12 +93,12 @@ def job(found: Json) -> None:
     delivery_tables.related(console, found.get("deliveries", ()))
 
 
-def _waits(console: Console, waits: Json) -> None:
+def _why(console: Console, why: Json) -> None:
     """Why a job waits, then the caps that are reached."""
-    print_fields(console, {k: v for k, v in waits.items() if k != "caps"}, "why it waits")
-    if waits["caps"]:
+    print_fields(console, {k: v for k, v in why.items() if k != "caps"}, "why it waits")
+    if why["caps"]:
         console.print("caps that are reached")
-        listed(waits["caps"], _CAPS, None)
+        listed(why["caps"], _CAPS, None)
 
 
 def dead_letter(found: Json) -> None:

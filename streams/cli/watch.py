@@ -104,8 +104,8 @@ def facts(job: Answer) -> list[str]:
         found.append(f"attempt {job['attempts']}")
     if job["held"]:
         found.append(f"held: {job['held']['reason']}: {job['held']['detail']}")
-    if status in job_states.DUE_LATER and job.get("waits"):
-        found.append(job["waits"]["detail"])
+    if status in job_states.DUE_LATER and job.get("why"):
+        found.append(job["why"]["detail"])
     if job["progress"] is not None:
         found.append(f"progress {plain(job['progress'])}")
     found += [f"step {each['name']}" for each in job["steps"]]

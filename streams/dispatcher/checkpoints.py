@@ -30,3 +30,9 @@ def keep(checkpoints: KeyValueStore, job: Job, result: StepResult) -> None:
     """Keep what a step or wait of a job left."""
     key = checkpoint_key(job.job_id, job.incarnation, result.id)
     checkpoints.put(key, STEP_RESULT.encode(result))
+
+
+def result_of(checkpoints: KeyValueStore, job: Job, id_: str) -> StepResult | None:
+    """What one step or wait of a job left; None if it has not ended."""
+    value = checkpoints.get(checkpoint_key(job.job_id, job.incarnation, id_))
+    return None if value is None else STEP_RESULT.decode(value)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from streams.closed_tenants import ClosedTenants
 from streams.dispatcher.part import Change
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.workers.registry import WorkerRegistry
 from streams.topology.model import Topology
+
+if TYPE_CHECKING:
+    from streams.dispatcher.wait_index import WaitIndex
 
 
 @dataclass(slots=True)
@@ -23,6 +27,7 @@ class Shared:
     - `commanded_at` is when a command was read last (monotonic seconds).
     - `without_topic` are pools whose work topic the broker does not have, and `without_worker`
       pools and types that had no worker at the last look, and since when (milliseconds).
+    - `open_waits` finds the waits of jobs, once the partition is restored.
     """
 
     topology: Topology
@@ -36,6 +41,7 @@ class Shared:
     commanded_at: float = 0.0
     without_topic: set[str] = field(default_factory=set)
     without_worker: dict[tuple[str, str], int] = field(default_factory=dict)
+    open_waits: WaitIndex = field(init=False)
 
     def changed(self, change: Change) -> None:
         """Follow a change of a job."""

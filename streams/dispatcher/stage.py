@@ -35,6 +35,7 @@ from streams.dispatcher.parts.sweep import Sweep
 from streams.dispatcher.parts.tenants import Tenants
 from streams.dispatcher.parts.timers import Timers
 from streams.dispatcher.parts.unhandled import UnhandledTypes
+from streams.dispatcher.parts.waits import Waits
 from streams.dispatcher.parts.workers import Workers
 from streams.dispatcher.shared import shared
 from streams.dispatcher.step import Step
@@ -54,6 +55,7 @@ PARTS: tuple[type[Part], ...] = (
     Submissions,
     Replays,
     Routes,
+    Waits,
     Timers,
     Workers,
     Runs,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streams import dead_letter
-from streams.dispatcher import live_index, metrics, replies
+from streams.dispatcher import live_index, metrics, names, replies
 from streams.dispatcher.hooks import Hook, Hooks
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.table import Table
 from streams.errors import PoisonRecord
-from streams.runtime.processor import Context
-from streams.serde.codec import COMMAND
-from streams.serde.records import Command, DeadLetter, Ended, Job, Reply
+from streams.runtime.processor import Context, Record
+from streams.serde.codec import COMMAND, ENVELOPE
+from streams.serde.records import Command, DeadLetter, Ended, Envelope, Job, Reply
 from streams.state.store import KeyValueStore
 
 
@@ -31,6 +31,7 @@ class Step:
         self.now = ctx.now
         self.monotonic = ctx.monotonic
         self._hooks = hooks
+        self._decoded: tuple[Record, Envelope] | None = None
 
     @property
     def store(self) -> KeyValueStore:
@@ -44,6 +45,18 @@ class Step:
     @property
     def checkpoints(self) -> KeyValueStore:
         return self.ctx.store("checkpoints")
+
+    def envelope(self, record: Record) -> Envelope:
+        """The event in a record of `events`, decoded once for all parts that read it.
+
+        Raises:
+            PoisonRecord: it is none, or its names cannot be parts of keys.
+        """
+        if self._decoded is None or self._decoded[0] is not record:
+            found = ENVELOPE.decode(record.value)
+            names.check(found)
+            self._decoded = record, found
+        return self._decoded[1]
 
     def apply(self, command: Command, at: int) -> None:
         """Have the part that handles a command apply it, as of `at` (milliseconds)."""
@@ -115,6 +128,10 @@ class Step:
         A timer replaces an earlier one of the same tenant and key.
         """
         self.ctx.timer(command.tenant_id, key, due, "jobs.commands", COMMAND.encode(command))
+
+    def drop_timer(self, tenant_id: str, key: str) -> None:
+        """Forget a timer that has not fired."""
+        self.ctx.drop_timer(tenant_id, key)
 
     def _tell(self, hook: Hook, job: Job) -> None:
         for hear in hook:

@@ -78,6 +78,7 @@ def end(
     ended = job.ended(of, status, step.now, result=result, error=error)
     if status in TERMINAL:
         step.end(ended)
+        ended = step.table.get(ended.job_id) or ended
     else:
         step.table.put(ended)
     metrics.ENDED.labels(ended.type, status).inc()

@@ -75,5 +75,8 @@ class TaskContext:
             "schedule", key, SCHEDULE.encode(Schedule(id_, tenant_id, due, topic, key, value))
         )
 
+    def drop_timer(self, tenant_id: str, id_: str) -> None:
+        self.timer(tenant_id, id_, 0, "", b"")
+
     def caught_up_to(self, topic: str, moment: float) -> bool:
         return self._caught_up_to(topic, self.partition, moment)

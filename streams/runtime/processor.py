@@ -91,6 +91,9 @@ class Context(Protocol):
         id that has not fired is replaced. The stage must write `schedule`.
         """
 
+    def drop_timer(self, tenant_id: str, id_: str) -> None:
+        """Have the scheduler forget a timer that has not fired."""
+
     def on_undo(self, call: Callable[..., object], *args: object) -> None:
         """Have derived state corrected if what was just done is undone.
 

@@ -45,8 +45,7 @@ class JobState:
     no other cause, and None if the state makes no dead letter. A job `is_replayable` from here as a
     new one. `is_sent` says that endpoints get a message of the type `job.NAME`. `exit_code` is that
     of a command that watched the job until it got here, and None if it goes on watching. `level` is
-    how loudly a log line tells of it. No job gets a state that `is_reserved` yet, so commands do
-    not offer it.
+    how loudly a log line tells of it.
     """
 
     name: JobStatus
@@ -60,14 +59,13 @@ class JobState:
     is_sent: bool = False
     exit_code: int | None = None
     level: Level = "info"
-    is_reserved: bool = False
 
 
 JOB_STATES = (
     JobState(PENDING, waits_for="slot"),
     JobState(SCHEDULED, waits_for="time", only_here=("next_retry_at",)),
     JobState(RUNNING, only_here=("worker_id",), is_leased=True, after_run=True),
-    JobState(WAITING, waits_for="outside", is_reserved=True),
+    JobState(WAITING, waits_for="outside", after_run=True),
     JobState(
         NEEDS_REVIEW,
         waits_for="person",
@@ -115,7 +113,6 @@ ENDED_ON_ENTRY: dict[str, dict[str, None]] = {
 """By the state that a job enters: the fields that end with the state that it leaves."""
 BY_NAME: dict[str, JobState] = {state.name: state for state in JOB_STATES}
 NAMES = tuple(state.name for state in JOB_STATES)
-OFFERED = tuple(state.name for state in JOB_STATES if not state.is_reserved)
 TERMINAL = states(lambda state: state.is_terminal)
 LIVE = states(lambda state: not state.is_terminal)
 LEASED = states(lambda state: state.is_leased)
@@ -129,6 +126,7 @@ DUE_LATER = states(lambda state: state.waits_for in ("time", "outside"))
 """A job in these may have a time at which it goes on."""
 VISIBLY_WAITING = states(lambda state: state.waits_for in ("outside", "person"))
 """A job may stay in these for as long as it takes, and is shown to wait."""
+STANDS_STILL = AT_REST | VISIBLY_WAITING
 REPLAYABLE = states(lambda state: state.is_replayable)
 IN_DEAD_LETTERS = states(lambda state: state.dead_letter is not None)
 SENT = states(lambda state: state.is_sent)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-ReportedEnd = Literal["succeeded", "retry", "failed", "cancelled", "review", "released", "blocked"]
+ReportedEnd = Literal[
+    "succeeded", "retry", "failed", "cancelled", "review", "released", "blocked", "parked"
+]
 SUCCEEDED: Final = "succeeded"
 RETRY: Final = "retry"
 """The run failed, and another attempt may succeed."""
@@ -17,6 +19,8 @@ RELEASED: Final = "released"
 """The worker gave the job back."""
 BLOCKED: Final = "blocked"
 """A run of another job makes an effect that this one asked for."""
+PARKED: Final = "parked"
+"""The run goes on in another one, once what its job waits for has come."""
 
 RunEnd = Literal[ReportedEnd, "lost"]
 LOST: Final = "lost"

@@ -85,18 +85,22 @@ class Admission:
             ConfigError: no route gives it a job, or its job is named although routes decide.
         """
         self._name_job(event, job_type)
+        job_id = self.admit(event)
+        if job_id is None:
+            routes = ", ".join(f"{r.source}/{r.event_type}" for r in self._topology.routes)
+            raise ConfigError(
+                f"no route gives event {event.source}/{event.event_type} a job: the topology's "
+                f"routes match {routes or 'nothing'}; deliver() is for events without a job"
+            )
+        return job_id
+
+    def admit(self, event: NewEvent) -> str | None:
+        """Seal and write an event; returns the id of its job if a route gives it one."""
         if self._keyring.current(event.tenant_id) is None:
             self._make_key(event.tenant_id)
         # A fresh one: an ingress that remembers receipts would keep a redelivery to itself.
         door = DirectAdmission(self._pipeline, self._vault, self._keyring, self._topology)
-        admitted = self._loop.run_until_complete(door.submit(event))
-        if admitted.job_id is None:
-            routes = ", ".join(f"{r.source}/{r.event_type}" for r in self._topology.routes)
-            raise ConfigError(
-                f"no route gives event {event.source}/{event.event_type} a job: the topology's "
-                f"routes match {routes or 'nothing'}"
-            )
-        return admitted.job_id
+        return self._loop.run_until_complete(door.submit(event)).job_id
 
     def submit(
         self,

@@ -99,6 +99,32 @@ class Bench:
         return Job(self._behind.door.deliver(made, named), self._behind)
 
     @beside_loop
+    def deliver(
+        self,
+        event_type: str,
+        payload: object = None,
+        *,
+        source: str = "test",
+        key: str | None = None,
+        subject: str | None = None,
+        occurred_at: datetime | None = None,
+        attributes: Mapping[str, str] | None = None,
+        tenant: str = _TENANT,
+    ) -> Job | None:
+        """Deliver an event that jobs wait for; returns its own job, if a route gives it one.
+
+        Raises:
+            Refused: as `event`.
+        """
+        made = admission.event(
+            event_type, payload, source, key, subject, occurred_at, attributes or {}, tenant
+        )
+        job_id = self._behind.door.admit(made)
+        self._behind.flow.settle()
+        self._behind.raise_fault()
+        return None if job_id is None else Job(job_id, self._behind)
+
+    @beside_loop
     def submit(
         self,
         type: str,

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Self
 
 from streams.ledger import settleable_at
+from streams.serde import records
 from streams.serde.effect_scopes import is_shared, noted, once_per
 from streams.serde.effect_states import DONE, FAILED, UNSETTLED
 from streams.serde.ids import replay_job_id
-from streams.serde.job_states import AT_REST, LEASED
+from streams.serde.job_states import AT_REST, DUE_LATER, LEASED, STANDS_STILL
 from streams.serde.records import Cancel, Replay, Settle, SettleSteps
 from streams.testing.beside_loop import beside_loop
 from streams.testing.flow import Stuck
@@ -26,9 +27,10 @@ class Job(JobView):
 
     @beside_loop
     def run(self, *, runs: int | None = None) -> Self:
-        """Let the job go on until it has ended or waits for a person, its backoffs included.
+        """Let the job go on until it has ended, is parked or waits for a person.
 
-        With `runs`, only until so many more runs are over.
+        Its backoffs are included. A parked job goes on with what it waits for: `Bench.deliver` an
+        event, or `Bench.advance` the time. With `runs`, only until so many more runs are over.
 
         Raises:
             AssertionError: the job does not come to that.
@@ -41,9 +43,9 @@ class Job(JobView):
         def over() -> bool:
             record = self.record
             enough = runs is not None and record.epoch >= until_epoch
-            return record.status in AT_REST or (enough and record.status not in LEASED)
+            return record.status in STANDS_STILL or (enough and record.status not in LEASED)
 
-        self._until(over, lambda: f"{self!r} ends or waits for a person")
+        self._until(over, lambda: f"{self!r} ends, is parked or waits for a person")
         return self
 
     @beside_loop
@@ -63,7 +65,7 @@ class Job(JobView):
         stops.set(Stop(self.id, name, step is not None, done))
         try:
             self._until(
-                lambda: stops.was_reached or self.record.status in AT_REST,
+                lambda: stops.was_reached or _stands_still(self.record),
                 lambda: f"{self!r} calls {name!r}",
             )
             if not stops.was_reached:
@@ -182,6 +184,11 @@ class Job(JobView):
         behind = self._behind
         behind.flow.until(lambda: behind.tools.fault is not None or condition(), what)
         behind.raise_fault()
+
+
+def _stands_still(record: records.Job) -> bool:
+    """Whether no time makes the job go on."""
+    return record.status in STANDS_STILL and not (record.status in DUE_LATER and record.due_at)
 
 
 def _named(tool: str | None, step: str | None) -> str:

@@ -59,6 +59,11 @@ class JobView:
         return {left.id: _value(left.value) for left in self._behind.pipeline.steps(self.record)}
 
     @property
+    def waits(self) -> list[str]:
+        """The names of what the job waits for, or listens to."""
+        return [wait.id for wait in self.record.waits]
+
+    @property
     def effects(self) -> list[Effect]:
         """The effects that the job asked for, in the order in which it first did.
 

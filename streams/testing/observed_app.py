@@ -8,6 +8,7 @@ from typing import Any
 
 from streams.errors import PermanentError
 from streams.serde.effect_scopes import JOB
+from streams.serde.records import EventInfo
 from streams.testing.stops import Place, Stops
 from streams.testing.tools import Tools, called
 from streams.testing.virtual_loop import waits_outside
@@ -58,10 +59,10 @@ class ObservedContext(Context):
         self.__dict__.update(vars(ctx))
         self._observer = observer
 
-    async def payload(self) -> bytes:
+    async def payload(self, event: EventInfo | None = None) -> bytes:
         """See `Context.payload`."""
         with waits_outside():  # a large body is opened in a thread
-            return await super().payload()
+            return await super().payload(event)
 
     def step(
         self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any

@@ -7,14 +7,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from streams.topology.load import load
-from streams.topology.model import Route, Topology
+from streams.topology.model import Events, Route, Topology
 
 
 @dataclass(frozen=True, slots=True)
 class NamedByCaller(Topology):
     """A topology without routes, where each event's job type is named with the event.
 
-    `named` maps source and event type to a job type.
+    `named` maps source and event type to a job type. All events are kept for waits.
     """
 
     named: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -23,6 +23,10 @@ class NamedByCaller(Topology):
         """The route that was named for an event; see `Topology.route`."""
         job = self.named.get((source, event_type))
         return None if job is None else Route(source, event_type, job, self.default_priority)
+
+    @property
+    def waited_for(self) -> tuple[Events, ...]:
+        return (Events(),)
 
 
 def routed_by_file(path: Path) -> Topology:

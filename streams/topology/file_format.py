@@ -35,14 +35,8 @@ class PoolShape(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class MatchShape(Declared):
-    source: Text = "*"
-    event_type: Text = "*"
-
-
-@dataclass(frozen=True, slots=True)
 class RouteShape(Declared):
-    match: MatchShape
+    match: model.Events
     job: Text
     priority: str | None = None
 
@@ -52,6 +46,7 @@ class RetentionShape(Declared):
     finished_jobs_days: Span
     unhandled_hours: Span
     deliveries_days: Span
+    lookback_minutes: Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +85,7 @@ def build(shape: TopologyShape) -> model.Topology:
         leases=shape.leases,
         fused=shape.fused,
         unhandled_ms=_days(shape.retention.unhandled_hours / 24),
+        lookback_ms=_days(shape.retention.lookback_minutes / 1440),
         deliveries_ms=_days(shape.retention.deliveries_days),
     )
 

@@ -98,6 +98,14 @@ class Priority(Declared):
 
 
 @dataclass(frozen=True, slots=True)
+class Events(Declared):
+    """Globs of a source and an event type."""
+
+    source: Text = "*"
+    event_type: Text = "*"
+
+
+@dataclass(frozen=True, slots=True)
 class JobType(Declared):
     """Overrides for a job type; None leaves the handler's own policy."""
 
@@ -105,6 +113,8 @@ class JobType(Declared):
     pool: str = "default"
     max_attempts: Count | None = None
     timeout_seconds: Positive | None = None
+    waits_for: tuple[Events, ...] = ()
+    """Events that its handlers wait for; they are kept for waits that begin a little later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +173,8 @@ class Topology:
     deliveries_ms: int = 14 * 86_400_000
     """How long an outgoing delivery waits or is parked before it is dead; then it is kept as long
     again."""
+    lookback_ms: int = 3_600_000
+    """How long events are kept for waits that begin after them (`JobType.waits_for`)."""
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""
@@ -174,6 +186,11 @@ class Topology:
     def job_type(self, name: str) -> JobType:
         """The declared overrides of a type, or the defaults for one that is not listed."""
         return self.job_types.get(name, JobType(name))
+
+    @property
+    def waited_for(self) -> tuple[Events, ...]:
+        """The events that some job type waits for."""
+        return tuple(dict.fromkeys(e for t in self.job_types.values() for e in t.waits_for))
 
     def outputs(self, stage: StageDeclaration) -> list[str]:
         """The declared topics that a stage writes; `writes` has them by their globs."""

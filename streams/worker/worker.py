@@ -31,6 +31,8 @@ from streams.worker.handler.run_result import RunResult, raised
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.run_span import note_result, run_span
 from streams.worker.handler.steps import Steps
+from streams.worker.handler.wait_calls import WaitCalls
+from streams.worker.handler.waits import Waits
 from streams.worker.handler.watchdog import Watchdog
 from streams.worker.lease.heartbeater import Heartbeater, Identity
 from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
@@ -245,11 +247,15 @@ class Worker:
             self.id, lambda: self.heartbeater.work_partition or 0, self._app.tools, job.scopes
         )
         history = History(session.lease.steps, self._app.version)
+        steps = Steps(session, history)
+        waits = Waits(session, history, steps, self._replies, claimant)
         context = Context(
             session,
             Effects(session, self._replies, claimant),
-            Steps(session, history),
+            steps,
             history,
+            waits,
+            WaitCalls(history, waits),
             self._keyring,
             self._transport.fetch,
         )
@@ -288,6 +294,7 @@ class Worker:
                 received,
                 run_result.traceback,
                 run_result.diverged,
+                run_result.waits,
             )
             said = self._sender.send(command(held.lease, ended), lambda: held.valid_until)
         self.heartbeater.tell()

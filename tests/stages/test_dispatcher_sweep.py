@@ -11,7 +11,7 @@ from support.dispatching import Desk, ScriptedWorker
 from streams.runtime.step import OutputRefused
 from streams.serde.codec import COMMAND, JOB
 from streams.serde.job_states import WAITING
-from streams.serde.records import Wake
+from streams.serde.records import Wait, Wake
 from streams.topology.model import JobType, Route, Topic
 
 GPU = Topic("jobs.work.gpu", 16, retention_ms=86_400_000)
@@ -47,22 +47,16 @@ def test_a_job_whose_timer_was_lost_is_found_and_the_late_timer_is_stale(desk: D
     assert desk.job("job_x").status == "scheduled"
 
 
-def waiting_outside(desk: Desk, next_retry_at: int | None) -> None:
+def waiting_outside(desk: Desk, until: int | None) -> None:
     """The dispatcher starts anew, and `jobs` has a job that waits for something outside."""
     desk.submit("job_x")
     desk.cancel("job_x")
+    waits = (Wait("sleep", "time", 0, b"", group=0, until=until),)
     job = dataclasses.replace(
-        desk.job("job_x"), status=WAITING, cancel_requested=False, next_retry_at=next_retry_at
+        desk.job("job_x"), status=WAITING, cancel_requested=False, waits=waits
     )
     desk.driver.pipe("jobs", b"job_x", JOB.encode(job))
     desk.driver.restart("dispatcher")
-
-
-def test_a_job_that_waits_outside_goes_on_at_its_time(desk: Desk) -> None:
-    due = desk.driver.now + 30_000
-    waiting_outside(desk, due)
-    desk.command(Wake(1, 0, due), "job_x")
-    assert desk.job("job_x").status == "pending"
 
 
 def test_a_job_that_waits_outside_is_found_when_it_is_late(desk: Desk) -> None:

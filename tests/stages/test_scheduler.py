@@ -97,6 +97,21 @@ def test_a_second_schedule_of_an_id_replaces_the_first(
     assert driver.output("jobs.commands")[0].timestamp >= start + offsets[1]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_schedule_without_a_target_forgets_the_one_of_its_id(
+    driver: TopologyTestDriver, restarts: bool
+) -> None:
+    for id_ in ("s1", "s2"):
+        set_timer(driver, id_, driver.now + 1_000, value=id_.encode())
+    for id_ in ("s1", "none"):
+        set_timer(driver, id_, 0, topic="")
+    if restarts:
+        driver.restart("scheduler")
+    driver.advance(5)
+    assert fired(driver) == [b"s2"]
+    assert list(driver.store("scheduler", "timers").range(b"", b"\xff")) == []
+
+
 def test_equal_ids_of_two_tenants_are_two_timers(driver: TopologyTestDriver) -> None:
     for tenant in ("acme", "globex"):
         set_timer(driver, "s1", driver.now + 10, tenant=tenant, value=tenant.encode())
@@ -104,7 +119,7 @@ def test_equal_ids_of_two_tenants_are_two_timers(driver: TopologyTestDriver) -> 
     assert sorted(map(bytes, filter(None, fired(driver)))) == [b"acme", b"globex"]
 
 
-@pytest.mark.parametrize("topic", ["events", "dlq", "nowhere", ""])
+@pytest.mark.parametrize("topic", ["events", "dlq", "nowhere"])
 def test_a_target_that_is_not_allowed_is_a_dead_letter(
     driver: TopologyTestDriver, topic: str
 ) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from streams import dead_letter
-from streams.dispatcher import metrics, names, routing
+from streams.dispatcher import metrics, routing
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.parts.kept_events import FOR_EVER, KEYS, Kept, KeptEvents
 from streams.dispatcher.shared import Shared
@@ -52,8 +52,7 @@ class Events(Part):
     @reads("events")
     def arrived(self, step: Step, record: Record) -> None:
         """Make the job of a record of `events`, or keep the event."""
-        envelope = ENVELOPE.decode(record.value)
-        names.check(envelope)
+        envelope = step.envelope(record)
         trace = traceparent(record.headers)
         event = Kept(record.timestamp, record.offset, trace, record.value or b"")
         route = self._route(envelope)

@@ -9,6 +9,7 @@ from streams.http.moments import rfc3339
 from streams.operator.resources.effects import effect_json
 from streams.operator.resources.held import held_reason
 from streams.operator.resources.json_values import Json, parsed, trace_id
+from streams.operator.resources.open_waits import waits_json
 from streams.serde.effect_scopes import full_action
 from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry
 
@@ -46,7 +47,9 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "status": job.status,
         "held": None if details.held is None else held_reason(details.held),
         "priority": job.priority,
+        "waits": waits_json(job),
         "attempts": job.attempts,
+        "resumes": job.resumes,
         "lost": job.lost,
         "incarnation": job.incarnation,
         "event_id": job.event.event_id if job.event else None,

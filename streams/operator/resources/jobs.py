@@ -55,14 +55,14 @@ def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) ->
     return {
         **job_json(found, details),
         "input": _input(connection, found),
-        "waits": waits_of(RunningJobs(connection), found, details.held, topology),
+        "why": waits_of(RunningJobs(connection), found, details.held, topology),
         "deliveries": deliveries.of_job(connection, found.tenant_id, found.job_id),
     }
 
 
 def unread_job(pending: Job) -> Json:
     """Return a job that no dispatcher has made yet, as it will first appear alone."""
-    beside = {"input": parsed(pending.input), "waits": UNREAD, "deliveries": []}
+    beside = {"input": parsed(pending.input), "why": UNREAD, "deliveries": []}
     return {**job_json(pending, JobDetails()), **beside}
 
 
@@ -132,8 +132,8 @@ def jobs_page(connection: sqlite3.Connection, query: PageQuery, topology: Topolo
         size += len(record) + beside.size
         if items and size > paging.PAGE_BYTES:
             break
-        waits = waits_of(running, found, beside.held, topology)
-        items.append({**job_json(found, beside), "waits": waits})
+        why = waits_of(running, found, beside.held, topology)
+        items.append({**job_json(found, beside), "why": why})
         last = Cursor(at, job_id)
     return Page(tuple(items), after if len(items) == len(rows) else last)
 

@@ -13,6 +13,7 @@ from streams.fairness.limits import Concurrency
 from streams.http.moments import rfc3339
 from streams.operator.resources.held import held_reason
 from streams.operator.resources.json_values import Json
+from streams.operator.resources.open_waits import told
 from streams.operator.resources.table import status_in
 from streams.serde import job_states
 from streams.serde.records import Held, Job
@@ -74,7 +75,7 @@ def waits_of(running: RunningJobs, job: Job, held: Held | None, topology: Topolo
             detail = "a person has to say whether an effect was done: see `tidegate jobs review`"
             return _waits("review", detail, since)
         case "outside":
-            return _waits("outside", "what its handler waits for has not happened yet", since)
+            return _waits("outside", f"it waits for {told(job)}", since)
         case _:
             return None
 

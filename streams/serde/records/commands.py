@@ -12,7 +12,7 @@ from typing import Literal, TypeVar, get_args
 
 from streams.serde.effect_scopes import JOB
 from streams.serde.effect_states import OutcomeStatus, SettledStatus
-from streams.serde.records.jobs import StepResult
+from streams.serde.records.jobs import StepResult, Wait
 from streams.serde.run_ends import ReportedEnd
 
 T = TypeVar("T")
@@ -170,6 +170,7 @@ class Ended:
     received: int
     traceback: str | None
     diverged: str | None = None
+    waits: tuple[Wait, ...] = ()
 
 
 @_sent_by("worker", of_a_moment=True)
@@ -231,6 +232,23 @@ class ReplayEvent:
     traceparent: str | None = None
 
 
+@_sent_by("worker", of_a_moment=True)
+@dataclass(frozen=True, slots=True)
+class Listen:
+    worker_id: str
+    reply_partition: int
+    claim_id: str
+    run_id: str
+    wait: Wait
+
+
+@_sent_by("timer")
+@dataclass(frozen=True, slots=True)
+class WaitOver:
+    incarnation: int
+    due_at: int
+
+
 CommandBody = (
     Submit
     | Replay
@@ -247,6 +265,8 @@ CommandBody = (
     | SettleSteps
     | Reroute
     | ReplayEvent
+    | Listen
+    | WaitOver
 )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from streams.serde.effect_states import EffectStatus
-from streams.serde.job_states import JobStatus
+from streams.serde.job_states import WAITING, JobStatus
 from streams.serde.records.events import EventInfo, PayloadRef
 from streams.serde.run_ends import AttemptKind
 
@@ -22,6 +22,30 @@ class Attempt:
     error: str | None
     traceback: str | None = None
     code: str | None = None
+
+
+WaitKind = Literal["time", "event", "job", "approval"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a job waits for, or listens to while it runs; `group` -1 is only listened to."""
+
+    id: str
+    kind: WaitKind
+    position: int
+    digest: bytes
+    failed_before: int = 0
+    group: int = -1
+    needs_all: bool = False
+    match: str = ""
+    job_id: str | None = None
+    since: str = "now"
+    behind: int | None = None
+    takes_it_alone: bool = False
+    timeout_ms: int | None = None
+    until: int | None = None
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +97,17 @@ class Job:
     code: str | None = None
     code_at_start: str | None = None
     diverged: str | None = None
+    waits: tuple[Wait, ...] = ()
+    resumes: int = 0
 
     @property
     def due_at(self) -> int | None:
-        """When it goes on, or last went on, at a set time: its next attempt or its start."""
+        """When it goes on, or last went on, at a set time.
+
+        That is its next attempt or its start or, while it waits, the end of its first wait.
+        """
+        if self.status == WAITING:
+            return min((w.until for w in self.waits if w.until is not None), default=None)
         return self.next_retry_at or self.scheduled_at
 
 

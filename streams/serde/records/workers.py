@@ -46,6 +46,7 @@ ReplyKind = Literal[
     "refused",
     "lost",
     "cancel",
+    "listening",
     "wanted",
     "who",
     "no_pool",

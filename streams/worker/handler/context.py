@@ -12,6 +12,7 @@ from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo
 from streams.worker.handler.own_frames import calling_line
 from streams.worker.handler.values import from_json, to_json
+from streams.worker.handler.waiting import Waiting
 
 if TYPE_CHECKING:
     from streams.vault.keyring import DataKeyring
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from streams.worker.handler.history import History
     from streams.worker.handler.run_session import RunSession
     from streams.worker.handler.steps import Steps
+    from streams.worker.handler.wait_calls import WaitCalls
+    from streams.worker.handler.waits import Waits
 
 
-class Context:
+class Context(Waiting):
     """One run of one job. Every method raises `LeaseLost` once the run is over.
 
     Let that error pass: the task is being cancelled, and another run may have begun.
@@ -34,9 +37,12 @@ class Context:
         effects: Effects,
         steps: Steps,
         history: History,
+        waits: Waits,
+        calls: WaitCalls,
         keyring: DataKeyring,
         fetch: Fetch,
     ) -> None:
+        super().__init__(waits, calls)
         lease = session.lease
         self.tenant_id: str = lease.tenant_id
         self.job_id: str = lease.job_id
@@ -59,8 +65,8 @@ class Context:
         """
         return self._session.traceparent
 
-    async def payload(self) -> bytes:
-        """The event's raw body, as its vendor signed it.
+    async def payload(self, event: EventInfo | None = None) -> bytes:
+        """The raw body of the job's event, or of one that it waited for, as its vendor signed it.
 
         Raises:
             PermanentError: the job has no body, its body has expired on `payloads`, or the tenant
@@ -69,15 +75,19 @@ class Context:
         """
         self._session.check()
         lease = self._session.lease
-        if lease.payload_ref is None or lease.event is None:
+        event = lease.event if event is None else event
+        if event is not None and event != lease.event:
+            ref = self._waits.bodies.get(event.event_id)
+        else:
+            ref = lease.payload_ref
+        if ref is None or event is None:
             raise PermanentError(
-                f"job {lease.job_id} has no payload: it was submitted directly, read ctx.input"
+                f"job {lease.job_id} has no such payload: a job that was submitted directly has "
+                "ctx.input, and one that waited has the bodies of the events that it got"
             )
         from streams.vault.opening import open_payload  # `import streams` is light
 
-        return await open_payload(
-            self._keyring, self._fetch, lease.tenant_id, lease.event.event_id, lease.payload_ref
-        )
+        return await open_payload(self._keyring, self._fetch, lease.tenant_id, event.event_id, ref)
 
     async def json(self) -> Any:
         """The document in the event's body: its JSON, or the JSON in the field `payload` of a form.
@@ -165,7 +175,8 @@ class Context:
                 arguments, the same action is under way, or an argument or result is not JSON.
         """
         try:
-            return await self._effects.run(tool, function, key, kwargs, once_per)
+            with self._session.busy():
+                return await self._effects.run(tool, function, key, kwargs, once_per)
         except BaseException:
             self._history.failed()
             raise
@@ -178,4 +189,5 @@ class Context:
         """
         text = to_json(value, "progress")
         self._session.check()
-        await self._session.progress(text)
+        with self._session.busy():
+            await self._session.progress(text)

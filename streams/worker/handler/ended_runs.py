@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from streams.serde.records import Lease
-from streams.serde.run_ends import SUCCEEDED
+from streams.serde.run_ends import PARKED, SUCCEEDED
 from streams.worker.handler.run_result import RunResult
 
 log = structlog.get_logger(__name__)
@@ -25,8 +25,8 @@ class EndedRuns:
         self._second: asyncio.TimerHandle | None = None
 
     def tell(self, lease: Lease, run_result: RunResult, seconds: float) -> None:
-        """Log the end of a run that took `seconds`; a run without success always gets a line."""
-        if run_result.status == SUCCEEDED:
+        """Log the end of a run that took `seconds`; one that failed always gets a line."""
+        if run_result.status in (SUCCEEDED, PARKED):
             self._second = self._second or self._loop.call_later(1.0, self.sum_up)
             self._lines += 1
             if self._lines > LINES_A_SECOND:
@@ -47,6 +47,6 @@ class EndedRuns:
         if self._second is not None:
             self._second.cancel()
         if self._more:
-            log.info("more runs ended", runs=self._more, ended=SUCCEEDED)
+            log.info("more runs ended", runs=self._more, ended=f"{SUCCEEDED} or {PARKED}")
         self._lines = self._more = 0
         self._second = None

@@ -90,8 +90,11 @@ class History:
         digest: bytes = b"",
         key: str | None = None,
         was: str | None = None,
+        is_value: bool = False,
     ) -> Call:
         """Number a call that the handler makes now, in the present branch. Do not await before it.
+
+        One that `is_value` is in flight only while it is awaited.
 
         `was` is an earlier name of the call: a result that is kept under it is this call's.
 
@@ -103,9 +106,12 @@ class History:
             if label is not None:
                 _check_label(label, kind)
         branch, line = current_branch(), calling_line()
-        self._check_alone(branch, name, key, line)
+        if not is_value:
+            self._check_alone(branch, name, key, line)
         call = self._numbered(branch, name, kind, digest, key, was)
-        self._open[branch, name, key] = _Open(call, line, self._caller(branch))
+        caller = self._caller(branch)
+        if not is_value:
+            self._open[branch, name, key] = _Open(call, line, caller)
         self._unread.get(branch, {}).pop(call.id, None)
         return call
 

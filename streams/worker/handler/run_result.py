@@ -12,6 +12,7 @@ from streams.errors import (
     TidegateError,
     TransientError,
 )
+from streams.serde.records import Wait
 from streams.serde.run_ends import FAILED, RETRY, REVIEW, SUCCEEDED, RunEnd
 from streams.worker.handler.own_frames import own_traceback
 from streams.worker.handler.values import to_json
@@ -25,6 +26,7 @@ class RunResult:
     """How a run ended; `lost` is never reported, because another run may have begun.
 
     `traceback` has the handler's own frames: where it raised, or stood when its time was up.
+    `waits` are what the job of a parked run waits for.
     `diverged` is the finished step for which a handler of changed code did not ask.
     """
 
@@ -33,6 +35,7 @@ class RunResult:
     error: str | None = None
     retry_after_seconds: float | None = None
     traceback: str | None = None
+    waits: tuple[Wait, ...] = ()
     diverged: str | None = None
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import structlog
 
@@ -38,6 +39,30 @@ class RunSession:
         self._sender = sender
         self._partitions = partitions
         self._clock = clock
+        self._under_way = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Something is under way that the run does not park before."""
+        self._under_way += 1
+        self._quiet.clear()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._quiet.set()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no step, effect or other call of the run is under way."""
+        return not self._under_way
+
+    async def quiet(self) -> None:
+        """Wait until nothing is under way."""
+        await self._quiet.wait()
 
     @property
     def lease(self) -> Lease:

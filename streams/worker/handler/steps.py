@@ -57,6 +57,10 @@ class Steps:
         return coroutine
 
     async def _run(self, call: Call, function: Callable[[], Any], strict: bool) -> Any:
+        with self._session.busy():
+            return await self._once(call, function, strict)
+
+    async def _once(self, call: Call, function: Callable[[], Any], strict: bool) -> Any:
         try:
             self._session.check()
             left = self._history.found(call)
@@ -76,10 +80,11 @@ class Steps:
             value = await invoked(function)
         text = to_json(value, f"the value of step {call.id!r}")
         left = self._history.result(call, value=text)
-        await self._keep(left)
+        await self.keep(left)
         return left
 
-    async def _keep(self, left: StepResult) -> None:
+    async def keep(self, left: StepResult) -> None:
+        """Make a result durable."""
         # Reserve before awaiting, so that steps which end at the same time count each other.
         self._reserve(left)
         try:

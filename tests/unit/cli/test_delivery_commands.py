@@ -230,7 +230,7 @@ def test_a_refused_recovery_tells_why(operator: OperatorApi) -> None:
 
 def test_a_job_and_an_event_show_their_deliveries(operator: OperatorApi) -> None:
     told = delivery_json(make_delivery("dlv_told", kind="callback", endpoint_id="callbacks"), [])
-    job = {**job_json(make_job(), JobDetails()), "waits": None, "deliveries": [told]}
+    job = {**job_json(make_job(), JobDetails()), "why": None, "deliveries": [told]}
     operator.on("GET", "/v1/jobs/job_a", job)
     assert "dlv_told" in invoke(operator, "show", "job_a", group=jobs).stdout
     event = make_event()

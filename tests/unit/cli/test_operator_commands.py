@@ -555,7 +555,7 @@ def test_a_released_body_is_said_to_be_an_event(operator: OperatorApi) -> None:
 def test_a_waiting_job_shows_the_caps_that_keep_it(operator: OperatorApi) -> None:
     cap = {"limit": "per_tenant", "scope": "tenant", "value": "acme", "in_use": 5, "concurrency": 5}
     waits = {"reason": "cap", "since": None, "detail": "it starts after one ends", "caps": [cap]}
-    operator.on("GET", "/v1/jobs/job_a", {**JOB, "waits": waits})
+    operator.on("GET", "/v1/jobs/job_a", {**JOB, "why": waits})
     shown = invoke(operator, jobs, "show", "job_a").stdout
     for told in ("why it waits", "cap", "it starts after one ends", "per_tenant", "acme", "in use"):
         assert told in shown

@@ -168,11 +168,11 @@ def test_what_has_no_room_beside_an_item_stands_below_it_after_its_title(
 def test_the_status_of_a_job_that_cannot_run_says_why(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    waits: dict[str, Any] = {"reason": "no_worker", "since": None, "detail": "", "caps": []}
-    held = shown(capsys, job(status="pending", waits=waits))[1]
+    why: dict[str, Any] = {"reason": "no_worker", "since": None, "detail": "", "caps": []}
+    held = shown(capsys, job(status="pending", why=why))[1]
     assert "pending: no_worker" in held
-    waits["reason"] = "turn"
-    assert "pending:" not in shown(capsys, job(status="pending", waits=waits))[1]
+    why["reason"] = "turn"
+    assert "pending:" not in shown(capsys, job(status="pending", why=why))[1]
 
 
 def test_an_error_is_cut_to_30_characters_before_an_id_gets_a_line_of_its_own(

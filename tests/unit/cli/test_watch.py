@@ -45,8 +45,8 @@ def lines(result: Result) -> list[str]:
 
 def test_a_pipe_gets_a_line_for_each_change_and_none_twice(operator: OperatorApi) -> None:
     half = job(progress={"pct": 50})
-    waits = {"reason": "scheduled", "detail": "its next attempt starts at 2026-11-21T09:00:00Z"}
-    retry = job("scheduled", last_error="no \x1b[31manswer", waits=waits)
+    why = {"reason": "scheduled", "detail": "its next attempt starts at 2026-11-21T09:00:00Z"}
+    retry = job("scheduled", last_error="no \x1b[31manswer", why=why)
     operator.on("GET", PATH, job("pending", attempts=0), job(), job(), half, half, retry, ENDED)
     done = invoke(operator, "watch", "job_a")
     assert lines(done) == [

@@ -328,7 +328,7 @@ async def test_a_job_that_no_dispatcher_has_read_is_shown_as_it_will_be_made(
     desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, ?)", tenant("acme")[1:])
     later = await api.post("/v1/tenants/acme/jobs", json={"type": "t", "delay_seconds": 60})
     told = await later.json()
-    assert (later.status, told["status"], told["waits"]["reason"]) == (202, "scheduled", "unread")
+    assert (later.status, told["status"], told["why"]["reason"]) == (202, "scheduled", "unread")
     assert (told["scheduled_at"] > told["created_at"], told["timeout_seconds"]) == (True, None)
     old = make_job("job_a", status="dead", priority="undeclared", timeout_seconds=7.0)
     desk.fold(replace(old, history=(Attempt(1, 1, "w/1", "failed", "ValueError: x"),)))

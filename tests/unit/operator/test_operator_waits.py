@@ -53,7 +53,7 @@ def fold(connection: sqlite3.Connection, *values: Job | Held, partition: int = P
 def waits(connection: sqlite3.Connection, topology: Topology, job_id: str = "job_a") -> Any:
     shown = jobs.shown_job(connection, job_id, topology)
     assert shown is not None
-    return shown["waits"]
+    return shown["why"]
 
 
 def running(*names: str, **fields: Any) -> list[Job]:
@@ -174,6 +174,6 @@ def test_a_list_tells_of_each_pending_job_why_it_waits_and_counts_a_cap_once(
     connection.set_trace_callback(statements.append)
     page = jobs.jobs_page(connection, PageQuery(10), topology)
     connection.set_trace_callback(None)
-    told = {each["job_id"]: each["waits"] and each["waits"]["reason"] for each in page.items}
+    told = {each["job_id"]: each["why"] and each["why"]["reason"] for each in page.items}
     assert told == {"job_a": "cap", "job_b": "cap", "job_c": "turn", "r1": None, "r2": None}
     assert sum("count(*)" in each for each in statements) == 2, "one for each tenant"

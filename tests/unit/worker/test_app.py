@@ -26,12 +26,15 @@ def test_the_public_names_are_these_and_no_more() -> None:
         "DatabaseSink",
         "EventsPurged",
         "HistoryDiverged",
+        "JobFailed",
         "KafkaSink",
         "PermanentError",
         "Retry",
         "RetryAfter",
         "SqliteSink",
         "TransientError",
+        "WaitRefused",
+        "WaitTimeout",
         "consume",
     ]
     assert all(hasattr(streams, name) for name in streams.__all__)

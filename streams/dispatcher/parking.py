@@ -1,0 +1,190 @@
+"""Parks a job: opens its waits, and ends those at once for which nothing needs to be awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+
+from streams import user_json
+from streams.dispatcher import job as jobs
+from streams.dispatcher.checkpoints import result_of
+from streams.dispatcher.recent_events import Offered, RecentEvents
+from streams.dispatcher.step import Step
+from streams.dispatcher.waiting import (
+    LISTENED,
+    begin,
+    end_wait,
+    group_over,
+    left_by,
+    timed_out,
+)
+from streams.errors import LONGEST_WAIT_SECONDS, PermanentError
+from streams.event_match import read_match
+from streams.http.moments import rfc3339
+from streams.serde.job_states import SUCCEEDED, WAITING
+from streams.serde.records import Job, StepResult, Wait
+from streams.topology.model import Topology
+
+
+class Parking:
+    """Begins the waits of one partition's jobs."""
+
+    def __init__(self, topology: Topology, recent: RecentEvents) -> None:
+        self._body_ms = topology.topics["payloads"].retention_ms
+        self._recent = recent
+
+    def park(self, step: Step, job: Job, asked: Iterable[Wait]) -> None:
+        """Have a job wait; it is ready again at once if one of the groups is over already.
+
+        The run that parks gives its attempt back.
+        """
+        asked = tuple(asked)
+        listened = tuple(replace(wait, group=LISTENED) for wait in job.waits)
+        job = jobs.moved(job, WAITING, step.now, attempts=max(0, job.attempts - 1), waits=listened)
+        step.table.put(job)
+        left = {wait.id: result_of(step.checkpoints, job, wait.id) for wait in asked}
+        for wait in asked:
+            if left[wait.id] is None:
+                job = self._open(step, job, wait)
+        for wait in asked:
+            if left[wait.id] is None:
+                job = self._end_at_once(step, job, wait)
+        for wait in asked:
+            found = left[wait.id]
+            if found is not None and job.status == WAITING:
+                job = group_over(step, job, wait, found)
+
+    def listen(self, step: Step, job: Job, asked: Wait) -> None:
+        """Open a wait while its run goes on, unless it is open or over."""
+        if result_of(step.checkpoints, job, asked.id) is None:
+            job = self._open(step, job, replace(asked, group=LISTENED))
+            self._end_at_once(step, job, asked)
+
+    def _open(self, step: Step, job: Job, asked: Wait) -> Job:
+        known = _open_wait(job, asked.id)
+        if known is None:
+            return begin(step, job, self._fixed(step, job, asked))
+        wait = replace(known, group=asked.group, needs_all=asked.needs_all)
+        job = replace(job, waits=tuple(wait if each is known else each for each in job.waits))
+        step.table.put(job)
+        return job
+
+    def _end_at_once(self, step: Step, job: Job, asked: Wait) -> Job:
+        """End a wait that is refused, or for which nothing needs to be awaited."""
+        wait = _open_wait(job, asked.id)
+        if wait is None:  # its group is over
+            return job
+        if wait.digest != asked.digest:
+            left: StepResult | None = _changed(wait)
+        else:
+            left = self._at_once(step, job, asked, wait) if wait.at == step.now else None
+        return job if left is None else end_wait(step, job, wait, left)
+
+    def _fixed(self, step: Step, job: Job, asked: Wait) -> Wait:
+        """The wait with its end as a point in time, behind all events that were read before."""
+        until = asked.until
+        if asked.timeout_ms is not None:
+            until = step.now + asked.timeout_ms
+        if until is None and job.payload_ref is not None and self._body_ms is not None:
+            until = job.event_time + self._body_ms  # when the job's body expires
+        return replace(asked, until=until, at=step.now, behind=self._recent.last)
+
+    def _at_once(self, step: Step, job: Job, asked: Wait, wait: Wait) -> StepResult | None:
+        fault = self._fault(step, job, asked, wait)
+        if fault is not None:
+            return left_by(wait, raises="WaitRefused", message=f"{wait.id}: {fault}")
+        if wait.kind == "event":
+            return self._came_before(step, job, asked)
+        if wait.kind == "job":
+            awaited = step.table.get(wait.job_id or "")
+            return end_of_job(wait, awaited) if awaited and not jobs.is_live(awaited) else None
+        is_over = wait.until is not None and wait.until <= step.now
+        return timed_out(wait) if is_over else None
+
+    def _fault(self, step: Step, job: Job, asked: Wait, wait: Wait) -> str | None:
+        """Why a wait cannot begin, or None."""
+        until = wait.until
+        if until is not None and until > step.now + LONGEST_WAIT_SECONDS * 1000:
+            return f"it would wait until {rfc3339(until)}, which is more than a year"
+        expires = self._body_ms and job.event_time + self._body_ms
+        if until is not None and job.payload_ref is not None and expires and until > expires:
+            return (
+                f"it would wait until {rfc3339(until)}, but the job's body is kept only until "
+                f"{rfc3339(expires)} (retention of the topic payloads): shorten the wait"
+            )
+        if wait.kind == "job":
+            awaited = step.table.get(wait.job_id or "")
+            if awaited is None or awaited.tenant_id != job.tenant_id:
+                return f"no job {wait.job_id} of this tenant: it is not made yet, or forgotten"
+        return self._match_fault(step, job, asked) if wait.kind == "event" else None
+
+    def _match_fault(self, step: Step, job: Job, asked: Wait) -> str | None:
+        try:
+            match = read_match(asked.match)
+        except PermanentError as error:
+            return str(error)
+        if asked.since == "now" and asked.behind is None:
+            return None
+        kept = self._recent.kept_since(match)
+        types = f"source {match.source!r}, event type {match.event_type!r}"
+        if kept is None:
+            return (
+                f"events of {types} are not kept for waits that begin after them: name them under "
+                f"waits_for of job type {job.type!r} in the topology, or use since='now'"
+            )
+        since = _since(job, asked)
+        if asked.behind is None and since < max(kept, self._recent.reaches_to(step)):
+            return (
+                f"events of {types} are kept since "
+                f"{rfc3339(max(kept, self._recent.reaches_to(step)))}, not since {rfc3339(since)}: "
+                "use ctx.listen before what may cause the event, or a later `since`, or raise "
+                "retention.lookback_minutes in the topology"
+            )
+        return None
+
+    def _came_before(self, step: Step, job: Job, asked: Wait) -> StepResult | None:
+        """What the first recent event leaves that the wait takes."""
+        if asked.since == "now" and asked.behind is None:
+            return None
+        match, since = read_match(asked.match), _since(job, asked)
+        own = job.event.event_id if job.event else None
+        for event in self._recent.behind(step, job.tenant_id, match, asked.behind or 0):
+            known = asked.behind is None and (event.at < since or event.info.event_id == own)
+            if known or (asked.takes_it_alone and event.taken):
+                continue
+            if asked.takes_it_alone:
+                self._recent.keep(step, replace(event, taken=True))
+            return taken_by(asked, event)
+        return None
+
+
+def taken_by(wait: Wait, event: Offered) -> StepResult:
+    """What an event leaves that ends a wait."""
+    ref = event.envelope.payload_ref
+    value = {"event": asdict(event.info), "payload_ref": asdict(ref), "number": event.number}
+    return left_by(wait, user_json.write(value).decode())
+
+
+def end_of_job(wait: Wait, ended: Job) -> StepResult:
+    """What the end of a job leaves: its result, or its error."""
+    if ended.status == SUCCEEDED:
+        return left_by(wait, ended.result or "null")
+    told = f"job {ended.job_id} is {ended.status}: {ended.last_error or 'without an error'}"
+    return left_by(wait, raises="JobFailed", message=told)
+
+
+def _since(job: Job, asked: Wait) -> int:
+    """From when on events count, in milliseconds."""
+    return job.event_time if asked.since in ("job", "now") else int(asked.since)
+
+
+def _changed(wait: Wait) -> StepResult:
+    message = (
+        f"{wait.id}: the job waits under this name already, for something else: give another "
+        "wait another name"
+    )
+    return left_by(wait, raises="WaitRefused", message=message)
+
+
+def _open_wait(job: Job, wait_id: str) -> Wait | None:
+    return next((wait for wait in job.waits if wait.id == wait_id), None)

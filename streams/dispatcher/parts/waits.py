@@ -1,0 +1,210 @@
+"""Waits: a run parks, and its job goes on once an event, a time or another job's end has come.
+
+A tenant's events, parks and timers meet in one partition and one transaction, so the order in which
+this part reads them decides each race. An event that was read before its wait is found among the
+recent ones (`recent_events`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import ClassVar
+
+from streams.dispatcher import metrics, offers, recent_events, wait_index
+from streams.dispatcher.job import is_live
+from streams.dispatcher.live_index import Live
+from streams.dispatcher.living_lease import living
+from streams.dispatcher.offers import Offers
+from streams.dispatcher.parking import Parking, end_of_job, taken_by
+from streams.dispatcher.part import AT_ONCE, Part
+from streams.dispatcher.recent_events import Offered, RecentEvents
+from streams.dispatcher.replies import TOPIC, check_partition
+from streams.dispatcher.step import Step
+from streams.dispatcher.transitions import bury, end
+from streams.dispatcher.wait_index import Place, WaitIndex
+from streams.dispatcher.waiting import close_all, end_wait, timed_out
+from streams.event_match import equalities, read_match
+from streams.runtime.part import handles, reads
+from streams.runtime.processor import Context, Record
+from streams.serde import run_ends
+from streams.serde.job_states import CANCELLED, FAILED, WAITING
+from streams.serde.records import (
+    Command,
+    Ended,
+    Job,
+    Listen,
+    Reply,
+    ReplyKind,
+    StepResult,
+    Wait,
+    WaitOver,
+)
+
+MOST_RESUMES = 10_000
+_LATE_MS = 60_000
+
+
+class Waits(Part):
+    """Begins and ends the waits of one partition's jobs."""
+
+    keys: ClassVar = {**recent_events.KEYS, **wait_index.KEYS, **offers.KEYS}
+
+    def restored(self, ctx: Context) -> None:
+        self.shared.open_waits = self._open = WaitIndex(ctx)
+        self._recent = RecentEvents(self.topology, ctx)
+        self._parking = Parking(self.topology, self._recent)
+        self._offers = Offers(ctx)
+
+    @handles(run_ends.PARKED)
+    def parked(self, step: Step, job: Job, body: Ended) -> None:
+        """Give the lease back and wait, unless what the job waits for is there already."""
+        if job.cancel_requested:
+            end(step, job, CANCELLED, error="Cancelled before it waited")
+        elif job.resumes >= MOST_RESUMES:
+            why = f"it went on {MOST_RESUMES:,} times after a wait: end it, and begin a new job"
+            bury(step, job, FAILED, why, reason="too_many_waits")
+        else:
+            self._parking.park(step, job, body.waits)
+
+    @handles(Listen)
+    def listen(self, step: Step, command: Command, body: Listen, at: int) -> None:
+        """Open a wait while its run goes on, and answer."""
+        check_partition(self.topology, TOPIC, body.reply_partition)
+        job = living(step, command, body.run_id)
+        if job is not None:
+            self._parking.listen(step, job, body.wait)
+        kind: ReplyKind = "lost" if job is None else "listening"
+        whose = body.worker_id, command.job_id, command.epoch, body.claim_id
+        step.answer(Reply(*whose, kind), body.reply_partition)
+
+    @reads("events")
+    def arrived(self, step: Step, record: Record) -> None:
+        """Keep an event for later waits if its type is declared, and offer it to the open ones."""
+        if not self._recent.keeps_any and not self._open.any_event:
+            return
+        envelope = step.envelope(record)
+        is_kept = self._recent.concerns(envelope)
+        concerns = any(self._open.knows(field) for field, _ in equalities(envelope))
+        if not is_kept and not concerns:
+            return
+        event = Offered(self._recent.number(step), record.timestamp, record.value or b"")
+        if is_kept:
+            self._recent.keep(step, event)
+        if concerns and len(self._offers):
+            self._offers.go_on(step, event, b"")  # behind those that came before
+        elif concerns:
+            self._offer(step, event, b"")
+
+    @handles(WaitOver)
+    def over(self, step: Step, command: Command, body: WaitOver, at: int) -> None:
+        """End the waits whose time is over."""
+        job = step.table.get(command.job_id)
+        same = job is not None and job.incarnation == body.incarnation
+        if job is None or not same or not self._time_over(step, job):
+            metrics.STALE.labels("WaitOver").inc()
+
+    def ended(self, step: Step, job: Job) -> None:
+        """Close what a job that has ended waited for, and tell the jobs that waited for it."""
+        if job.waits:
+            close_all(step, job)
+        self._tell_end(step, job)
+
+    def tick(self, step: Step) -> None:
+        """Go on with what one step could not do, and forget old events."""
+        self._recent.tick(step)
+        if not len(self._offers):
+            return
+        job_id = self._offers.job_id(step)
+        if job_id is not None:
+            self._offers.is_over(step, job_id)
+            job = step.table.get(job_id)
+            if job is not None and not is_live(job):
+                self._tell_end(step, job)
+        for event, behind in self._offers.events(step):
+            self._offers.is_over(step, event)
+            self._offer(step, event, behind)
+            return
+
+    def rests(self) -> bool:
+        """Whether everything was offered to all waits."""
+        return not len(self._offers)
+
+    def is_due(self, step: Step, live: Live) -> bool:
+        return live.status == WAITING and 0 < live.at < step.now - _LATE_MS
+
+    def mend(self, step: Step, job: Job) -> bool:
+        """End waits whose timer was lost."""
+        metrics.TIMERS_LOST.inc()
+        return self._time_over(step, job)
+
+    def _time_over(self, step: Step, job: Job) -> bool:
+        """End the waits of a job whose time is over, first those that end first."""
+        changed = False
+        while late := [w for w in job.waits if w.until is not None and w.until <= step.now]:
+            wait = min(late, key=lambda each: (each.until, each.id))
+            job = end_wait(step, job, wait, self._came_before(step, job, wait) or timed_out(wait))
+            changed = True
+        return changed
+
+    def _came_before(self, step: Step, job: Job, wait: Wait) -> StepResult | None:
+        """What an event leaves that is still being offered, as it came before the time was over."""
+        if wait.kind != "event" or not len(self._offers):
+            return None
+        for event, _ in self._offers.events(step):
+            if event.envelope.tenant_id == job.tenant_id and _takes(wait, event):
+                return taken_by(wait, event)
+        return None
+
+    def _tell_end(self, step: Step, ended: Job) -> None:
+        places = self._open.for_job(step, ended.job_id, AT_ONCE + 1)
+        for place in places[:AT_ONCE]:
+            if found := self._found(step, place):
+                end_wait(step, *found, end_of_job(found[1], ended))
+        if len(places) > AT_ONCE:
+            self._offers.go_on_with_job(step, ended.job_id)
+
+    def _offer(self, step: Step, event: Offered, behind: bytes) -> None:
+        """Offer an event to some of the waits behind a key; note it if that were not all."""
+        for looked, place in enumerate(self._places(step, event, behind)):
+            if looked == AT_ONCE:
+                self._offers.go_on(step, event, behind)
+                return
+            behind = place.key
+            found = self._found(step, place)
+            if found is None or not _takes(found[1], event):
+                continue
+            job, wait = found
+            if wait.takes_it_alone:
+                event = self._taken(step, event)
+            end_wait(step, job, wait, taken_by(wait, event))
+
+    def _taken(self, step: Step, event: Offered) -> Offered:
+        taken = replace(event, taken=True)
+        if self._recent.concerns(event.envelope):
+            self._recent.keep(step, taken)
+        return taken
+
+    def _places(self, step: Step, event: Offered, behind: bytes) -> Iterator[Place]:
+        """Waits that began before an event and may take it; the keys behind `behind`, in order."""
+        tenant_id = event.envelope.tenant_id
+        for equality in sorted(equalities(event.envelope)):
+            for place in self._open.for_event(step, tenant_id, equality, behind, AT_ONCE + 1):
+                if place.behind < event.number:
+                    yield place
+
+    def _found(self, step: Step, place: Place) -> tuple[Job, Wait] | None:
+        """The job and its open wait; an entry without them is dropped."""
+        job = step.table.get(place.job_id)
+        if job is not None and job.incarnation == place.incarnation:
+            for wait in job.waits:
+                if wait.id == place.wait_id:
+                    return job, wait
+        return None
+
+
+def _takes(wait: Wait, event: Offered) -> bool:
+    """Whether an event ends a wait."""
+    if (wait.behind or 0) >= event.number or (wait.takes_it_alone and event.taken):
+        return False
+    return read_match(wait.match).takes(event.info)

@@ -1,0 +1,105 @@
+"""Finds the open waits that an event or the end of a job concerns.
+
+Keys in the store `parts`: `a` tenant field value number job_id incarnation wait_id for a wait for
+an event, by one equality of its match and the number of the event behind which it began; `j` job_id
+of the awaited job, then job_id incarnation wait_id of the one that waits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import NamedTuple
+
+from streams.dispatcher.step import Step
+from streams.event_match import read_match
+from streams.runtime.processor import Context
+from streams.serde.keys import SEPARATOR, after, join, split
+from streams.serde.records import Job, Wait
+
+_EVENTS, _JOBS = b"a", b"j"
+KEYS = {_EVENTS: "open waits for events", _JOBS: "open waits for the end of a job"}
+
+
+class Place(NamedTuple):
+    """Where an open wait is: its key in the index, and its job."""
+
+    key: bytes
+    behind: int
+    job_id: str
+    incarnation: int
+    wait_id: str
+
+
+class WaitIndex:
+    """The open waits of one partition; what is in memory only says where looking is in vain."""
+
+    def __init__(self, ctx: Context) -> None:
+        store = ctx.store("parts")
+        found = store.range(_EVENTS, after(_EVENTS))
+        self._fields = Counter(split(key[1:])[1] for key, _ in found)  # of all tenants
+        self._jobs = sum(1 for _ in store.range(_JOBS, after(_JOBS)))
+
+    def add(self, step: Step, job: Job, wait: Wait) -> None:
+        """Find a wait from now on."""
+        key = _key(job, wait)
+        if key is not None and step.store.get(key) is None:
+            step.store.put(key, b"")
+            self._count(step, wait, 1)
+
+    def drop(self, step: Step, job: Job, wait: Wait) -> None:
+        """Find a wait no more."""
+        key = _key(job, wait)
+        if key is not None and step.store.get(key) is not None:
+            step.store.delete(key)
+            self._count(step, wait, -1)
+
+    @property
+    def any_event(self) -> bool:
+        """Whether any job waits for an event."""
+        return self._fields.total() > 0
+
+    def knows(self, field: str) -> bool:
+        """Whether any wait is found by this field of an event."""
+        return self._fields[field] > 0
+
+    def for_event(
+        self, step: Step, tenant_id: str, equality: tuple[str, str], behind: bytes, limit: int
+    ) -> list[Place]:
+        """Waits that a field of an event finds, after a key, in the order in which they began."""
+        prefix = _EVENTS + join(tenant_id, *equality) + SEPARATOR
+        if behind >= after(prefix) or not self.knows(equality[0]):
+            return []
+        found = step.store.range(max(prefix, behind + b"\0"), after(prefix))
+        return [_place(key, len(prefix)) for key, _ in islice(found, limit)]
+
+    def for_job(self, step: Step, job_id: str, limit: int) -> list[Place]:
+        """Waits for the end of a job."""
+        if not self._jobs:
+            return []
+        prefix = _JOBS + join(job_id) + SEPARATOR
+        found = islice(step.store.range(prefix, after(prefix)), limit)
+        return [_place(key, len(prefix)) for key, _ in found]
+
+    def _count(self, step: Step, wait: Wait, by: int) -> None:
+        step.on_undo(self._add, wait, -by)
+        self._add(wait, by)
+
+    def _add(self, wait: Wait, by: int) -> None:
+        if wait.kind == "event":
+            self._fields[read_match(wait.match).equality[0]] += by
+        else:
+            self._jobs += by
+
+
+def _key(job: Job, wait: Wait) -> bytes | None:
+    """The key of a wait; None for one that time or a person ends."""
+    whose = f"{wait.behind or 0:016x}", job.job_id, str(job.incarnation), wait.id
+    if wait.kind == "event":
+        return _EVENTS + join(job.tenant_id, *read_match(wait.match).equality, *whose)
+    return _JOBS + join(wait.job_id, *whose) if wait.kind == "job" and wait.job_id else None
+
+
+def _place(key: bytes, head: int) -> Place:
+    behind, job_id, incarnation, wait_id = split(key[head:])
+    return Place(key, int(behind, 16), job_id, int(incarnation), wait_id)

@@ -1,0 +1,103 @@
+"""How the waits of a job begin and end, and when the job goes on.
+
+The job's row has its open waits. What an ended one left is kept as a finished step is, so the next
+run finds it. The waits of one group end together: with the first of them, or, if the group needs
+all, with the last or the first error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streams.dispatcher.checkpoints import keep
+from streams.dispatcher.step import Step
+from streams.dispatcher.transitions import requeue
+from streams.serde.ids import new_id
+from streams.serde.job_states import WAITING
+from streams.serde.records import Command, Job, StepResult, Wait, WaitOver
+
+LISTENED = -1
+"""The group of a wait that no run is parked for."""
+
+
+def left_by(
+    wait: Wait, value: str | None = None, raises: str = "", message: str = ""
+) -> StepResult:
+    """What an ended wait leaves: a value (JSON), or an error's class and message."""
+    return StepResult(
+        wait.id, wait.kind, wait.position, wait.digest, value, raises or None, message
+    )
+
+
+def timed_out(wait: Wait) -> StepResult:
+    """What a wait leaves whose time is over; for one that waits for a time, that is no error."""
+    if wait.kind == "time":
+        return left_by(wait, "null")
+    return left_by(wait, raises="WaitTimeout", message=f"{wait.id}: its time is over")
+
+
+def begin(step: Step, job: Job, wait: Wait) -> Job:
+    """Open a wait of a job."""
+    step.shared.open_waits.add(step, job, wait)
+    return _put(step, job, replace(job, waits=(*job.waits, wait)))
+
+
+def end_wait(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
+    """End an open wait with what it leaves; a job that is parked for its group goes on."""
+    keep(step.checkpoints, job, left)
+    job = _close(step, job, (wait,))
+    return group_over(step, job, wait, left) if job.status == WAITING else job
+
+
+def group_over(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
+    """Have a parked job go on if the group of a wait is over by what the wait left.
+
+    The other waits of the group are dropped, with their timers.
+    """
+    if wait.group == LISTENED:
+        return job
+    others = tuple(each for each in job.waits if each.group == wait.group)
+    if wait.needs_all and left.raises is None and others:
+        return job
+    return _resume(step, _close(step, job, others))
+
+
+def close_all(step: Step, job: Job) -> None:
+    """Drop the waits of a job that has ended."""
+    _close(step, job, job.waits)
+
+
+def _resume(step: Step, job: Job) -> Job:
+    """Make a parked job ready again; this costs no attempt."""
+    requeue(step, replace(job, resumes=job.resumes + 1))
+    return step.table.get(job.job_id) or job
+
+
+def _close(step: Step, job: Job, waits: tuple[Wait, ...]) -> Job:
+    for wait in waits:
+        step.shared.open_waits.drop(step, job, wait)
+    return _put(step, job, replace(job, waits=tuple(w for w in job.waits if w not in waits)))
+
+
+def _put(step: Step, before: Job, after: Job) -> Job:
+    _follow_time(step, before, after)
+    step.table.put(after)
+    return after
+
+
+def _follow_time(step: Step, before: Job, after: Job) -> None:
+    """Set the job's timer to the first end of a wait, if that has changed."""
+    old, new = _first_end(before), _first_end(after)
+    if old == new:
+        return
+    key = f"{after.job_id}.{after.incarnation}.w"
+    if new is None:
+        step.drop_timer(after.tenant_id, key)
+        return
+    body = WaitOver(after.incarnation, new)
+    over = Command(new_id("cmd"), after.tenant_id, after.job_id, 0, step.now, body)
+    step.timer(key, new, over)
+
+
+def _first_end(job: Job) -> int | None:
+    return min((wait.until for wait in job.waits if wait.until is not None), default=None)

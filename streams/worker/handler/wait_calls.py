@@ -1,0 +1,118 @@
+"""The waits that a handler can ask for, made of the arguments of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from streams.errors import LONGEST_WAIT_SECONDS, PermanentError
+from streams.event_match import match_of
+from streams.serde.records import EventInfo, PayloadRef, Wait
+from streams.worker.handler.history import Call, History
+from streams.worker.handler.values import digest, from_json
+from streams.worker.handler.waits import Pending, Waits
+
+Span = float | timedelta
+Since = Literal["job", "now"] | datetime
+
+
+class WaitCalls:
+    """Numbers the waits of one run in the order in which the handler asks for them."""
+
+    def __init__(self, history: History, waits: Waits) -> None:
+        self._history = history
+        self._waits = waits
+
+    def sleep(
+        self, seconds: Span | None, until: datetime | None, name: str, key: str | None
+    ) -> Pending:
+        """See `Context.sleep`."""
+        if (seconds is None) == (until is None):
+            raise PermanentError("sleep: give seconds or until, and not both")
+        call = self._call(name, key, "time", {})
+        wait = _wait(call, timeout_ms=_span_ms(seconds, "sleep"), until=_moment_ms(until, "until"))
+        return self._waits.pending(call, wait, lambda _: None)
+
+    def event(
+        self,
+        match: Mapping[str, Any],
+        timeout: Span | None,
+        since: Since,
+        consume: Literal["all", "one"],
+        name: str,
+        key: str | None,
+    ) -> Pending:
+        """See `Context.wait_for_event`."""
+        if consume not in ("all", "one"):
+            raise PermanentError(f'consume={consume!r}: use "all" or "one"')
+        text = match_of(match).text()
+        call = self._call(name, key, "event", {"match": text, "consume": consume})
+        wait = _wait(
+            call,
+            match=text,
+            since=_since(since),
+            behind=self._behind(call),
+            takes_it_alone=consume == "one",
+            timeout_ms=_span_ms(timeout, "timeout"),
+        )
+        return self._waits.pending(call, wait, self._event_given)
+
+    def job(self, job_id: str, timeout: Span | None, name: str, key: str | None) -> Pending:
+        """See `Context.wait_for_job`."""
+        if not isinstance(job_id, str) or not job_id or "\0" in job_id:
+            raise PermanentError(f"wait_for_job: {job_id!r} is no job's id")
+        call = self._call(name, key, "job", {"job_id": job_id})
+        wait = _wait(call, job_id=job_id, timeout_ms=_span_ms(timeout, "timeout"))
+        return self._waits.pending(call, wait, lambda value: value)
+
+    def first(self) -> Call:
+        """The decision which of several waits came first."""
+        return self._call("first", None, "first", {})
+
+    def _call(self, name: str, key: str | None, kind: str, what: Mapping[str, Any]) -> Call:
+        evidence = digest({"kind": kind, **what}, f"wait {name}")
+        return self._history.call(name, kind=kind, digest=evidence, key=key, is_value=True)
+
+    def _behind(self, call: Call) -> int | None:
+        """The number of the event that the wait before took, if it waited for the same."""
+        before = self._history.previous(call)
+        if before is None or before.kind != "event" or before.digest != call.digest:
+            return None
+        value = from_json(before.value)
+        return value and int(value["number"])
+
+    def _event_given(self, value: Any) -> EventInfo:
+        event = EventInfo(**value["event"])
+        ref = value["payload_ref"]
+        self._waits.bodies[event.event_id] = PayloadRef(**ref | {"offsets": tuple(ref["offsets"])})
+        return event
+
+
+def _wait(call: Call, **fields: Any) -> Wait:
+    return Wait(call.id, call.kind, call.position, call.digest, call.failed_before, **fields)  # type: ignore[arg-type]
+
+
+def _span_ms(span: Span | None, name: str) -> int | None:
+    if span is None:
+        return None
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_WAIT_SECONDS:
+        raise PermanentError(f"{name}={span!r} is no time from 0 to {LONGEST_WAIT_SECONDS:,} s")
+    return round(seconds * 1000)
+
+
+def _moment_ms(moment: datetime | None, name: str) -> int | None:
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise PermanentError(f"{name}={moment!r}: use a datetime with a time zone")
+    return round(moment.timestamp() * 1000)
+
+
+def _since(since: Since) -> str:
+    if since in ("job", "now"):
+        return str(since)
+    if isinstance(since, datetime):
+        return str(_moment_ms(since, "since"))
+    raise PermanentError(f'since={since!r}: use "job", "now" or a datetime with a time zone')

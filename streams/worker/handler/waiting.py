@@ -1,0 +1,112 @@
+"""The part of a handler's context that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from streams.errors import PermanentError
+
+if TYPE_CHECKING:
+    from streams.worker.handler.wait_calls import Since, Span, WaitCalls
+    from streams.worker.handler.waits import Pending, Waits
+
+
+class Waiting:
+    """Waits are values: `await` one, or give several to `first` or `all`.
+
+    While a job waits it has no slot, no lease and no attempt under way. The run ends, and a later
+    one, perhaps in another process and days later, begins the handler again: finished steps,
+    effects and waits return what they left. Times that a wait counts from are those of its first
+    run. `name` and `key` tell waits apart as those of steps do.
+    """
+
+    def __init__(self, waits: Waits, calls: WaitCalls) -> None:
+        self._waits = waits
+        self._wait_calls = calls
+
+    def sleep(
+        self,
+        seconds: Span | None = None,
+        *,
+        until: datetime | None = None,
+        name: str = "sleep",
+        key: str | None = None,
+    ) -> Pending:
+        """Wait for a time, at most 366 days; it gives None."""
+        return self._wait_calls.sleep(seconds, until, name, key)
+
+    def wait_for_event(
+        self,
+        match: Mapping[str, Any],
+        *,
+        timeout: Span | None = None,
+        since: Since = "job",
+        consume: Literal["all", "one"] = "all",
+        name: str = "event",
+        key: str | None = None,
+    ) -> Pending:
+        """Wait for an event of the job's tenant; it gives the event as `ctx.event` is one.
+
+        `match` has `source` and `event_type` (globs), `subject`, `attributes` (equalities, of which
+        or of `subject` one must be given) and `where` (JMESPath on the event's fields). Events
+        count `since` the job began, from now on, or since a time. Those before the wait are found
+        if the topology names their type under `waits_for` of the job type. In a loop, a wait of
+        the same name and match begins behind the event that the last one got. With `consume="one"`
+        an event goes to one such wait only, the one that began first.
+
+        Raises:
+            WaitTimeout: no such event came within `timeout`.
+            WaitRefused: `since` reaches back further than events are kept.
+        """
+        return self._wait_calls.event(match, timeout, since, consume, name, key)
+
+    def wait_for_job(
+        self, job_id: str, *, timeout: Span | None = None, name: str = "job", key: str | None = None
+    ) -> Pending:
+        """Wait until another job of the tenant has ended; it gives the job's result.
+
+        Raises:
+            JobFailed: it ended without success.
+            WaitTimeout: it did not end within `timeout`.
+            WaitRefused: the tenant has no such job.
+        """
+        return self._wait_calls.job(job_id, timeout, name, key)
+
+    def listen(
+        self,
+        match: Mapping[str, Any],
+        *,
+        timeout: Span | None = None,
+        since: Since = "now",
+        consume: Literal["all", "one"] = "all",
+        name: str = "event",
+        key: str | None = None,
+    ) -> Coroutine[Any, Any, Pending]:
+        """Begin a wait before the handler does what causes the event: `w = await ctx.listen(...)`.
+
+        The event is kept for the job from then on; `await w` returns it.
+        """
+        asked = self._wait_calls.event(match, timeout, since, consume, name, key)
+        return self._waits.listen(asked)
+
+    def first(self, **waits: Pending) -> Coroutine[Any, Any, tuple[str, Any]]:
+        """Wait for the first of several waits; returns its name and what it gives.
+
+        The others are dropped.
+
+        Raises:
+            WaitTimeout, WaitRefused, JobFailed: the first that ended did so.
+        """
+        if not waits:
+            raise PermanentError("first: give at least one wait, as name=wait")
+        return self._waits.first(self._wait_calls.first(), waits)
+
+    def all(self, *waits: Pending) -> Coroutine[Any, Any, list[Any]]:
+        """Wait for all of several waits; returns what they give, in their order.
+
+        Raises:
+            WaitTimeout, WaitRefused, JobFailed: one of them did, and the others are dropped.
+        """
+        return self._waits.all(waits)

@@ -1,0 +1,175 @@
+"""What a handler waits for: values that are awaited, alone or together.
+
+A run parks once all that its tasks await are waits: it ends, its slot is free, and a later run
+finds what the waits left. A task that awaits something else meanwhile is cancelled with the run,
+and does it again in the later one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streams import errors
+from streams.errors import LeaseLost, PermanentError
+from streams.serde.ids import new_id
+from streams.serde.records import Listen, PayloadRef, StepResult, Wait
+from streams.serde.run_ends import PARKED
+from streams.worker.handler.asking import ask
+from streams.worker.handler.divergence import may_begin
+from streams.worker.handler.effects import Claimant
+from streams.worker.handler.history import Call, History
+from streams.worker.handler.run_result import RunResult, RunStopped
+from streams.worker.handler.run_session import RunSession
+from streams.worker.handler.steps import Steps
+from streams.worker.handler.values import from_json, to_json
+from streams.worker.transport.replies import Replies
+
+MOST_WAITS = 100
+"""How many waits one park may have."""
+_TURNS = 3
+"""How often the event loop goes round before a run parks: new tasks make their calls meanwhile."""
+_ERRORS = {e.__name__: e for e in (errors.WaitTimeout, errors.WaitRefused, errors.JobFailed)}
+
+
+class Waits:
+    """The waits of one run; `bodies` are those of the events that ended waits, by event."""
+
+    def __init__(
+        self,
+        session: RunSession,
+        history: History,
+        steps: Steps,
+        replies: Replies,
+        claimant: Claimant,
+    ) -> None:
+        self.bodies: dict[str, PayloadRef] = {}
+        self._session = session
+        self._history = history
+        self._steps = steps
+        self._replies = replies
+        self._claimant = claimant
+        self._awaited: list[tuple[Wait, ...]] = []  # by each task, together
+
+    def pending(self, call: Call, wait: Wait, given: Callable[[Any], Any]) -> Pending:
+        """A wait that is asked now; `given` makes what the handler gets of its value."""
+        return Pending(self, call, wait, given)
+
+    def left(self, wait: Pending) -> StepResult | None:
+        """What an ended wait left; None while it is open."""
+        return self._history.found(wait.call)
+
+    async def listen(self, wait: Pending) -> Pending:
+        """Open a wait now, and go on; see `Context.listen`."""
+        if self.left(wait) is None:
+            with self._session.busy():
+                await may_begin(self._session, self._history, wait.call)
+                await self._listen(wait)
+        return wait
+
+    async def first(self, call: Call, waits: dict[str, Pending]) -> tuple[str, Any]:
+        """The first that ends; see `Context.first`."""
+        left = self._history.found(call)
+        if left is None:
+            await self.ends(tuple(waits.values()), needs_all=False)
+            name = next(name for name, wait in waits.items() if self.left(wait) is not None)
+            left = self._history.result(call, value=to_json(name, "first"))
+            await self._steps.keep(left)
+        name = from_json(left.value)
+        if name not in waits:
+            raise errors.WaitRefused(f"{call.id}: {name!r} came first, and is not asked any more")
+        return name, waits[name].given_now()
+
+    async def all(self, waits: tuple[Pending, ...]) -> list[Any]:
+        """All values; see `Context.all`."""
+        await self.ends(waits, needs_all=True)
+        for wait in waits:
+            left = self.left(wait)
+            if left is not None and left.raises is not None:
+                wait.given_now()  # raises it
+        return [wait.given_now() for wait in waits]
+
+    async def ends(self, waits: tuple[Pending, ...], *, needs_all: bool) -> None:
+        """Return once one wait has ended, or all or one with an error have; else the run parks."""
+        self._session.check()
+        done = [left for wait in waits if (left := self.left(wait)) is not None]
+        if (done and not needs_all) or len(done) == len(waits) or any(map(_raises, done)):
+            return
+        for wait in waits:
+            if self.left(wait) is None:
+                await may_begin(self._session, self._history, wait.call)
+        group = tuple(replace(wait.asked, needs_all=needs_all) for wait in waits)
+        self._awaited.append(group)
+        try:
+            await self._park()
+        finally:
+            self._awaited.remove(group)
+
+    async def _park(self) -> None:
+        """End the run once nothing else is under way."""
+        quiet, seen = 0, len(self._awaited)
+        while quiet < _TURNS:
+            await self._session.quiet()
+            await asyncio.sleep(0)
+            same = seen == len(self._awaited) and self._session.is_quiet
+            quiet, seen = quiet + 1 if same else 0, len(self._awaited)
+        self._session.check()
+        numbered = enumerate(self._awaited)
+        waits = tuple(replace(wait, group=number) for number, group in numbered for wait in group)
+        if len(waits) > MOST_WAITS:
+            raise PermanentError(f"{len(waits)} waits at once: {MOST_WAITS} are the most")
+        self._session.stop(RunResult(PARKED, waits=waits))
+        raise RunStopped("the run is parked")
+
+    async def _listen(self, wait: Pending) -> None:
+        claim_id, claimant = new_id("clm"), self._claimant
+
+        def body() -> Listen:
+            run_id = self._session.lease.run_id
+            whose = claimant.worker_id, claimant.reply_partition(), claim_id, run_id
+            return Listen(*whose, wait.asked)
+
+        reply = await ask(self._session, self._replies, claim_id, body)
+        if reply.kind != "listening":
+            self._session.lose(reply.message or "the dispatcher gave the job to another run")
+            raise LeaseLost(f"wait {wait.call.id} does not begin: the run is over")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    """A wait that a handler asked for; await it for what it gives, as often as you like.
+
+    It raises `WaitTimeout` if its time is over, and `WaitRefused` if it cannot begin.
+    """
+
+    _waits: Waits
+    call: Call
+    asked: Wait
+    _given: Callable[[Any], Any]
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._value().__await__()
+
+    def given_now(self) -> Any:
+        """What an ended wait gives; raises what it left instead of a value."""
+        left = self._waits.left(self)
+        if left is None:
+            raise PermanentError(f"wait {self.call.id} has not ended")
+        if left.raises is not None:
+            raise _ERRORS.get(left.raises, PermanentError)(left.message)
+        if left.digest != self.asked.digest:
+            raise errors.WaitRefused(
+                f"{self.call.id}: the job waited under this name for something else: give another "
+                "wait another name"
+            )
+        return self._given(from_json(left.value))
+
+    async def _value(self) -> Any:
+        await self._waits.ends((self,), needs_all=False)
+        return self.given_now()
+
+
+def _raises(left: StepResult) -> bool:
+    return left.raises is not None
