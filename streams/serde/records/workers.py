@@ -51,7 +51,7 @@ ReplyKind = Literal[
     "who",
     "no_pool",
 ]
-"""The first eight answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
+"""The first nine answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
 and `no_pool` says that the worker's pool is not declared."""
 
 
