@@ -131,6 +131,15 @@ class Context(Waiting):
         """
         return self._steps.step(name, function, args, kwargs, key=key, was=was, strict=strict)
 
+    def patched(self, name: str) -> bool:
+        """Whether the handler takes the new way at this place: `if ctx.patched("greeting"):`.
+
+        False for a job whose finished steps of this branch go past this place without having been
+        here, because former code made them. Otherwise true, and it stays so for the job.
+        """
+        self._session.check()
+        return self._history.patched(name)
+
     def branch(self, name: str) -> AbstractAsyncContextManager[None]:
         """`async with ctx.branch("name"):` numbers the calls in it by themselves.
 
@@ -178,7 +187,7 @@ class Context(Waiting):
             with self._session.busy():
                 return await self._effects.run(tool, function, key, kwargs, once_per)
         except BaseException:
-            self._history.failed()
+            self._history.failed(f"{tool}/{key}")
             raise
 
     async def progress(self, value: Any) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from streams.errors import HistoryDiverged
-from streams.worker.handler.history import Call, History
+from streams.worker.handler.calls import Call
+from streams.worker.handler.history import History
 from streams.worker.handler.run_result import RunStopped, raised
 from streams.worker.handler.run_session import RunSession
 

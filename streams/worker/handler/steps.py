@@ -15,8 +15,9 @@ from streams.serde.records import Checkpoint, StepResult
 from streams.tracing.conventions import STEP
 from streams.tracing.spans import child
 from streams.worker.handler.branches import inside
+from streams.worker.handler.calls import Call
 from streams.worker.handler.divergence import may_begin
-from streams.worker.handler.history import Call, History
+from streams.worker.handler.history import History
 from streams.worker.handler.invoke import call as invoked
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest, from_json, to_json
@@ -84,14 +85,23 @@ class Steps:
         return left
 
     async def keep(self, left: StepResult) -> None:
-        """Make a result durable."""
+        """Make a result durable, after the marks that were made before it."""
+        await self.keep_marks()
+        await self._keep(left)
+
+    async def keep_marks(self) -> None:
+        """Make durable what `ctx.patched` has answered; call this before a park, too."""
+        for mark in self._history.new_marks():
+            await self._keep(mark)
+
+    async def _keep(self, left: StepResult) -> None:
         # Reserve before awaiting, so that steps which end at the same time count each other.
         self._reserve(left)
         try:
             self._session.check()
             await self._session.say(Checkpoint(self._session.lease.run_id, left))
         except BaseException:
-            self._total -= self._sizes.pop(left.id)
+            self._total -= self._sizes.pop(left.id, 0)
             raise
         self._history.kept(left)
 
@@ -110,6 +120,8 @@ class Steps:
 
     def _reserve(self, left: StepResult) -> None:
         size, number = _size(left), len(self._sizes)
+        if left.id in self._sizes:
+            return  # a mark that another step keeps just now
         if self._total + size > MAX_TOTAL_BYTES:
             raise PermanentError(
                 f"step {left.id!r} has {size:,} bytes: with the {self._total:,} of the others the "

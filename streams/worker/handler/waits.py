@@ -66,6 +66,7 @@ class Waits:
         if self.left(wait) is None:
             with self._session.busy():
                 await may_begin(self._session, self._history, wait.call)
+                await self._steps.keep_marks()
                 await self._listen(wait)
         return wait
 
@@ -100,6 +101,7 @@ class Waits:
         for wait in waits:
             if self.left(wait) is None:
                 await may_begin(self._session, self._history, wait.call)
+        await self._steps.keep_marks()
         group = tuple(replace(wait.asked, needs_all=needs_all) for wait in waits)
         self._awaited.append(group)
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -245,8 +247,27 @@ async def test_what_failed_once_and_not_now_is_no_divergence() -> None:
             await ctx.step("fallback", work)
         return await ctx.step("send", work)
 
-    ended, kept = await run(handler, recorded("fallback", 1, failed_before=1))
+    then = History(())
+    then.failed("primary")
+    left = then.result(then.call("fallback", kind="step"), value="1")
+    ended, kept = await run(handler, replace(left, position=1))
     assert (ended.status, kept) == ("succeeded", {"primary": 0, "send": 1})
+
+
+async def test_what_fails_again_is_compared() -> None:
+    async def away() -> None:
+        raise OSError("away")
+
+    async def handler(ctx: Context) -> Any:
+        with suppress(OSError):
+            await ctx.step("primary", away)
+        return await ctx.step("other", work)
+
+    then = History(())
+    then.failed("primary")
+    left = then.result(then.call("fallback", kind="step"), value="1")
+    ended, _ = await run(handler, replace(left, position=1))
+    assert ended.error == "HistoryDiverged: recorded fallback, asked other"
 
 
 async def test_a_wait_of_a_loop_finds_what_satisfied_the_last_one() -> None:
@@ -261,3 +282,54 @@ async def test_a_wait_of_a_loop_finds_what_satisfied_the_last_one() -> None:
     history.kept(history.result(second, value="2"))
     history.ended(second)
     assert orjson.loads((history.found(second) or first).value or "") == 2  # type: ignore[union-attr]
+
+
+async def patched(ctx: Context) -> Any:
+    first = await ctx.step("draft", work)
+    greeted = ctx.patched("greeting") and await ctx.step("greet", work)
+    return [first, greeted, await ctx.step("send", work), ctx.patched("greeting")]
+
+
+async def test_a_patch_is_taken_where_the_history_has_not_gone_past_it() -> None:
+    ended, kept = await run(patched, recorded("draft", 0))
+    assert ended.result == '["kept","new","new",true]'
+    assert kept == {"!greeting": 1, "greet": 1, "send": 2}
+    ended, kept = await run(patched, recorded("draft", 0), recorded("send", 1))
+    assert (ended.result, kept) == ('["kept",false,"kept",false]', {})
+
+
+async def test_a_patch_that_was_taken_stays_taken_and_may_be_removed_later() -> None:
+    mark = StepResult("!greeting", "patch", 1, value="true")
+    left = [recorded("draft", 0), mark, recorded("greet", 1)]
+    for handler, send in ((patched, "send"), (without_the_patch, "send")):
+        ended, kept = await run(handler, *left)
+        assert (ended.status, kept) == ("succeeded", {send: 2})
+    ended, _ = await run(straight, *left)
+    assert ended.error == "HistoryDiverged: recorded greet, asked check", "former code again"
+
+
+async def without_the_patch(ctx: Context) -> Any:
+    return [await ctx.step(name, work) for name in ("draft", "greet", "send")]
+
+
+async def test_a_patch_is_durable_before_any_later_result() -> None:
+    async def handler(ctx: Context) -> None:
+        assert ctx.patched("one")
+        slow = asyncio.create_task(ctx.step("slow", asyncio.sleep, 0))
+        assert ctx.patched("two")
+        await asyncio.gather(slow, ctx.step("quick", work))
+
+    _, kept = await run(handler)
+    order = list(kept)
+    assert set(order[:2]) == {"!one", "!two"}
+    assert kept["!two"] == 1
+
+
+async def test_each_branch_has_its_own_patches() -> None:
+    async def handler(ctx: Context) -> Any:
+        async with ctx.branch("x"):
+            new = ctx.patched("p")
+        return [new, ctx.patched("p")]
+
+    ended, _ = await run(handler, recorded("x/draft", 0))
+    assert ended.result == "[false,true]"
