@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streams.serde.codec import STEP_RESULT
 from streams.serde.keys import SEPARATOR, after, checkpoint_key, join
 from streams.serde.records import Job, StepResult
@@ -27,7 +29,9 @@ def drop(checkpoints: KeyValueStore, job: Job, result: StepResult) -> None:
 
 
 def keep(checkpoints: KeyValueStore, job: Job, result: StepResult) -> None:
-    """Keep what a step or wait of a job left."""
+    """Keep what a step or wait of a job left, with the version of the code that asked for it."""
+    if result.code is None and job.code is not None:
+        result = replace(result, code=job.code)
     key = checkpoint_key(job.job_id, job.incarnation, result.id)
     checkpoints.put(key, STEP_RESULT.encode(result))
 

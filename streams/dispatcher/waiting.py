@@ -25,7 +25,14 @@ def left_by(
 ) -> StepResult:
     """What an ended wait leaves: a value (JSON), or an error's class and message."""
     return StepResult(
-        wait.id, wait.kind, wait.position, wait.digest, value, raises or None, message
+        wait.id,
+        wait.kind,
+        wait.position,
+        wait.digest,
+        value,
+        raises or None,
+        message,
+        failed_before=wait.failed_before,
     )
 
 

@@ -142,3 +142,40 @@ def test_a_job_that_is_cancelled_while_it_diverged_has_ended(
 ) -> None:
     deployed(bench, job, steps.app("1.5", "write")).cancel("given up")
     assert (job.status, job.record.diverged) == ("cancelled", None)
+
+
+def waiting(version: str, steps: Steps, *, patch: bool, rename: str = "sleep") -> App:
+    """An application whose handler waits a day between two steps, perhaps with a patch before."""
+    app = App("test", version=version)
+
+    @app.job("job", retry=ONCE)
+    async def handler(ctx: Context) -> list[Any]:
+        made = [await ctx.step("draft", steps.do, "draft")]
+        if patch and ctx.patched("look"):
+            made.append(await ctx.step("look", steps.do, "look"))
+        await ctx.sleep(86_400, name=rename)
+        return [*made, await ctx.step("end", steps.do, "end")]
+
+    return app
+
+
+def test_a_job_that_waited_keeps_its_way_and_a_new_one_takes_the_patch(steps: Steps) -> None:
+    with Bench(waiting("1.4", steps, patch=False)) as bench:
+        old = bench.submit("job", key="old")
+        bench.advance(60)
+        assert old.status == "waiting"
+        bench.deploy(waiting("1.5", steps, patch=True))
+        new = bench.submit("job", key="new")
+        bench.advance(90_000)
+        assert [old.result, new.result] == [["DRAFT", "END"], ["DRAFT", "LOOK", "END"]]
+        assert steps.calls.count("draft") == 2, "once for each"
+        assert list(new.steps) == ["draft", "!look", "look", "sleep", "end"]
+
+
+def test_a_wait_that_was_renamed_meanwhile_is_a_divergence(steps: Steps) -> None:
+    with Bench(waiting("1.4", steps, patch=False)) as bench:
+        job = bench.submit("job")
+        bench.advance(60)
+        bench.deploy(waiting("1.5", steps, patch=False, rename="pause"))
+        bench.advance(90_000)
+        assert job.error == "HistoryDiverged: recorded sleep, asked pause; code 1.4, now 1.5"

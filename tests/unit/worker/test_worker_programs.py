@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -74,7 +75,7 @@ class Run:
         self.history = History(left)
         self.died = asyncio.get_running_loop().create_future()
         session: Any = SimpleNamespace(
-            lease=lease, check=lambda: None, say=self.say, stop=self.stop
+            lease=lease, check=lambda: None, say=self.say, stop=self.stop, busy=nullcontext
         )
         self.steps = Steps(session, self.history)
 
