@@ -87,7 +87,8 @@ class Parking:
             until = step.now + asked.timeout_ms
         if until is None and job.payload_ref is not None and self._body_ms is not None:
             until = job.event_time + self._body_ms  # when the job's body expires
-        return replace(asked, until=until, at=step.now, behind=self._recent.last)
+        since = step.now if asked.since == "now" else _since(job, asked)
+        return replace(asked, until=until, at=step.now, behind=self._recent.last, since=str(since))
 
     def _at_once(self, step: Step, job: Job, asked: Wait, wait: Wait) -> StepResult | None:
         fault = self._fault(step, job, asked, wait)
@@ -146,11 +147,10 @@ class Parking:
         """What the first recent event leaves that the wait takes."""
         if asked.since == "now" and asked.behind is None:
             return None
-        match, since = read_match(asked.match), _since(job, asked)
-        own = job.event.event_id if job.event else None
-        for event in self._recent.behind(step, job.tenant_id, match, asked.behind or 0):
-            known = asked.behind is None and (event.at < since or event.info.event_id == own)
-            if known or (asked.takes_it_alone and event.taken):
+        reaching = replace(asked, since=str(_since(job, asked)), behind=asked.behind or 0)
+        match = read_match(asked.match)
+        for event in self._recent.behind(step, job.tenant_id, match, reaching.behind or 0):
+            if not takes(job, reaching, event):
                 continue
             if asked.takes_it_alone:
                 self._recent.keep(step, replace(event, taken=True))
@@ -158,10 +158,23 @@ class Parking:
         return None
 
 
+def takes(job: Job, wait: Wait, event: Offered) -> bool:
+    """Whether an event ends a wait; one that is read again is not taken again."""
+    own = job.event.event_id if job.event else None
+    return (
+        (wait.behind or 0) < event.number
+        and int(wait.since) <= event.at
+        and event.info.event_id not in (own, wait.after_event)
+        and not (wait.takes_it_alone and event.taken)
+        and read_match(wait.match).takes(event.info)
+    )
+
+
 def taken_by(wait: Wait, event: Offered) -> StepResult:
     """What an event leaves that ends a wait."""
     ref = event.envelope.payload_ref
-    value = {"event": asdict(event.info), "payload_ref": asdict(ref), "number": event.number}
+    place = {"number": event.number, "at": event.at}
+    value = {"event": asdict(event.info), "payload_ref": asdict(ref), **place}
     return left_by(wait, user_json.write(value).decode())
 
 
@@ -175,7 +188,7 @@ def end_of_job(wait: Wait, ended: Job) -> StepResult:
 
 def _since(job: Job, asked: Wait) -> int:
     """From when on events count, in milliseconds."""
-    return job.event_time if asked.since in ("job", "now") else int(asked.since)
+    return int(asked.since) if asked.since.isdigit() else job.event_time
 
 
 def _changed(wait: Wait) -> StepResult:

@@ -274,7 +274,9 @@ def test_a_wait_in_a_loop_begins_behind_the_event_that_the_last_one_took() -> No
     at.reply("t1", type_="reply.two")
     at.park(lease, event_wait(id_="answer"))
     first = json.loads(at.left(lease)["answer"].value or "")
-    at.park(at.desk.lease(lease.job_id), event_wait(id_="answer#2", behind=first["number"]))
+    behind = {"behind": first["number"], "since": str(first["at"])}
+    more = {"after_event": first["event"]["event_id"], **behind}
+    at.park(at.desk.lease(lease.job_id), event_wait(id_="answer#2", **more))
     second = json.loads(at.left(lease)["answer#2"].value or "")
     assert [found["event"]["event_type"] for found in (first, second)] == ["reply.one", "reply.two"]
 
@@ -391,3 +393,21 @@ def test_a_lost_timer_is_found_by_the_sweep() -> None:
     at.desk.driver.run_of("scheduler").pace.due = float("inf")  # it keeps the timer
     at.worker.stay(700)
     assert "sleep" in at.left(lease)
+
+
+def test_events_that_are_read_again_wake_no_later_wait() -> None:
+    at = Waiter()
+    lease = at.job()
+    at.reply("t1", type_="reply.one")
+    at.park(lease, event_wait())
+    first = json.loads(at.left(lease)["answer"].value or "")
+    at.desk.driver.advance(5)
+    behind = {"behind": first["number"], "since": str(first["at"])}
+    at.park(
+        at.desk.lease(lease.job_id),
+        event_wait(id_="answer#2", after_event=first["event"]["event_id"], **behind),
+        event_wait(id_="now", since="now"),
+    )
+    for record in at.desk.driver.output("events"):
+        at.desk.driver.pipe("events", record.key, record.value, timestamp=record.timestamp)
+    assert at.status(lease) == "waiting"

@@ -16,7 +16,7 @@ from streams.dispatcher.job import is_live
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.living_lease import living
 from streams.dispatcher.offers import Offers
-from streams.dispatcher.parking import Parking, end_of_job, taken_by
+from streams.dispatcher.parking import Parking, end_of_job, taken_by, takes
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.recent_events import Offered, RecentEvents
 from streams.dispatcher.replies import TOPIC, check_partition
@@ -24,7 +24,7 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end
 from streams.dispatcher.wait_index import Place, WaitIndex
 from streams.dispatcher.waiting import close_all, end_wait, timed_out
-from streams.event_match import equalities, read_match
+from streams.event_match import equalities
 from streams.runtime.part import handles, reads
 from streams.runtime.processor import Context, Record
 from streams.serde import run_ends
@@ -152,7 +152,7 @@ class Waits(Part):
         if wait.kind != "event" or not len(self._offers):
             return None
         for event, _ in self._offers.events(step):
-            if event.envelope.tenant_id == job.tenant_id and _takes(wait, event):
+            if event.envelope.tenant_id == job.tenant_id and takes(job, wait, event):
                 return taken_by(wait, event)
         return None
 
@@ -172,7 +172,7 @@ class Waits(Part):
                 return
             behind = place.key
             found = self._found(step, place)
-            if found is None or not _takes(found[1], event):
+            if found is None or not takes(*found, event):
                 continue
             job, wait = found
             if wait.takes_it_alone:
@@ -201,10 +201,3 @@ class Waits(Part):
                 if wait.id == place.wait_id:
                     return job, wait
         return None
-
-
-def _takes(wait: Wait, event: Offered) -> bool:
-    """Whether an event ends a wait."""
-    if (wait.behind or 0) >= event.number or (wait.takes_it_alone and event.taken):
-        return False
-    return read_match(wait.match).takes(event.info)

@@ -42,6 +42,7 @@ class Wait:
     job_id: str | None = None
     since: str = "now"
     behind: int | None = None
+    after_event: str = ""
     takes_it_alone: bool = False
     timeout_ms: int | None = None
     until: int | None = None

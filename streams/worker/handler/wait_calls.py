@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -52,10 +53,10 @@ class WaitCalls:
             call,
             match=text,
             since=_since(since),
-            behind=self._behind(call),
             takes_it_alone=consume == "one",
             timeout_ms=_span_ms(timeout, "timeout"),
         )
+        wait = self._behind_the_last(call, wait)
         return self._waits.pending(call, wait, self._event_given)
 
     def job(self, job_id: str, timeout: Span | None, name: str, key: str | None) -> Pending:
@@ -74,13 +75,14 @@ class WaitCalls:
         evidence = digest({"kind": kind, **what}, f"wait {name}")
         return self._history.call(name, kind=kind, digest=evidence, key=key, is_value=True)
 
-    def _behind(self, call: Call) -> int | None:
-        """The number of the event that the wait before took, if it waited for the same."""
+    def _behind_the_last(self, call: Call, wait: Wait) -> Wait:
+        """The wait, behind the event that the wait before took, if it waited for the same."""
         before = self._history.previous(call)
-        if before is None or before.kind != "event" or before.digest != call.digest:
-            return None
-        value = from_json(before.value)
-        return value and int(value["number"])
+        if before is None or before.digest != call.digest or before.value is None:
+            return wait
+        taken = from_json(before.value)
+        id_, since = taken["event"]["event_id"], str(taken["at"])
+        return replace(wait, behind=int(taken["number"]), after_event=id_, since=since)
 
     def _event_given(self, value: Any) -> EventInfo:
         event = EventInfo(**value["event"])
