@@ -37,6 +37,11 @@ _OF_ENDED = (
     "or look at the tool and settle the effect, then replay the job"
 )
 _ANSWERS = ("if_done", "if_not_done")
+_WAYS_ON = {
+    "if_mended": "once workers have code that asks for this step",
+    "if_kept": "if the code need not ask for it any more",
+    "if_dropped": "if its work is to be done again",
+}
 _IF_DONE = (
     "if the tool has done it; RESULT_AS_JSON is what the handler gets as the call's result, "
     "null if nothing:"
@@ -98,14 +103,18 @@ def _without_job(console: Console, found: Json) -> None:
 
 
 def review(found: Json) -> None:
-    """Effects that wait for a person's answer, then those whose jobs have ended."""
+    """What waits for a person's answer, then effects whose jobs have ended."""
     console = console_of_any_width()
-    if not found["review"]:
+    if not (found["review"] or found["diverged"]):
         _say(console, "no effect waits for an answer; after a kill, look again in some seconds")
     for effect in found["review"]:
         shown = {k: v for k, v in effect.items() if k not in _ANSWERS}
         print_fields(console, shown | {"settle_after": _with_wait(effect["settle_after"])})
         _say_answers(console, effect)
+    for job in found["diverged"]:
+        print_fields(console, {k: v for k, v in job.items() if k not in _WAYS_ON})
+        for way, means in _WAYS_ON.items():
+            _say(console, f"{means}:\n  {job[way]}")
     if found["next_cursor"]:
         _say(console, f"more: --cursor {found['next_cursor']}")
     if found["lost"]:

@@ -1,4 +1,4 @@
-"""What `tidegate jobs review` asks the API: the effects of which somebody has to find out."""
+"""What `tidegate jobs review` asks the API: what somebody has to find out or to decide."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _TOLD = (
 
 
 def reviewed(api: Api, page: Page) -> Answer:
-    """The effects of jobs in review, and those of jobs that have ended.
+    """The effects of jobs in review, the jobs whose code diverged, and effects of ended jobs.
 
-    Each has both answers, unless its job is not kept any more.
+    Each has its answers as commands, unless its job is not kept any more.
     """
     waiting = api.get("/v1/jobs", **page.query, status=NEEDS_REVIEW)
     lost = api.get("/v1/effects/unknown", tenant_id=page.tenant, limit=page.limit)
     return {
         "review": [each for job in waiting["jobs"] for each in _in_review(api, job)],
+        "diverged": [_diverged(api, job) for job in waiting["jobs"] if job["diverged"] is not None],
         "next_cursor": waiting["next_cursor"],
         "lost": [_lost(api, effect) for effect in lost["effects"]],
         "more_lost": lost["next_cursor"] is not None,
@@ -49,6 +50,17 @@ def _in_review(api: Api, job: Answer) -> list[Answer]:
         for effect in job["effects"]
         if effect["settle_after"] is not None
     ]
+
+
+def _diverged(api: Api, job: Answer) -> Answer:
+    """A job whose code asked for other steps than the finished ones, with the ways on."""
+    steps = ("jobs", "steps", job["job_id"])
+    return {
+        **{name: job[name] for name in (*_ABOUT, "diverged", "code", "code_at_start")},
+        "if_mended": api.command(*steps, "--note", "the code asks for it again"),
+        "if_kept": api.command(*steps, "--keep", job["diverged"], "--note", "no longer needed"),
+        "if_dropped": api.command(*steps, "--drop", job["diverged"], "--note", "do it again"),
+    }
 
 
 def _lost(api: Api, effect: Answer) -> Answer:

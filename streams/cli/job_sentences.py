@@ -30,6 +30,12 @@ def settled(found: Json) -> None:
     _say(found, f"has the answer, and is {found['status']}{more}{then}")
 
 
+def decided(found: Json) -> None:
+    """A job about whose finished steps somebody has decided."""
+    still = f"; it waits for {found['diverged']}" if found["diverged"] is not None else ""
+    _say(found, f"has the decision, and is {found['status']}{still}")
+
+
 def routed(found: Json) -> None:
     _say(found, f"is the event's job, and is {found['status']}")
 

@@ -166,6 +166,30 @@ def settle(
     return show(job, as_json, job_sentences.settled)
 
 
+@command(jobs, "steps", job_sentences.decided)
+def settle_steps(
+    api: Api,
+    job_id: JobId,
+    note: Annotated[str, typer.Option(help="Why; kept with the command.", metavar="TEXT")],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="A finished step that need not be asked for any more.", metavar="STEP"),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="A finished step to delete; asked again, it runs again.", metavar="STEP"),
+    ] = None,
+) -> Answer:
+    """Let a job go on that waits because its code asks for other steps than it has finished.
+
+    Without --keep and --drop it runs again as it is, for code that asks for them again.
+
+    Example: tidegate jobs steps job_d8utnr6f0dbu0aulueh5k9hsqk --keep draft --note "draft is gone"
+    """
+    body = {"keep": keep or [], "drop": drop or [], "note": note}
+    return api.post(f"/v1/jobs/{part(job_id)}/steps", body)
+
+
 @command(jobs, "review", event_tables.review)
 def review(api: Api, page: Page) -> Answer:
     """List the effects whose outcome nobody knows, with the commands that answer it.

@@ -87,10 +87,18 @@ def job(found: Json) -> None:
         if run.get("traceback"):
             print_block(console, f"where attempt {run['attempt']} failed", run["traceback"])
     if found["steps"]:
-        print_fields(console, {step["name"]: step["value"] for step in found["steps"]}, "steps")
+        _steps(console, found["steps"])
     for effect in found["effects"]:
         print_fields(console, effect, "effect")
     delivery_tables.related(console, found.get("deliveries", ()))
+
+
+def _steps(console: Console, steps: Sequence[Json]) -> None:
+    """What finished steps left, then those that were asked again with other arguments."""
+    left = {step["name"]: step["error"] or step["value"] for step in steps}
+    print_fields(console, left, "steps")
+    if changed := [step["name"] for step in steps if step["changed_args"]]:
+        tell(f"asked again with other arguments, and kept: {', '.join(changed)}")
 
 
 def _why(console: Console, why: Json) -> None:

@@ -99,7 +99,19 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
                 "updated_at": "2023-11-14T22:13:22.000Z",
             }
         ],
-        "steps": [{"name": "draft", "value": {"text": "Hi"}}],
+        "code": None,
+        "code_at_start": None,
+        "diverged": None,
+        "steps": [
+            {
+                "name": "draft",
+                "kind": "step",
+                "value": {"text": "Hi"},
+                "error": None,
+                "changed_args": False,
+                "code": None,
+            }
+        ],
         "progress": {"pct": 50},
         "duplicates": None,
         "pool": "default",

@@ -22,6 +22,7 @@ from streams.operator.http import (
     recoveries,
     schemas,
     signing,
+    steps,
     tenants,
     vault,
 )
@@ -36,6 +37,7 @@ _CALLS = (
     jobs,
     moves,
     effects,
+    steps,
     events,
     event,
     event_replays,

@@ -10,6 +10,7 @@ from streams.operator.resources.effects import effect_json
 from streams.operator.resources.held import held_reason
 from streams.operator.resources.json_values import Json, parsed, trace_id
 from streams.operator.resources.open_waits import waits_json
+from streams.operator.resources.steps import Step, step_json
 from streams.serde.effect_scopes import full_action
 from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry
 
@@ -23,7 +24,7 @@ class JobDetails:
     """
 
     effects: tuple[LedgerEntry, ...] = ()
-    steps: tuple[tuple[str, str], ...] = ()
+    steps: tuple[Step, ...] = ()
     progress: str | None = None
     duplicates: Duplicate | None = None
     held: Held | None = None
@@ -33,7 +34,7 @@ class JobDetails:
     def size(self) -> int:
         """About how many bytes these take in an answer."""
         effects = sum(len(entry.result or "") + len(entry.error or "") for entry in self.effects)
-        return effects + sum(len(value) for _, value in self.steps) + len(self.progress or "")
+        return effects + sum(len(step.value) for step in self.steps) + len(self.progress or "")
 
 
 def job_json(job: Job, details: JobDetails) -> Json:
@@ -50,6 +51,9 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "waits": waits_json(job),
         "attempts": job.attempts,
         "resumes": job.resumes,
+        "code": job.code,
+        "code_at_start": job.code_at_start,
+        "diverged": job.diverged,
         "lost": job.lost,
         "incarnation": job.incarnation,
         "event_id": job.event.event_id if job.event else None,
@@ -69,7 +73,7 @@ def job_json(job: Job, details: JobDetails) -> Json:
             effect_json(entry, details.settle_after.get(full_action(entry.scope, entry.action)))
             for entry in details.effects
         ],
-        "steps": [{"name": name, "value": parsed(value)} for name, value in details.steps],
+        "steps": [step_json(step) for step in details.steps],
         "progress": parsed(details.progress),
         "duplicates": _counted(details.duplicates),
         "cancel_requested": job.cancel_requested,

@@ -1,36 +1,68 @@
-"""Finished steps of jobs, and the values that they returned."""
+"""Finished steps and waits of jobs, and what they left."""
 
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 
-from streams.operator.resources.json_values import checked_json
+from streams.operator.resources.json_values import Json, checked_json, parsed
 from streams.operator.resources.table import Row, Table
 from streams.runtime.processor import Record
 from streams.serde.codec import STEP_RESULT
 from streams.serde.records import Job
 
 
-def steps_of(connection: sqlite3.Connection, job: Job) -> tuple[tuple[str, str], ...]:
-    """Return names and values (JSON text) of the incarnation's finished steps, in their order."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A finished step or wait; `name` is its id, `value` is JSON text."""
+
+    name: str
+    value: str
+    kind: str = "step"
+    error: str | None = None
+    changed_args: bool = False
+    code: str | None = None
+
+
+def steps_of(connection: sqlite3.Connection, job: Job) -> tuple[Step, ...]:
+    """Return what the incarnation's finished steps left, in their order."""
     rows = connection.execute(
-        "SELECT name, value FROM steps WHERE job_id = ? AND incarnation = ? ORDER BY position",
+        "SELECT name, value, kind, error, changed_args, code FROM steps "
+        "WHERE job_id = ? AND incarnation = ? ORDER BY position",
         (job.job_id, job.incarnation),
     )
-    return tuple(rows.fetchall())
+    return tuple(
+        Step(name, value, kind, error, bool(changed_args), code)
+        for name, value, kind, error, changed_args, code in rows
+    )
+
+
+def step_json(step: Step) -> Json:
+    """Return a step as the API shows it."""
+    return {
+        "name": step.name,
+        "kind": step.kind,
+        "value": parsed(step.value),
+        "error": step.error,
+        "changed_args": step.changed_args,
+        "code": step.code,
+    }
 
 
 def _row(record: Record) -> Row:
     # Steps of one transaction have the same time; their offsets keep the order.
-    result = STEP_RESULT.decode(record.value)
-    value = checked_json(record.topic, (result.value or "null").encode())
-    return *TABLE.row_key(record), record.offset, value
+    left = STEP_RESULT.decode(record.value)
+    value = checked_json(record.topic, (left.value or "null").encode())
+    error = None if left.raises is None else f"{left.raises}: {left.message}"
+    told = (value, left.kind, error, int(left.changed_args), left.code)
+    return *TABLE.row_key(record), record.offset, *told
 
 
 TABLE = Table(
     name="steps",
     topic="dispatcher.checkpoints.changelog",
     key="job_id TEXT, incarnation INTEGER, name TEXT",
-    columns="position INTEGER NOT NULL, value TEXT NOT NULL",
+    columns="position INTEGER NOT NULL, value TEXT NOT NULL, kind TEXT NOT NULL, error TEXT, "
+    "changed_args INTEGER NOT NULL, code TEXT",
     row=_row,
 )

@@ -238,6 +238,22 @@ def test_review_gives_no_command_for_an_effect_that_no_job_can_settle(
     assert "jobs settle" not in text
 
 
+def test_review_gives_a_job_whose_code_diverged_with_the_ways_on(operator: OperatorApi) -> None:
+    told = {"last_error": "HistoryDiverged: recorded draft #2", "diverged": "draft#2"}
+    job = job_json(OWNER, JobDetails()) | told
+    operator.on("GET", "/v1/jobs", {"jobs": [job], "next_cursor": None})
+    operator.on("GET", "/v1/effects/unknown", b'{"effects": [], "next_cursor": null}')
+    text = run(operator, jobs, "review").stdout
+    assert "HistoryDiverged: recorded draft #2" in text
+    assert "no effect waits" not in text
+    ways = [shlex.split(line)[3:-4] for line in text.splitlines() if "jobs steps" in line]
+    assert ways == [
+        [OWNER.job_id],
+        [OWNER.job_id, "--keep", "draft#2"],
+        [OWNER.job_id, "--drop", "draft#2"],
+    ]
+
+
 def test_an_effect_that_can_be_settled_says_now(operator: OperatorApi) -> None:
     operator.on("GET", "/v1/jobs", {"jobs": [JOB], "next_cursor": None})
     operator.on("GET", "/v1/effects/unknown", b'{"effects": [], "next_cursor": null}')

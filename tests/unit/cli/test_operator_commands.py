@@ -22,11 +22,12 @@ from streams.operator.resources.duplicates import duplicate_json
 from streams.operator.resources.held import held_json
 from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.quarantine import quarantined_json
+from streams.operator.resources.steps import Step
 from streams.serde.records import Attempt, DeadLetter, Duplicate, Held, PayloadRef
 
 JOB = job_json(
     make_job("job_a", last_error="[bold]\x1b[31mTimeoutError"),
-    JobDetails(steps=(("draft", '"Hi"'),)),
+    JobDetails(steps=(Step("draft", '"Hi"'),)),
 )
 LETTER = dead_letter_json(
     DeadLetter("job_a", "job", "acme", "attempts_exhausted", "slow", "dispatcher", 1)
@@ -262,6 +263,12 @@ CALLS = [
     ),
     (
         jobs,
+        ["steps", "job_a", "--keep", "a", "--keep", "b#2", "--drop", "c", "--note", "why"],
+        JOB,
+        ("POST", "/v1/jobs/job_a/steps", {"keep": ["a", "b#2"], "drop": ["c"], "note": "why"}),
+    ),
+    (
+        jobs,
         ["held", "--tenant", "job_a"],
         {"held": [HELD], "next_cursor": None},
         ("GET", "/v1/held?tenant_id=job_a&limit=50", None),
@@ -481,6 +488,12 @@ REVIEWED = [{"action": "a/1", "settle_after": None}, {"action": "a/2", "settle_a
             {"status": "needs_review", "effects": REVIEWED},
             "has the answer, and is needs_review; settle these, too: a/2",
         ),
+        (("steps", "job_a", "--note", "n"), {}, "has the decision, and is pending"),
+        (
+            ("steps", "job_a", "--drop", "draft", "--note", "n"),
+            {"status": "needs_review", "diverged": "draft"},
+            "has the decision, and is needs_review; it waits for draft",
+        ),
         (
             ("move", "job_a", "--pool", "gpu", "--note", "n"),
             {"pool": "gpu"},
@@ -500,6 +513,17 @@ def test_a_command_that_changes_a_job_says_one_sentence(
     operator.on("POST", f"/v1/jobs/job_a/{action}", JOB | changed)
     done = invoke(operator, jobs, *words)
     assert (done.exit_code, done.stdout) == (0, f"job_a (draft_reply) {said}\n")
+
+
+def test_a_step_that_was_asked_again_with_other_arguments_is_told(operator: OperatorApi) -> None:
+    steps = (
+        Step("draft", '"Hi"', changed_args=True),
+        Step("event", "null", error="WaitTimeout: x"),
+    )
+    operator.on("GET", "/v1/jobs/job_a", job_json(make_job("job_a"), JobDetails(steps=steps)))
+    shown = invoke(operator, jobs, "show", "job_a").stdout
+    assert re.search(r"event +WaitTimeout: x", shown)
+    assert "asked again with other arguments, and kept: draft\n" in shown
 
 
 def test_a_routed_events_job_is_named_with_the_command_that_follows_it(
