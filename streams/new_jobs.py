@@ -13,7 +13,7 @@ from streams.event_match import event_info
 from streams.serde.ids import scope_of
 from streams.serde.job_states import PENDING, SCHEDULED
 from streams.serde.records import Envelope, Job, Replay, ReplayEvent, Submit
-from streams.topology.model import Route, Topology
+from streams.topology.model import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ FIRST = Generation(1, 0)
 def from_event(
     job_id: str,
     envelope: Envelope,
-    route: Route,
+    type_: str,
+    priority: str,
     topology: Topology,
     *,
     place: Generation,
@@ -38,12 +39,12 @@ def from_event(
     event_time: int,
     now: int,
 ) -> Job:
-    """The job of an event that a route matches; it is ready at once."""
+    """The job that its route gives an event; it is ready at once."""
     job = _new(
         job_id,
         envelope.tenant_id,
-        route.job,
-        route.priority,
+        type_,
+        priority,
         topology,
         place=place,
         born=event_time,
@@ -105,8 +106,8 @@ def from_replay(
     """
     routed = old.event if old.replay_id is None else None
     route = topology.route(routed.source, routed.event_type) if routed else None
-    type_ = replay.type or (route.job if route else old.type)
-    priority = _declared(route.priority if route else old.priority, topology)
+    type_ = replay.type or (route.job if route and route.job else old.type)
+    priority = _declared(route.priority if route and route.job else old.priority, topology)
     job = _new(job_id, old.tenant_id, type_, priority, topology, place=FIRST, born=at, now=now)
     return replace(
         job,

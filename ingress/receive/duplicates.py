@@ -26,7 +26,7 @@ def seconds_kept(window_ms: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The content of an accepted event's answer; `job_id` is None if no route matches."""
+    """The content of an accepted event's answer; `job_id` is None if no route gives it a job."""
 
     event_id: str
     job_id: str | None

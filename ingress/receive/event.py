@@ -44,7 +44,10 @@ def routed(
     callback_url: str | None,
     event_id: str | None = None,
 ) -> Event:
-    """The event of a body, with the job that its route gives it; `event_id` is new unless given."""
+    """The event of a body, with the job that its route gives it; `event_id` is new unless given.
+
+    An event has no job if no route matches it, or if its route only cancels.
+    """
     route = topology.route(source, normalized.event_type)
     key = (tenant_id, source, normalized.dedup_key)
     envelope = Envelope(
@@ -67,4 +70,5 @@ def routed(
         callback_url=callback_url,
         routed=route is not None,
     )
-    return Event(envelope, ids.event_job_id(*key) if route else None, facts.traceparent, body)
+    job_id = ids.event_job_id(*key) if route and route.job else None
+    return Event(envelope, job_id, facts.traceparent, body)

@@ -229,7 +229,7 @@ class Receiver:
         async def store() -> Receipt:
             await self._writer.store(event)
             self._acknowledgement.note()
-            if event.job_id is None:
+            if not event.envelope.routed:
                 self._unrouted.tell(event.envelope)
             return Receipt(event.envelope.event_id, event.job_id)
 

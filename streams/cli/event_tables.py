@@ -53,6 +53,7 @@ _APART = (
     "quarantine",
     "duplicates",
     "attributes",
+    "route",
     "route_command",
     "deliveries",
     "deliver_again",
@@ -91,6 +92,8 @@ def _event(console: Console, found: Json) -> None:
 def _without_job(console: Console, found: Json) -> None:
     if any(letter["kind"] == "record" for letter in found["dead_letters"]):
         _say(console, "no job: it became a dead letter")
+    elif only_cancels(found):
+        _say(console, f"no job: {cancelling(found)}")
     elif found["routed"]:
         _say(
             console,
@@ -100,6 +103,18 @@ def _without_job(console: Console, found: Json) -> None:
     else:
         _say(console, "no job: no route matched it; once one does, give it its job:")
         _say(console, found["route_command"])
+
+
+def only_cancels(found: Json) -> bool:
+    """Whether the route that matches an event now makes no job."""
+    route = found.get("route")
+    return route is not None and route["job"] is None
+
+
+def cancelling(found: Json) -> str:
+    """What becomes of an event whose route only cancels."""
+    ends = found["route"]["cancels"]
+    return f"its route makes none, and cancels earlier jobs of type {ends['job']} by {ends['by']}"
 
 
 def review(found: Json) -> None:

@@ -250,11 +250,12 @@ def with_payload_command(api: Api, job: Answer) -> Answer:
 
 
 def found_or_none(api: Api, path: str) -> Answer | None:
-    """A tenant, source or endpoint as GET shows it, or None where there is none."""
+    """A tenant, source, endpoint or event as GET shows it, or None where there is none."""
     try:
         return api.get(path)
     except CallFailed as error:
-        if error.name in ("tenant-unknown", "source-unknown", "endpoint-unknown"):
+        kinds = ("tenant", "source", "endpoint", "event")
+        if error.name in [f"{kind}-unknown" for kind in kinds]:
             return None
         raise
 

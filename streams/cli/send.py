@@ -18,6 +18,7 @@ from ingress.schemes import SCHEMES, SignedRequest
 from streams.cli import send_advice
 from streams.cli.api_client import CallFailed
 from streams.cli.delivery import Reply, check_source, posted, signed, unsigned
+from streams.cli.event_tables import cancelling, only_cancels
 from streams.cli.operator_command import Answer, Api, found_or_none, part, program
 from streams.cli.options import Ingress, JsonLines, OfTenant
 from streams.cli.sources import hook_url
@@ -27,7 +28,8 @@ _KNOWN = "; ".join(f"{scheme}: {', '.join(names(scheme))}" for scheme in SCHEMES
 """The samples of each scheme, for the help."""
 _LATELY_SECONDS = 10.0
 _PAUSES_SECONDS = (0.3, 0.7, 1.5)
-"""How long to wait for an ingress that may not know the source yet: it does within 2 s."""
+"""How long to wait for an ingress that may not know the source yet: it does within 2 s. An operator
+that may not show an event yet gets the same time."""
 NO_JOB = 3
 """The exit code if the event has no job."""
 
@@ -75,8 +77,9 @@ def send(
     The body is a file, standard input, or a sample of the source's scheme. The operator signs it
     under the source's own secret. --json prints one object a line.
 
-    Exit codes: 0 the job succeeded, or with --no-wait the event was accepted; 1 it was refused; 3
-    the job failed, is dead or was cancelled, or there is none; 4 the job needs review.
+    Exit codes: 0 the job succeeded, or the event was accepted and its route only cancels jobs, or
+    with --no-wait it was accepted; 1 it was refused; 3 the job failed, is dead or was cancelled,
+    or there is none; 4 the job needs review.
 
     Example: tidegate send --tenant acme --source shop --sample invoice.paid --times 3
     """
@@ -88,14 +91,35 @@ def send(
     url = hook_url(api, ingress, tenant, source)
     request = unsigned(settings, url, file, sample, header or ())
     sent = Sent(settings, signed(api, settings, request, secret_file), secret_file)
-    job_id, event_id = _delivered(api, sent, times, as_json)
+    job_id, first = _delivered(api, sent, times, as_json)
+    if job_id is None:
+        code = _told_without_job(api, sent, first)
+        return 0 if no_wait else code
     if no_wait:
         return 0
-    if job_id is None:
-        return NO_JOB
     code = follow(api, job_id, as_json, accepted=True)
-    _tell_if_redelivered(api, job_id, event_id)
+    _tell_if_redelivered(api, job_id, first.document["event_id"])
     return code
+
+
+def _told_without_job(api: Api, sent: Sent, first: Reply) -> int:
+    """Say why an event has no job; the exit code."""
+    found = _shown(api, first.document["event_id"])
+    if found is not None and only_cancels(found):
+        typer.echo(f"it has no job: {cancelling(found)}", err=True)
+        return 0
+    typer.echo(send_advice.unrouted(api, sent.source, sent.delivery, first), err=True)
+    return NO_JOB
+
+
+def _shown(api: Api, event_id: str) -> Answer | None:
+    """An event as the operator shows it, which is a moment after its answer."""
+    for pause in (0.0, *_PAUSES_SECONDS):
+        time.sleep(pause)
+        found = found_or_none(api, f"/v1/events/{part(event_id)}")
+        if found is not None:
+            return found
+    return None
 
 
 def _tell_if_redelivered(api: Api, job_id: str, event_id: str) -> None:
@@ -121,25 +145,22 @@ def _source(api: Api, tenant: str, name: str) -> Answer:
     return found
 
 
-def _delivered(api: Api, sent: Sent, times: int, as_json: bool) -> tuple[str | None, str]:
-    """Deliver, show each answer, and return the job that the event has, and the event's id.
+def _delivered(api: Api, sent: Sent, times: int, as_json: bool) -> tuple[str | None, Reply]:
+    """Deliver, show each answer, and return the job that the event has, and the first answer.
 
     Raises:
         CallFailed: the ingress refused it; the message says why and what to do.
     """
-    job_id, event_id, first = None, "", None
+    job_id, answers = None, list[Reply]()
     for number, reply in enumerate(_replies(sent, times), 1):
-        first = first or reply
+        answers.append(reply)
         _show(number, reply, as_json)
         if "event_id" not in reply.document or reply.outcome == "quarantined":
             raise CallFailed(
                 send_advice.refused(api, sent.source, sent.delivery, reply, sent.secret_file)
             )
         job_id = reply.document["job_id"] or job_id
-        event_id = event_id or reply.document["event_id"]
-    if first and job_id is None:
-        typer.echo(send_advice.unrouted(api, sent.source, sent.delivery, first), err=True)
-    return job_id, event_id
+    return job_id, answers[0]
 
 
 def _replies(sent: Sent, times: int) -> Iterator[Reply]:

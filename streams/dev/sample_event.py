@@ -31,20 +31,18 @@ class SampleEvent:
 
 
 def sample_event(topology: Topology) -> SampleEvent | None:
-    """The first sample that has a route; those of the source that `dev` creates come first."""
+    """The first sample that gets a job; those of the source that `dev` creates come first."""
     return next((e for e in _samples() if _is_routed(e, topology)), None)
 
 
 def advice(topology: Topology, data_dir: str = "") -> list[str]:
-    """What to do if no sample has a route, for its first route; `data_dir` ends the commands."""
-    if not topology.routes:
+    """What to do if no sample gets a job, for its first route; `data_dir` ends the commands."""
+    route = next((route for route in topology.routes if route.job is not None), None)
+    if route is None:
         return []
-    route, commands = (
-        topology.routes[0],
-        (
-            f"sources set SOURCE --tenant {TENANT} --scheme SCHEME --generate",
-            f"send FILE --tenant {TENANT} --source SOURCE --times 3",
-        ),
+    commands = (
+        f"sources set SOURCE --tenant {TENANT} --scheme SCHEME --generate",
+        f"send FILE --tenant {TENANT} --source SOURCE --times 3",
     )
     return [
         f"No sample has a route. The first route takes {route.event_type!r} of source "
@@ -63,4 +61,5 @@ def _samples() -> Iterator[SampleEvent]:
 def _is_routed(event: SampleEvent, topology: Topology) -> bool:
     made = sample(event.source, event.sample, time.time())
     fields = Normalizer(event.source, {}).normalize(dict(made.headers), made.body)
-    return topology.route(event.source, fields.event_type) is not None
+    route = topology.route(event.source, fields.event_type)
+    return route is not None and route.job is not None

@@ -58,19 +58,18 @@ def unstaffed(topology: Topology, handled: Collection[str], staffed: Collection[
 
 def _types_of(topology: Topology, pool: str, handled: Collection[str]) -> list[str]:
     placed = {name: job.pool for name, job in topology.job_types.items()}
-    known = {*handled, *placed, *(route.job for route in topology.routes)}
+    known = {*handled, *placed, *topology.routed_types}
     return sorted(name for name in known if placed.get(name, DEFAULT_POOL) == pool)
 
 
 def _without_handler(topology: Topology, handled: Collection[str]) -> Iterator[str]:
     hours = topology.unhandled_ms / 3_600_000
-    for job in dict.fromkeys(route.job for route in topology.routes if route.job not in handled):
+    for job in sorted(topology.routed_types - set(handled)):
         yield (
             f"a route makes jobs of type {job!r}, and the application has no handler for it: they "
             f"wait {hours:g} h, then they are dead; declare @app.job({job!r}) or remove the route"
         )
-    routed = {route.job for route in topology.routes}
-    if types := sorted(set(topology.job_types) - routed - set(handled)):
+    if types := sorted(set(topology.job_types) - topology.routed_types - set(handled)):
         yield (
             f"note: the application has no handler for {_named(types, 'job type')} of the "
             f"topology: jobs that are submitted wait {hours:g} h, then they are dead"
@@ -78,8 +77,7 @@ def _without_handler(topology: Topology, handled: Collection[str]) -> Iterator[s
 
 
 def _without_route(topology: Topology, handled: Collection[str]) -> Iterator[str]:
-    routed = {route.job for route in topology.routes}
-    if types := sorted(set(handled) - routed):
+    if types := sorted(set(handled) - topology.routed_types):
         yield f"note: no route leads to {_named(types, 'job type')}; {_SUBMIT}"
 
 
@@ -87,7 +85,7 @@ def _mistaken_limits(
     topology: Topology, handled: Collection[str], tenants: Collection[str]
 ) -> Iterator[str]:
     # The stages tell of types that the topology names (`streams/topology/doubts.py`).
-    types = {*handled} - {*topology.job_types, *(route.job for route in topology.routes)}
+    types = {*handled} - {*topology.job_types, *topology.routed_types}
     for limit in topology.limits:
         if limit.scope == "tenant" and limit.match in types:
             yield (

@@ -30,8 +30,11 @@ class Hooks:
     ticking: Sequence[Part]
     sweeping: Sequence[Part]
     changed: Hook
+    routed: Hook
     admitted: Hook
+    may_start: Hook
     ended: Hook
+    revived: Hook
     replaced: Hook
     forgotten: Hook
     handled: Hook
@@ -59,8 +62,11 @@ def hooks(kinds: Sequence[type[Part]], shared: Shared) -> Hooks:
         ticking=with_("tick"),
         sweeping=with_("is_due"),
         changed=bound("changed"),
+        routed=bound("routed"),
         admitted=bound("admitted"),
+        may_start=bound("may_start"),
         ended=bound("ended"),
+        revived=bound("revived"),
         replaced=bound("replaced"),
         forgotten=bound("forgotten"),
         handled=bound("handled"),

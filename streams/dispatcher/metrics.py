@@ -21,7 +21,14 @@ TWINS = Counter("tidegate_dispatcher_twins", "Events and commands that were carr
 UNROUTED = Counter("tidegate_dispatcher_unrouted_events", "Events that no route matches")
 PROMISED = Counter(
     "tidegate_dispatcher_promised_events",
-    "Events without a route here whose answer named a job: start the dispatcher with that route",
+    "Events without a route here that their ingress had: start the dispatcher with that route",
+)
+EVENT_CANCELS = Counter(
+    "tidegate_dispatcher_event_cancels", "Jobs that an event ended, or asked to stop", ["type"]
+)
+CANCELS_WITHOUT_VALUE = Counter(
+    "tidegate_dispatcher_cancels_without_value",
+    "Events that cancelled nothing because they lack what their route compares",
 )
 STALE = Counter(
     "tidegate_dispatcher_stale_commands",

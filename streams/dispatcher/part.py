@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from streams.dispatcher.live_index import Live
 from streams.runtime.part import Declaration
 from streams.runtime.processor import Context
-from streams.serde.records import Job
+from streams.serde.records import Envelope, Job
+from streams.topology.model import Route
 
 if TYPE_CHECKING:
     from streams.dispatcher.shared import Shared
@@ -59,11 +60,24 @@ class Part(Declaration):
     def restored(self, ctx: Context) -> None:
         """The store is complete: load what is not derived from jobs."""
 
+    def routed(self, step: Step, event: Envelope, route: Route, at: int, late: bool) -> None:
+        """An event met its route; if the route gives it a job, that is made next.
+
+        `at` is the event's time in milliseconds. If `late`, it had no route when it was read.
+        """
+
     def admitted(self, step: Step, job: Job) -> None:
         """A new job was put in the table; an earlier part may have changed or ended it since."""
 
+    def may_start(self, step: Step, job: Job) -> bool:
+        """Whether a ready job may be leased; a part that says no has ended it."""
+        return True
+
     def ended(self, step: Step, job: Job) -> None:
-        """A job has ended, and the table has its end; a dead one may live again (`revive`)."""
+        """A job has ended, and the table has its end; a dead one may live again (`revived`)."""
+
+    def revived(self, step: Step, job: Job) -> None:
+        """A dead job lives again, under the same incarnation."""
 
     def replaced(self, step: Step, job: Job) -> None:
         """A finished job is about to be replaced in the table: its id lives again."""

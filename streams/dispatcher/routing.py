@@ -19,7 +19,7 @@ def routed(job: Job, topology: Topology) -> Job:
     chosen = job.replay_of is not None or job.replay_id is not None
     if job.event is not None and not chosen and not has_begun(job):
         route = topology.route(job.event.source, job.event.event_type)
-        if route is not None:
+        if route is not None and route.job is not None:
             job = replace(job, type=route.job, priority=route.priority)
     return in_pool(job, topology)
 

@@ -23,6 +23,7 @@ class Shared:
       workers and their leases. Both follow each change of a job, before the parts do.
     - `closed` are tenants whose waiting jobs are not leased.
     - `unrouted` is True until every live job follows the routing of the topology.
+    - `gives_kept` is True while kept events are held against changed routes.
     - `sweep_now` asks for a round of the sweep after the one that is under way.
     - `commanded_at` is when a command was read last (monotonic seconds).
     - `without_topic` are pools whose work topic the broker does not have, and `without_worker`
@@ -37,6 +38,7 @@ class Shared:
     workers: WorkerRegistry
     closed: ClosedTenants
     unrouted: bool = True
+    gives_kept: bool = False
     sweep_now: bool = False
     commanded_at: float = 0.0
     without_topic: set[str] = field(default_factory=set)

@@ -19,6 +19,7 @@ from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change, Part
 from streams.dispatcher.parts.claims import Claims
 from streams.dispatcher.parts.divergences import Divergences
+from streams.dispatcher.parts.event_cancels import EventCancels
 from streams.dispatcher.parts.events import Events
 from streams.dispatcher.parts.expiry import Expiry
 from streams.dispatcher.parts.held import HeldJobs
@@ -55,6 +56,7 @@ PARTS: tuple[type[Part], ...] = (
     Submissions,
     Replays,
     Routes,
+    EventCancels,
     Waits,
     Timers,
     Workers,

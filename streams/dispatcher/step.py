@@ -15,6 +15,7 @@ from streams.runtime.processor import Context, Record
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.records import Command, DeadLetter, Ended, Envelope, Job, Reply
 from streams.state.store import KeyValueStore
+from streams.topology.model import Route
 
 
 class Step:
@@ -62,6 +63,11 @@ class Step:
         """Have the part that handles a command apply it, as of `at` (milliseconds)."""
         self._hooks.handles[type(command.body)](self, command, command.body, at)
 
+    def route(self, event: Envelope, route: Route, at: int, *, late: bool = False) -> None:
+        """Tell the parts that an event met its route (`Part.routed`)."""
+        for hear in self._hooks.routed:
+            hear(self, event, route, at, late)
+
     def admit(self, job: Job) -> None:
         """Let a new job in."""
         earlier = self.table.get(job.job_id)
@@ -69,6 +75,15 @@ class Step:
             self._tell(self._hooks.replaced, earlier)
         self.table.put(job)
         self._tell(self._hooks.admitted, job)
+
+    def may_start(self, job: Job) -> bool:
+        """Whether a ready job may be leased; if not, it has ended."""
+        return all(may(self, job) for may in self._hooks.may_start)
+
+    def revive(self, job: Job) -> None:
+        """Set the state in which a dead job lives again."""
+        self.table.put(job)
+        self._tell(self._hooks.revived, job)
 
     def end(self, job: Job) -> None:
         """Set a job's final state."""

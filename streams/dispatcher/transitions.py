@@ -148,7 +148,7 @@ def revive(step: Step, of: Job, note: str) -> None:
     """Make a dead job ready again, with its attempts as they were; its letter says so."""
     step.dead_letter(dead_letter.of_replayed(of, of.job_id, step.now, note))
     ready = job.moved(of, PENDING, step.now, end_reason=None, ready_at=step.now)
-    step.table.put(routing.routed(ready, step.topology))
+    step.revive(routing.routed(ready, step.topology))
 
 
 def wake_at(step: Step, of: Job, due: int) -> None:

@@ -12,7 +12,7 @@ from streams.kafka.offsets import earliest, read_offsets
 from streams.serde.records import Envelope, PayloadRef
 from streams.topology.model import Topology
 
-Reason = Literal["no_route", "tenant_erased", "tenant_disabled", "body_purged"]
+Reason = Literal["no_route", "cancels_only", "tenant_erased", "tenant_disabled", "body_purged"]
 """Why an event gets no job."""
 Closed = Callable[[str], Reason | None]
 """Why a tenant gets no jobs; None if it gets them."""
@@ -46,7 +46,7 @@ class Eligibility:
         route = self._topology.route(event.source, event.event_type)
         type_ = self._job or (route.job if route else None)
         if type_ is None:
-            return None, "no_route"
+            return None, "cancels_only" if route else "no_route"
         if closed := self._closed_recently(event.tenant_id):
             return None, closed
         return (type_, None) if self.has_body(event.payload_ref) else (None, "body_purged")

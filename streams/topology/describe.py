@@ -66,9 +66,12 @@ def _stages(topology: Topology) -> Table:
 
 def _routes(topology: Topology) -> Table:
     title = "Routes: the first that matches gives an event its job"
-    table = _table(title, "#", "source", "event type", "job", "priority")
+    ends = ["cancels"] if any(route.cancels for route in topology.routes) else []
+    table = _table(title, "#", "source", "event type", "job", "priority", *ends)
     for number, route in enumerate(topology.routes, 1):
-        _row(table, str(number), route.source, route.event_type, route.job, route.priority)
+        made = ("none", "-") if route.job is None else (route.job, route.priority)
+        ended = f"{route.cancels.job} by {route.cancels.by}" if route.cancels else "-"
+        _row(table, str(number), route.source, route.event_type, *made, *[ended][: len(ends)])
     if not topology.routes:
         _row(table, "-", "none: events are kept without a job")
     return table

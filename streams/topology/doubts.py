@@ -22,7 +22,7 @@ def doubts(topology: Topology) -> list[Problem]:
 
 
 def _limits(topology: Topology) -> Iterator[Problem]:
-    types = {*topology.job_types, *(route.job for route in topology.routes)}
+    types = {*topology.job_types, *topology.routed_types}
     for limit in topology.limits:
         if limit.scope == "tenant" and limit.match in types:
             yield problem(
@@ -61,6 +61,18 @@ def _routes(topology: Topology) -> Iterator[Problem]:
                 "remove one",
                 ("routes", index),
             )
+        yield from _cancels(topology, index)
+
+
+def _cancels(topology: Topology, index: int) -> Iterator[Problem]:
+    """Name a type that no event's job has: a cancel compares events."""
+    cancels, types = topology.routes[index].cancels, topology.routed_types
+    if cancels is not None and cancels.job not in types:
+        yield problem(
+            f"no route makes jobs of type {cancels.job!r}{near(cancels.job, types)}, and only jobs "
+            "of events are cancelled by events; correct it, or add the route",
+            ("routes", index, "cancels", "job"),
+        )
 
 
 def _covers(earlier: Route, later: Route) -> bool:

@@ -37,8 +37,9 @@ class PoolShape(Declared):
 @dataclass(frozen=True, slots=True)
 class RouteShape(Declared):
     match: model.Events
-    job: Text
+    job: Text | None = None
     priority: str | None = None
+    cancels: model.Cancels | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def build(shape: TopologyShape) -> model.Topology:
         pools=tuple(pool.name for pool in shape.pools),
         job_types={job.name: job for job in shape.job_types},
         routes=tuple(
-            model.Route(r.match.source, r.match.event_type, r.job, r.priority or first)
+            model.Route(r.match.source, r.match.event_type, r.job, r.priority or first, r.cancels)
             for r in shape.routes
         ),
         limits=shape.limits,

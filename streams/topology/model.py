@@ -26,6 +26,9 @@ _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 FUSED = "pipeline"
 """The name of the fused stage's group, process and state."""
 
+SUBJECT, ATTRIBUTE = "subject", "attributes."
+"""How `Cancels.by` names the subject of events, and how it begins for one of their attributes."""
+
 LayoutName = Literal["fused", "apart"]
 LimitScope = Literal["global", "job_type", "tenant"]
 Cleanup = Literal["delete", "compact", "compact,delete"]
@@ -118,13 +121,28 @@ class JobType(Declared):
 
 
 @dataclass(frozen=True, slots=True)
+class Cancels(Declared):
+    """Which live jobs an event ends: those of a type whose own event has the same value.
+
+    `by` is where the value is: `subject`, or `attributes.NAME`.
+    """
+
+    job: Text
+    by: Text
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
-    """Which events get which job; both patterns are globs, and `*` matches everything."""
+    """Which events get which job; both patterns are globs, and `*` matches everything.
+
+    A route without a `job` only cancels. Otherwise an event's own job is made after it cancelled.
+    """
 
     source: str
     event_type: str
-    job: str
+    job: str | None
     priority: str
+    cancels: Cancels | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +200,11 @@ class Topology:
             if fnmatchcase(source, route.source) and fnmatchcase(event_type, route.event_type):
                 return route
         return None
+
+    @property
+    def routed_types(self) -> frozenset[str]:
+        """The job types that routes give to events."""
+        return frozenset(route.job for route in self.routes if route.job is not None)
 
     def job_type(self, name: str) -> JobType:
         """The declared overrides of a type, or the defaults for one that is not listed."""

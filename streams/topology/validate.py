@@ -10,9 +10,19 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from streams.topology.lifetimes import cleanups, clocks, days, lifetimes, outlives, retention
-from streams.topology.model import FUSED, StageDeclaration, StoreDeclaration, Topic, Topology
+from streams.topology.model import (
+    ATTRIBUTE,
+    FUSED,
+    SUBJECT,
+    Route,
+    StageDeclaration,
+    StoreDeclaration,
+    Topic,
+    Topology,
+)
 from streams.topology.problems import Problem, near, problem
 from streams.topology.sizes import LEAST_KIB, too_small
+from streams.topology.yaml_tree import KeyPath
 
 Found = Iterator[Problem]
 
@@ -173,6 +183,7 @@ def _jobs(topology: Topology) -> Found:
                 f"write one of {', '.join(topology.priorities)}",
                 ("routes", index, "priority"),
             )
+        yield from _ends_and_makes(route, ("routes", index))
     for job in topology.job_types.values():
         if job.pool not in topology.pools:
             hint = near(job.pool, topology.pools)
@@ -188,6 +199,22 @@ def _jobs(topology: Topology) -> Found:
                 ("pools", pool),
             )
         yield from _replies(topology, f"jobs.work.{pool}")
+
+
+def _ends_and_makes(route: Route, path: KeyPath) -> Found:
+    """A route makes a job, or cancels some by a value that events have."""
+    if route.job is None and route.cancels is None:
+        yield problem("the route does nothing with its events; add job or cancels", path)
+    if route.cancels is not None and not _names_a_value(route.cancels.by):
+        yield problem(
+            f"{route.cancels.by!r} is nothing that events are compared by"
+            f"{near(route.cancels.by, [SUBJECT])}; write {SUBJECT}, or {ATTRIBUTE}NAME",
+            (*path, "cancels", "by"),
+        )
+
+
+def _names_a_value(by: str) -> bool:
+    return by == SUBJECT or (by.startswith(ATTRIBUTE) and by != ATTRIBUTE)
 
 
 def _replies(topology: Topology, work: str) -> Found:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from streams.dispatcher import live_index
 from streams.dispatcher.part import Part
+from streams.dispatcher.parts.event_cancels import EventCancels
 from streams.dispatcher.parts.events import Events
 from streams.dispatcher.parts.held import HeldJobs
 from streams.dispatcher.parts.questions import Questions
@@ -29,7 +30,8 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
     """What a dispatcher can build from its stores alone.
 
     Waiting jobs and their places, leases of running ones, filled caps, closed tenants, awaited
-    cancels, kept events, reports of held jobs, and whether jobs follow the routing.
+    cancels, kept events, cancels by events, reports of held jobs, and whether jobs follow the
+    routing.
     """
     shared = dispatcher.shared
     waiting = {
@@ -50,9 +52,11 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
     }
     closed = (set(shared.closed.disabled), set(shared.closed.erased))
     reports = part(dispatcher, HeldJobs)._seen
+    cancels = part(dispatcher, EventCancels)
     kept = (
         set(part(dispatcher, Submissions)._awaited),
         part(dispatcher, Events)._kept._state,
+        (dict(cancels._unfinished._all), cancels._jobs.last),
         {key for key, seen in reports.items() if seen.told_at is not None},
         shared.unrouted,
     )

@@ -4,11 +4,12 @@ A job that an ingress named in an answer must come to exist. So an event that no
 kept for the window. It gets its job when
 
 - a delivery of it comes again (`duplicates`) and a route matches now;
-- the answer to its delivery named a job, because the ingress knew the route first, and this
+- the ingress knew the route first, so that the answer to its delivery named a job, and this
   stage's own topology has the route now;
 - an operator asks for it (`Reroute`) and a route matches.
 
 All three lead to the same job: its id follows from the event, and `transitions.place` admits one.
+The other parts hear of each event that meets its route (`Part.routed`), before it gets its job.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class Events(Part):
 
     def restored(self, ctx: Context) -> None:
         self._kept = KeptEvents(ctx, self.topology.window_ms)
+        behind = self._kept.held_against(self._routes)
+        self.shared.gives_kept = self._kept.count() > 0 and behind is not None
 
     @reads("events")
     def arrived(self, step: Step, record: Record) -> None:
@@ -57,6 +60,7 @@ class Events(Part):
         event = Kept(record.timestamp, record.offset, trace, record.value or b"")
         route = self._route(envelope)
         if route is not None:
+            step.route(envelope, route, event.at)
             self._make(step, envelope, event, route)
             return
         metrics.UNROUTED.inc()
@@ -91,17 +95,25 @@ class Events(Part):
                 f"no event {name} without a job: it has one, its window is over, or it is not read "
                 "yet; one that is read later gets its job then, if a route matches",
             )
-        if not self._give(step, body.fingerprint, event):
+        self._check_route(envelope, name)
+        self._give(step, body.fingerprint, event)
+
+    def _check_route(self, envelope: Envelope, name: str) -> None:
+        """Refuse to route an event that no route gives a job."""
+        route, what = self._route(envelope), f"{name} ({envelope.source}, {envelope.event_type})"
+        remedy = "to the topology, restart, then send the command again"
+        if route is None:
+            raise PoisonRecord("no_route", f"no route matches event {what}: add one {remedy}")
+        if route.job is None:
             raise PoisonRecord(
-                "no_route",
-                f"no route matches event {name} ({envelope.source}, {envelope.event_type}): "
-                "add one to the topology, restart, then send the command again",
+                "cancels_only", f"the route of event {what} makes no job: add a `job` {remedy}"
             )
 
     def tick(self, step: Step) -> None:
         """Check expected events against changed routes, and forget events past their window."""
         kept = self._kept
         if not kept.count():
+            self._gave_all(step)
             return
         for fingerprint, event in kept.overdue(step.now, AT_ONCE):
             if kept.expected_until(fingerprint) == FOR_EVER:
@@ -112,6 +124,7 @@ class Events(Part):
     def _hold_against_routes(self, step: Step, kept: KeptEvents) -> None:
         behind = kept.held_against(self._routes)
         if behind is None:
+            self._gave_all(step)
             return
         part = kept.expected(behind, AT_ONCE)
         for fingerprint, until in part:
@@ -119,6 +132,13 @@ class Events(Part):
             if event is not None and until >= step.now:
                 self._give(step, fingerprint, event)
         kept.hold_against(self._routes, part[-1][0] if len(part) == AT_ONCE else None)
+        if len(part) < AT_ONCE:
+            self._gave_all(step)
+
+    def _gave_all(self, step: Step) -> None:
+        if self.shared.gives_kept:
+            step.on_undo(setattr, self.shared, "gives_kept", True)
+            self.shared.gives_kept = False
 
     def _give(self, step: Step, fingerprint: bytes, event: Kept) -> bool:
         envelope = ENVELOPE.decode(event.value)
@@ -126,10 +146,13 @@ class Events(Part):
         if route is None:
             return False
         self._kept.drop(fingerprint, event)
+        step.route(envelope, route, event.at, late=True)
         self._make(step, envelope, event, route)
         return True
 
     def _make(self, step: Step, envelope: Envelope, event: Kept, route: Route) -> None:
+        if route.job is None:
+            return
         job_id = _job_id(envelope)
         found = place(step, job_id, event.at)
         if found is None:
@@ -139,7 +162,8 @@ class Events(Part):
             from_event(
                 job_id,
                 envelope,
-                route,
+                route.job,
+                route.priority,
                 self.topology,
                 place=found,
                 traceparent=event.traceparent,
@@ -149,7 +173,7 @@ class Events(Part):
         )
 
     def _dead_letter(self, step: Step, event: Kept) -> None:
-        """Write a dead letter: an answer named the event's job, but no route for it came."""
+        """Write a dead letter: the ingress had a route for the event, but none came here."""
         envelope = ENVELOPE.decode(event.value)
         if step.table.get(_job_id(envelope)) is not None:
             return
@@ -167,7 +191,7 @@ class Events(Part):
             [("traceparent", trace.encode())] if trace else (),
             reason="no_route",
             detail=f"no route matches source {envelope.source!r}, type {envelope.event_type!r}, "
-            "though its sender was told of a job: add the route, then replay this record",
+            "though the ingress had a route for it: add the route, then replay this record",
             at=step.now,
             tenant_id=envelope.tenant_id,
             id_="" if known else f"dispatcher:events:{partition}:{envelope.event_id}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import asdict
 
 from streams.http.moments import rfc3339
 from streams.operator.resources import deliveries, duplicates, replays
@@ -24,10 +25,14 @@ from streams.topology.model import Topology
 
 
 def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topology) -> Json | None:
-    """Return an event with its duplicates, job, replays, dead letters, quarantine, deliveries."""
+    """Return an event with its duplicates, job, replays, dead letters, quarantine, deliveries.
+
+    `route` is the one that matches it now.
+    """
     found = event(connection, event_id)
     if found is None:
         return None
+    route = topology.route(found.source, found.event_type)
     job_id, arrived = job_id_of(connection, found), arrival(connection, event_id)
     replayed = _replays(connection, found, job_id)
     return {
@@ -35,6 +40,7 @@ def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topolog
         **event_details(found),
         "partition": arrived.partition,
         "offset": arrived.offset,
+        "route": None if route is None else asdict(route),
         "duplicates": _duplicates(connection, found, arrived),
         "job": None if job_id is None else shown_job(connection, job_id, topology),
         "replays": replayed,

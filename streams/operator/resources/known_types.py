@@ -29,7 +29,7 @@ SELECT type FROM found WHERE type IS NOT NULL LIMIT ?
 
 def doubt_about(connection: sqlite3.Connection, topology: Topology, type_: str) -> str | None:
     """Return why a type may be misspelled, with the nearest known types; None for a known type."""
-    declared = {*topology.job_types, *(route.job for route in topology.routes)}
+    declared = {*topology.job_types, *topology.routed_types}
     if type_ in declared or _was_leased(connection, type_):
         return None
     types = [row[0] for row in connection.execute(_ALL_TYPES, (_MOST_TYPES,))]

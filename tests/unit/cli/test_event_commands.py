@@ -127,6 +127,16 @@ def test_an_event_without_a_job_shows_why_and_what_became_of_it(
     assert [each for each in says if each not in shown] == []
 
 
+def test_an_event_whose_route_only_cancels_needs_no_route(operator: OperatorApi) -> None:
+    route = {"job": None, "cancels": {"job": "follow_up", "by": "subject"}}
+    operator.on("GET", "/v1/events/evt_1", STORY | {"route": route})
+    shown = run(operator, events, "show", "evt_1").stdout
+    assert "cancels earlier jobs of type follow_up by subject" in shown
+    assert "events route" not in shown
+    story = json.loads(run(operator, events, "show", "evt_1", "--json").stdout)
+    assert "route_command" not in story
+
+
 def test_an_event_shows_its_job_its_replays_and_dead_letters(operator: OperatorApi) -> None:
     letter = dead_letter_json(
         DeadLetter("dispatcher:events:1:7", "record", "", "output_refused", "large", "d", 1)

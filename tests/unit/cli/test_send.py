@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -185,11 +186,27 @@ def test_an_event_without_a_route_is_told_with_the_route_that_it_lacks(
     shop: OperatorApi, tmp_path: Path
 ) -> None:
     shop.on("POST", HOOK, UNROUTED)
+    shop.on("GET", "/v1/events/evt_a", {"route": None})
     done = by_file(shop, tmp_path, "-", typed=b'{"id": "e1", "type": "order.paid"}')
     assert done.exit_code == 3
     assert '- match: {source: shop, event_type: "order.paid"}' in done.stderr
     assert f"tidegate events route evt_a --note TEXT --url {shop.url}" in done.stderr
     assert by_file(shop, tmp_path, "--no-wait").exit_code == 0
+
+
+def test_an_event_whose_route_only_cancels_is_a_success(
+    shop: OperatorApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator shows it a moment after the ingress answered."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    route = {"job": None, "cancels": {"job": "follow_up", "by": "subject"}}
+    shop.on("POST", HOOK, UNROUTED)
+    shop.on("GET", "/v1/events/evt_a", problem(404, "event-unknown"), {"route": route})
+    done = by_file(shop, tmp_path, "-", typed=b'{"id": "e1", "type": "order.paid"}')
+    assert (done.exit_code, slept) == (0, [0.0, 0.3])
+    assert "cancels earlier jobs of type follow_up by subject" in done.stderr
+    assert "no route" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,19 @@ def test_describe_fits_80_characters_with_every_name_whole(
     assert [line for line in lines if line.startswith("none")] == ["none", "none"]
 
 
+def test_describe_shows_what_a_route_cancels(file: Path) -> None:
+    file.write_text(
+        "routes:\n"
+        "  - match: {source: a, event_type: solved}\n"
+        "    cancels: {job: follow_up, by: subject}\n"
+        "  - {match: {source: b}, job: follow_up}\n"
+    )
+    shown = run("describe", "--topology", str(file)).stdout
+    rows = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "1 a solved none - follow_up by subject" in rows
+    assert "2 b * follow_up webhook -" in rows
+
+
 def plain(shown: str) -> list[str]:
     """Lines without the terminal's escape sequences."""
     return re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
@@ -133,6 +146,7 @@ def test_describe_as_json_has_every_declared_value(file: Path) -> None:
         "event_type": "ticket.[ab]*",
         "job": "draft",
         "priority": "webhook",
+        "cancels": None,
     }
     assert declared["topics"][1]["retention_ms"] == 14 * 86_400_000
     assert declared["limits"][1]["holds"] == "inside each partition"

@@ -16,6 +16,7 @@ from streams.serde import ids
 from streams.serde.codec import ENVELOPE
 from streams.serde.records import Envelope, PayloadRef, Quarantined
 from streams.tenants.settings import SourceSettings
+from streams.topology.model import Cancels, Route
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 EVENT = NewEvent(
@@ -32,8 +33,8 @@ EVENT = NewEvent(
 )
 
 
-def door(log: MemoryLog) -> DirectAdmission:
-    return DirectAdmission(log, VAULT, log.book, topology())
+def door(log: MemoryLog, *routes: Route) -> DirectAdmission:
+    return DirectAdmission(log, VAULT, log.book, topology(*routes))
 
 
 def kept(body: bytes, **fields: object) -> Quarantined:
@@ -83,6 +84,13 @@ async def test_a_submitted_event_is_a_normal_envelope_with_its_payload_sealed() 
     assert log.body(made) == EVENT.payload
     kept_at = {(r.key, r.partition) for r in log.records if r.topic != "tenants"}
     assert kept_at == {(b"acme", ids.partition_for("acme", 4))}
+
+
+async def test_an_event_whose_route_only_cancels_has_no_job_and_counts_as_routed() -> None:
+    log = MemoryLog()
+    ends = Route("zendesk", "*", None, "webhook", Cancels("follow_up", "subject"))
+    admitted = await door(log, ends).submit(EVENT)
+    assert (admitted.job_id, envelope(log).routed) == (None, True)
 
 
 async def test_twins_of_a_batch_are_one_event() -> None:

@@ -21,6 +21,7 @@ from ingress.receive.duplicates import seconds_kept
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE
 from streams.topology.load import load
+from streams.topology.model import Cancels, Route
 
 
 async def test_an_accepted_event_is_on_both_topics_and_its_body_opens(edge: Edge) -> None:
@@ -145,6 +146,23 @@ async def test_an_event_that_no_route_matches_is_kept_without_a_job(edge: Edge) 
     assert (status, answer["job_id"]) == (202, None)
     [received] = edge.log.on("events.received")
     assert not ENVELOPE.decode(received.value).routed
+
+
+async def test_an_event_whose_route_only_cancels_is_accepted_and_counts_as_routed() -> None:
+    ends = Route("zendesk", "user.*", None, "batch", Cancels("follow_up", "subject"))
+    solved = ticket("e1", type="zen:event-type:user.created")
+    with structlog.testing.capture_logs() as lines:
+        async with running(wiring=topology(ends)) as edge:
+            status, answer = await edge.deliver("acme", solved)
+            again, repeated = await edge.deliver("acme", solved)
+            await edge.deliver("acme", ticket("e2"))
+    assert (status, answer["status"], answer["job_id"]) == (202, "accepted", None)
+    assert (again, repeated) == (200, {**answer, "status": "duplicate"})
+    received = [ENVELOPE.decode(record.value) for record in edge.log.on("events.received")]
+    told = [(each.routed, each.priority) for each in received]
+    assert told == [(True, "batch"), (False, "webhook")]
+    logged = [line["event_type"] for line in lines if line["event"].startswith("no route")]
+    assert logged == ["ticket.created"]
 
 
 async def test_colliding_ids_of_two_tenants_are_two_jobs(edge: Edge) -> None:

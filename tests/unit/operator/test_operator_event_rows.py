@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ from streams.serde.records import (
 )
 from streams.settings import Settings
 from streams.topology.load import load
+from streams.topology.model import Cancels, Route
 
 CODECS: dict[type, tuple[str, Any]] = {
     Envelope: ("events", ENVELOPE),
@@ -219,6 +221,21 @@ def test_an_events_story_has_everything_that_became_of_it(connection: sqlite3.Co
     assert (story["job"], story["replays"], story["dead_letters"]) == (None, [], [])
     assert story["quarantine"]["reason"] == "dedup_key"
     assert shown_event(connection, "evt_none", TOPOLOGY) is None
+
+
+def test_an_event_whose_route_only_cancels_is_not_unrouted_and_names_its_route(
+    connection: sqlite3.Connection,
+) -> None:
+    """The ingress writes that it had a route."""
+    event = make_event("k1", routed=True)
+    fold(connection, event)
+    assert listed(connection, unrouted="true") == []
+    ends = Cancels("follow_up", "subject")
+    route = Route(event.source, event.event_type, None, "webhook", ends)
+    story = shown_event(connection, event.event_id, replace(TOPOLOGY, routes=(route,)))
+    assert story is not None
+    assert (story["job"], story["route"]["job"]) == (None, None)
+    assert story["route"]["cancels"] == {"job": "follow_up", "by": "subject"}
 
 
 def test_no_other_tenant_is_in_a_story(connection: sqlite3.Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from support.bench_apps import app_of
 
 from streams import Context
 from streams.errors import ConfigError
-from streams.testing import Bench, Refused
+from streams.testing import Bench, Job, Refused
 
 ROUTES = """
 routes:
@@ -143,6 +144,55 @@ def test_routes_of_a_topology_decide(routed: Bench) -> None:
     job = routed.event("order.cancelled", {}, source="shop").run()
     assert (job.status, job.record.type, job.record.pool) == ("succeeded", "refund", "slow")
     assert job.record.max_attempts == 1
+
+
+CANCELS = """
+routes:
+  - match: {source: desk, event_type: ticket.created}
+    job: follow_up
+  - match: {source: desk, event_type: ticket.solved}
+    cancels: {job: follow_up, by: subject}
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Bench]:
+    async def follow_up(ctx: Context) -> None:
+        await ctx.step("wait", asyncio.sleep, 100)
+        await ctx.effect("email:send", send, key="reminder")
+
+    async def send(idempotency_key: str) -> None:
+        raise AssertionError("the fake is called instead")
+
+    (tmp_path / "desk.yaml").write_text(CANCELS)
+    with Bench(app_of(follow_up, "follow_up"), topology=tmp_path / "desk.yaml") as bench:
+        bench.fake("email:send", returns=None)
+        yield bench
+
+
+def ticket(desk: Bench, event_type: str, subject: str) -> Job | None:
+    body = {"id": subject, "what": event_type}
+    return desk.deliver(f"ticket.{event_type}", body, source="desk", subject=subject)
+
+
+def test_an_event_ends_what_waits_and_what_runs_for_its_subject(desk: Bench) -> None:
+    running, other = ticket(desk, "created", "t1"), ticket(desk, "created", "t2")
+    assert running is not None
+    assert other is not None
+    desk.advance(60)
+    assert running.status == "running"
+    assert ticket(desk, "solved", "t1") is None, "its route only cancels"
+    assert (running.status, other.status) == ("cancelled", "running")
+    assert (running.error or "").startswith("Cancelled: event ticket.solved evt_")
+    later = desk.event("ticket.created", {"n": 2}, source="desk", subject="t1")
+    ticket(desk, "solved", "t2")
+    assert later.run().status == "succeeded", "it came after its subject's event"
+    assert [call.job_id for call in desk.calls] == [later.id]
+
+
+def test_an_event_whose_route_only_cancels_has_no_job_to_return(desk: Bench) -> None:
+    with pytest.raises(ConfigError, match=r"deliver\(\) is for events without a job"):
+        desk.event("ticket.solved", {}, source="desk", subject="t1")
 
 
 def test_an_event_without_a_route_is_told_with_the_routes(routed: Bench) -> None:

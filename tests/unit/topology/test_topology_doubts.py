@@ -43,6 +43,18 @@ def test_a_tenant_limit_that_names_a_job_type_is_doubted(tmp_path: Path, name: s
     assert told.endswith("set scope: job_type if you mean the type")
 
 
+def test_a_cancel_of_a_type_that_no_route_makes_is_doubted(tmp_path: Path) -> None:
+    text = (
+        "routes:\n"
+        "  - {match: {source: a}, cancels: {job: answer_tickt, by: subject}}\n"
+        "  - {match: {source: b}, job: answer_ticket}\n"
+        "  - {match: {source: c}, cancels: {job: answer_ticket, by: attributes.order}}\n"
+    )
+    (told,) = warnings(tmp_path, text)
+    assert told.startswith("2: routes[0].cancels.job: no route makes jobs of type 'answer_tickt'")
+    assert "did you mean 'answer_ticket'?" in told
+
+
 @pytest.mark.parametrize("match", ["answer_tickets", "reply_*"])
 def test_a_type_limit_that_matches_no_declared_type_is_doubted(tmp_path: Path, match: str) -> None:
     text = f"{ROUTE}limits: [{{name: cap, scope: job_type, match: {match}, concurrency: 1}}]\n"

@@ -10,7 +10,7 @@ import pytest
 from streams.errors import ConfigError
 from streams.shipped_files import resource
 from streams.topology.load import load
-from streams.topology.model import Limit, Route
+from streams.topology.model import Cancels, Limit, Route
 
 Overlay = Callable[[str], Path]
 
@@ -146,6 +146,23 @@ def test_overlaid_routes_come_first(
     )
 
 
+def test_a_route_may_cancel_with_a_job_or_without(overlay: Overlay) -> None:
+    topology = load(
+        overlay(
+            "routes:\n"
+            "  - match: {source: zendesk, event_type: ticket.solved}\n"
+            "    cancels: {job: follow_up, by: subject}\n"
+            "  - match: {source: zendesk}\n"
+            "    job: follow_up\n"
+            "    cancels: {job: follow_up, by: attributes.order}\n"
+        )
+    )
+    solved, other = topology.routes
+    assert (solved.job, solved.cancels) == (None, Cancels("follow_up", "subject"))
+    assert (other.job, other.cancels) == ("follow_up", Cancels("follow_up", "attributes.order"))
+    assert topology.routed_types == {"follow_up"}
+
+
 def test_an_empty_overlay_changes_nothing(overlay: Overlay) -> None:
     assert load(overlay("# nothing yet\n")) == load()
 
@@ -189,6 +206,31 @@ def test_an_empty_overlay_changes_nothing(overlay: Overlay) -> None:
         ("limits: {}\n", "1: limits: a mapping stands here; write a list"),
         ("leases: 3\n", "1: leases: the number 3 stands here; write a mapping"),
         ("- a\n", "1: a list stands here; write a mapping"),
+        (
+            "routes: [{match: {source: a}}]\n",
+            "1: routes[0]: the route does nothing with its events; add job or cancels",
+        ),
+        (
+            "routes:\n- match: {}\n  cancels: {job: a}\n",
+            "3: routes[0].cancels.by: is missing; add it",
+        ),
+        (
+            "routes:\n- match: {}\n  cancels: {job: a, by: subjct}\n",
+            "3: routes[0].cancels.by: 'subjct' is nothing that events are compared by (did you "
+            "mean 'subject'?); write subject, or attributes.NAME",
+        ),
+        (
+            "routes:\n- match: {}\n  job: b\n  cancels: {job: a, by: attributes.}\n",
+            "4: routes[0].cancels.by: 'attributes.' is nothing that events are compared by",
+        ),
+        (
+            "routes:\n- match: {}\n  cancels: {type: a, by: subject}\n",
+            "3: routes[0].cancels.type: unknown key; known here: job, by",
+        ),
+        (
+            "routes:\n- match: {}\n  cancels: follow_up\n",
+            "3: routes[0].cancels: the text 'follow_up' stands here; write a mapping",
+        ),
         (
             "routes: [{match: {source: ''}, job: a}]\n",
             "1: routes[0].match.source: the text '' stands here; write text that is not empty",
@@ -248,7 +290,6 @@ def test_every_problem_is_told_in_one_run(overlay: Overlay) -> None:
             ["4", "topics[dedup.seen.changelog].cleanup"],
             ["5", "topics[2].name"],
             ["5", "topics[2].nam"],
-            ["7", "routes[0].job"],
             ["7", "routes[0].jbo"],
             ["8", "routes[1].priority"],
             ["10", "limits[refunds].rate.seconds"],

@@ -1,0 +1,191 @@
+"""Cancels by events: an event ends the live jobs of a type that were made of earlier events.
+
+A route says which (`Route.cancels`). This part reads the tenant's events in the order in which jobs
+are made of them: what comes after the event has a higher number. If an event concerns more jobs
+than one step may end, the rest follows in `tick`. Until then `may_start` ends a job that would be
+leased, so that none of them begins.
+
+A job that was made before its type could be cancelled has no entry in `cancellable`. It gets one in
+the round that the sweep makes after the routes changed. Until the end of that round no cancel is
+finished, and each job that the round comes by is held against the unfinished ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import structlog
+
+from streams.dispatcher import metrics
+from streams.dispatcher.job import is_live
+from streams.dispatcher.live_index import Live
+from streams.dispatcher.part import AT_ONCE, Part
+from streams.dispatcher.parts import cancellable, unfinished_cancels
+from streams.dispatcher.parts.cancellable import CancellableJobs, bucket, value_of
+from streams.dispatcher.parts.unfinished_cancels import EventCancel, UnfinishedCancels
+from streams.dispatcher.shared import Shared
+from streams.dispatcher.step import Step
+from streams.dispatcher.transitions import stop
+from streams.runtime.processor import Context
+from streams.serde.ids import event_job_id
+from streams.serde.job_states import LEASED
+from streams.serde.records import Envelope, Job
+from streams.topology.model import Cancels, Route
+
+log = structlog.get_logger(__name__)
+
+_EACH = 4
+"""How many jobs each event looks at at once, however many the events before it concerned."""
+_LONGEST_TYPE = 100
+"""How much of an event's type a cancelled job keeps."""
+
+
+class EventCancels(Part):
+    """Ends the jobs that events cancel, a part in each step."""
+
+    keys: ClassVar = {**cancellable.KEYS, **unfinished_cancels.KEYS}
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._without_value: set[Route] = set()  # logged, each once
+        self._budget: tuple[Step, int] | None = None  # of a step
+
+    def restored(self, ctx: Context) -> None:
+        self._jobs = CancellableJobs(ctx, self.topology)
+        self._unfinished = UnfinishedCancels(ctx)
+
+    def routed(self, step: Step, event: Envelope, route: Route, at: int, late: bool) -> None:
+        """End the jobs that an event cancels, or some of them; the event's own job is not made yet.
+
+        An event of the past that met its route late ends what is older than itself.
+        """
+        if route.cancels is None:
+            return
+        value = value_of(route.cancels.by, event)
+        if not value:
+            self._cancels_nothing(event, route, route.cancels)
+            return
+        cancel = _cancel(event, route.cancels, value, at, None if late else self._jobs.last)
+        cancel = self._scan(step, cancel, max(_EACH, self._left(step)))
+        if not cancel.is_scanned or self._awaits_jobs():
+            self._unfinished.put(self._jobs.next_number(), cancel)
+
+    def admitted(self, step: Step, job: Job) -> None:
+        """Give a new job its entry; end it if a cancel that is not finished means it."""
+        now = step.table.get(job.job_id)
+        if self._jobs.has_type(job.type) and now is not None and is_live(now):
+            self._jobs.put(now)
+            self._stopped(step, now)
+
+    def revived(self, step: Step, job: Job) -> None:
+        self.admitted(step, job)
+
+    def ended(self, step: Step, job: Job) -> None:
+        # While routes change, entries may be those of an earlier type.
+        if self._jobs.has_type(job.type) or self._moves():
+            self._jobs.remove(job.job_id)
+
+    def may_start(self, step: Step, job: Job) -> bool:
+        """Whether no unfinished cancel means a job; otherwise it has ended now."""
+        return not self._stopped(step, job)
+
+    def tick(self, step: Step) -> None:
+        """Go on with cancels that are not finished."""
+        for number, cancel in self._unfinished.unscanned(AT_ONCE):
+            if self._left(step) <= 0:
+                return
+            self._unfinished.put(number, self._scan(step, cancel, self._left(step)))
+        if not self._awaits_jobs():
+            for number, cancel in self._unfinished.some(AT_ONCE):
+                if cancel.is_scanned:
+                    self._unfinished.remove(number)
+
+    def rests(self) -> bool:
+        """Whether no cancel can go on."""
+        return not self._unfinished.unscanned(1) and (self._awaits_jobs() or not self._unfinished)
+
+    def is_due(self, step: Step, live: Live) -> bool:
+        # Not by its type: the part `Routes` may have changed that in this very look.
+        return self._moves()
+
+    def mend(self, step: Step, job: Job) -> bool:
+        """Give a job the entries that it should have under the present routes."""
+        stopped = self._stopped(step, job)
+        now = step.table.get(job.job_id)
+        if now is None or not is_live(now):
+            return stopped
+        return self._jobs.put(now, number=0) or stopped
+
+    def _moves(self) -> bool:
+        """Whether entries may not be those of the present routes yet."""
+        return self.shared.unrouted and self._jobs.is_kept
+
+    def _awaits_jobs(self) -> bool:
+        """Whether jobs of earlier events may have no entry yet."""
+        return self.shared.unrouted or self.shared.gives_kept
+
+    def _scan(self, step: Step, cancel: EventCancel, limit: int) -> EventCancel:
+        """Look at some jobs that an event may concern; what is left of the cancel."""
+        name = bytes.fromhex(cancel.bucket)
+        found = self._jobs.jobs(name, cancel.behind, limit + 1)
+        for job_id, number in found[:limit]:
+            job = step.table.get(job_id)
+            if job is not None and cancel.means(job, number):
+                _end(step, job, cancel)
+        self._budget = step, self._left(step) - min(limit, len(found))
+        if len(found) <= limit:
+            return replace(cancel, is_scanned=True)
+        return replace(cancel, behind=found[limit - 1][0])
+
+    def _left(self, step: Step) -> int:
+        """How many jobs may still be looked at in a step."""
+        if self._budget is None or self._budget[0] is not step:
+            self._budget = step, AT_ONCE
+        return self._budget[1]
+
+    def _stopped(self, step: Step, job: Job) -> bool:
+        """End a job if an unfinished cancel means it; whether anything changed."""
+        if not self._unfinished:
+            return False
+        number, buckets = self._jobs.entry(job)
+        for name in buckets:
+            for cancel in self._unfinished.in_bucket(name):
+                if cancel.means(job, number):
+                    return _end(step, job, cancel)
+        return False
+
+    def _cancels_nothing(self, event: Envelope, route: Route, cancels: Cancels) -> None:
+        metrics.CANCELS_WITHOUT_VALUE.inc()
+        if route not in self._without_value:
+            self._without_value.add(route)
+            log.warning(
+                "event cancels nothing: it has no value to compare; map one, or correct the route",
+                by=cancels.by,
+                source=event.source,
+                event_type=event.event_type,
+            )
+
+
+def _cancel(
+    event: Envelope, cancels: Cancels, value: str, at: int, until: int | None
+) -> EventCancel:
+    return EventCancel(
+        bucket(event.tenant_id, cancels.job, cancels.by, value).hex(),
+        event.tenant_id,
+        cancels.job,
+        event.event_id,
+        event_job_id(event.tenant_id, event.source, event.dedup_key),
+        at,
+        until,
+        f"event {event.event_type[:_LONGEST_TYPE]} {event.event_id}",
+    )
+
+
+def _end(step: Step, job: Job, cancel: EventCancel) -> bool:
+    """End a job, or have its worker end it; False if that was asked before."""
+    if job.status in LEASED and job.cancel_requested:
+        return False
+    metrics.EVENT_CANCELS.labels(job.type).inc()
+    stop(step, job, cancel.reason)
+    return True
