@@ -63,17 +63,17 @@ class CancellableJobs:
         """Whether a route cancels jobs of a type."""
         return type_ in self._bys
 
-    def put(self, job: Job, number: int | None = None) -> bool:
+    def put(self, job: Job) -> bool:
         """Give a live job the entries that it should have; whether anything changed.
 
-        It keeps the number that it has. Without one it gets `number`, or else the next.
+        It keeps the number that it has, or gets the next.
         """
         known, wanted = self._entry(job.job_id), self._buckets(job)
         before = known[1] if known else ()
         if before == wanted:
             return False
-        count = known[0] if known else self.next_number() if number is None else number
-        packed, key = _COUNT.pack(count), job.job_id.encode()
+        packed = _COUNT.pack(known[0] if known else self.next_number())
+        key = job.job_id.encode()
         self._store.put_many(
             {
                 **{_IN_BUCKET + name + key: None for name in before},

@@ -101,10 +101,6 @@ class EventCancels(Part):
                 if cancel.is_scanned:
                     self._unfinished.remove(number)
 
-    def rests(self) -> bool:
-        """Whether no cancel can go on."""
-        return not self._unfinished.unscanned(1) and (self._awaits_jobs() or not self._unfinished)
-
     def is_due(self, step: Step, live: Live) -> bool:
         # Not by its type: the part `Routes` may have changed that in this very look.
         return self._moves()
@@ -115,7 +111,7 @@ class EventCancels(Part):
         now = step.table.get(job.job_id)
         if now is None or not is_live(now):
             return stopped
-        return self._jobs.put(now, number=0) or stopped
+        return self._jobs.put(now) or stopped
 
     def _moves(self) -> bool:
         """Whether entries may not be those of the present routes yet."""
@@ -172,8 +168,6 @@ def _cancel(
 ) -> EventCancel:
     return EventCancel(
         bucket(event.tenant_id, cancels.job, cancels.by, value).hex(),
-        event.tenant_id,
-        cancels.job,
         event.event_id,
         event_job_id(event.tenant_id, event.source, event.dedup_key),
         at,

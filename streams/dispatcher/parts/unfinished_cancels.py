@@ -34,8 +34,6 @@ class EventCancel:
     """
 
     bucket: str
-    tenant_id: str
-    type: str
     event_id: str
     job_id: str
     at: int
@@ -45,10 +43,8 @@ class EventCancel:
     is_scanned: bool = False
 
     def means(self, job: Job, number: int) -> bool:
-        """Whether the event ends a job that has this number."""
+        """Whether the event ends a job of the bucket that has this number."""
         if job.event is None or job.job_id == self.job_id or not is_live(job):
-            return False
-        if (job.tenant_id, job.type) != (self.tenant_id, self.type):
             return False
         if self.until is None:
             # Ids of events are ordered by time: records of one batch have one time.
