@@ -16,7 +16,7 @@ from streams.runtime.processor import Record
 from streams.serde.keys import after
 from streams.serde.records import Ended, Job
 
-_LIVE, _HEARD = b"W", b"V"
+_LIVE, _HEARD = b"W", b"X"
 
 
 class Watch(Part):
