@@ -76,10 +76,12 @@ def note(store: KeyValueStore, job: Job, entry: LedgerEntry) -> None:
         put(store, replace(entry, scope=job.scope, action=action, status=status))
 
 
-def has_note(store: KeyValueStore, job: Job, entry: LedgerEntry) -> bool:
-    """Whether the job asked for a shared effect."""
-    action = note_action(entry.scope, entry.action)
-    return store.get(ledger_key(job.tenant_id, job.scope, action)) is not None
+def renew_note(store: KeyValueStore, job: Job, scope: str, action: str) -> None:
+    """Note that a shared effect is done, if it is and the job asked for it."""
+    entry = get(store, job.tenant_id, scope, action)
+    asked = store.get(ledger_key(job.tenant_id, job.scope, note_action(scope, action)))
+    if entry is not None and asked is not None:
+        note(store, job, entry)
 
 
 def _in_scope(store: KeyValueStore, job: Job) -> Iterator[LedgerEntry]:

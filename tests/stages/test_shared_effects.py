@@ -423,3 +423,63 @@ def test_state_survives_a_takeover(desk: Desk, worker: ScriptedWorker) -> None:
     desk.driver.advance(KEEP_MS / 1000 + 1)
     desk.driver.advance(1)
     assert shared(desk) == []
+
+
+def test_a_job_whose_outcome_came_second_keeps_the_result_too(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    """Its own call under the same key ended after another job's had been recorded."""
+    first, second = job(desk, "t1"), job(desk, "t2")
+    short: dict[str, Any] = {"keep_ms": 60_000, "lifetime_ms": DAY_MS}
+    granted = claim(worker, first, **short)
+    outcome(worker, first, granted, "unknown")
+    repeat = claim(worker, second, **short)
+    outcome(worker, first, granted, "done", '"late"')
+    outcome(worker, second, repeat, "done", '"mine"')
+    worker.stay(90, first, second)
+    assert shared(desk) == []
+    assert [claim(worker, each, **short).result for each in (first, second)] == ['"late"'] * 2
+
+
+def test_nothing_is_left_of_an_erased_tenant_in_the_store(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    first, second = job(desk, "t1"), job(desk, "t2")
+    claim(worker, first)
+    in_review(desk, worker, next_run(desk, worker, first))
+    in_review(desk, worker, second)
+    parts = desk.driver.store("dispatcher", "parts")
+    assert len(list(parts.range(b"v", b"w"))) == 2
+    desk.tenant("acme", "erasure")
+    desk.driver.advance(desk.topology.finished_jobs_ms / 1000 + 1)
+    desk.driver.advance(1)
+    assert list(parts.range(b"v", b"w")) == []
+    assert shared(desk) == []
+    desk.driver.advance(KEEP_MS / 1000)
+    desk.driver.advance(1)
+    left = {key[:1] for key, _ in parts.range(b"", b"\xff")}
+    assert left & {b"e", b"E", b"v", b"V"} == set()
+
+
+def test_a_decision_that_is_open_again_keeps_its_jobs_waiting(desk: Desk) -> None:
+    """The effect was not done; one of the jobs began it again, and its outcome is unknown, too."""
+    worker = ScriptedWorker(desk, slots=400, backoff=(0,), attempts=9)
+    worker.heartbeat()
+    first = job(desk, "t")
+    claim(worker, first)
+    in_review(desk, worker, next_run(desk, worker, first))
+    runs = [in_review(desk, worker, job(desk, f"t{n}")) for n in range(450)]
+    later(desk, worker)
+    with desk.held_back():
+        settle(desk, first.job_id, "failed")
+    begun = next(each for each in runs if desk.job(each.job_id).status == "running")
+    again = desk.lease(begun.job_id)
+    outcome(worker, again, claim(worker, again), "unknown")
+    assert claim(worker, again).kind == "review"
+    worker.end(again, "review", error="who knows")
+    worker.stay(20)
+    later(desk, worker)
+    settle(desk, begun.job_id, "done")
+    worker.stay(20)
+    waiting = [each for each in runs if desk.job(each.job_id).status == "needs_review"]
+    assert waiting == []

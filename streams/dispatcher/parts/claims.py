@@ -12,7 +12,7 @@ from streams.dispatcher.replies import TOPIC, check_partition
 from streams.dispatcher.review import go_on, known
 from streams.dispatcher.shared_effects import expire_at
 from streams.dispatcher.step import Step
-from streams.ledger_entries import has_note, note
+from streams.ledger_entries import renew_note
 from streams.runtime.part import handles
 from streams.serde.effect_scopes import JOB, effect_scope, is_shared
 from streams.serde.job_states import LEASED
@@ -43,12 +43,11 @@ class Claims(Part):
         tenant_id = command.tenant_id if job is None else job.tenant_id
         scope = effect_scope("" if job is None else job.scope, body.once_per)
         entry = ledger.outcome(step.ledger, tenant_id, scope, body, step.now)
+        if job is not None and is_shared(scope):
+            renew_note(step.ledger, job, scope, body.action)
         if entry is None:
             metrics.STALE.labels("Outcome").inc()
-            return
-        if job is not None and has_note(step.ledger, job, entry):
-            note(step.ledger, job, entry)
-        if is_shared(scope):
+        elif is_shared(scope):
             known(step, entry)
         elif job is not None and job.status not in LEASED:  # a job may be in review for it
             go_on(step, job)

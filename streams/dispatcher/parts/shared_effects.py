@@ -103,9 +103,14 @@ def _expire(step: Step, entry: LedgerEntry) -> None:
 
 
 def _erase_some(step: Step, tenant_id: str) -> bool:
-    """Delete shared effects of an erased tenant; whether none are left."""
-    prefix = join(tenant_id, every_shared())
-    found = [key for key, _ in islice(step.ledger.range(prefix, after(prefix)), AT_ONCE)]
-    for key in found:
-        step.ledger.delete(key)
+    """Delete shared effects of an erased tenant, and who waits for them; whether none are left."""
+    shared = join(tenant_id, every_shared())
+    places = (step.ledger, shared), (step.store, WAITING + shared), (step.store, DECIDED + shared)
+    found = [
+        (store, key)
+        for store, prefix in places
+        for key, _ in islice(store.range(prefix, after(prefix)), AT_ONCE)
+    ]
+    for store, key in found:
+        store.delete(key)
     return len(found) < AT_ONCE

@@ -140,16 +140,21 @@ class Effects:
         """Repeat the claim until it is answered: a reply may be lost with its dispatcher."""
         self._session.check()
         answer = self._replies.expect(claim.claim_id)
-        withdrawn = False
+        withdrawn, copies = False, 0
         try:
             while True:
+                copies += 1
                 now = replace(claim, reply_partition=self._claimant.reply_partition())
                 # Once the claim is withdrawn, it must not be sent again.
                 await self._session.say(
                     now, lambda: -1.0 if withdrawn else self._session.held.valid_until
                 )
                 if (await asyncio.wait({answer}, timeout=RESEND_SECONDS))[0]:
-                    return answer.result()
+                    reply = answer.result()
+                    if reply.kind == "busy" and copies > 1:
+                        # Another copy may be granted later.
+                        self._withdraw(claim, None)
+                    return reply
                 self._session.check()
         except (asyncio.CancelledError, LeaseLost):
             withdrawn = True

@@ -12,6 +12,7 @@ from support.worker_bench import bench, granted
 from streams import App, Context
 from streams.errors import ConfigError
 from streams.serde.records import Claim, Outcome
+from streams.worker.handler import effects
 
 DAY_MS = 86_400_000
 
@@ -129,3 +130,22 @@ async def test_the_runs_other_calls_end_before_it_waits() -> None:
         ended = await at.ended(lease)
         assert ended.status == "blocked"
         assert [(each.action, each.status) for each in at.bodies(Outcome)] == [("slow/k", "done")]
+
+
+@pytest.mark.parametrize(("declared", "left"), [({}, "failed"), ({"key_lifetime": 60}, "unknown")])
+async def test_a_busy_answer_to_one_of_two_copies_takes_the_other_back(
+    monkeypatch: pytest.MonkeyPatch, declared: dict[str, Any], left: str
+) -> None:
+    """The other copy may be granted after the run is over: nobody would know that nothing began."""
+    monkeypatch.setattr(effects, "RESEND_SECONDS", 0.01)
+    copies = list[Claim]()
+
+    def answer(claim: Claim) -> dict[str, Any] | None:
+        copies.append(claim)
+        return {"kind": "busy", "message": "in job_1"} if len(copies) == 2 else None
+
+    app, tool = app_of(**declared)
+    ended, at = await outcome_of(app, answer)
+    assert (ended.status, tool.calls) == ("blocked", [])
+    (outcome,) = at.bodies(Outcome)
+    assert (outcome.claim_id, outcome.status) == (copies[0].claim_id, left)
