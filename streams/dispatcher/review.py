@@ -17,7 +17,7 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, requeue
 from streams.ledger_entries import entries, get
 from streams.serde.effect_scopes import is_shared
-from streams.serde.effect_states import REVIEW
+from streams.serde.effect_states import REVIEW, UNSETTLED
 from streams.serde.job_states import CANCELLED, DEAD, NEEDS_REVIEW
 from streams.serde.keys import SEPARATOR, after, join, split
 from streams.serde.records import Job, LedgerEntry
@@ -52,7 +52,9 @@ def go_on(step: Step, job: Job, *, decided: bool = False) -> None:
 
 
 def known(step: Step, entry: LedgerEntry, *, decided: bool = False) -> None:
-    """Let the jobs in review go on that wait for a shared effect whose outcome is known now."""
+    """Let the jobs in review go on that wait for a shared effect, if its outcome is known now."""
+    if entry.status in UNSETTLED:
+        return
     effect = join(entry.tenant_id, entry.scope, entry.action)
     if not _let_some_go_on(step, effect, decided=decided):
         step.store.put(DECIDED + effect, _BY_A_PERSON if decided else b"")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from support.dispatching import Desk, ScriptedWorker
 
-from streams.serde.records import DeadLetter, Lease, LedgerEntry, Reply, Settle
+from streams.dispatcher import review
+from streams.serde.records import DeadLetter, Lease, LedgerEntry, Outcome, Reply, Settle
 
 EFFECT = "email:send/reply"
 DAY_MS = 86_400_000
@@ -225,13 +226,14 @@ def test_a_late_outcome_lets_all_jobs_in_review_go_on(desk: Desk, worker: Script
     assert claim(worker, desk.lease(second.job_id)).result == "1"
 
 
-def test_more_jobs_go_on_than_one_step_takes(desk: Desk) -> None:
-    worker = ScriptedWorker(desk, slots=300, backoff=(0,), attempts=9)
+def test_more_jobs_go_on_than_one_step_takes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(review, "AT_ONCE", 5)
+    worker = ScriptedWorker(desk, slots=30, backoff=(0,), attempts=9)
     worker.heartbeat()
     first = job(desk, "t")
     claim(worker, first)
     in_review(desk, worker, next_run(desk, worker, first))
-    runs = [in_review(desk, worker, job(desk, f"t{n}")) for n in range(250)]
+    runs = [in_review(desk, worker, job(desk, f"t{n}")) for n in range(22)]
     later(desk, worker)
     settle(desk, first.job_id, "done")
     worker.stay(10)
@@ -461,25 +463,40 @@ def test_nothing_is_left_of_an_erased_tenant_in_the_store(
     assert left & {b"e", b"E", b"v", b"V"} == set()
 
 
-def test_a_decision_that_is_open_again_keeps_its_jobs_waiting(desk: Desk) -> None:
-    """The effect was not done; one of the jobs began it again, and its outcome is unknown, too."""
-    worker = ScriptedWorker(desk, slots=400, backoff=(0,), attempts=9)
+def test_a_decision_that_is_open_again_keeps_its_jobs_waiting(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The effect was not done; another job began it at once, and its outcome is unknown, too."""
+    monkeypatch.setattr(review, "AT_ONCE", 5)
+    worker = ScriptedWorker(desk, slots=30, backoff=(0,), attempts=9)
     worker.heartbeat()
-    first = job(desk, "t")
+    first, other = job(desk, "t"), job(desk, "other")
     claim(worker, first)
     in_review(desk, worker, next_run(desk, worker, first))
-    runs = [in_review(desk, worker, job(desk, f"t{n}")) for n in range(450)]
-    later(desk, worker)
+    runs = [in_review(desk, worker, job(desk, f"t{n}")) for n in range(22)]
+    worker.stay(PATIENCE, other)
     with desk.held_back():
         settle(desk, first.job_id, "failed")
-    begun = next(each for each in runs if desk.job(each.job_id).status == "running")
-    again = desk.lease(begun.job_id)
-    outcome(worker, again, claim(worker, again), "unknown")
-    assert claim(worker, again).kind == "review"
-    worker.end(again, "review", error="who knows")
-    worker.stay(20)
+        worker.claim(other, once_per="tenant", claim_id="clm_1")
+        lost = Outcome("clm_1", other.run_id, EFFECT, "unknown", None, None, "tenant")
+        desk.command(lost, other.job_id, other.epoch)
+        worker.claim(other, once_per="tenant", claim_id="clm_2")
+    assert shared(desk)[0].status == "review"
+    worker.stay(10, other)
+    assert list(desk.driver.store("dispatcher", "parts").range(b"V", b"W")) == []
+    assert sum(desk.job(each.job_id).status == "needs_review" for each in runs) >= 17
     later(desk, worker)
-    settle(desk, begun.job_id, "done")
-    worker.stay(20)
-    waiting = [each for each in runs if desk.job(each.job_id).status == "needs_review"]
-    assert waiting == []
+    settle(desk, other.job_id, "done")
+    worker.stay(10)
+    assert [each for each in runs if desk.job(each.job_id).status == "needs_review"] == []
+
+
+def test_its_time_counts_from_its_outcome(desk: Desk, worker: ScriptedWorker) -> None:
+    first = job(desk, "t1")
+    granted = claim(worker, first, keep_ms=600_000)
+    worker.stay(500, first)
+    outcome(worker, first, granted, "done", "1")
+    worker.stay(590, first)
+    assert [entry.status for entry in shared(desk)] == ["done"]
+    worker.stay(20, first)
+    assert shared(desk) == []

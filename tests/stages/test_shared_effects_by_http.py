@@ -196,3 +196,29 @@ async def test_a_forgotten_effect_is_still_shown_by_the_jobs_that_know_its_resul
     assert await named(api, "tenant_id=acme") == []
     (shown,) = (await get(api, f"/v1/jobs/{second.job_id}"))["effects"]
     assert (shown["action"], shown["result"], shown["job_id"]) == (ACTION, 1, first.job_id)
+
+
+async def test_it_is_settled_while_a_job_of_it_waits_and_not_while_one_makes_it(
+    desk: Desk, worker: ScriptedWorker, api: TestClient[Any, Any]
+) -> None:
+    first = unknown(desk, worker, "t1")
+    second = desk.lease(desk.event("t2"))
+    worker.end(second, "retry", after=3_600, error="TransientError: x")
+    desk.driver.advance(301)
+    status, problem = await settle(api, f"/v1/jobs/{second.job_id}")
+    assert status == 404, f"it has not asked for it: {problem}"
+    body = {"status": "not_done", "note": "not there"}
+    assert (await settle(api, f"/v1/jobs/{first.job_id}", body))[0] == 202
+    worker.heartbeat()
+    third, fourth = desk.lease(desk.event("t3")), desk.lease(desk.event("t4"))
+    assert worker.claim(third, **SHARED).kind == "granted"
+    assert worker.claim(fourth, **SHARED).kind == "busy"
+    worker.end(fourth, "failed", error="x")
+    worker.stay(310, third)
+    (shown,) = (await get(api, f"/v1/jobs/{fourth.job_id}"))["effects"]
+    assert (shown["status"], shown["settle_after"]) == ("claimed", None), "a run makes it now"
+    status, problem = await settle(api, f"/v1/jobs/{fourth.job_id}")
+    assert (status, problem["type"].rpartition(":")[2]) == (409, "not-in-review")
+    worker.end(third, "retry", after=3_600, error="TransientError: x")
+    assert desk.job(third.job_id).status == "scheduled"
+    assert (await settle(api, f"/v1/jobs/{third.job_id}"))[0] == 202

@@ -230,12 +230,14 @@ def test_an_effect_counts_once_under_its_newest_status(folded: Folded) -> None:
     for action, statuses in (
         ("mail:send/a", ["claimed", "failed", "claimed", "done"]),
         ("mail:send/b", ["claimed", "unknown"]),
+        ("@tenant/mail:send/a", ["shared", "done"]),  # a job's note of an effect of its own
     ):
         for status in statuses:
             entry = make_entry(make_job(), action, status=status, first_claimed_at=AT)
             folded.fold("ledger", action.encode(), LEDGER_ENTRY.encode(entry))
     folded.fold("ledger", b"mail:send/a", None)
     assert folded.outcomes(AT, "mail:send") == {"done": 1, "unknown": 1}
+    assert folded.outcomes(AT, "@tenant") == {}
 
 
 @pytest.mark.parametrize("topic", sorted(folds.FOLDS))

@@ -168,6 +168,8 @@ def test_effects_held_jobs_and_dead_letters_have_their_lines() -> None:
     assert activity.line(entry) is None
     done = activity.line(replace(entry, status="done"))
     assert done == Line("effect", f"done       email:send/reply of {JOB}")
+    noted = replace(entry, status="done", action="@tenant/email:send/reply")
+    assert activity.line(noted) is None, "a job's note of an effect that has its own line"
     held = activity.line(Held(0, "slow", "answer", None, "no_worker", 0, 2, "start one"))
     assert held == Line("job", "held       2 jobs of answer: start one", "warning")
     letter = DeadLetter(JOB, "job", "demo", "permanent_error", "", "dispatcher", 0)
