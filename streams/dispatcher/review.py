@@ -1,7 +1,7 @@
 """How a job in review goes on, once nothing that it asked for is left for a person to decide.
 
 Jobs wait together for an effect of a shared scope. The store `parts` keeps each of them under `v`
-tenant scope action job_id, and `V` tenant scope action for an effect that is decided while more of
+tenant scope action job_id, and `d` tenant scope action for an effect that is decided while more of
 them wait than go on in one step.
 """
 
@@ -22,7 +22,7 @@ from streams.serde.job_states import CANCELLED, DEAD, NEEDS_REVIEW
 from streams.serde.keys import SEPARATOR, after, join, split
 from streams.serde.records import Job, LedgerEntry
 
-WAITING, DECIDED = b"v", b"V"
+WAITING, DECIDED = b"v", b"d"
 _BY_A_PERSON = b"p"
 
 
