@@ -1,8 +1,9 @@
 """How a job in review goes on, once nothing that it asked for is left for a person to decide.
 
-Jobs wait together for an effect of a shared scope. The store `parts` keeps each of them under `v`
-tenant scope action job_id, and `d` tenant scope action for an effect that is decided while more of
-them wait than go on in one step.
+Jobs wait together for an effect of a shared scope: in review, or blocked by the run that makes it.
+The store `parts` keeps each of them under `v` tenant scope action job_id, with the epoch of a
+blocked one, and `D` tenant scope action for an effect that is known while more of them wait than go
+on in one step.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from streams.dispatcher.transitions import bury, end, requeue
 from streams.ledger_entries import entries, get
 from streams.serde.effect_scopes import is_shared
 from streams.serde.effect_states import REVIEW, UNSETTLED
-from streams.serde.job_states import CANCELLED, DEAD, NEEDS_REVIEW
+from streams.serde.job_states import CANCELLED, DEAD, NEEDS_REVIEW, SCHEDULED
 from streams.serde.keys import SEPARATOR, after, join, split
 from streams.serde.records import Job, LedgerEntry
 
-WAITING, DECIDED = b"v", b"d"
+WAITING, DECIDED = b"v", b"D"
 _BY_A_PERSON = b"p"
 
 
@@ -40,7 +41,8 @@ def go_on(step: Step, job: Job, *, decided: bool = False) -> None:
     asked = [entry for entry in entries(step.ledger, job) if entry.status == REVIEW]
     for each in waiting:
         if asked:
-            _wait(step, each, asked)
+            for entry in filter(lambda found: is_shared(found.scope), asked):
+                wait(step, each, entry)
         elif each.cancel_requested:
             end(step, each, CANCELLED)
         elif each.diverged is not None:
@@ -52,7 +54,7 @@ def go_on(step: Step, job: Job, *, decided: bool = False) -> None:
 
 
 def known(step: Step, entry: LedgerEntry, *, decided: bool = False) -> None:
-    """Let the jobs in review go on that wait for a shared effect, if its outcome is known now."""
+    """Let the jobs go on that wait for a shared effect, if its outcome is known now."""
     if entry.status in UNSETTLED:
         return
     effect = join(entry.tenant_id, entry.scope, entry.action)
@@ -73,25 +75,25 @@ def let_others_go_on(step: Step) -> None:
 def _let_some_go_on(step: Step, effect: bytes, *, decided: bool) -> bool:
     """Whether no more jobs wait for the effect than went on now."""
     found = list(islice(_waiting(step, effect), AT_ONCE))
-    for key, job_id in found:
+    for key, epoch in found:
         step.store.delete(key)
-        job = step.table.get(job_id)
-        if job is not None:
+        job = step.table.get(split(key)[-1])
+        if job is not None and not epoch:
             go_on(step, job, decided=decided)
+        elif job is not None and job.status == SCHEDULED and epoch == b"%d" % job.epoch:
+            requeue(step, job)
     return len(found) < AT_ONCE
 
 
-def _waiting(step: Step, effect: bytes) -> Iterator[tuple[bytes, str]]:
+def _waiting(step: Step, effect: bytes) -> Iterator[tuple[bytes, bytes]]:
     prefix = WAITING + effect + SEPARATOR
-    found = step.store.range(prefix, after(prefix))
-    return ((key, key[len(prefix) :].decode()) for key, _ in found)
+    return step.store.range(prefix, after(prefix))
 
 
-def _wait(step: Step, job: Job, asked: list[LedgerEntry]) -> None:
-    """Note for which shared effects a job in review waits."""
-    for entry in filter(lambda each: is_shared(each.scope), asked):
-        effect = join(entry.tenant_id, entry.scope, entry.action)
-        step.store.put(WAITING + effect + SEPARATOR + job.job_id.encode(), b"")
+def wait(step: Step, job: Job, entry: LedgerEntry, epoch: bytes = b"") -> None:
+    """Note for which shared effect a job waits; a blocked one with its epoch."""
+    effect = join(entry.tenant_id, entry.scope, entry.action)
+    step.store.put(WAITING + effect + SEPARATOR + job.job_id.encode(), epoch)
 
 
 def _own_error(job: Job) -> str | None:

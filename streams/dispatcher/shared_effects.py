@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from streams.dispatcher.due import DueSpace
 from streams.dispatcher.living_lease import is_held
+from streams.dispatcher.review import wait
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import requeue, retry
 from streams.serde.records import Job, LedgerEntry
 
 EXPIRES = b"e"
 EXPIRIES = DueSpace(EXPIRES)
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 5.0
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 15.0
 
 
 def expire_at(step: Step, entry: LedgerEntry, at: int) -> None:
@@ -28,13 +29,15 @@ def expire_at(step: Step, entry: LedgerEntry, at: int) -> None:
 
 
 def await_effect(step: Step, job: Job, entry: LedgerEntry | None, error: str | None) -> None:
-    """Have a job ask again for an effect that a run of another job makes; no attempt is spent.
+    """Have a job wait for an effect that a run of another job makes, without slot and attempt.
 
-    It waits for half as long as that call has taken so far, within bounds, and holds no slot.
+    It goes on when the outcome is recorded (`review.known`). In case there will be none, it also
+    asks again after half the time that the call has taken so far, within bounds.
     """
     if entry is None or not is_held(step, entry):
         requeue(step, job, uncount=True)
         return
     waited = (step.now - entry.updated_at) / 1000
     delay = min(max(waited / 2, _SHORTEST_SECONDS), _LONGEST_SECONDS)
+    wait(step, job, entry, b"%d" % job.epoch)
     retry(step, replace(job, attempts=max(0, job.attempts - 1)), delay, error)

@@ -40,8 +40,8 @@ class SharedEffects(Part):
     """Goes on behind the last times at which it looked."""
 
     keys: ClassVar = {
-        WAITING: "jobs in review that wait for a shared effect",
-        DECIDED: "shared effects that are decided, while jobs are left to go on",
+        WAITING: "jobs that wait for a shared effect",
+        DECIDED: "shared effects that are known, while jobs are left to go on",
         EXPIRES: "when to look whether a shared effect is kept any longer",
         _ERASED: "when the shared effects of an erased tenant are forgotten",
     }
