@@ -45,7 +45,7 @@ def begun(job: Job, run_id: str, worker_id: str, policy: Handler, now: int) -> J
         backoff=policy.backoff,
         timeout_seconds=policy.timeout_seconds,
         code=policy.code,
-        code_at_start=policy.code if job.epoch == 0 else job.code_at_start,
+        code_at_start=policy.code if job.run_id is None else job.code_at_start,
     )
 
 

@@ -64,6 +64,12 @@ class JobView:
         return [wait.id for wait in self.record.waits]
 
     @property
+    def changed_args(self) -> list[str]:
+        """The steps that were asked again with other arguments, and kept their values."""
+        left = self._behind.pipeline.steps(self.record)
+        return [each.id for each in left if each.changed_args]
+
+    @property
     def effects(self) -> list[Effect]:
         """The effects that the job asked for, in the order in which it first did.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Annotated
+from typing import Annotated, Self
 
 from aiohttp import web
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from streams.operator.command_results import run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
@@ -27,6 +27,12 @@ class StepsRequest(Body):
     keep: list[str] = Field(default_factory=list)
     drop: list[str] = Field(default_factory=list)
     note: Annotated[str, noted("must say why")]
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        if len({*self.keep, *self.drop}) < len(self.keep) + len(self.drop):
+            raise ValueError("name each step once, in keep or in drop")
+        return self
 
 
 @routes.post("/v1/jobs/{job_id}/steps")

@@ -17,6 +17,7 @@ from streams.worker.handler.own_frames import calling_line
 from streams.worker.handler.values import is_label
 
 _NAME_CHARS = 256
+_ID_CHARS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,11 @@ class Calls:
         if was is not None:
             old = step_id(branch, was, self._next(branch, was) if key is None else 1, key)
             id_ = old if self._is_kept(old) else id_
+        if len(id_) > _ID_CHARS:
+            raise PermanentError(
+                f"{kind} {name!r} has an id of {len(id_):,} characters in its branches: "
+                f"{_ID_CHARS:,} are the most, use shorter names"
+            )
         position = self._positions.get(branch, 0)
         self._positions[branch] = position + 1
         previous = self._last.get((branch, name)) if key is None else None

@@ -106,6 +106,7 @@ async def test_a_decision_names_the_run_that_diverged(
         ("job_b", {"note": "n"}, 404, "job-unknown"),
         ("job_c", {"note": "n"}, 409, "not-diverged"),
         ("job_a", {"drop": ["draft"]}, 422, "invalid"),
+        ("job_a", {"keep": ["draft"], "drop": ["draft"], "note": "n"}, 422, "invalid"),
     ],
 )
 async def test_what_cannot_be_decided_is_refused(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -14,6 +16,7 @@ from streams import App, Context
 from streams.errors import LeaseLost
 from streams.serde.records import Checkpoint, Ended
 from streams.serde.sizes import MAX_VALUE_BYTES
+from streams.worker.handler import steps as module
 
 
 async def ended_of(handler: Any, **lease: Any) -> tuple[Ended, list[Checkpoint]]:
@@ -173,3 +176,63 @@ async def test_a_number_is_measured_as_it_is_stored() -> None:
     ended, kept = await ended_of(handler)
     assert (ended.status, kept) == ("failed", [])
     assert "'numbers' has 380,001 bytes of JSON, more than 262,144" in (ended.error or "")
+
+
+async def test_a_step_asked_with_other_arguments_keeps_its_value_and_shows_it_once() -> None:
+    async def handler(ctx: Context) -> Any:
+        return await ctx.step("draft", str.upper, ctx.input["text"])
+
+    first, kept = await ended_of(handler, input='{"text": "a"}')
+    assert (first.result, kept[0].step.changed_args) == ('"A"', False)
+    second, shown = await ended_of(handler, input='{"text": "b"}', steps=(kept[0].step,))
+    assert second.result == '"A"'
+    assert [each.step for each in shown] == [replace(kept[0].step, changed_args=True)]
+    third, more = await ended_of(handler, input='{"text": "b"}', steps=(shown[0].step,))
+    assert (third.result, more) == ('"A"', [])
+    same, more = await ended_of(handler, input='{"text": "a"}', steps=(kept[0].step,))
+    assert (same.result, more) == ('"A"', [])
+
+
+async def test_a_strict_step_fails_with_other_arguments() -> None:
+    async def handler(ctx: Context) -> Any:
+        return await ctx.step("draft", str.upper, ctx.input["text"], strict=True)
+
+    _, kept = await ended_of(handler, input='{"text": "a"}')
+    same, _ = await ended_of(handler, input='{"text": "a"}', steps=(kept[0].step,))
+    other, more = await ended_of(handler, input='{"text": "b"}', steps=(kept[0].step,))
+    assert (same.status, other.status, more) == ("succeeded", "failed", [])
+    assert "step 'draft' has a value for other arguments" in (other.error or "")
+
+
+@pytest.mark.parametrize("argument", [b"raw", object(), {1: 2}, float("nan")], ids=repr)
+async def test_arguments_need_not_be_json(argument: object) -> None:
+    async def handler(ctx: Context) -> Any:
+        return await ctx.step("draft", lambda given: given is argument, argument, strict=True)
+
+    ended, kept = await ended_of(handler)
+    assert (ended.result, kept[0].step.digest) == ("true", b"")
+    again, _ = await ended_of(handler, steps=(replace(kept[0].step, digest=b"d" * 32),))
+    assert again.result == "true"
+
+
+async def test_the_number_of_steps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_STEPS", 3)
+
+    async def handler(ctx: Context) -> Any:
+        for _ in range(9):
+            await ctx.step("draft", lambda: 1)
+
+    ended, kept = await ended_of(handler, steps=left({"old": "1"}))
+    assert [each.step.id for each in kept] == ["draft", "draft#2"]
+    assert "step 'draft#3': this job has 3 finished steps" in (ended.error or "")
+
+
+async def test_an_id_of_many_branches_is_bounded() -> None:
+    async def handler(ctx: Context) -> Any:
+        async with AsyncExitStack() as stack:
+            for _ in range(20):
+                await stack.enter_async_context(ctx.branch("x" * 250))
+            await ctx.step("draft", lambda: 1)
+
+    ended, _ = await ended_of(handler)
+    assert "step 'draft' has an id of 5,025 characters" in (ended.error or "")
