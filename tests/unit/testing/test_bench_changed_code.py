@@ -179,3 +179,20 @@ def test_a_wait_that_was_renamed_meanwhile_is_a_divergence(steps: Steps) -> None
         bench.deploy(waiting("1.5", steps, patch=False, rename="pause"))
         bench.advance(90_000)
         assert job.error == "HistoryDiverged: recorded sleep, asked pause; code 1.4, now 1.5"
+
+
+def test_a_patch_is_durable_before_the_job_parks(steps: Steps) -> None:
+    app = App("test")
+
+    @app.job("job")
+    async def handler(ctx: Context) -> list[Any]:
+        made = [await ctx.step("draft", steps.do, "draft")]
+        if ctx.patched("pause"):
+            await ctx.sleep(60)
+            made.append("paused")
+        return [*made, await ctx.step("end", steps.do, "end")]
+
+    with Bench(app) as bench:
+        job = bench.submit("job")
+        bench.advance(3_600)
+        assert (job.status, job.result) == ("succeeded", ["DRAFT", "paused", "END"])

@@ -333,3 +333,8 @@ async def test_each_branch_has_its_own_patches() -> None:
 
     ended, _ = await run(handler, recorded("x/draft", 0))
     assert ended.result == "[false,true]"
+
+
+async def test_a_call_before_a_recorded_one_goes_on_without_waiting_for_it() -> None:
+    history = History((recorded("b", 1),))
+    await history.check(history.call("a", kind="step"))
