@@ -442,6 +442,23 @@ def test_an_ingress_that_had_the_routes_first_loses_no_cancel(desk: Desk) -> Non
     assert [key for key in kept(desk) if key.startswith(b"C")] == []
 
 
+def test_an_event_ends_jobs_of_kept_events_that_get_theirs_after_it(desk: Desk) -> None:
+    deploy(desk)
+    keys = [f"e{number}" for number in range(450)]
+    for key in keys:
+        event(desk, key)
+    desk.driver.advance(1)
+    desk.deploy(routes=ROUTES)
+    with desk.held_back():
+        event(desk, "s1", "ticket.solved")
+        later = event(desk, "l1")
+    desk.driver.advance(5)
+    ids = [event_job_id("acme", "zendesk", key) for key in keys]
+    assert set(statuses(desk, *ids)) == {"cancelled"}
+    assert statuses(desk, later) == ["pending"]
+    assert len(kept(desk)) == 2
+
+
 def test_jobs_from_before_their_type_could_be_cancelled_are_found(desk: Desk) -> None:
     deploy(desk, CREATED)
     ids = flood(desk)

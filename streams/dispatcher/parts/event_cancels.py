@@ -66,7 +66,8 @@ class EventCancels(Part):
         if not value:
             self._cancels_nothing(event, route, route.cancels)
             return
-        cancel = _cancel(event, route.cancels, value, at, None if late else self._jobs.last)
+        by_time = late or self.shared.gives_kept  # jobs of earlier events may get later numbers
+        cancel = _cancel(event, route.cancels, value, at, None if by_time else self._jobs.last)
         cancel = self._scan(step, cancel, max(_EACH, self._left(step)))
         if not cancel.is_scanned or self._awaits_jobs():
             self._unfinished.put(self._jobs.next_number(), cancel)

@@ -29,7 +29,7 @@ class EventCancel:
 
     - `bucket` is its name in hexadecimal; `job_id` is the event's own job, which goes on.
     - `at` is the event's time (milliseconds). `until` is the number of the last job that came
-      before the event; None for an event that met its route late, so that times alone decide.
+      before the event; None if jobs do not come in the order of their events, so that times decide.
     - `behind` is the id of the last job that was looked at; `is_scanned` says that it was the last.
     """
 
