@@ -353,6 +353,32 @@ def test_an_undone_step_leaves_nothing_behind(desk: Desk) -> None:
     assert (cancelled(desk), kept(desk)) == (450, [])
 
 
+def test_an_undone_end_of_a_cancel_leaves_nothing_behind(desk: Desk) -> None:
+    """Until the round after a change of routes is over, a cancel is kept."""
+    event(desk, "e1")
+    desk.deploy(routes=(*ROUTES, replace(CREATED, source="github")))
+    event(desk, "s1", "ticket.solved")
+    assert [key[:1] for key in kept(desk)] == [b"C"]
+    task = cast(Task, desk.driver.run_of("dispatcher").tasks[0])
+    for _ in range(4):
+        desk.abort()
+        assert derived(processor(task)) == rebuilt(task)
+        desk.driver.advance(0.1)
+    assert kept(desk) == []
+
+
+def test_a_job_whose_route_only_cancels_now_keeps_its_type(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    failed = event(desk, "e1")
+    worker.end(desk.lease(failed), "failed", error="PermanentError: x", free=0)
+    waiting = event(desk, "e2")
+    deploy(desk, replace(SOLVED, event_type="*"))
+    desk.replay("job_r", failed)
+    assert [desk.job(job_id).type for job_id in (waiting, "job_r")] == ["follow_up"] * 2
+
+
 def test_an_event_that_is_read_again_later_ends_nothing_that_came_later(desk: Desk) -> None:
     """So it is with a dead letter that is sent in once more."""
     first, solved_at = event(desk, "e1"), desk.driver.now
