@@ -25,8 +25,8 @@ from dataclasses import replace
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.http.moments import moment
-from streams.ledger_entries import entries, get, known_done, note, put
-from streams.serde.effect_scopes import effect_scope, is_shared
+from streams.ledger_entries import entries, get, known_done, note, put, scopes_of
+from streams.serde.effect_scopes import effect_scope, is_shared, once_per
 from streams.serde.effect_states import CLAIMED, DONE, FAILED, REVIEW, UNKNOWN, UNSETTLED
 from streams.serde.ids import idempotency_key
 from streams.serde.records import (
@@ -59,10 +59,31 @@ def claim(
     known = known_done(store, job, scope, asked.action) if is_shared(scope) else None
     known = known or get(store, job.tenant_id, scope, asked.action)
     entry = known or _not_begun(job, scope, asked, now)
+    if (other := _begun_elsewhere(store, job, scope, asked.action)) is not None:
+        return _reply(job, asked, entry, "refused", message=_other_scope(asked.action, other))
     reply = _answered(store, entry, job, asked, now, lives)
     if is_shared(scope) and reply.kind != "refused":
         note(store, job, get(store, job.tenant_id, scope, asked.action) or entry)
     return reply
+
+
+def _other_scope(action: str, begun_in: str) -> str:
+    """What a job is told that asks in another scope for what it has begun."""
+    return (
+        f"effect {action} was begun in this job with once_per={once_per(begun_in)!r}: keep that, "
+        "or give another call another key"
+    )
+
+
+def _begun_elsewhere(store: KeyValueStore, job: Job, scope: str, action: str) -> str | None:
+    """Another scope in which the job has begun this action: its code was changed since.
+
+    A first run has no earlier one, and its worker sees to it that it names one scope.
+    """
+    if job.epoch <= 1 and job.replay_of is None:
+        return None
+    named = [scope_of for scope_of in scopes_of(store, job, action) if scope_of != scope]
+    return next(iter(named), None)
 
 
 def _answered(

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from streams.serde.codec import LEDGER_ENTRY
-from streams.serde.effect_scopes import is_shared, note_action, noted
-from streams.serde.effect_states import DONE, SHARED, EffectStatus
+from streams.serde.effect_scopes import every_shared, is_shared, note_action, noted
+from streams.serde.effect_states import BEGUN, DONE, SHARED, EffectStatus
 from streams.serde.keys import SEPARATOR, after, join, ledger_key
 from streams.serde.records import Job, LedgerEntry
 from streams.state.store import KeyValueStore
@@ -74,6 +74,16 @@ def note(store: KeyValueStore, job: Job, entry: LedgerEntry) -> None:
     status: EffectStatus = DONE if entry.status == DONE else SHARED
     if known is None or (known.status == SHARED and status == DONE):
         put(store, replace(entry, scope=job.scope, action=action, status=status))
+
+
+def scopes_of(store: KeyValueStore, job: Job, action: str) -> list[str]:
+    """The scopes in which the job asked for an action that happened, or may have."""
+    own = get(store, job.tenant_id, job.scope, action)
+    prefix = join(job.tenant_id, job.scope, every_shared())
+    notes = [LEDGER_ENTRY.decode(value) for _, value in store.range(prefix, after(prefix))]
+    named = [entry for entry in notes if noted(entry.action)[1] == action]
+    found = [_as_it_is(store, entry) for entry in named] + [own]
+    return [entry.scope for entry in found if entry is not None and entry.status in BEGUN]
 
 
 def renew_note(store: KeyValueStore, job: Job, scope: str, action: str) -> None:

@@ -288,14 +288,14 @@ def test_more_jobs_go_on_than_one_step_takes(desk: Desk, monkeypatch: pytest.Mon
 def test_a_job_in_review_for_two_effects_waits_for_both(desk: Desk, worker: ScriptedWorker) -> None:
     lease = job(desk, "t1")
     claim(worker, lease)
-    worker.claim(lease)
+    worker.claim(lease, "crm:note/1")
     run = next_run(desk, worker, lease)
-    assert [claim(worker, run).kind, worker.claim(run).kind] == ["review", "review"]
+    assert [claim(worker, run).kind, worker.claim(run, "crm:note/1").kind] == ["review", "review"]
     worker.end(run, "review", error="who knows")
     later(desk, worker)
     settle(desk, run.job_id, "done")
     assert desk.job(run.job_id).status == "needs_review"
-    settle(desk, run.job_id, "done", once_per="job")
+    settle(desk, run.job_id, "done", once_per="job", action="crm:note/1")
     assert desk.lease(run.job_id).epoch == run.epoch + 1
 
 

@@ -53,6 +53,7 @@ class Effects:
         self._replies = replies
         self._claimant = claimant
         self._calls: set[asyncio.Future[None]] = set()
+        self._once_per: dict[str, str] = {}
 
     async def run(
         self,
@@ -68,6 +69,12 @@ class Effects:
             raise PermanentError(
                 f"effect {action}: once_per={once_per!r}: give 'job', 'tenant', or a name of "
                 "letters, digits, '_.:-'"
+            )
+        before = self._once_per.setdefault(action, once_per)
+        if before != once_per:
+            raise PermanentError(
+                f"effect {action} was asked for with once_per={before!r} in this run: keep "
+                "that, or give another call another key"
             )
         with child(f"effect {tool}", {names.TOOL: tool}):
             takes_trace = check_call(function, arguments, f"effect {action}")

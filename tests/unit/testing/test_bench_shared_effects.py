@@ -159,3 +159,53 @@ def test_a_scope_has_a_name(name: object) -> None:
         job = bench.submit("refund", {"once_per": name}).run()
         assert (job.status, bench.calls) == ("failed", [])
         assert "once_per" in (job.error or "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("job", "tenant"), ("tenant", "job"), ("refunds", "tenant")]
+)
+def test_new_code_with_another_scope_does_not_begin_again_what_its_job_has_begun(
+    before: str, after: str
+) -> None:
+    app, scope = App("shop"), [before]
+
+    @app.job("refund", retry=Retry(3, (10,)))
+    async def refund(ctx: Context) -> None:
+        await ctx.effect("plain", tool, key="ch_1", once_per=scope[0], n=1)
+        raise TransientError("later")
+
+    with Bench(app) as bench:
+        job = bench.submit("refund").run(runs=1)
+        scope[0] = after
+        assert (job.run().status, len(bench.calls)) == ("failed", 1)
+        assert f"once_per='{before}'" in (job.error or "")
+        replay = job.replay().run()
+        assert (replay.status, len(bench.calls)) == ("failed", 1)
+
+
+def test_new_code_with_another_scope_does_what_was_not_done() -> None:
+    app, scope = App("shop"), ["job"]
+
+    @app.job("refund", retry=Retry(3, (10,)))
+    async def refund(ctx: Context) -> Any:
+        return await ctx.effect("plain", tool, key="ch_1", once_per=scope[0], n=1)
+
+    with Bench(app) as bench:
+        bench.fake("plain", in_turn=[TransientError("busy"), "r"])
+        job = bench.submit("refund").run(runs=1)
+        scope[0] = "tenant"
+        assert (job.run().result, len(bench.calls)) == ("r", 2)
+
+
+def test_one_key_has_one_scope_in_a_job() -> None:
+    app = App("shop")
+
+    @app.job("twice")
+    async def twice(ctx: Context) -> None:
+        await ctx.effect("plain", tool, key="ch_1", n=1)
+        await ctx.effect("plain", tool, key="ch_1", once_per="tenant", n=1)
+
+    with Bench(app) as bench:
+        job = bench.submit("twice").run()
+        assert (job.status, len(bench.calls)) == ("failed", 1)
+        assert "once_per='job'" in (job.error or "")
