@@ -21,12 +21,16 @@ from streams.topology.model import LeasePolicy
 _TERM_SECONDS = LeasePolicy().term_seconds
 """The term of a lease, unless the topology has another: the dispatcher tells the exact time."""
 
-_IS_SHARED = "effects.scope GLOB '@*'"
-_LIVING = (
+_IN_ITS_SCOPE = (
     "SELECT 1 FROM jobs j WHERE j.tenant_id = effects.tenant_id"  # noqa: S608  constants
-    f" AND (j.scope = effects.scope OR {_IS_SHARED} AND j.job_id = effects.job_id) AND j.{IS_LIVE}"
+    f" AND j.scope = effects.scope AND j.{IS_LIVE}"
 )
-"""A job that has not ended in the scope of an effect, or that claimed a shared one last."""
+"""A job that has not ended in the scope of an effect."""
+_CLAIMED_IT = (
+    "SELECT 1 FROM jobs j WHERE effects.scope GLOB '@*'"  # noqa: S608  constants
+    f" AND j.job_id = effects.job_id AND j.tenant_id = effects.tenant_id AND j.{IS_LIVE}"
+)
+"""A job that has not ended and claimed a shared effect last."""
 
 
 def _item(connection: sqlite3.Connection, entry: Entry) -> Json:
@@ -49,5 +53,7 @@ LISTING = Listing(
     ("/v1/effects/unknown",),
     _item,
     order=("first_claimed_at", "id"),
-    where=f"{IS_UNSETTLED} AND NOT EXISTS ({_LIVING})",
+    # `+` keeps SQLite from the index of all effects of a tenant.
+    conditions={"tenant_id": "+tenant_id = ?"},
+    where=f"{IS_UNSETTLED} AND NOT EXISTS ({_IN_ITS_SCOPE}) AND NOT EXISTS ({_CLAIMED_IT})",
 )

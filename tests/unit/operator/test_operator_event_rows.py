@@ -26,7 +26,7 @@ from streams.operator.read_model.projections import (
     project,
     reports_poison,
 )
-from streams.operator.resources import TABLES, events, unknown_effects
+from streams.operator.resources import TABLES, effects, events, unknown_effects
 from streams.operator.resources.event_story import shown_event
 from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
@@ -330,18 +330,42 @@ def test_a_replay_that_lives_asks_for_its_scopes_effects_itself(
     assert not unknown_effects.LISTING.page(connection, PageQuery(5)).items
 
 
+@pytest.mark.parametrize("tenant", [None, "acme"])
 def test_unknown_effects_are_read_from_their_index_in_pages(
-    connection: sqlite3.Connection,
+    connection: sqlite3.Connection, tenant: str | None
 ) -> None:
     jobs = [make_job(f"job_{n}", status="dead") for n in range(5)]
-    effects = [make_entry(j, "t/x", status="unknown", idempotency_key=j.job_id) for j in jobs]
-    fold(connection, *jobs, *effects)
+    lost = [make_entry(j, "t/x", status="unknown", idempotency_key=j.job_id) for j in jobs]
+    fold(connection, *jobs, *lost)
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-    first = unknown_effects.LISTING.page(connection, PageQuery(3))
+    of = {"tenant_id": tenant}
+    first = unknown_effects.LISTING.page(connection, PageQuery(3, None, of))
     connection.set_trace_callback(None)
-    second = unknown_effects.LISTING.page(connection, PageQuery(3, first.next))
+    second = unknown_effects.LISTING.page(connection, PageQuery(3, first.next, of))
     seen = [each["job_id"] for each in (*first.items, *second.items)]
     assert seen == [f"job_{n}" for n in (4, 3, 2, 1, 0)]
     plan = connection.execute(f"EXPLAIN QUERY PLAN {statements[0]}").fetchall()
-    assert "effects_unsettled" in " ".join(row[3] for row in plan)
+    used = " ".join(row[3] for row in plan)
+    indexes = ("effects_unsettled", "jobs_of_scope", "j USING INDEX sqlite_autoindex_jobs_1")
+    assert all(index in used for index in indexes), used
+
+
+@pytest.mark.parametrize(
+    ("filters", "index"),
+    [
+        ({}, "effects_newest"),
+        ({"tenant_id": "acme", "tool": "t"}, "effects_of_tenant"),
+        ({"tenant_id": "acme", "tool": "t", "key": "x"}, "effects_by_key"),
+    ],
+)
+def test_effects_across_jobs_are_read_in_the_order_of_an_index(
+    connection: sqlite3.Connection, filters: dict[str, str], index: str
+) -> None:
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    effects.LISTING.page(connection, PageQuery(3, None, filters))
+    connection.set_trace_callback(None)
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {statements[0]}").fetchall()
+    used = " ".join(row[3] for row in plan)
+    assert (index in used, "TEMP B-TREE" in used) == (True, False), used
