@@ -101,7 +101,7 @@ async def test_what_a_killed_worker_had_done_is_not_done_again(running: Running)
         job_id,
         lambda job: (
             job["progress"] == {"attempt": 1}
-            and job["steps"] == [{"name": "write", "value": "HELLO"}]
+            and [(each["name"], each["value"]) for each in job["steps"]] == [("write", "HELLO")]
             and [effect["status"] for effect in job["effects"]] == ["done"]
         ),
     )
