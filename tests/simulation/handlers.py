@@ -12,7 +12,10 @@ from streams.serde.records import Handler, Lease
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """`actions` are steps, and effects as `tool/key`; `seconds` pass before the first."""
+    """`actions` are steps, effects as `tool/key`, and waits; `seconds` pass before the first.
+
+    `wait:event` waits for an answer, `race:30` for an answer or so many seconds.
+    """
 
     actions: tuple[str, ...]
     attempts: int = 3
@@ -31,6 +34,8 @@ SCRIPTS = {
     "killer": Script(("step:read", "die")),
     "bomb": Script(("die",), seconds=1),
     "late": Script(("mail:send/late",)),
+    "patient": Script(("mail:send/ask", "wait:event", "wait:event#2", "crm:note/answers")),
+    "racer": Script(("race:30", "mail:send/after"), attempts=2),
 }
 """`killer` and `bomb` end their worker's process, with and without a word before.
 
@@ -55,6 +60,14 @@ def owner_of(lease: Lease) -> str:
     if lease.event is not None:
         return lease.event.attributes["tenant"]
     return str(orjson.loads(lease.input)["tenant"])
+
+
+def subject_of(lease: Lease) -> str:
+    """The subject of the answers that a handler waits for."""
+    if lease.event is not None:
+        return lease.event.subject or ""
+    _, type_, key, *_ = root_of(lease).split("-")
+    return f"{type_}-{key}"
 
 
 def fate(dice: Dice, lease: Lease) -> tuple[str, str]:

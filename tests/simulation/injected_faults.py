@@ -16,14 +16,25 @@ from simulation.story import Story, draw
 from streams import new_jobs
 from streams.delivery import step as delivery_step
 from streams.delivery.parts.sending import Sending
-from streams.dispatcher import failures, history
+from streams.dispatcher import failures, history, parking, waiting
 from streams.dispatcher.part import Change
-from streams.dispatcher.parts import expiry, replays, submissions, sweep, unhandled, workers
+from streams.dispatcher.parts import (
+    expiry,
+    replays,
+    runs,
+    submissions,
+    sweep,
+    unhandled,
+    waits,
+    workers,
+)
 from streams.dispatcher.parts.kept_events import KeptEvents
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.shared import Shared
+from streams.event_match import read_match
 from streams.runtime import fused_task
 from streams.serde.job_states import RUNNING
+from streams.serde.run_ends import PARKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,12 @@ def _around(owner: Any, name: str, changed: Callable[..., Any]) -> Any:
     """Call `changed(original, *args)` in place of a function."""
     original = getattr(owner, name)
     return patch.object(owner, name, lambda *args, **kw: changed(original, *args, **kw))
+
+
+@contextmanager
+def _both(one: Any, other: Any) -> Iterator[None]:
+    with one, other:
+        yield
 
 
 def _submission_judged_by_now() -> Any:
@@ -174,7 +191,66 @@ def _endpoint_not_undone() -> Any:
     return patch.object(delivery_step.Step, "_follow", follow)
 
 
+def _no_lookback() -> Any:
+    """A wait overlooks the events that were read before it."""
+    return patch.object(parking.Parking, "_came_before", lambda *_: None)
+
+
+def _losers_stay() -> Any:
+    """The waits that did not win stay open with their timers."""
+
+    def group_over(step: Any, job: Any, wait: Any, left: Any) -> Any:
+        return job if wait.group < 0 else waiting._resume(step, job)
+
+    return patch.object(waiting, "group_over", group_over)
+
+
+def _stale_park() -> Any:
+    """A park counts whichever run it comes from."""
+
+    def living(original: Any, step: Any, command: Any, run_id: str, **more: Any) -> Any:
+        job = step.table.get(command.job_id)
+        parks = getattr(command.body, "status", "") == PARKED
+        is_leased = job is not None and job.status == RUNNING
+        return job if parks and is_leased else original(step, command, run_id, **more)
+
+    return _around(runs, "living", living)
+
+
+def _read_again_wakes() -> Any:
+    """An event that is read again counts as a new one."""
+
+    def takes(job: Any, wait: Any, event: Any) -> bool:
+        return (wait.behind or 0) < event.number and read_match(wait.match).takes(event.info)
+
+    return _both(patch.object(parking, "takes", takes), patch.object(waits, "takes", takes))
+
+
 INJECTED_FAULTS = {
+    "an earlier event is overlooked": InjectedFault(
+        _no_lookback,
+        ("answer_missed",),
+        ("deliver", "answer"),
+        ("patient",),
+    ),
+    "losers stay": InjectedFault(
+        _losers_stay,
+        ("both_won",),
+        ("deliver", "answer"),
+        ("racer",),
+    ),
+    "a stale park counts": InjectedFault(
+        _stale_park,
+        ("parked_unasked", "both_won"),
+        ("deliver", "answer", "reset"),
+        ("patient", "racer"),
+    ),
+    "an event that is read again counts": InjectedFault(
+        _read_again_wakes,
+        ("answer_missed",),
+        ("deliver", "answer", "reset"),
+        ("patient",),
+    ),
     "4 submission judged by now": InjectedFault(
         _submission_judged_by_now,
         ("twin",),

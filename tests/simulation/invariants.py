@@ -15,6 +15,7 @@ import orjson
 from support import derived_deliveries
 from support.derived import after_an_abort, derived, faults, processor, rebuilt
 
+from simulation.answers import Answers
 from simulation.handlers import SCRIPTS
 from simulation.outside import Violation
 from simulation.requests import LARGE, Asked
@@ -64,6 +65,7 @@ class Judge:
         self._world = world
         self._read: Counter[tuple[str, int]] = Counter()
         self.waiting = Waiting(world)
+        self.answers = Answers(world)
         self.jobs: dict[str, Job] = {}
         """The newest record of each job that is there."""
         self.made: dict[str, tuple[str, str]] = {}
@@ -127,6 +129,10 @@ class Judge:
                 self._timer_fired(record, record.value)
         for record in self._news("jobs"):
             self._job(record)
+        for record in self._news("events"):
+            self.answers.event(record)
+        for record in self._news("dispatcher.checkpoints.changelog"):
+            self.answers.left(record)
         for record in self._news("ledger"):
             self._effect(record)
         for record in self._news("dlq"):
@@ -172,6 +178,8 @@ class Judge:
             self._made(job, old)
         else:
             self._went_on(job, old, record.timestamp)
+        if job.status == "waiting":
+            self.answers.waits(job)
         if job.status == "running" and (old is None or old.epoch != job.epoch):
             self._begun.append(job)
         self.jobs[job_id] = job

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import orjson
 
-from simulation.wiring import SOURCE
+from simulation.wiring import ANSWER, SOURCE
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.ids import (
     event_job_id,
@@ -76,6 +76,26 @@ class Desk:
         self._pipe("events.received", tenant, ENVELOPE.encode(event))
         at, print_ = self._world.true_ms, event.fingerprint
         self._note(Asked(event.event_id, tenant, job_id, job_type, at, owed, print_))
+
+    def answer(self, tenant: str, key: str, job_type: str) -> None:
+        """An event for which jobs of a type and key may wait; each is a new one."""
+        root = self._root("ans", tenant, f"{job_type}-{key}")
+        event = _envelope(root, tenant, root, ANSWER, routed=False)
+        event = replace(event, subject=f"{job_type}-{key}")
+        self._pipe("events.received", tenant, ENVELOPE.encode(event))
+
+    def answer_all(self) -> None:
+        """Answer every job that waits for it."""
+        waiting = [j for j in self._world.judge.jobs.values() if j.status == "waiting"]
+        asked = {
+            (job.tenant_id, match_subject(wait.match))
+            for job in waiting
+            for wait in job.waits
+            if wait.kind == "event"
+        }
+        for tenant, subject in sorted(asked):
+            job_type, _, key = subject.partition("-")
+            self.answer(tenant, key, job_type)
 
     def submit(
         self, tenant: str, key: str, job_type: str, delay_seconds: float = 0, size: int = 0
@@ -178,6 +198,10 @@ class Desk:
 
     def _pick(self, which: int) -> str | None:
         return self.ids[which % len(self.ids)] if self.ids else None
+
+
+def match_subject(match: str) -> str:
+    return str(orjson.loads(match)["subject"])
 
 
 def _replayable(job: Job) -> bool:

@@ -11,12 +11,25 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from support.step_results import left, values_of
 
-from simulation.handlers import SCRIPTS, fate, root_of
+from simulation.handlers import SCRIPTS, fate, root_of, subject_of
 from simulation.outside import TOOLS, Call
+from simulation.wiring import ANSWER, SOURCE
+from streams.event_match import match_of
 from streams.serde.ids import new_id
-from streams.serde.records import Checkpoint, Claim, CommandBody, Ended, Lease, Outcome, Reply
+from streams.serde.records import (
+    Checkpoint,
+    Claim,
+    CommandBody,
+    Ended,
+    Lease,
+    Outcome,
+    Reply,
+    StepResult,
+    Wait,
+)
 from streams.worker.handler.run_session import LATE_SECONDS
 from streams.worker.lease.held_leases import Held
 
@@ -108,8 +121,9 @@ class RunModel:
             if action == "die":
                 self._worker.killed_by(self.lease)
                 return
-            step = self._step if action.startswith("step:") else self._effect
-            if not (yield from step(action)):
+            kind = action.partition(":")[0]
+            does = {"step": self._step, "wait": self._wait, "race": self._race}
+            if not (yield from does.get(kind, self._effect)(action)):
                 return
         yield from self._end(*fate(self._worker.dice, self.lease))
 
@@ -119,6 +133,39 @@ class RunModel:
             return True
         body = Checkpoint(self.lease.run_id, *left({name: '"done"'}))
         return (yield from self._said(body, lambda: self.held.valid_until))
+
+    def _wait(self, action: str) -> Answered:
+        """Wait for an answer, behind the one that the wait before got."""
+        if self._left(action.partition(":")[2]):
+            return True
+        yield from self._park(self._answer(action.partition(":")[2]))
+        return False
+
+    def _race(self, action: str) -> Answered:
+        """Wait for an answer or a time, whichever comes first."""
+        if self._left("event") or self._left("time"):
+            return True
+        seconds = int(action.partition(":")[2])
+        time = Wait("time", "time", 1, b"", group=0, timeout_ms=seconds * 1000)
+        yield from self._park(self._answer("event"), time)
+        return False
+
+    def _answer(self, id_: str) -> Wait:
+        given = {"source": SOURCE, "event_type": ANSWER, "subject": subject_of(self.lease)}
+        match = match_of(given).text()
+        wait = Wait(id_, "event", 0, b"", group=0, match=match, since="job")
+        before = self._left("event") if id_ == "event#2" else None
+        if before is None:
+            return wait
+        taken = orjson.loads(before.value or "")
+        event_id, since = taken["event"]["event_id"], str(taken["at"])
+        return replace(wait, behind=taken["number"], after_event=event_id, since=since)
+
+    def _left(self, id_: str) -> StepResult | None:
+        return next((each for each in self.lease.steps if each.id == id_), None)
+
+    def _park(self, *waits: Wait) -> Ticks:
+        yield from self._end("parked", "", waits)
 
     def _effect(self, action: str) -> Answered:
         claim = Claim(
@@ -192,7 +239,7 @@ class RunModel:
                 self.stop("lost", reply.message)
                 yield
 
-    def _end(self, status: str, error: str) -> Ticks:
+    def _end(self, status: str, error: str, waits: tuple[Wait, ...] = ()) -> Ticks:
         """Tell how it ended; nothing else of this run follows."""
         told: Any = status
         worker = self._worker
@@ -210,6 +257,7 @@ class RunModel:
             None,
             received,
             traceback=None,
+            waits=waits,
         )
         worker.heartbeater.tell()
         if not (yield from self._said(ended, lambda: self.held.valid_until)):

@@ -56,7 +56,7 @@ class Die:
 
     @classmethod
     def of(cls, r: Random) -> Die:
-        types = r.choices(_TYPES, (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1), k=r.choice((1, 2, 4)))
+        types = r.choices(_TYPES, (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1, 3, 2), k=r.choice((1, 2, 4)))
         keys = ("0", "1", "2")[: r.choice((1, 2, 3))]
         return cls(r, TENANTS[: r.choice((1, 2, 3))], keys, tuple(types))
 
@@ -90,6 +90,8 @@ def _which(world: World, index: int) -> str:
 KINDS: dict[str, Kind] = {
     # event: tenant, key, type. The same three again are a redelivery.
     "deliver": Kind(14, Die.ask, lambda w, *a: w.desk.deliver(*a)),
+    # tenant, key, type: an event that such a job waits for
+    "answer": Kind(6, Die.ask, lambda w, *a: w.desk.answer(*a)),
     # tenant, key, type, delay in seconds
     "submit": Kind(
         6, lambda d: (*d.ask(), d.one(0, 0, 7, 60, 90_000)), lambda w, *a: w.desk.submit(*a)

@@ -7,9 +7,15 @@ from functools import cache, lru_cache
 
 from simulation.handlers import SCRIPTS
 from streams.topology.load import load
-from streams.topology.model import JobType, Limit, Route, Topology
+from streams.topology.model import Events, JobType, Limit, Route, Topology
 
 SOURCE = "shop"
+
+
+ANSWER = "answer"
+PATIENT = {
+    name: JobType(name, waits_for=(Events(SOURCE, ANSWER),)) for name in ("patient", "racer")
+}
 
 
 @cache
@@ -48,6 +54,7 @@ def _built(partitions: int, cap: int, unrouted: frozenset[str], heavy: bool) -> 
         topics=topics,
         routes=tuple(routes),
         pools=("default", "heavy") if heavy else ("default",),
-        job_types={"crm": JobType("crm", pool="heavy")} if heavy else {},
+        job_types=PATIENT | ({"crm": JobType("crm", pool="heavy")} if heavy else {}),
+        lookback_ms=90 * 86_400_000,
         limits=limits,
     )

@@ -107,6 +107,8 @@ class World:
         self.judge.run_lost(lease)
 
     def spoke(self, lease: Lease, status: str) -> None:
+        if status == "parked":
+            self.judge.answers.parked.add((lease.job_id, lease.epoch))
         if status == "retry":
             self.judge.failed[lease.job_id, lease.scope] += 1
 
@@ -402,11 +404,14 @@ class World:
 
     def settle(self, seconds: float) -> bool:
         """Until nothing is left to do; False where that takes longer."""
-        end = self.seconds + seconds
+        end, answered = self.seconds + seconds, 0.0
         while self.seconds < end:
             self.tick(_LONG_TICK)
             if self.judge.quiet():
                 return True
+            if self.seconds >= answered + 30:
+                answered = self.seconds
+                self.desk.answer_all()
             due = self.judge.next_due()
             if due is not None and due > self.true_ms + 60_000:
                 self.leap((due - self.true_ms) / HOUR_MS)

@@ -15,6 +15,7 @@ from streams.dispatcher.parts.retention import Retention
 from streams.dispatcher.parts.submissions import Submissions
 from streams.dispatcher.parts.sweep import Sweep
 from streams.dispatcher.parts.unhandled import UnhandledTypes
+from streams.dispatcher.parts.waits import Waits
 from streams.dispatcher.stage import Dispatcher
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.task import Task
@@ -59,6 +60,10 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
         (dict(cancels._unfinished._all), cancels._jobs.last),
         {key for key, seen in reports.items() if seen.told_at is not None},
         shared.unrouted,
+        +shared.open_waits._fields,
+        shared.open_waits._jobs,
+        len(part(dispatcher, Waits)._offers),
+        part(dispatcher, Waits)._recent.last,
     )
     return waiting, charged, running, dict(shared.queue._caps._running), closed, kept
 
