@@ -67,8 +67,8 @@ def let_others_go_on(step: Step) -> None:
     for key, by in list(islice(step.store.range(DECIDED, after(DECIDED)), 1)):
         effect = key.removeprefix(DECIDED)
         entry = get(step.ledger, *split(effect))
-        asks_again = entry is not None and entry.status == REVIEW
-        if asks_again or _let_some_go_on(step, effect, decided=by == _BY_A_PERSON):
+        is_open_again = entry is not None and entry.status in UNSETTLED
+        if is_open_again or _let_some_go_on(step, effect, decided=by == _BY_A_PERSON):
             step.store.delete(key)
 
 

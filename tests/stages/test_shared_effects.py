@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.dispatching import Desk, ScriptedWorker
+from support.dispatching import DIGEST, Desk, ScriptedWorker
 
 from streams.dispatcher import review
-from streams.serde.records import DeadLetter, Lease, LedgerEntry, Outcome, Reply, Settle
+from streams.serde.records import Claim, DeadLetter, Lease, LedgerEntry, Outcome, Reply, Settle
 
 EFFECT = "email:send/reply"
 DAY_MS = 86_400_000
@@ -544,3 +544,27 @@ def test_its_time_counts_from_its_outcome(desk: Desk, worker: ScriptedWorker) ->
     assert [entry.status for entry in shared(desk)] == ["done"]
     worker.stay(20, first)
     assert shared(desk) == []
+
+
+def test_jobs_that_are_left_wait_for_the_next_call_of_an_effect_that_was_not_done(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would run only to hear that one of them is calling the tool."""
+    monkeypatch.setattr(review, "AT_ONCE", 5)
+    worker = ScriptedWorker(desk, slots=30, backoff=(0,), attempts=9)
+    worker.heartbeat()
+    first, others = job(desk, "t"), [job(desk, f"o{n}") for n in range(20)]
+    granted = claim(worker, first)
+    worker.stay(100, first, *others)
+    for lease in others:
+        claim(worker, lease)
+        worker.end(lease, "blocked", result=f'["tenant","{EFFECT}"]', error="busy")
+    with desk.held_back():
+        outcome(worker, first, granted, "failed")
+        again = Claim(worker.name, 3, "clm_2", first.run_id, EFFECT, DIGEST, 0, "tenant", KEEP_MS)
+        desk.command(again, first.job_id, first.epoch)
+    begun = len(desk.leases())
+    desk.driver.advance(0.9)
+    assert shared(desk)[0].status == "claimed"
+    assert len(desk.leases()) == begun
+    assert sum(desk.job(lease.job_id).status == "scheduled" for lease in others) == 15
