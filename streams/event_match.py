@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from math import prod
 from typing import Any
+
+import jmespath
 
 from ingress.formats.paths import compile_path, expression_fault
 from streams import user_json
@@ -14,6 +17,7 @@ from streams.errors import PermanentError
 from streams.serde.records import Envelope, EventInfo
 
 _FIELDS = ("source", "event_type", "subject", "attributes", "where")
+_MOST_CHARS, _MOST_GROWTH = 2_000, 10_000
 _SUBJECT, _ATTRIBUTE = "subject", "attributes."
 
 
@@ -75,7 +79,11 @@ def event_info(envelope: Envelope) -> EventInfo:
 @lru_cache(maxsize=4096)
 def read_match(text: str) -> EventMatch:
     """The match in JSON text; raises what `match_of` raises."""
-    return match_of(user_json.read(text))
+    try:
+        given = user_json.read(text)
+    except ValueError as error:
+        raise PermanentError(f"match: it is no JSON: {error}") from error
+    return match_of(given)
 
 
 def match_of(given: Mapping[str, Any]) -> EventMatch:
@@ -84,6 +92,8 @@ def match_of(given: Mapping[str, Any]) -> EventMatch:
     Raises:
         PermanentError: it cannot be used; the message names the field and the remedy.
     """
+    if not isinstance(given, Mapping):
+        raise PermanentError(f"match: {given!r} maps no fields to what they must be")
     fault = _fault(given)
     if fault is not None:
         raise PermanentError(f"match: {fault}")
@@ -95,24 +105,48 @@ def match_of(given: Mapping[str, Any]) -> EventMatch:
 def _fault(given: Mapping[str, Any]) -> str | None:
     """What is wrong with a match, or None."""
     attributes = given.get("attributes", {})
-    if not isinstance(attributes, Mapping):
-        return "attributes must map names to strings"
     for name in given:
         if name not in _FIELDS:
             return f"{name!r} is none of {', '.join(_FIELDS)}"
         if name != "attributes" and not _is_text(given[name]):
-            return f"{name} must be a string of at least one character, without NUL"
-    for name, value in attributes.items():
-        if not _is_text(name) or not isinstance(value, str) or "\0" in value:
-            return f"attributes: {name!r} must be a name, and its value a string without NUL"
+            return f"{name} must be a string of 1 to {_MOST_CHARS:,} characters, without NUL"
+    fault = _attributes_fault(attributes)
+    if fault is not None:
+        return f"attributes {fault}"
     if "subject" not in given and not attributes:
         return "give a subject or an attribute that the event must have: waits are found by them"
-    fault = expression_fault(given["where"]) if "where" in given else None
+    fault = _where_fault(given["where"]) if "where" in given else None
     return None if fault is None else f"where {fault}"
 
 
+def _attributes_fault(attributes: object) -> str | None:
+    if not isinstance(attributes, Mapping):
+        return "must map names to strings"
+    for name, value in attributes.items():
+        if not _is_text(name) or (value != "" and not _is_text(value)):
+            return f"{name!r} must be a name, and its value a string without NUL"
+    chars = sum(len(name) + len(value) for name, value in attributes.items())
+    return f"have more than {_MOST_CHARS:,} characters" if chars > _MOST_CHARS else None
+
+
+def _where_fault(where: str) -> str | None:
+    fault = expression_fault(where)
+    if fault is None and _growth(jmespath.compile(where).parsed) > _MOST_GROWTH:
+        return "makes too many lists of lists: it would take too long"
+    return fault
+
+
+def _growth(node: Mapping[str, Any]) -> int:
+    """How many times larger than the event a value of an expression may become, at most."""
+    children = [each for each in node["children"] if isinstance(each, Mapping)]
+    own = len(children) if node["type"].startswith("multi_select") else 1
+    return max(own, 1) * prod(map(_growth, children))
+
+
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != "" and "\0" not in value
+    if not isinstance(value, str) or not 0 < len(value) <= _MOST_CHARS or "\0" in value:
+        return False
+    return value.isascii() or value.encode(errors="ignore").decode() == value  # no lone surrogate
 
 
 _compiled = lru_cache(maxsize=256)(compile_path)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from streams.errors import PoisonRecord
-from streams.serde.records import Command, Envelope, Replay, ReplayEvent, Submit
+from streams.serde.records import (
+    Command,
+    Ended,
+    Envelope,
+    Listen,
+    Replay,
+    ReplayEvent,
+    Submit,
+)
 
 
 def check(value: Envelope | Command) -> None:
     """Reject a name that contains the separator of the keys' parts.
 
     Raises:
-        PoisonRecord: the name of a tenant, job or type contains a NUL.
+        PoisonRecord: the name of a tenant, job, type or wait contains a NUL.
     """
     if "\0" in value.tenant_id or (isinstance(value, Command) and "\0" in _names(value)):
         raise PoisonRecord("bad_id", "a NUL separates the parts of the stores' keys")
@@ -18,5 +26,10 @@ def check(value: Envelope | Command) -> None:
 
 def _names(command: Command) -> str:
     body = command.body
-    type_ = body.type if isinstance(body, Submit | Replay | ReplayEvent) else None
-    return command.job_id + (type_ or "")
+    names = [command.job_id]
+    if isinstance(body, Submit | Replay | ReplayEvent):
+        names.append(body.type or "")
+    elif isinstance(body, Ended | Listen):
+        waits = body.waits if isinstance(body, Ended) else (body.wait,)
+        names += [name for wait in waits for name in (wait.id, wait.job_id or "")]
+    return "".join(names)

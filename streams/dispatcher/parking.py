@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from streams import user_json
 from streams.dispatcher import job as jobs
-from streams.dispatcher.checkpoints import result_of
+from streams.dispatcher.checkpoints import keep, result_of
 from streams.dispatcher.recent_events import Offered, RecentEvents
 from streams.dispatcher.step import Step
 from streams.dispatcher.waiting import (
@@ -24,6 +24,11 @@ from streams.http.moments import rfc3339
 from streams.serde.job_states import SUCCEEDED, WAITING
 from streams.serde.records import Job, StepResult, Wait
 from streams.topology.model import Topology
+
+MOST_OPEN = 150
+"""How many open waits a job may have: its record has them all."""
+MOST_LOOKED = 2_000
+"""How many recent events one wait is held against when it begins."""
 
 
 class Parking:
@@ -42,7 +47,7 @@ class Parking:
         listened = tuple(replace(wait, group=LISTENED) for wait in job.waits)
         job = jobs.moved(job, WAITING, step.now, attempts=max(0, job.attempts - 1), waits=listened)
         step.table.put(job)
-        left = {wait.id: result_of(step.checkpoints, job, wait.id) for wait in asked}
+        left = {wait.id: _left(step, job, wait) for wait in asked}
         for wait in asked:
             if left[wait.id] is None:
                 job = self._open(step, job, wait)
@@ -56,7 +61,7 @@ class Parking:
 
     def listen(self, step: Step, job: Job, asked: Wait) -> None:
         """Open a wait while its run goes on, unless it is open or over."""
-        if result_of(step.checkpoints, job, asked.id) is None:
+        if _left(step, job, asked) is None:
             job = self._open(step, job, replace(asked, group=LISTENED))
             self._end_at_once(step, job, asked)
 
@@ -81,14 +86,16 @@ class Parking:
         return job if left is None else end_wait(step, job, wait, left)
 
     def _fixed(self, step: Step, job: Job, asked: Wait) -> Wait:
-        """The wait with its end as a point in time, behind all events that were read before."""
+        """The wait with its end as a point in time, behind all events and waits before it."""
         until = asked.until
         if asked.timeout_ms is not None:
             until = step.now + asked.timeout_ms
         if until is None and job.payload_ref is not None and self._body_ms is not None:
-            until = job.event_time + self._body_ms  # when the job's body expires
+            expires = job.event_time + self._body_ms
+            until = min(expires, step.now + LONGEST_WAIT_SECONDS * 1000)
         since = step.now if asked.since == "now" else _since(job, asked)
-        return replace(asked, until=until, at=step.now, behind=self._recent.last, since=str(since))
+        behind = self._recent.number(step)
+        return replace(asked, until=until, at=step.now, since=str(since), behind=behind)
 
     def _at_once(self, step: Step, job: Job, asked: Wait, wait: Wait) -> StepResult | None:
         fault = self._fault(step, job, asked, wait)
@@ -100,11 +107,13 @@ class Parking:
             awaited = step.table.get(wait.job_id or "")
             return end_of_job(wait, awaited) if awaited and not jobs.is_live(awaited) else None
         is_over = wait.until is not None and wait.until <= step.now
-        return timed_out(wait) if is_over else None
+        return timed_out(step, job, wait) if is_over else None
 
     def _fault(self, step: Step, job: Job, asked: Wait, wait: Wait) -> str | None:
         """Why a wait cannot begin, or None."""
         until = wait.until
+        if len(job.waits) > MOST_OPEN:
+            return f"the job has {MOST_OPEN} open waits already, the most that it may have"
         if until is not None and until > step.now + LONGEST_WAIT_SECONDS * 1000:
             return f"it would wait until {rfc3339(until)}, which is more than a year"
         expires = self._body_ms and job.event_time + self._body_ms
@@ -115,18 +124,17 @@ class Parking:
             )
         if wait.kind == "job":
             awaited = step.table.get(wait.job_id or "")
+            if wait.job_id == job.job_id:
+                return "a job cannot wait for its own end"
             if awaited is None or awaited.tenant_id != job.tenant_id:
                 return f"no job {wait.job_id} of this tenant: it is not made yet, or forgotten"
         return self._match_fault(step, job, asked) if wait.kind == "event" else None
 
     def _match_fault(self, step: Step, job: Job, asked: Wait) -> str | None:
-        try:
-            match = read_match(asked.match)
-        except PermanentError as error:
-            return str(error)
+        match = read_match(asked.match)
         if asked.since == "now" and asked.behind is None:
             return None
-        kept = self._recent.kept_since(match)
+        kept = self._recent.kept_since(step, match)
         types = f"source {match.source!r}, event type {match.event_type!r}"
         if kept is None:
             return (
@@ -134,12 +142,11 @@ class Parking:
                 f"waits_for of job type {job.type!r} in the topology, or use since='now'"
             )
         since = _since(job, asked)
-        if asked.behind is None and since < max(kept, self._recent.reaches_to(step)):
+        if since < kept.at if asked.behind is None else asked.behind < kept.number:
             return (
-                f"events of {types} are kept since "
-                f"{rfc3339(max(kept, self._recent.reaches_to(step)))}, not since {rfc3339(since)}: "
-                "use ctx.listen before what may cause the event, or a later `since`, or raise "
-                "retention.lookback_minutes in the topology"
+                f"events of {types} are kept since {rfc3339(kept.at)}, not since "
+                f"{rfc3339(since)}: use ctx.listen before what may cause the event, or a later "
+                "`since`, or raise retention.lookback_minutes in the topology"
             )
         return None
 
@@ -149,7 +156,13 @@ class Parking:
             return None
         reaching = replace(asked, since=str(_since(job, asked)), behind=asked.behind or 0)
         match = read_match(asked.match)
-        for event in self._recent.behind(step, job.tenant_id, match, reaching.behind or 0):
+        behind, since = asked.behind or 0, _since(job, asked)
+        found = self._recent.behind(step, job.tenant_id, match, behind, since)
+        for looked, event in enumerate(found):
+            if looked == MOST_LOOKED:
+                told = f"{asked.id}: more than {MOST_LOOKED:,} recent events have this "
+                told += f"{match.equality[0]}: wait for what fewer have, or since='now'"
+                return left_by(asked, raises="WaitRefused", message=told)
             if not takes(job, reaching, event):
                 continue
             if asked.takes_it_alone:
@@ -173,7 +186,7 @@ def takes(job: Job, wait: Wait, event: Offered) -> bool:
 def taken_by(wait: Wait, event: Offered) -> StepResult:
     """What an event leaves that ends a wait."""
     ref = event.envelope.payload_ref
-    place = {"number": event.number, "at": event.at}
+    place = {"number": event.number, "at": event.at, "after_event": event.info.event_id}
     value = {"event": asdict(event.info), "payload_ref": asdict(ref), **place}
     return left_by(wait, user_json.write(value).decode())
 
@@ -186,9 +199,21 @@ def end_of_job(wait: Wait, ended: Job) -> StepResult:
     return left_by(wait, raises="JobFailed", message=told)
 
 
+def _left(step: Step, job: Job, asked: Wait) -> StepResult | None:
+    """What a wait has left; one whose match cannot be read is refused, and never begins."""
+    found = result_of(step.checkpoints, job, asked.id)
+    if found is None and asked.kind == "event":
+        try:
+            read_match(asked.match)
+        except PermanentError as error:
+            found = left_by(asked, raises="WaitRefused", message=f"{asked.id}: {error}")
+            keep(step.checkpoints, job, found)
+    return found
+
+
 def _since(job: Job, asked: Wait) -> int:
     """From when on events count, in milliseconds."""
-    return int(asked.since) if asked.since.isdigit() else job.event_time
+    return int(asked.since) if asked.since.isdecimal() else job.event_time
 
 
 def _changed(wait: Wait) -> StepResult:

@@ -2,8 +2,8 @@
 
 Each event that is offered to waits gets the next number. Keys in the store `parts`: `d` number has
 an event of a type that some job type `waits_for`; `f` tenant field value number finds it by an
-equality; `g` is the last number; `c` source event_type says since when events of these globs are
-kept.
+equality; `g` is the last number, and the number and time of the last event that was forgotten; `c`
+source event_type says since which time and number events of these globs are kept.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
+from typing import NamedTuple
 
 from streams.dispatcher.part import AT_ONCE
 from streams.dispatcher.step import Step
@@ -33,6 +34,8 @@ KEYS = {
     _SINCE: "since when events of a type are kept",
 }
 _NUMBER = struct.Struct(">Q")
+_PLACE = struct.Struct(">QQ")
+_STATE = struct.Struct(">QQQ")
 _HEAD = struct.Struct(">?q")
 
 
@@ -67,6 +70,13 @@ def unpacked(number: int, value: bytes) -> Offered:
     return Offered(number, at, value[_HEAD.size :], taken)
 
 
+class Place(NamedTuple):
+    """A moment (milliseconds), and the number of the last event before it."""
+
+    at: int
+    number: int
+
+
 class RecentEvents:
     """The recent events of one partition."""
 
@@ -74,12 +84,14 @@ class RecentEvents:
         store = ctx.store("parts")
         self._keep_ms = topology.lookback_ms
         self._types = [(e.source, e.event_type) for e in topology.waited_for]
-        self._since: dict[tuple[str, str], int] = {}
+        self._since: dict[tuple[str, str], Place] = {}
         for key, value in store.range(_SINCE, after(_SINCE)):
             source, event_type = split(key[1:])
-            self._since[source, event_type] = _NUMBER.unpack(value)[0]
+            self._since[source, event_type] = Place(*_PLACE.unpack(value))
         self._is_new = ctx.stream_time == 0
-        self._last: int = _NUMBER.unpack(store.get(_LAST) or bytes(8))[0]
+        self._last: int
+        self._last, number, at = _STATE.unpack(store.get(_LAST) or bytes(_STATE.size))
+        self._forgotten = Place(at, number)
         self._oldest = _EVENT
 
     @property
@@ -89,9 +101,7 @@ class RecentEvents:
 
     def number(self, step: Step) -> int:
         """The next event's number."""
-        step.on_undo(setattr, self, "_last", self._last)
-        self._last += 1
-        step.store.put(_LAST, _NUMBER.pack(self._last))
+        self._set(step, self._last + 1, self._forgotten)
         return self._last
 
     def concerns(self, envelope: Envelope) -> bool:
@@ -110,10 +120,15 @@ class RecentEvents:
         number = _NUMBER.pack(event.number)
         step.store.put(_EVENT + number, event.packed())
         for key in _found_by(event.envelope):
-            step.store.put(key + number, b"")
+            step.store.put(key + number, _NUMBER.pack(max(0, event.at)))
 
-    def kept_since(self, match: EventMatch) -> int | None:
-        """Since when all events that a match may take are kept (milliseconds); None: they are not.
+    def renewed(self, step: Step, event: Offered) -> Offered:
+        """An event as it is kept now; unchanged if it is not."""
+        value = step.store.get(_EVENT + _NUMBER.pack(event.number))
+        return event if value is None else unpacked(event.number, value)
+
+    def kept_since(self, step: Step, match: EventMatch) -> Place | None:
+        """Since when all events that a match may take are kept; None: they are not.
 
         The globs of a match are kept if they are declared as they are, or fall under declared ones.
         """
@@ -122,28 +137,26 @@ class RecentEvents:
             for each in self._types
             if each in self._since and _covers(each, (match.source, match.event_type))
         ]
-        return min(found, default=None)
-
-    def reaches_to(self, step: Step) -> int:
-        """How far back events are kept, in milliseconds."""
-        return step.now - self._keep_ms
+        if not found:
+            return None
+        declared, forgotten = min(found), self._forgotten
+        at = max(declared.at, forgotten.at + 1, step.now - self._keep_ms)
+        return Place(at, max(declared.number, forgotten.number))
 
     def behind(
-        self, step: Step, tenant_id: str, match: EventMatch, behind: int
+        self, step: Step, tenant_id: str, match: EventMatch, behind: int, since: int
     ) -> Iterator[Offered]:
-        """The kept events that a match takes, after a number, in their order."""
+        """The kept events that a match finds by its equality, after a number, in their order."""
         prefix = _FOUND_BY + join(tenant_id, *match.equality) + SEPARATOR
-        for key, _ in step.store.range(prefix + _NUMBER.pack(behind + 1), after(prefix)):
+        for key, at in step.store.range(prefix + _NUMBER.pack(behind + 1), after(prefix)):
             number = key[-_NUMBER.size :]
-            value = step.store.get(_EVENT + number)
+            value = step.store.get(_EVENT + number) if at >= _NUMBER.pack(max(0, since)) else None
             if value is not None:
-                event = unpacked(_NUMBER.unpack(number)[0], value)
-                if match.takes(event.info):
-                    yield event
+                yield unpacked(_NUMBER.unpack(number)[0], value)
 
     def tick(self, step: Step) -> None:
         """Note since when events are kept, and forget some that are too old."""
-        self._follow_declaration(step)
+        self.follow_declaration(step)
         if not self._types and not self._since:
             return
         by, store = step.now - self._keep_ms, step.store
@@ -154,21 +167,33 @@ class RecentEvents:
             if event.at >= by:
                 return
             self._oldest = key  # before it are only tombstones
+            at = max(self._forgotten.at, event.at)
+            self._set(step, self._last, Place(at, event.number))
             store.delete(key)
             for found_by in _found_by(event.envelope):
                 store.delete(found_by + number)
 
-    def _follow_declaration(self, step: Step) -> None:
+    def follow_declaration(self, step: Step) -> None:
+        """Note since when events of newly declared types are kept, and forget types."""
         declared = set(self._types)
         if declared == self._since.keys():
             return
         step.on_undo(setattr, self, "_since", dict(self._since))
-        since = 0 if self._is_new else step.now
+        # An event before may have no number, if it concerned nobody.
+        since = Place(0, 0) if self._is_new else Place(step.now, self.number(step))
         for gone in self._since.keys() - declared:
             _delete(step.store, gone)
         for new in declared - self._since.keys():
-            step.store.put(_SINCE + join(*new), _NUMBER.pack(since))
+            step.store.put(_SINCE + join(*new), _PLACE.pack(*since))
         self._since = {each: self._since.get(each, since) for each in declared}
+
+    def _set(self, step: Step, last: int, forgotten: Place) -> None:
+        step.on_undo(self._return_to, self._last, self._forgotten)
+        self._return_to(last, forgotten)
+        step.store.put(_LAST, _STATE.pack(last, forgotten.number, forgotten.at))
+
+    def _return_to(self, last: int, forgotten: Place) -> None:
+        self._last, self._forgotten = last, forgotten
 
 
 def _delete(store: KeyValueStore, globs: tuple[str, str]) -> None:

@@ -8,6 +8,7 @@ of the awaited job, then job_id incarnation wait_id of the one that waits.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
@@ -32,9 +33,13 @@ class Place(NamedTuple):
 
 
 class WaitIndex:
-    """The open waits of one partition; what is in memory only says where looking is in vain."""
+    """The open waits of one partition; what is in memory only says where looking is in vain.
 
-    def __init__(self, ctx: Context) -> None:
+    `offered_to` tells the number up to which all events of a tenant were offered to its waits.
+    """
+
+    def __init__(self, ctx: Context, offered_to: Callable[[Step, str], int]) -> None:
+        self.offered_to = offered_to
         store = ctx.store("parts")
         found = store.range(_EVENTS, after(_EVENTS))
         self._fields = Counter(split(key[1:])[1] for key, _ in found)  # of all tenants
@@ -87,7 +92,10 @@ class WaitIndex:
 
     def _add(self, wait: Wait, by: int) -> None:
         if wait.kind == "event":
-            self._fields[read_match(wait.match).equality[0]] += by
+            field = read_match(wait.match).equality[0]
+            self._fields[field] += by
+            if not self._fields[field]:  # names may be as many as there were waits
+                del self._fields[field]
         else:
             self._jobs += by
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streams import user_json
 from streams.dispatcher.checkpoints import keep
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import requeue
 from streams.serde.ids import new_id
 from streams.serde.job_states import WAITING
 from streams.serde.records import Command, Job, StepResult, Wait, WaitOver
+from streams.serde.step_ids import passed_id
 
 LISTENED = -1
 """The group of a wait that no run is parked for."""
@@ -36,11 +38,12 @@ def left_by(
     )
 
 
-def timed_out(wait: Wait) -> StepResult:
+def timed_out(step: Step, job: Job, wait: Wait) -> StepResult:
     """What a wait leaves whose time is over; for one that waits for a time, that is no error."""
     if wait.kind == "time":
         return left_by(wait, "null")
-    return left_by(wait, raises="WaitTimeout", message=f"{wait.id}: its time is over")
+    got_to = _got_to(step, job, wait) if wait.kind == "event" else None
+    return left_by(wait, got_to, "WaitTimeout", f"{wait.id}: its time is over")
 
 
 def begin(step: Step, job: Job, wait: Wait) -> Job:
@@ -66,12 +69,31 @@ def group_over(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
     others = tuple(each for each in job.waits if each.group == wait.group)
     if wait.needs_all and left.raises is None and others:
         return job
+    for other in others:
+        _note_place(step, job, other, left)
     return _resume(step, _close(step, job, others))
 
 
 def close_all(step: Step, job: Job) -> None:
     """Drop the waits of a job that has ended."""
     _close(step, job, job.waits)
+
+
+def _note_place(step: Step, job: Job, wait: Wait, won: StepResult) -> None:
+    """Keep how far a dropped wait for an event had got: a later one of its name begins there."""
+    if wait.kind != "event" or wait.at == step.now:  # this step may not have looked for it yet
+        return
+    value = _got_to(step, job, wait, won)
+    keep(step.checkpoints, job, StepResult(passed_id(wait.id), "passed", value=value))
+
+
+def _got_to(step: Step, job: Job, wait: Wait, won: StepResult | None = None) -> str:
+    """The place behind which no event was offered to a wait yet, as JSON."""
+    number = step.shared.open_waits.offered_to(step, job.tenant_id)
+    if won is not None and won.kind == "event" and won.value is not None:
+        number = min(number, user_json.read(won.value)["number"] - 1)  # that went to the other
+    place = {"number": max(number, wait.behind or 0), "at": int(wait.since)}
+    return user_json.write(place | {"after_event": wait.after_event}).decode()
 
 
 def _resume(step: Step, job: Job) -> Job:

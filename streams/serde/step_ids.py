@@ -6,6 +6,7 @@
     replies/draft           the first one in the branch "replies"
     draft()/ask             the first call that the function of the step "draft" makes
     !new greeting           the mark of `ctx.patched("new greeting")`
+    answer!                 how far the wait "answer" had got when it was dropped
 
 Two different calls never have one id: the characters `/ # [ ] ( ) !` and `%` of a name or key are
 percent-encoded (`a/b` becomes `a%2Fb`).
@@ -27,6 +28,11 @@ def inside_path(id_: str) -> str:
     return f"{id_}(){_SEPARATOR}"
 
 
+def is_inside(path: str) -> bool:
+    """Whether a branch is one of what the function of a step or effect calls."""
+    return f"(){_SEPARATOR}" in path
+
+
 def step_id(branch: str, name: str, ordinal: int = 1, key: str | None = None) -> str:
     """The id of a call in the branch with this path; with a key, the ordinal does not count."""
     text = branch + name.translate(_CODES)
@@ -38,6 +44,11 @@ def step_id(branch: str, name: str, ordinal: int = 1, key: str | None = None) ->
 def mark_id(branch: str, name: str) -> str:
     """The id of the mark that `ctx.patched` leaves in a branch."""
     return f"{branch}!{name.translate(_CODES)}"
+
+
+def passed_id(id_: str) -> str:
+    """The id of the note how far a dropped wait with this id had got."""
+    return f"{id_}!"
 
 
 def branch_of(id_: str) -> str:

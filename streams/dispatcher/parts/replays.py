@@ -126,6 +126,10 @@ def _close(step: Step, old: Job, body: Replay, job: Job, at: int) -> None:
 
 
 def _inherit_steps(step: Step, job: Job, old: Job) -> None:
-    """Copy the finished steps of `old` to a job that continues in its scope."""
+    """Copy the finished steps of `old` to a job that continues in its scope.
+
+    A wait that was refused never began: the new job asks for it again.
+    """
     for result in steps_of(step.checkpoints, old):
-        keep(step.checkpoints, job, result)
+        if result.raises != "WaitRefused":
+            keep(step.checkpoints, job, result)

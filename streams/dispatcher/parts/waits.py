@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import ClassVar
 
 from streams.dispatcher import metrics, offers, recent_events, wait_index
@@ -43,6 +44,8 @@ from streams.serde.records import (
 
 MOST_RESUMES = 10_000
 _LATE_MS = 60_000
+_LOOKED_AT = 5 * AT_ONCE
+"""How many waits one step looks at, of all events and ends of jobs together."""
 
 
 class Waits(Part):
@@ -51,10 +54,11 @@ class Waits(Part):
     keys: ClassVar = {**recent_events.KEYS, **wait_index.KEYS, **offers.KEYS}
 
     def restored(self, ctx: Context) -> None:
-        self.shared.open_waits = self._open = WaitIndex(ctx)
         self._recent = RecentEvents(self.topology, ctx)
         self._parking = Parking(self.topology, self._recent)
         self._offers = Offers(ctx)
+        self._looked: tuple[Step | None, int] = None, 0
+        self.shared.open_waits = self._open = WaitIndex(ctx, self._offered_to)
 
     @handles(run_ends.PARKED)
     def parked(self, step: Step, job: Job, body: Ended) -> None:
@@ -81,6 +85,7 @@ class Waits(Part):
     @reads("events")
     def arrived(self, step: Step, record: Record) -> None:
         """Keep an event for later waits if its type is declared, and offer it to the open ones."""
+        self._recent.follow_declaration(step)
         if not self._recent.keeps_any and not self._open.any_event:
             return
         envelope = step.envelope(record)
@@ -91,7 +96,7 @@ class Waits(Part):
         event = Offered(self._recent.number(step), record.timestamp, record.value or b"")
         if is_kept:
             self._recent.keep(step, event)
-        if concerns and len(self._offers):
+        if concerns and (self._offers.has(envelope.tenant_id) or self._has_done_enough(step)):
             self._offers.go_on(step, event, b"")  # behind those that came before
         elif concerns:
             self._offer(step, event, b"")
@@ -101,7 +106,7 @@ class Waits(Part):
         """End the waits whose time is over."""
         job = step.table.get(command.job_id)
         same = job is not None and job.incarnation == body.incarnation
-        if job is None or not same or not self._time_over(step, job):
+        if job is None or not same or not self._time_over(step, job, body.due_at):
             metrics.STALE.labels("WaitOver").inc()
 
     def ended(self, step: Step, job: Job) -> None:
@@ -115,16 +120,17 @@ class Waits(Part):
         self._recent.tick(step)
         if not len(self._offers):
             return
-        job_id = self._offers.job_id(step)
-        if job_id is not None:
+        for job_id in self._offers.job_ids(step, AT_ONCE):
             self._offers.is_over(step, job_id)
             job = step.table.get(job_id)
             if job is not None and not is_live(job):
                 self._tell_end(step, job)
-        for event, behind in self._offers.events(step):
+        for event, behind in list(islice(self._offers.events(step), AT_ONCE)):
+            if self._has_done_enough(step):
+                return
             self._offers.is_over(step, event)
-            self._offer(step, event, behind)
-            return
+            if not self._offer(step, self._recent.renewed(step, event), behind):
+                return
 
     def rests(self) -> bool:
         """Whether everything was offered to all waits."""
@@ -136,41 +142,65 @@ class Waits(Part):
     def mend(self, step: Step, job: Job) -> bool:
         """End waits whose timer was lost."""
         metrics.TIMERS_LOST.inc()
-        return self._time_over(step, job)
+        return self._time_over(step, job, step.now)
 
-    def _time_over(self, step: Step, job: Job) -> bool:
-        """End the waits of a job whose time is over, first those that end first."""
-        changed = False
-        while late := [w for w in job.waits if w.until is not None and w.until <= step.now]:
+    def _time_over(self, step: Step, job: Job, due: int) -> bool:
+        """End the waits of a job whose time is over, first those that end first.
+
+        That is decided by the clock of the process whose timer was `due`: this one's may be behind.
+        """
+        changed, by = False, max(due, step.now)
+        while late := [w for w in job.waits if w.until is not None and w.until <= by]:
             wait = min(late, key=lambda each: (each.until, each.id))
-            job = end_wait(step, job, wait, self._came_before(step, job, wait) or timed_out(wait))
+            left = self._came_before(step, job, wait) or timed_out(step, job, wait)
+            job = end_wait(step, job, wait, left)
             changed = True
         return changed
 
     def _came_before(self, step: Step, job: Job, wait: Wait) -> StepResult | None:
         """What an event leaves that is still being offered, as it came before the time was over."""
-        if wait.kind != "event" or not len(self._offers):
+        if wait.kind != "event" or not self._offers.has(job.tenant_id):
             return None
-        for event, _ in self._offers.events(step):
-            if event.envelope.tenant_id == job.tenant_id and takes(job, wait, event):
+        for offered, behind in self._offers.events(step):
+            if offered.envelope.tenant_id != job.tenant_id:
+                continue
+            event = self._recent.renewed(step, offered)
+            if takes(job, wait, event):
+                if wait.takes_it_alone:
+                    self._offers.go_on(step, self._taken(step, event), behind)
                 return taken_by(wait, event)
         return None
 
+    def _offered_to(self, step: Step, tenant_id: str) -> int:
+        """The number of the last event of a tenant that was offered to all of its waits."""
+        if self._offers.has(tenant_id):
+            for event, _ in self._offers.events(step):
+                if event.envelope.tenant_id == tenant_id:
+                    return event.number - 1
+        return self._recent.last
+
+    def _has_done_enough(self, step: Step) -> bool:
+        """Whether this step has looked at as many waits as a transaction ends in time with."""
+        return self._looked[0] is step and self._looked[1] >= _LOOKED_AT
+
     def _tell_end(self, step: Step, ended: Job) -> None:
-        places = self._open.for_job(step, ended.job_id, AT_ONCE + 1)
-        for place in places[:AT_ONCE]:
+        most = 0 if self._has_done_enough(step) else AT_ONCE
+        places = self._open.for_job(step, ended.job_id, most + 1)
+        for place in places[:most]:
+            self._count_look(step)
             if found := self._found(step, place):
                 end_wait(step, *found, end_of_job(found[1], ended))
-        if len(places) > AT_ONCE:
+        if len(places) > most:
             self._offers.go_on_with_job(step, ended.job_id)
 
-    def _offer(self, step: Step, event: Offered, behind: bytes) -> None:
-        """Offer an event to some of the waits behind a key; note it if that were not all."""
+    def _offer(self, step: Step, event: Offered, behind: bytes) -> bool:
+        """Offer an event to some of the waits behind a key; whether that were all. Else note it."""
         for looked, place in enumerate(self._places(step, event, behind)):
             if looked == AT_ONCE:
                 self._offers.go_on(step, event, behind)
-                return
+                return False
             behind = place.key
+            self._count_look(step)
             found = self._found(step, place)
             if found is None or not takes(*found, event):
                 continue
@@ -178,6 +208,11 @@ class Waits(Part):
             if wait.takes_it_alone:
                 event = self._taken(step, event)
             end_wait(step, job, wait, taken_by(wait, event))
+        return True
+
+    def _count_look(self, step: Step) -> None:
+        before = self._looked
+        self._looked = step, (before[1] if before[0] is step else 0) + 1
 
     def _taken(self, step: Step, event: Offered) -> Offered:
         taken = replace(event, taken=True)

@@ -25,7 +25,7 @@ class Call:
     """One call of the handler. `position` is its place among the calls of its branch, from 0.
 
     `failed_before` has the calls of the run that had failed by then, as `History.failed` notes
-    them. `previous` is the id of the last call of the same name in the branch.
+    them.
     """
 
     id: str
@@ -37,7 +37,6 @@ class Call:
     digest: bytes
     key: str | None = None
     failed_before: int = 0
-    previous: str | None = None
 
 
 @dataclass(slots=True)
@@ -66,8 +65,8 @@ class Calls:
         self._is_kept = is_kept
         self._ordinals: dict[tuple[str, str], int] = {}
         self._positions: dict[str, int] = {}
-        self._last: dict[tuple[str, str], str] = {}
         self._open: dict[tuple[str, str, str | None], _Open] = {}
+        self._values: dict[str, _Open] = {}
         self._branches: dict[str, str] = {}
         self._callers: dict[str, WeakSet[asyncio.Task[Any]]] = {}
 
@@ -90,13 +89,26 @@ class Calls:
             if label is not None:
                 check_label(label, kind)
         branch, line = current_branch(), calling_line()
-        if not is_value:
-            self._check_alone(branch, name, key, line)
+        self._check_alone(branch, name, key, line)
         call = self._numbered(branch, name, kind, digest, key, was)
-        caller = self._caller(branch)
-        if not is_value:
-            self._open[branch, name, key] = _Open(call, line, caller)
+        made = _Open(call, line, self._caller(branch))
+        if is_value:
+            self._values[call.id] = made
+        else:
+            self._open[branch, name, key] = made
         return call
+
+    @contextmanager
+    def awaited(self, *values: Call) -> Iterator[None]:
+        """See `History.awaited`."""
+        made = {(each.branch, each.name, each.key): self._values[each.id] for each in values}
+        new = {place: each for place, each in made.items() if place not in self._open}
+        self._open |= new
+        try:
+            yield
+        finally:
+            for place in new:
+                del self._open[place]
 
     def carried_by(self, call: Call, coroutine: Coroutine[Any, Any, Any]) -> None:
         """See `History.carried_by`."""
@@ -160,9 +172,7 @@ class Calls:
             )
         position = self._positions.get(branch, 0)
         self._positions[branch] = position + 1
-        previous = self._last.get((branch, name)) if key is None else None
-        self._last[branch, name] = id_
-        return Call(id_, kind, name, branch, ordinal, position, digest, key, self.failed, previous)
+        return Call(id_, kind, name, branch, ordinal, position, digest, key, self.failed)
 
     def _next(self, branch: str, name: str) -> int:
         ordinal = self._ordinals.get((branch, name), 0) + 1

@@ -14,7 +14,7 @@ from typing import Any
 
 from streams.errors import HistoryDiverged
 from streams.serde.records import StepResult
-from streams.serde.step_ids import branch_of, mark_id
+from streams.serde.step_ids import branch_of, mark_id, passed_id
 from streams.worker.handler.branches import current_branch
 from streams.worker.handler.calls import Call, Calls, check_label
 
@@ -74,6 +74,10 @@ class History:
         """Note what carries a call out: once it is closed, the call is no longer in flight."""
         self._calls.carried_by(call, coroutine)
 
+    def awaited(self, *values: Call) -> AbstractContextManager[None]:
+        """While a task awaits these values, another call of such a name is ambiguous."""
+        return self._calls.awaited(*values)
+
     def branch(self, name: str, line: str) -> AbstractContextManager[None]:
         """Be in a branch of the present one; `line` opens it.
 
@@ -87,9 +91,9 @@ class History:
         result = self._results.get(call.id)
         return result if result is not None and result.kind == call.kind else None
 
-    def previous(self, call: Call) -> StepResult | None:
-        """The result of the last call of the same name in the branch."""
-        return None if call.previous is None else self._results.get(call.previous)
+    def passed(self, call: Call) -> StepResult | None:
+        """How far a wait had got when it was dropped, because another one came first."""
+        return self._results.get(passed_id(call.id))
 
     def result(self, call: Call, *, value: str) -> StepResult:
         """The result of a call, to be kept."""

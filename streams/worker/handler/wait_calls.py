@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from streams.errors import LONGEST_WAIT_SECONDS, PermanentError
 from streams.event_match import match_of
-from streams.serde.records import EventInfo, PayloadRef, Wait
+from streams.serde.records import EventInfo, PayloadRef, StepResult, Wait
 from streams.worker.handler.history import Call, History
 from streams.worker.handler.values import digest, from_json
 from streams.worker.handler.waits import Pending, Waits
@@ -24,6 +24,7 @@ class WaitCalls:
     def __init__(self, history: History, waits: Waits) -> None:
         self._history = history
         self._waits = waits
+        self._seen: dict[tuple[str, str, bytes], StepResult] = {}  # by branch, name and match
 
     def sleep(
         self, seconds: Span | None, until: datetime | None, name: str, key: str | None
@@ -76,13 +77,18 @@ class WaitCalls:
         return self._history.call(name, kind=kind, digest=evidence, key=key, is_value=True)
 
     def _behind_the_last(self, call: Call, wait: Wait) -> Wait:
-        """The wait, behind the event that the wait before took, if it waited for the same."""
-        before = self._history.previous(call)
-        if before is None or before.digest != call.digest or before.value is None:
+        """The wait, behind what the last one of its name and match had seen."""
+        place = call.branch, call.name, call.digest
+        begins = self._history.passed(call) or self._seen.get(place)
+        left = self._history.found(call)
+        seen = left if left is not None and left.value is not None else begins
+        if seen is not None:
+            self._seen[place] = seen
+        if begins is None or wait.since == "now":
             return wait
-        taken = from_json(before.value)
-        id_, since = taken["event"]["event_id"], str(taken["at"])
-        return replace(wait, behind=int(taken["number"]), after_event=id_, since=since)
+        at = from_json(begins.value)
+        number, since, event_id = int(at["number"]), str(at["at"]), str(at["after_event"])
+        return replace(wait, behind=number, since=since, after_event=event_id)
 
     def _event_given(self, value: Any) -> EventInfo:
         event = EventInfo(**value["event"])

@@ -17,7 +17,9 @@ from streams.errors import LeaseLost, PermanentError
 from streams.serde.ids import new_id
 from streams.serde.records import Listen, PayloadRef, StepResult, Wait
 from streams.serde.run_ends import PARKED
+from streams.serde.step_ids import is_inside
 from streams.worker.handler.asking import ask
+from streams.worker.handler.branches import current_branch
 from streams.worker.handler.divergence import may_begin
 from streams.worker.handler.effects import Claimant
 from streams.worker.handler.history import Call, History
@@ -52,6 +54,7 @@ class Waits:
         self._replies = replies
         self._claimant = claimant
         self._awaited: list[tuple[Wait, ...]] = []  # by each task, together
+        self._listened: set[str] = set()
 
     def pending(self, call: Call, wait: Wait, given: Callable[[Any], Any]) -> Pending:
         """A wait that is asked now; `given` makes what the handler gets of its value."""
@@ -64,6 +67,8 @@ class Waits:
     async def listen(self, wait: Pending) -> Pending:
         """Open a wait now, and go on; see `Context.listen`."""
         if self.left(wait) is None:
+            self._listened.add(wait.call.id)
+            _check_number(len(self._listened))
             with self._session.busy():
                 await may_begin(self._session, self._history, wait.call)
                 await self._steps.keep_marks()
@@ -74,7 +79,8 @@ class Waits:
         """The first that ends; see `Context.first`."""
         left = self._history.found(call)
         if left is None:
-            await self.ends(tuple(waits.values()), needs_all=False)
+            with self._history.awaited(call):
+                await self.ends(tuple(waits.values()), needs_all=False)
             name = next(name for name, wait in waits.items() if self.left(wait) is not None)
             left = self._history.result(call, value=to_json(name, "first"))
             await self._steps.keep(left)
@@ -98,6 +104,10 @@ class Waits:
         done = [left for wait in waits if (left := self.left(wait)) is not None]
         if (done and not needs_all) or len(done) == len(waits) or any(map(_raises, done)):
             return
+        if is_inside(current_branch()):
+            raise PermanentError(
+                f"wait {waits[0].call.id}: no step or effect waits: wait in the handler itself"
+            )
         for wait in waits:
             if self.left(wait) is None:
                 await may_begin(self._session, self._history, wait.call)
@@ -105,7 +115,8 @@ class Waits:
         group = tuple(replace(wait.asked, needs_all=needs_all) for wait in waits)
         self._awaited.append(group)
         try:
-            await self._park()
+            with self._history.awaited(*(wait.call for wait in waits)):
+                await self._park()
         finally:
             self._awaited.remove(group)
 
@@ -118,10 +129,11 @@ class Waits:
             same = seen == len(self._awaited) and self._session.is_quiet
             quiet, seen = quiet + 1 if same else 0, len(self._awaited)
         self._session.check()
+        if self._session.task is not None and self._session.task.done():
+            raise RunStopped("the handler has ended")
         numbered = enumerate(self._awaited)
         waits = tuple(replace(wait, group=number) for number, group in numbered for wait in group)
-        if len(waits) > MOST_WAITS:
-            raise PermanentError(f"{len(waits)} waits at once: {MOST_WAITS} are the most")
+        _check_number(len(waits))
         self._session.stop(RunResult(PARKED, waits=waits))
         raise RunStopped("the run is parked")
 
@@ -171,6 +183,11 @@ class Pending:
     async def _value(self) -> Any:
         await self._waits.ends((self,), needs_all=False)
         return self.given_now()
+
+
+def _check_number(waits: int) -> None:
+    if waits > MOST_WAITS:
+        raise PermanentError(f"{waits} waits at once: {MOST_WAITS} are the most")
 
 
 def _raises(left: StepResult) -> bool:

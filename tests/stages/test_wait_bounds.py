@@ -1,0 +1,218 @@
+"""Waits under load, and where what they count on ends: nothing is lost, repeated or wedged."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from support.dispatching import ROUTES
+from support.waiter import HOUR, Waiter, event_wait, sleep
+
+from streams.dispatcher import parking
+from streams.dispatcher.part import AT_ONCE
+from streams.dispatcher.parts.waits import Waits
+from streams.serde.records import Lease, Listen, StepResult, Wait, WaitOver
+from streams.topology.model import Events, JobType
+
+DECLARED = {"draft_reply": JobType("draft_reply", waits_for=(Events("zendesk", "reply.*"),))}
+
+
+def listen(at: Waiter, lease: Lease, wait: Wait) -> None:
+    body = Listen(at.worker.name, 3, wait.id, lease.run_id, wait)
+    at.desk.command(body, lease.job_id, lease.epoch)
+
+
+def behind(left: StepResult) -> Wait:
+    """The next wait of a loop, behind the event that the last one got."""
+    taken = json.loads(left.value or "")
+    since, after = str(taken["at"]), taken["event"]["event_id"]
+    return event_wait(id_="answer#2", behind=taken["number"], since=since, after_event=after)
+
+
+def memory(at: Waiter) -> Any:
+    """What the part has in memory beside its store."""
+    task = at.desk.driver.task("dispatcher")
+    waits: Any = task._processor._processor._hooks.parts[Waits]  # type: ignore[attr-defined]
+    index, recent, offers = waits._open, waits._recent, waits._offers
+    known = recent._last, recent._forgotten, dict(recent._since)
+    return dict(index._fields), index._jobs, known, offers._left, dict(offers._tenants)
+
+
+def test_a_backlog_of_events_is_worked_off_while_more_come() -> None:
+    at = Waiter()
+    leases = at.jobs(2 * AT_ONCE)
+    with at.desk.held_back():
+        for lease in leases:
+            at.park(lease, event_wait())
+    at.reply("t1")
+    for number in range(100):
+        at.reply("t1", type_=f"reply.{number}")
+    at.desk.driver.advance(0.2)
+    assert at.index() == []
+
+
+def test_a_tenants_backlog_holds_up_no_other() -> None:
+    at = Waiter()
+    with at.desk.held_back():
+        for lease in at.jobs(AT_ONCE + 50):
+            at.park(lease, event_wait())
+    theirs = at.go_on(at.desk.event("x", tenant="globex"))
+    body = dataclasses.replace(at.ended(theirs), waits=(event_wait(),))
+    at.desk.command(body, theirs.job_id, theirs.epoch, tenant="globex")
+    with at.desk.driver.together():
+        at.reply("t1")
+        at.reply("t1", tenant="globex")
+    assert at.status(theirs) != "waiting"
+
+
+@pytest.mark.parametrize("how", ["park", "listen"])
+@pytest.mark.parametrize("match", ["none", "[]", "{}", '{"subject":"a","new":"b"}'])
+def test_a_match_that_cannot_be_read_is_refused(match: str, how: str) -> None:
+    at = Waiter()
+    lease, wait = at.job(), dataclasses.replace(event_wait(), match=match)
+    if how == "listen":
+        listen(at, lease, wait)
+    at.park(lease, wait)
+    assert (at.left(lease)["answer"].raises, at.index()) == ("WaitRefused", [])
+
+
+@pytest.mark.parametrize("how", ["park", "listen"])
+@pytest.mark.parametrize(
+    "wait", [event_wait(id_="a\0b"), Wait("a", "job", 0, b"", job_id="job_\0")]
+)
+def test_a_wait_with_a_nul_is_a_dead_letter(wait: Wait, how: str) -> None:
+    at = Waiter()
+    lease = at.job()
+    (listen if how == "listen" else at.__class__.park)(at, lease, wait)
+    assert [letter.reason for letter in at.desk.dead_letters()] == ["bad_id"]
+
+
+def test_a_timer_that_the_schedulers_clock_found_due_ends_the_wait() -> None:
+    at = Waiter()
+    lease = at.job()
+    at.park(lease, sleep(60))
+    at.desk.driver.advance(59.99)
+    at.desk.command(WaitOver(1, at.desk.job(lease.job_id).waits[0].until or 0), lease.job_id)
+    assert at.status(lease) != "waiting"
+
+
+def test_a_longer_lookback_does_not_reach_what_is_forgotten() -> None:
+    at = Waiter(lookback_ms=60_000)
+    lease = at.job()
+    at.reply("t1")
+    at.worker.stay(200, lease)
+    at.desk.start_with(*ROUTES, lookback_ms=HOUR * 1000)
+    at.worker.stay(1, lease)
+    at.park(lease, event_wait())
+    assert at.left(lease)["answer"].raises == "WaitRefused"
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_wait_behind_an_event_after_which_some_were_not_kept_is_refused(declared: bool) -> None:
+    at = Waiter(declared=declared, lookback_ms=60_000)
+    lease = at.job()
+    at.park(lease, event_wait(since="now"))
+    at.reply("t1", type_="reply.one")
+    wait = behind(at.left(lease)["answer"])
+    again = at.desk.lease(lease.job_id)
+    at.reply("t1", type_="reply.two")
+    if declared:
+        at.worker.stay(100, again)
+    else:
+        at.desk.start_with(*ROUTES, job_types=DECLARED)
+    at.park(again, wait)
+    assert at.left(lease)["answer#2"].raises == "WaitRefused"
+
+
+def test_a_type_that_was_not_declared_for_a_moment_is_kept_from_then_on() -> None:
+    at = Waiter()
+    lease = at.job()
+    at.desk.deploy(job_types={})
+    at.reply("t1")  # before the first punctuation
+    at.desk.deploy(job_types=DECLARED)
+    at.desk.driver.advance(0.5)
+    at.park(lease, event_wait())
+    assert at.left(lease)["answer"].raises == "WaitRefused"
+
+
+def test_waits_that_take_events_alone_are_served_in_the_order_of_their_parks() -> None:
+    at = Waiter()
+    leases = sorted(at.jobs(12), key=lambda lease: lease.job_id, reverse=True)
+    with at.desk.held_back():
+        for lease in leases:
+            at.park(lease, event_wait(takes_it_alone=True))
+    at.reply("t1")
+    assert [at.status(lease) == "waiting" for lease in leases] == [False] + [True] * 11
+
+
+@pytest.mark.parametrize("taken_by", ["park", "end"])
+def test_an_event_that_is_taken_while_it_is_offered_goes_to_one_alone(taken_by: str) -> None:
+    at = Waiter()
+    *leases, one, two = at.jobs(AT_ONCE + 50)
+    with at.desk.held_back():
+        for lease in leases:
+            at.park(lease, event_wait(match={"where": "subject == 'no'"}))
+        if taken_by == "end":
+            at.park(one, event_wait(takes_it_alone=True, timeout_ms=60_000))
+        at.park(two, event_wait(takes_it_alone=True))
+    at.worker.stay(59, one)
+    at.reply("t1")
+    if taken_by == "end":
+        until = at.desk.job(one.job_id).waits[0].until or 0
+        at.desk.command(WaitOver(1, until), one.job_id)
+    else:
+        at.park(one, event_wait(takes_it_alone=True))
+    at.desk.driver.advance(0.5)
+    assert (at.status(one) == "waiting", at.status(two) == "waiting") == (False, True)
+
+
+def test_a_wait_is_held_against_a_bounded_number_of_recent_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parking, "MOST_LOOKED", 5)
+    at, wait = Waiter(), event_wait(match={"where": "subject == 'no'"})
+    for key, count in (("a", 5), ("b", 6)):
+        at.desk.driver.advance(1)
+        lease = at.job(key)
+        for _ in range(count):
+            at.reply("t1")
+        at.park(lease, wait)
+        if key == "a":
+            assert at.status(lease) == "waiting", "earlier events do not count"
+    assert at.left(lease)["answer"].raises == "WaitRefused"
+
+
+def test_a_job_has_a_bounded_number_of_open_waits() -> None:
+    at = Waiter()
+    lease = at.job()
+    with at.desk.held_back():
+        for number in range(parking.MOST_OPEN + 5):
+            listen(at, lease, event_wait(f"s{number}", f"w{number}", since="now"))
+    assert len(at.index()) == parking.MOST_OPEN
+
+
+def test_a_wait_without_a_timeout_begins_though_bodies_are_kept_for_longer_than_a_year() -> None:
+    at = Waiter()
+    topics = at.desk.topology.topics
+    kept = dataclasses.replace(topics["payloads"], retention_ms=400 * 24 * HOUR * 1000)
+    at.desk.start_with(*ROUTES, topics={**topics, "payloads": kept})
+    lease = at.job()
+    at.park(lease, event_wait())
+    assert at.status(lease) == "waiting"
+
+
+def test_what_is_in_memory_follows_an_undone_step() -> None:
+    at = Waiter()
+    one, two = at.jobs(2)
+    at.park(one, event_wait(takes_it_alone=True), sleep(50, "nap"))
+    at.desk.driver.advance(1)
+    before = memory(at)
+    with at.desk.held_back():
+        at.reply("t1")
+        at.park(two, event_wait("t3"), Wait("j", "job", 0, b"", group=0, job_id=one.job_id))
+        at.desk.abort()
+        assert memory(at) == before
+    assert memory(at) != before
+    assert (at.status(one) == "waiting", at.status(two)) == (False, "waiting")
