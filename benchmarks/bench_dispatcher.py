@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 
 from confluent_kafka import Message
 from harness import Result, arguments, broker_and_folder, create_topics, report
@@ -95,8 +96,11 @@ class Events:
 
     def send(self, event_type: str, key: str) -> None:
         tenant = f"tnt_{len(self.sent) % TENANTS:06d}"
-        value = ENVELOPE.encode(envelope(tenant, event_type, key))
         self.sent[event_job_id(tenant, "bench", key)] = (event_type, time.perf_counter())
+        self.write(tenant, event_type, key, key)
+
+    def write(self, tenant: str, event_type: str, key: str, subject: str) -> None:
+        value = ENVELOPE.encode(replace(envelope(tenant, event_type, key), subject=subject))
         partition = partition_for(tenant, TOPOLOGY.partitions)
         self.sender.produce("events", value, tenant.encode(), partition)
         self.sender.poll(0)
@@ -127,6 +131,8 @@ def envelope(tenant: str, event_type: str, key: str) -> Envelope:
 class ScriptedWorker:
     """Takes every lease and says at once what a worker would; `leased` counts leases by job."""
 
+    types: tuple[str, ...] = ("plain", "one_effect")
+
     def __init__(self, bootstrap: str) -> None:
         self.id = f"bench/{new_id('boot')}"
         self.leased: Counter[str] = Counter()
@@ -155,7 +161,7 @@ class ScriptedWorker:
 
     def _beat(self) -> None:
         self._beat_at = time.monotonic() + TOPOLOGY.leases.heartbeat_seconds
-        handlers = tuple(Handler(type_, 3, (1.0,), 30) for type_ in ("plain", "one_effect"))
+        handlers = tuple(Handler(type_, 3, (1.0,), 30) for type_ in self.types)
         for partition in range(TOPOLOGY.partitions):
             held = [each for each in self._claims.values() if each.home_partition == partition]
             body = Heartbeat(
