@@ -66,6 +66,22 @@ async def refund(ctx: Context) -> dict[str, Any]:
     return {"refund": refunded}
 
 
+@app.job("follow_up", retry=Retry(max_attempts=5, backoff=(10, 60)), scopes={"email:send"})
+async def follow_up(ctx: Context) -> dict[str, Any]:
+    """Write again to a customer who has not answered for four hours.
+
+    The job waits without a slot. A solved ticket ends it: the route of `ticket.solved` cancels.
+    """
+    ticket = _ticket(await ctx.json())
+    hours = float(os.environ.get("SUPPORT_FOLLOW_UP_HOURS", "4"))
+    await ctx.sleep(hours * 3600)
+    text = f"We still wait for your answer about {ticket['subject']!r}."
+    sent = await ctx.effect(
+        "email:send", send_email, key="follow-up", ticket_id=str(ticket["id"]), text=text
+    )
+    return {"sent": sent}
+
+
 async def write_draft(subject: str) -> str:
     """Where a language model would be asked: slow, costly, and kept as a step."""
     return f"Thank you for writing about {subject!r}. We are looking into it."

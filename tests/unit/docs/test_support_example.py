@@ -17,6 +17,7 @@ from support.worker_bench import bench, payload_ref
 
 from ingress.samples import sample
 from streams.serde.records import Ended, EventInfo, Outcome
+from streams.testing import Bench, Job
 from streams.topology.load import load
 from streams.worker.app import App
 from streams.worker.app_loader import load_app
@@ -164,5 +165,27 @@ def _event_type(body: bytes) -> str:
 
 def test_the_topology_beside_it_routes_to_its_job_types(app: App) -> None:
     topology = load(ROOT / "examples" / "support" / "topology.yaml")
-    assert {route.job for route in topology.routes} <= set(app.jobs)
+    assert {route.job for route in topology.routes if route.job} <= set(app.jobs)
     assert topology.routes
+
+
+def followed_up(bench: Bench) -> Job:
+    bench.fake("email:send", returns={})
+    job = bench.event("ticket.pending", orjson.loads(TICKET), source="zendesk", subject="t7").run()
+    assert job.status == "waiting"
+    return job
+
+
+def test_a_customer_who_does_not_answer_is_written_to_once(app: App) -> None:
+    with Bench(app, topology=ROOT / "examples/support/topology.yaml") as bench:
+        job = followed_up(bench)
+        bench.advance(4 * 3600 + 1)
+        assert (job.run().status, [call.key for call in job.calls]) == ("succeeded", ["follow-up"])
+
+
+def test_a_solved_ticket_ends_the_follow_up(app: App) -> None:
+    with Bench(app, topology=ROOT / "examples/support/topology.yaml") as bench:
+        job = followed_up(bench)
+        bench.deliver("ticket.solved", {"solved": 7}, source="zendesk", subject="t7")
+        bench.advance(5 * 3600)
+        assert (job.status, job.calls) == ("cancelled", [])
