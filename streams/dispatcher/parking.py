@@ -29,6 +29,8 @@ MOST_OPEN = 150
 """How many open waits a job may have: its record has them all."""
 MOST_LOOKED = 2_000
 """How many recent events one wait is held against when it begins."""
+_APART_MS = 1_000
+"""How far the clocks of brokers are apart that lead a topic's partition one after another."""
 
 
 class Parking:
@@ -156,7 +158,9 @@ class Parking:
             return None
         reaching = replace(asked, since=str(_since(job, asked)), behind=asked.behind or 0)
         match = read_match(asked.match)
-        behind, since = asked.behind or 0, _since(job, asked)
+        # An event that came after another one may have an earlier time; see `_APART_MS`.
+        since = _since(job, asked) - (0 if asked.behind is None else _APART_MS)
+        behind = asked.behind or 0
         found = self._recent.behind(step, job.tenant_id, match, behind, since)
         for looked, event in enumerate(found):
             if looked == MOST_LOOKED:
@@ -176,7 +180,7 @@ def takes(job: Job, wait: Wait, event: Offered) -> bool:
     own = job.event.event_id if job.event else None
     return (
         (wait.behind or 0) < event.number
-        and int(wait.since) <= event.at
+        and int(wait.since) - _APART_MS <= event.at
         and event.info.event_id not in (own, wait.after_event)
         and not (wait.takes_it_alone and event.taken)
         and read_match(wait.match).takes(event.info)

@@ -89,6 +89,25 @@ def test_a_wait_with_a_nul_is_a_dead_letter(wait: Wait, how: str) -> None:
     assert [letter.reason for letter in at.desk.dead_letters()] == ["bad_id"]
 
 
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_an_event_of_a_broker_whose_clock_is_behind_is_not_missed(order: str) -> None:
+    at = Waiter()
+    lease = at.job()
+    at.desk.driver.advance(2)
+    at.reply("t1")
+    at.park(lease, event_wait(since="now" if order == "after" else "job"))
+    if order == "after":
+        at.reply("t1")
+    wait = behind(at.left(lease)["answer"])
+    again = at.desk.lease(lease.job_id)
+    if order == "after":
+        at.park(again, wait)
+    at.reply("t1", type_="reply.two", at=at.desk.driver.now - 900)
+    if order == "before":
+        at.park(again, wait)
+    assert "answer#2" in at.left(lease)
+
+
 def test_a_timer_that_the_schedulers_clock_found_due_ends_the_wait() -> None:
     at = Waiter()
     lease = at.job()
