@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streams.errors import (
     AmbiguousStep,
+    ApprovalExpired,
     HistoryDiverged,
     JobFailed,
     PermanentError,
@@ -20,6 +21,7 @@ from streams.errors import (
 )
 from streams.worker.app import App, Retry
 from streams.worker.handler.context import Context
+from streams.worker.handler.decision import Decision
 
 if TYPE_CHECKING:
     from streams.event_reader.consume import EventsPurged, consume
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AmbiguousStep",
     "App",
+    "ApprovalExpired",
     "Context",
     "DatabaseSink",
+    "Decision",
     "EventsPurged",
     "HistoryDiverged",
     "JobFailed",

@@ -26,6 +26,7 @@
         ├── PermanentError     never try again: the job is `failed`
         │   ├── AmbiguousStep  ... because two calls of one name are in flight at once
         │   ├── WaitTimeout    ... what the handler waited for did not come in time
+        │   ├── ApprovalExpired  ... nobody decided about an approval in time
         │   ├── WaitRefused    ... a wait cannot begin, or is another one than before
         │   └── JobFailed      ... the job that the handler waited for did not succeed
         └── HistoryDiverged    the code asks for other steps than the job has: a person decides
@@ -209,6 +210,10 @@ class WaitTimeout(PermanentError):
 
 class WaitRefused(PermanentError):
     """A wait cannot begin as it was asked, or another one began under its name."""
+
+
+class ApprovalExpired(PermanentError):
+    """Nobody decided about an approval in time; catch it to go on."""
 
 
 class JobFailed(PermanentError):

@@ -14,6 +14,7 @@ store's changelog. The scope is the job's own, or one that the jobs of a tenant 
     unknown, or claimed by a run that is over
                         -> granted under the same key while the tool honours it, else review
     begun, and now with other arguments -> refused
+    to be granted, and people object    -> refused, or approval: the worker asks for one
 
 A person may settle an effect whose outcome is unknown (`streams/dispatcher/parts/reviews.py`).
 """
@@ -39,6 +40,9 @@ from streams.serde.records import (
 )
 from streams.state.store import KeyValueStore
 
+Objects = Callable[[], tuple[ReplyKind, str] | None]
+"""The objection of people to an effect that is about to be granted; None: they have none."""
+
 _KEY_MARGIN_MS = 60_000
 """A repeat that is granted now reaches its tool a little later: the key must still hold then."""
 
@@ -50,10 +54,12 @@ def claim(
     now: int,
     *,
     lives: Callable[[LedgerEntry], bool],
+    objects: Objects = lambda: None,
 ) -> Reply:
     """Answer a claim of the living lease of `job`; `now` in milliseconds.
 
-    `lives` says whether an entry is claimed by a run that still has its lease.
+    `lives` says whether an entry is claimed by a run that still has its lease. `objects` gives
+    the objection of people to an effect that is about to be granted.
     """
     scope = effect_scope(job.scope, asked.once_per)
     known = known_done(store, job, scope, asked.action) if is_shared(scope) else None
@@ -61,8 +67,8 @@ def claim(
     entry = known or _not_begun(job, scope, asked, now)
     if (other := _begun_elsewhere(store, job, scope, asked.action)) is not None:
         return _reply(job, asked, entry, "refused", message=_other_scope(asked.action, other))
-    reply = _answered(store, entry, job, asked, now, lives)
-    if is_shared(scope) and reply.kind != "refused":
+    reply = _answered(store, entry, job, asked, now, lives, objects)
+    if is_shared(scope) and reply.kind not in ("refused", "approval"):
         note(store, job, get(store, job.tenant_id, scope, asked.action) or entry)
     return reply
 
@@ -93,6 +99,7 @@ def _answered(
     asked: Claim,
     now: int,
     lives: Callable[[LedgerEntry], bool],
+    objects: Objects,
 ) -> Reply:
     if entry.status != FAILED and entry.digest != asked.digest:
         by = f" by job {entry.job_id}" if is_shared(entry.scope) else ""
@@ -106,12 +113,12 @@ def _answered(
     if entry.status == DONE:
         return _reply(job, asked, entry, "done", result=entry.result)
     if entry.status == FAILED:
-        return _grant(store, entry, job, asked, now)
+        return _grant(store, entry, job, asked, now, objects)
     if lives(entry):
         message = f"effect {asked.action} is under way in job {entry.job_id}: wait for its end"
         other = is_shared(entry.scope) and entry.run_id != asked.run_id
         return _reply(job, asked, entry, "busy" if other else "held", message=message)
-    return _uncertain(store, entry, job, asked, now)
+    return _uncertain(store, entry, job, asked, now, objects)
 
 
 def outcome(
@@ -211,10 +218,17 @@ def _is_news(entry: LedgerEntry, told: Outcome) -> bool:
     return entry.status in UNSETTLED
 
 
-def _uncertain(store: KeyValueStore, entry: LedgerEntry, job: Job, asked: Claim, now: int) -> Reply:
+def _uncertain(
+    store: KeyValueStore,
+    entry: LedgerEntry,
+    job: Job,
+    asked: Claim,
+    now: int,
+    objects: Objects,
+) -> Reply:
     """Answer for an effect that may have happened: repeat it only if the tool honours its key."""
     if _repeatable(entry, min(entry.key_lifetime_ms, asked.key_lifetime_ms), now):
-        return _grant(store, entry, job, asked, now, repeat=True)
+        return _grant(store, entry, job, asked, now, objects, repeat=True)
     return _reply(job, asked, entry, "review", message=_review(store, entry, now))
 
 
@@ -246,9 +260,14 @@ def _grant(
     job: Job,
     asked: Claim,
     now: int,
+    objects: Objects,
     *,
     repeat: bool = False,
 ) -> Reply:
+    against = objects()
+    if against is not None:
+        kind, message = against
+        return _reply(job, asked, entry, kind, message=message)
     granted = replace(
         entry,
         status=CLAIMED,

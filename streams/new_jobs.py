@@ -56,6 +56,7 @@ def from_event(
         payload_ref=envelope.payload_ref,
         callback_url=envelope.callback_url,
         traceparent=traceparent,
+        draft=job.draft or route.draft,
     )
 
 
@@ -124,6 +125,7 @@ def from_replay(
         replay_note=replay.note,
         submitted_by=replay.submitted_by,
         traceparent=old.traceparent,
+        draft=job.draft or old.draft or (route is not None and route.draft),
     )
 
 
@@ -222,4 +224,5 @@ def _new(
         created_at=now,
         updated_at=now,
         ready_at=now,
+        draft=declared.draft,
     )

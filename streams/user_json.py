@@ -5,6 +5,7 @@ orjson alone reads an integer beyond 64 bits as a fraction, and writes NaN and i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator
@@ -60,6 +61,15 @@ def write(value: object, *, sort_keys: bool = False) -> bytes:
     if b"null" in text and not all(map(math.isfinite, _floats(value))):
         raise TypeError("it has a number that is NaN or infinite")
     return text
+
+
+def digest(value: object) -> bytes:
+    """SHA-256 of a value's canonical JSON: equal exactly for equal values.
+
+    Raises:
+        TypeError: as `write`.
+    """
+    return hashlib.sha256(write(value, sort_keys=True)).digest()
 
 
 def _floats(value: object) -> Iterator[float]:

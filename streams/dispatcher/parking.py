@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 
 from streams import user_json
+from streams.dispatcher import approvals
 from streams.dispatcher import job as jobs
 from streams.dispatcher.checkpoints import keep, result_of
 from streams.dispatcher.recent_events import Offered, RecentEvents
@@ -95,6 +96,8 @@ class Parking:
         if until is None and job.payload_ref is not None and self._body_ms is not None:
             expires = job.event_time + self._body_ms
             until = min(expires, step.now + LONGEST_WAIT_SECONDS * 1000)
+        if asked.kind == "approval":
+            until = approvals.expires_at(step, job, asked, until)
         since = step.now if asked.since == "now" else _since(job, asked)
         behind = self._recent.number(step)
         return replace(asked, until=until, at=step.now, since=str(since), behind=behind)
@@ -105,6 +108,8 @@ class Parking:
             return left_by(wait, raises="WaitRefused", message=f"{wait.id}: {fault}")
         if wait.kind == "event":
             return self._came_before(step, job, asked)
+        if wait.kind == "approval":
+            return approvals.over_at_once(step, job, wait)
         if wait.kind == "job":
             awaited = step.table.get(wait.job_id or "")
             return end_of_job(wait, awaited) if awaited and not jobs.is_live(awaited) else None

@@ -20,7 +20,8 @@ def routed(job: Job, topology: Topology) -> Job:
     if job.event is not None and not chosen and not has_begun(job):
         route = topology.route(job.event.source, job.event.event_type)
         if route is not None and route.job is not None:
-            job = replace(job, type=route.job, priority=route.priority)
+            draft = job.draft or route.draft
+            job = replace(job, type=route.job, priority=route.priority, draft=draft)
     return in_pool(job, topology)
 
 

@@ -17,6 +17,7 @@ from streams.dispatcher import live_index, metrics, names
 from streams.dispatcher.hooks import hooks
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change, Part
+from streams.dispatcher.parts.approvals import Approvals
 from streams.dispatcher.parts.claims import Claims
 from streams.dispatcher.parts.divergences import Divergences
 from streams.dispatcher.parts.event_cancels import EventCancels
@@ -58,6 +59,7 @@ PARTS: tuple[type[Part], ...] = (
     Routes,
     EventCancels,
     Waits,
+    Approvals,
     Timers,
     Workers,
     Runs,

@@ -47,6 +47,10 @@ class Step:
     def checkpoints(self) -> KeyValueStore:
         return self.ctx.store("checkpoints")
 
+    @property
+    def approvals(self) -> KeyValueStore:
+        return self.ctx.store("approvals")
+
     def envelope(self, record: Record) -> Envelope:
         """The event in a record of `events`, decoded once for all parts that read it.
 

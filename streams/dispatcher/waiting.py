@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streams import user_json
+from streams.dispatcher.approval_rows import withdraw
 from streams.dispatcher.checkpoints import keep
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import requeue
@@ -105,6 +106,7 @@ def _resume(step: Step, job: Job) -> Job:
 def _close(step: Step, job: Job, waits: tuple[Wait, ...]) -> Job:
     for wait in waits:
         step.shared.open_waits.drop(step, job, wait)
+        withdraw(step, job, wait)
     return _put(step, job, replace(job, waits=tuple(w for w in job.waits if w not in waits)))
 
 

@@ -95,6 +95,11 @@ def idempotency_key(tenant_id: str, scope: str, action: str) -> str:
     return "idk_" + _encode(_hash("effect", tenant_id, scope, action))
 
 
+def approval_id(tenant_id: str, scope: str, key: str) -> str:
+    """The approval that the jobs of a scope ask for under a key."""
+    return "apr_" + _encode(_hash("approval", tenant_id, scope, key))
+
+
 def delivery_id(tenant_id: str, endpoint_id: str, message_id: str) -> str:
     """The one delivery of a message to an endpoint."""
     return "dlv_" + _encode(_hash("delivery", tenant_id, endpoint_id, message_id))

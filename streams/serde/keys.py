@@ -20,6 +20,11 @@ def ledger_key(tenant_id: str, scope: str, action: str) -> bytes:
     return join(tenant_id, scope, action)
 
 
+def approval_key(tenant_id: str, scope: str, approval_id: str) -> bytes:
+    """Key of an approval on `approvals`."""
+    return join(tenant_id, scope, approval_id)
+
+
 def checkpoint_key(job_id: str, incarnation: int, step: str) -> bytes:
     """Key of a finished step in `checkpoints`."""
     return join(job_id, str(incarnation), step)

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from streams.testing.admission import Admission
 from streams.testing.flow import Flow
 from streams.testing.observed_app import Observer
+from streams.testing.people import People
 from streams.testing.pipeline_in_memory import PipelineInMemory
 from streams.testing.plain_logs import plain_logs
 from streams.testing.refused import Unprovided
@@ -33,6 +34,7 @@ class Installation:
         self.pipeline = PipelineInMemory(topology, cluster_key)
         self.flow = Flow(self.pipeline, topology.leases.heartbeat_seconds, patience)
         self.door = Admission(self.pipeline, topology, vault, keyring)
+        self.people = People(self.pipeline, keyring)
         self.stops = Stops()
         self.stops.changed = self._stand
         self.tools = Tools(strict, self.pipeline.seconds, self.stops)

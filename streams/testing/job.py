@@ -12,7 +12,7 @@ from streams.serde.effect_scopes import is_shared, noted, once_per
 from streams.serde.effect_states import DONE, FAILED, UNSETTLED
 from streams.serde.ids import replay_job_id
 from streams.serde.job_states import AT_REST, DUE_LATER, LEASED, STANDS_STILL
-from streams.serde.records import Cancel, Replay, Settle, SettleSteps
+from streams.serde.records import Cancel, Decide, Replay, Settle, SettleSteps
 from streams.testing.beside_loop import beside_loop
 from streams.testing.flow import Stuck
 from streams.testing.job_view import JobView
@@ -140,6 +140,29 @@ class Job(JobView):
         return self
 
     @beside_loop
+    def approve(self, key: str, *, note: str = "", edit: object = None, by: str = _AUTHOR) -> Self:
+        """Approve what the job asks for, as `tidegate approvals approve` does.
+
+        `key` is that of `ctx.approval`, or the action of a proposed effect (`tool/key`). `edit` are
+        the changed arguments.
+
+        Raises:
+            Refused: as docs/approvals.md lists the reasons, or `not_json`.
+        """
+        self._ask(self._behind.people.decision(self.record, key, True, by, note, edit), self.id)
+        return self
+
+    @beside_loop
+    def reject(self, key: str, *, note: str = "", by: str = _AUTHOR) -> Self:
+        """Reject what the job asks for, as `tidegate approvals reject` does.
+
+        Raises:
+            Refused: as docs/approvals.md lists the reasons.
+        """
+        self._ask(self._behind.people.decision(self.record, key, False, by, note, None), self.id)
+        return self
+
+    @beside_loop
     def replay(
         self,
         *,
@@ -177,7 +200,7 @@ class Job(JobView):
         due = settleable_at(found[0], record, self._behind.leases.term_seconds)
         return max(0, due - pipeline.now) / 1000
 
-    def _ask(self, body: Cancel | Settle | SettleSteps | Replay, job_id: str) -> None:
+    def _ask(self, body: Cancel | Settle | SettleSteps | Replay | Decide, job_id: str) -> None:
         self._behind.pipeline.ask(body, self.record.tenant_id, job_id)
 
     def _until(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:

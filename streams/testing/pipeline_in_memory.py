@@ -8,10 +8,11 @@ from streams import pipeline
 from streams.ledger_entries import current
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.processor import Record
-from streams.serde.codec import COMMAND, DEAD_LETTER, JOB, PROGRESS, STEP_RESULT
+from streams.serde.codec import APPROVAL, COMMAND, DEAD_LETTER, JOB, PROGRESS, STEP_RESULT
 from streams.serde.ids import new_id
 from streams.serde.keys import SEPARATOR, after, join
 from streams.serde.records import (
+    Approval,
     Command,
     CommandBody,
     DeadLetter,
@@ -101,6 +102,13 @@ class PipelineInMemory:
         store = self._driver.store("dispatcher", "ledger")
         found = (current(store, key) for key in dict.fromkeys(keys) if key.startswith(prefix))
         return [entry for entry in found if entry is not None]
+
+    def approvals(self, job: Job) -> list[Approval]:
+        """What the jobs of a scope asked people to approve, in the order of the first questions."""
+        prefix = join(job.tenant_id, job.scope) + SEPARATOR
+        store = self._driver.store("dispatcher", "approvals")
+        found = [APPROVAL.decode(value) for _, value in store.range(prefix, after(prefix))]
+        return sorted(found, key=lambda approval: approval.asked_at)
 
     def steps(self, job: Job) -> list[StepResult]:
         """What each finished step and wait left, in the order in which they ended."""

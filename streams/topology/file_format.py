@@ -40,6 +40,7 @@ class RouteShape(Declared):
     job: Text | None = None
     priority: str | None = None
     cancels: model.Cancels | None = None
+    draft: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class TopologyShape(Declared):
     limits: tuple[model.Limit, ...]
     retention: RetentionShape
     leases: model.LeasePolicy
+    approvals: tuple[model.ApprovalRule, ...] = ()
 
 
 def build(shape: TopologyShape) -> model.Topology:
@@ -78,7 +80,9 @@ def build(shape: TopologyShape) -> model.Topology:
         pools=tuple(pool.name for pool in shape.pools),
         job_types={job.name: job for job in shape.job_types},
         routes=tuple(
-            model.Route(r.match.source, r.match.event_type, r.job, r.priority or first, r.cancels)
+            model.Route(
+                r.match.source, r.match.event_type, r.job, r.priority or first, r.cancels, r.draft
+            )
             for r in shape.routes
         ),
         limits=shape.limits,
@@ -88,6 +92,7 @@ def build(shape: TopologyShape) -> model.Topology:
         unhandled_ms=_days(shape.retention.unhandled_hours / 24),
         lookback_ms=_days(shape.retention.lookback_minutes / 1440),
         deliveries_ms=_days(shape.retention.deliveries_days),
+        approvals=shape.approvals,
     )
 
 

@@ -118,6 +118,8 @@ class JobType(Declared):
     timeout_seconds: Positive | None = None
     waits_for: tuple[Events, ...] = ()
     """Events that its handlers wait for; they are kept for waits that begin a little later."""
+    draft: bool = False
+    """Whether a person approves each effect of its jobs before that begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,19 @@ class Route:
     job: str | None
     priority: str
     cancels: Cancels | None = None
+    draft: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule(Declared):
+    """Effects that a person approves before they begin; all are globs."""
+
+    tool: Text
+    tenant: Text = "*"
+    job_type: Text = "*"
+
+    def __str__(self) -> str:
+        return f"tool {self.tool}, tenant {self.tenant}, job type {self.job_type}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +208,8 @@ class Topology:
     again."""
     lookback_ms: int = 3_600_000
     """How long events are kept for waits that begin after them (`JobType.waits_for`)."""
+    approvals: tuple[ApprovalRule, ...] = ()
+    """Which effects need an approval that their handlers do not ask for."""
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""
@@ -209,6 +226,14 @@ class Topology:
     def job_type(self, name: str) -> JobType:
         """The declared overrides of a type, or the defaults for one that is not listed."""
         return self.job_types.get(name, JobType(name))
+
+    def approval_rule(self, tool: str, tenant_id: str, job_type: str) -> ApprovalRule | None:
+        """The first rule by which an effect needs an approval."""
+        for rule in self.approvals:
+            globs = (tool, rule.tool), (tenant_id, rule.tenant), (job_type, rule.job_type)
+            if all(fnmatchcase(name, glob) for name, glob in globs):
+                return rule
+        return None
 
     @property
     def waited_for(self) -> tuple[Events, ...]:

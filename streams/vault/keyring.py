@@ -43,6 +43,24 @@ class DataKeyring:
         key = self._current.get(tenant_id)
         return key if key is not None and key.period == period_now() else None
 
+    @property
+    def vault(self) -> Vault:
+        """The keys that wrap the data keys."""
+        return self._vault
+
+    def newest(self, tenant_id: str) -> DataKey | None:
+        """The key of the newest period that is known of a tenant, if there is one.
+
+        Raises:
+            Erased: the tenant was erased.
+        """
+        with self._lock:
+            if tenant_id in self._erased:
+                raise Erased(tenant_id)
+            known = list(self._keys.get(tenant_id, {}).values())
+            current = self._current.get(tenant_id)
+        return current or max(known, key=lambda key: key.period, default=None)
+
     def find(self, tenant_id: str, key_id: str) -> _Found:
         """A key, as soon as its record has been read; cancel the future to stop waiting.
 

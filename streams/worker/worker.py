@@ -22,6 +22,7 @@ from streams.tracing.spans import exemplar
 from streams.vault.keyring import DataKeyring
 from streams.worker import metrics
 from streams.worker.app import App
+from streams.worker.handler.approvals import Approvals
 from streams.worker.handler.context import Context
 from streams.worker.handler.effects import Claimant, Effects
 from streams.worker.handler.ended_runs import EndedRuns
@@ -256,6 +257,7 @@ class Worker:
             history,
             waits,
             WaitCalls(history, waits),
+            Approvals(session, history, waits, self._keyring),
             self._keyring,
             self._transport.fetch,
         )

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import pytest
 
 from streams.serde import (
+    approval_states,
     delivery_states,
     effect_states,
     job_states,
@@ -22,6 +23,7 @@ from streams.serde import (
 
 ROOT = Path(__file__).resolve().parents[2]
 VOCABULARIES: dict[str, Any] = {
+    "ApprovalStatus": approval_states.ApprovalStatus,
     "JobStatus": job_states.JobStatus,
     "DeliveryStatus": delivery_states.DeliveryStatus,
     "Circuit": delivery_states.Circuit,
@@ -39,7 +41,14 @@ FIELDS = {"status", "circuit", "parked_because", "disabled_because"}
 """Fields and variables that hold a state."""
 TABLES = {
     f"streams/serde/{name}.py"
-    for name in ("job_states", "delivery_states", "effect_states", "run_ends", "replay_records")
+    for name in (
+        "approval_states",
+        "job_states",
+        "delivery_states",
+        "effect_states",
+        "run_ends",
+        "replay_records",
+    )
 }
 SQL = re.compile(rf"\bstatus\s*(=|<>|!=|IN\s*\()\s*'({'|'.join(sorted(NAMES))})'", re.IGNORECASE)
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from streams import ledger, ledger_entries
 from streams.dispatcher import metrics
+from streams.dispatcher.approved_effects import objection
 from streams.dispatcher.living_lease import is_held, living
 from streams.dispatcher.part import Part
 from streams.dispatcher.replies import TOPIC, check_partition
@@ -31,7 +32,14 @@ class Claims(Part):
         elif job.cancel_requested or job.tenant_id in self.shared.closed.erased:
             reply = _plain(body, command, "cancel", "the job is being cancelled")
         else:
-            reply = ledger.claim(step.ledger, job, body, step.now, lives=partial(is_held, step))
+            reply = ledger.claim(
+                step.ledger,
+                job,
+                body,
+                step.now,
+                lives=partial(is_held, step),
+                objects=partial(objection, step, job, body),
+            )
             if reply.kind == "granted" and body.once_per != JOB:
                 _expire_later(step, job, body)
         step.answer(reply, body.reply_partition)

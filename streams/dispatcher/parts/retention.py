@@ -1,4 +1,4 @@
-"""Forgets finished jobs whose time has come: record, steps and ledger entries.
+"""Forgets finished jobs whose time has come: record, steps, ledger entries and approvals.
 
 A finished job whose id lives again is replaced in the table. The store `parts` keeps `x` time
 job_id incarnation for it, with its tenant and scope, until its steps and effects are forgotten.
@@ -64,6 +64,7 @@ def _forget_run(step: Step, job_id: str, incarnation: int, tenant_id: str, scope
     leave(step, job_id, scope)
     if not in_scope(step, scope):
         _delete_prefix(step.ledger, join(tenant_id, scope) + SEPARATOR)
+        _delete_prefix(step.approvals, join(tenant_id, scope) + SEPARATOR)
 
 
 def _delete_prefix(store: KeyValueStore, prefix: bytes) -> None:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import ClassVar
 
 from streams.dispatcher import metrics, offers, recent_events, wait_index
+from streams.dispatcher.approvals import time_over
 from streams.dispatcher.job import is_live
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.living_lease import living
@@ -24,7 +25,7 @@ from streams.dispatcher.replies import TOPIC, check_partition
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end
 from streams.dispatcher.wait_index import Place, WaitIndex
-from streams.dispatcher.waiting import close_all, end_wait, timed_out
+from streams.dispatcher.waiting import close_all, end_wait
 from streams.event_match import equalities
 from streams.runtime.part import handles, reads
 from streams.runtime.processor import Context, Record
@@ -152,7 +153,7 @@ class Waits(Part):
         changed, by = False, max(due, step.now)
         while late := [w for w in job.waits if w.until is not None and w.until <= by]:
             wait = min(late, key=lambda each: (each.until, each.id))
-            left = self._came_before(step, job, wait) or timed_out(step, job, wait)
+            left = self._came_before(step, job, wait) or time_over(step, job, wait)
             job = end_wait(step, job, wait, left)
             changed = True
         return changed

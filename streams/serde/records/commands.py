@@ -12,6 +12,7 @@ from typing import Literal, TypeVar, get_args
 
 from streams.serde.effect_scopes import JOB
 from streams.serde.effect_states import OutcomeStatus, SettledStatus
+from streams.serde.records.approvals import ApprovalEffect, Approvers, OnTimeout, Sealed
 from streams.serde.records.jobs import StepResult, Wait
 from streams.serde.run_ends import ReportedEnd
 
@@ -249,6 +250,32 @@ class WaitOver:
     due_at: int
 
 
+@_sent_by("worker", of_a_moment=True)
+@dataclass(frozen=True, slots=True)
+class AskApproval:
+    run_id: str
+    key: str
+    digest: bytes
+    asked: Sealed
+    effects: tuple[ApprovalEffect, ...]
+    approvers: Approvers
+    quorum: int
+    on_timeout: OnTimeout
+    timeout_ms: int | None = None
+
+
+@_sent_by("operator", is_answered=True)
+@dataclass(frozen=True, slots=True)
+class Decide:
+    approval_id: str
+    decision_id: str
+    approved: bool
+    by: str
+    note: str
+    edit: Sealed | None = None
+    edited: tuple[bytes, ...] = ()
+
+
 CommandBody = (
     Submit
     | Replay
@@ -267,6 +294,8 @@ CommandBody = (
     | ReplayEvent
     | Listen
     | WaitOver
+    | AskApproval
+    | Decide
 )
 
 

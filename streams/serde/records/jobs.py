@@ -40,6 +40,7 @@ class Wait:
     needs_all: bool = False
     match: str = ""
     job_id: str | None = None
+    approval_id: str | None = None
     since: str = "now"
     behind: int | None = None
     after_event: str = ""
@@ -100,6 +101,7 @@ class Job:
     diverged: str | None = None
     waits: tuple[Wait, ...] = ()
     resumes: int = 0
+    draft: bool = False
 
     @property
     def due_at(self) -> int | None:

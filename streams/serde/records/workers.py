@@ -47,11 +47,12 @@ ReplyKind = Literal[
     "lost",
     "cancel",
     "listening",
+    "approval",
     "wanted",
     "who",
     "no_pool",
 ]
-"""The first nine answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
+"""The first ten answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
 and `no_pool` says that the worker's pool is not declared."""
 
 

@@ -10,6 +10,7 @@ from ingress.formats.document import carried_json
 from streams.errors import Misfit, PermanentError
 from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo
+from streams.worker.handler.effects import Proposed
 from streams.worker.handler.own_frames import calling_line
 from streams.worker.handler.values import from_json, to_json
 from streams.worker.handler.waiting import Waiting
@@ -17,6 +18,7 @@ from streams.worker.handler.waiting import Waiting
 if TYPE_CHECKING:
     from streams.vault.keyring import DataKeyring
     from streams.vault.opening import Fetch
+    from streams.worker.handler.approvals import Approvals
     from streams.worker.handler.effects import Effects
     from streams.worker.handler.history import History
     from streams.worker.handler.run_session import RunSession
@@ -39,10 +41,11 @@ class Context(Waiting):
         history: History,
         waits: Waits,
         calls: WaitCalls,
+        approvals: Approvals,
         keyring: DataKeyring,
         fetch: Fetch,
     ) -> None:
-        super().__init__(waits, calls)
+        super().__init__(waits, calls, approvals)
         lease = session.lease
         self.tenant_id: str = lease.tenant_id
         self.job_id: str = lease.job_id
@@ -179,13 +182,23 @@ class Context(Waiting):
         done. After any other error the outcome is unknown: the effect is repeated under the same
         key if the tool honours keys (`App.tool`); otherwise a person decides.
 
+        If people have to approve it, the run parks until they have; then it goes on with the
+        arguments that they approved.
+
         Raises:
             PermanentError: the tool is outside the job's scopes, the key was used with other
-                arguments, the same action is under way, or an argument or result is not JSON.
+                arguments, the same action is under way, an argument or result is not JSON, or
+                people did not approve the effect.
         """
         try:
+            arguments = await self._approvals.known(tool, key, kwargs)
             with self._session.busy():
-                return await self._effects.run(tool, function, key, kwargs, once_per)
+                found = await self._effects.run(
+                    tool, function, key, kwargs if arguments is None else arguments, once_per
+                )
+            if isinstance(found, Proposed):
+                await self._approvals.propose(tool, key, kwargs, found.why)
+            return found
         except BaseException:
             self._history.failed(f"{tool}/{key}")
             raise

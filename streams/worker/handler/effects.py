@@ -45,6 +45,13 @@ class Claimant:
     scopes: frozenset[str] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """An effect that may not begin before people have approved it."""
+
+    why: str
+
+
 class Effects:
     """The effects of one run."""
 
@@ -63,7 +70,7 @@ class Effects:
         arguments: Mapping[str, Any],
         once_per: str = JOB,
     ) -> Any:
-        """See `Context.effect`."""
+        """See `Context.effect`; `Proposed` if people have to approve it."""
         action = self._action(tool, key)
         if not isinstance(once_per, str) or not TOOL_NAME.fullmatch(once_per):
             raise PermanentError(
@@ -89,6 +96,8 @@ class Effects:
             note(names.OUTCOME, reply.kind)
             if reply.kind == "done":
                 return from_json(reply.result)
+            if reply.kind == "approval":
+                return Proposed(reply.message)
             if reply.kind == "busy":
                 await self._calls_ended()
             raise self._turned_down(reply, claim)

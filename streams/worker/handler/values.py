@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,7 +49,7 @@ def digest(arguments: Mapping[str, object], what: str) -> bytes:
                 f"{what}: argument {name!r} is not JSON ({error}): pass plain values, "
                 "so that a second run can be told from another call"
             ) from error
-    return hashlib.sha256(user_json.write(dict(arguments), sort_keys=True)).digest()
+    return user_json.digest(dict(arguments))
 
 
 def is_label(name: object, most: int) -> bool:

@@ -33,8 +33,8 @@ class WaitCalls:
         if (seconds is None) == (until is None):
             raise PermanentError("sleep: give seconds or until, and not both")
         call = self._call(name, key, "time", {})
-        wait = _wait(call, timeout_ms=_span_ms(seconds, "sleep"), until=_moment_ms(until, "until"))
-        return self._waits.pending(call, wait, lambda _: None)
+        wait = _wait(call, timeout_ms=span_ms(seconds, "sleep"), until=_moment_ms(until, "until"))
+        return self._waits.pending(call, wait, _nothing)
 
     def event(
         self,
@@ -55,7 +55,7 @@ class WaitCalls:
             match=text,
             since=_since(since),
             takes_it_alone=consume == "one",
-            timeout_ms=_span_ms(timeout, "timeout"),
+            timeout_ms=span_ms(timeout, "timeout"),
         )
         wait = self._behind_the_last(call, wait)
         return self._waits.pending(call, wait, self._event_given)
@@ -65,8 +65,8 @@ class WaitCalls:
         if not isinstance(job_id, str) or not job_id or "\0" in job_id:
             raise PermanentError(f"wait_for_job: {job_id!r} is no job's id")
         call = self._call(name, key, "job", {"job_id": job_id})
-        wait = _wait(call, job_id=job_id, timeout_ms=_span_ms(timeout, "timeout"))
-        return self._waits.pending(call, wait, lambda value: value)
+        wait = _wait(call, job_id=job_id, timeout_ms=span_ms(timeout, "timeout"))
+        return self._waits.pending(call, wait, _same)
 
     def first(self) -> Call:
         """The decision which of several waits came first."""
@@ -90,18 +90,26 @@ class WaitCalls:
         number, since, event_id = int(at["number"]), str(at["at"]), str(at["after_event"])
         return replace(wait, behind=number, since=since, after_event=event_id)
 
-    def _event_given(self, value: Any) -> EventInfo:
+    async def _event_given(self, value: Any) -> EventInfo:
         event = EventInfo(**value["event"])
         ref = value["payload_ref"]
         self._waits.bodies[event.event_id] = PayloadRef(**ref | {"offsets": tuple(ref["offsets"])})
         return event
 
 
+async def _nothing(_: Any) -> None:
+    return None
+
+
+async def _same(value: Any) -> Any:
+    return value
+
+
 def _wait(call: Call, **fields: Any) -> Wait:
     return Wait(call.id, call.kind, call.position, call.digest, call.failed_before, **fields)  # type: ignore[arg-type]
 
 
-def _span_ms(span: Span | None, name: str) -> int | None:
+def span_ms(span: Span | None, name: str) -> int | None:
     if span is None:
         return None
     seconds = span.total_seconds() if isinstance(span, timedelta) else span

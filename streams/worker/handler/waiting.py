@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from streams.errors import PermanentError
 
 if TYPE_CHECKING:
+    from streams.serde.records import Approvers, OnTimeout
+    from streams.worker.handler.approvals import Approvals
     from streams.worker.handler.wait_calls import Since, Span, WaitCalls
     from streams.worker.handler.waits import Pending, Waits
 
@@ -22,9 +24,10 @@ class Waiting:
     run. `name` and `key` tell waits apart as those of steps do.
     """
 
-    def __init__(self, waits: Waits, calls: WaitCalls) -> None:
+    def __init__(self, waits: Waits, calls: WaitCalls, approvals: Approvals) -> None:
         self._waits = waits
         self._wait_calls = calls
+        self._approvals = approvals
 
     def sleep(
         self,
@@ -73,6 +76,35 @@ class Waiting:
             WaitRefused: the tenant has no such job.
         """
         return self._wait_calls.job(job_id, timeout, name, key)
+
+    def approval(
+        self,
+        key: str,
+        *,
+        prompt: str = "",
+        effects: Sequence[Mapping[str, Any]] = (),
+        timeout: Span | None = None,
+        on_timeout: OnTimeout = "reject",
+        approvers: Approvers = "any",
+        quorum: int = 1,
+    ) -> Pending:
+        """Wait for people to approve or reject; it gives a `Decision`.
+
+        `effects` are what is asked for: `{"tool", "key", "arguments"}`. The ledger then begins
+        these effects with the approved arguments alone. `key` names the approval in the job.
+        Without a decision within `timeout`, the decision is a rejection or, with
+        `on_timeout="raise"`, an error. `quorum` people must approve, and one may reject. With
+        `approvers="not_submitter"`, whoever submitted the job may not decide.
+
+        Raises:
+            ApprovalExpired: with `on_timeout="raise"`, nobody decided in time.
+            WaitRefused: something else was asked under this key.
+        """
+        from streams.worker.handler.approvals import Terms
+        from streams.worker.handler.wait_calls import span_ms
+
+        terms = Terms(span_ms(timeout, "timeout"), on_timeout, approvers, quorum)
+        return self._approvals.asked(key, prompt, effects, terms)
 
     def listen(
         self,

@@ -8,14 +8,14 @@ and does it again in the later one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from streams import errors
 from streams.errors import LeaseLost, PermanentError
 from streams.serde.ids import new_id
-from streams.serde.records import Listen, PayloadRef, StepResult, Wait
+from streams.serde.records import CommandBody, Listen, PayloadRef, StepResult, Wait
 from streams.serde.run_ends import PARKED
 from streams.serde.step_ids import is_inside
 from streams.worker.handler.asking import ask
@@ -33,7 +33,10 @@ MOST_WAITS = 100
 """How many waits one park may have."""
 _TURNS = 3
 """How often the event loop goes round before a run parks: new tasks make their calls meanwhile."""
-_ERRORS = {e.__name__: e for e in (errors.WaitTimeout, errors.WaitRefused, errors.JobFailed)}
+_ERRORS = {
+    e.__name__: e
+    for e in (errors.WaitTimeout, errors.WaitRefused, errors.JobFailed, errors.ApprovalExpired)
+}
 
 
 class Waits:
@@ -56,9 +59,18 @@ class Waits:
         self._awaited: list[tuple[Wait, ...]] = []  # by each task, together
         self._listened: set[str] = set()
 
-    def pending(self, call: Call, wait: Wait, given: Callable[[Any], Any]) -> Pending:
-        """A wait that is asked now; `given` makes what the handler gets of its value."""
-        return Pending(self, call, wait, given)
+    def pending(
+        self,
+        call: Call,
+        wait: Wait,
+        given: Callable[[Any], Awaitable[Any]],
+        before: Callable[[], CommandBody] | None = None,
+    ) -> Pending:
+        """A wait that is asked now; `given` makes what the handler gets of its value.
+
+        `before` makes a command that is sent before the run parks for the wait.
+        """
+        return Pending(self, call, wait, given, before)
 
     def left(self, wait: Pending) -> StepResult | None:
         """What an ended wait left; None while it is open."""
@@ -87,7 +99,7 @@ class Waits:
         name = from_json(left.value)
         if name not in waits:
             raise errors.WaitRefused(f"{call.id}: {name!r} came first, and is not asked any more")
-        return name, waits[name].given_now()
+        return name, await waits[name].given_now()
 
     async def all(self, waits: tuple[Pending, ...]) -> list[Any]:
         """All values; see `Context.all`."""
@@ -95,8 +107,8 @@ class Waits:
         for wait in waits:
             left = self.left(wait)
             if left is not None and left.raises is not None:
-                wait.given_now()  # raises it
-        return [wait.given_now() for wait in waits]
+                await wait.given_now()  # raises it
+        return [await wait.given_now() for wait in waits]
 
     async def ends(self, waits: tuple[Pending, ...], *, needs_all: bool) -> None:
         """Return once one wait has ended, or all or one with an error have; else the run parks."""
@@ -111,6 +123,7 @@ class Waits:
         for wait in waits:
             if self.left(wait) is None:
                 await may_begin(self._session, self._history, wait.call)
+                await self._prepare(wait)
         await self._steps.keep_marks()
         group = tuple(replace(wait.asked, needs_all=needs_all) for wait in waits)
         self._awaited.append(group)
@@ -119,6 +132,12 @@ class Waits:
                 await self._park()
         finally:
             self._awaited.remove(group)
+
+    async def _prepare(self, wait: Pending) -> None:
+        if wait.before is not None:
+            with self._session.busy():
+                await self._session.say(wait.before())
+            self._session.check()
 
     async def _park(self) -> None:
         """End the run once nothing else is under way."""
@@ -161,12 +180,13 @@ class Pending:
     _waits: Waits
     call: Call
     asked: Wait
-    _given: Callable[[Any], Any]
+    _given: Callable[[Any], Awaitable[Any]]
+    before: Callable[[], CommandBody] | None = None
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._value().__await__()
 
-    def given_now(self) -> Any:
+    async def given_now(self) -> Any:
         """What an ended wait gives; raises what it left instead of a value."""
         left = self._waits.left(self)
         if left is None:
@@ -178,11 +198,11 @@ class Pending:
                 f"{self.call.id}: the job waited under this name for something else: give another "
                 "wait another name"
             )
-        return self._given(from_json(left.value))
+        return await self._given(from_json(left.value))
 
     async def _value(self) -> Any:
         await self._waits.ends((self,), needs_all=False)
-        return self.given_now()
+        return await self.given_now()
 
 
 def _check_number(waits: int) -> None:

@@ -1,0 +1,60 @@
+"""What a person changes in the effects that they approve.
+
+An edit of one effect is an object with its changed arguments, by their names. An edit of several is
+a list of `{"tool", "key", "arguments"}`, one for each effect that is changed. An approval without
+effects takes any JSON, which its handler gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from streams import user_json
+from streams.serde.records import ApprovalEffect
+
+Arguments = Mapping[str, Any]
+
+
+class Edited(NamedTuple):
+    """What is sealed of an edit, and the digest of each effect's arguments with it."""
+
+    value: dict[str, Any]
+    digests: tuple[bytes, ...]
+
+
+def edited(effects: Sequence[ApprovalEffect], asked: Sequence[Arguments], edit: Any) -> Edited:
+    """The effects with an edit; `asked` are their arguments, in the same order.
+
+    Raises:
+        ValueError: the edit does not fit the effects; it says why.
+    """
+    changes = _changes(effects, edit)
+    unknown = set(changes) - {effect.action for effect in effects}
+    if unknown:
+        raise ValueError(f"the approval has no effect {', '.join(sorted(unknown))}")
+    changed = [
+        {**arguments, **changes.get(effect.action, {})}
+        for effect, arguments in zip(effects, asked, strict=True)
+    ]
+    value = {"edit": edit, "arguments": changed}
+    return Edited(value, tuple(user_json.digest(arguments) for arguments in changed))
+
+
+def _changes(effects: Sequence[ApprovalEffect], edit: Any) -> dict[str, Arguments]:
+    """The changed arguments of each effect, by its action."""
+    if not effects:
+        return {}
+    if isinstance(edit, dict) and len(effects) == 1:
+        return {effects[0].action: edit}
+    if not isinstance(edit, list) or not all(map(_is_effect, edit)):
+        raise ValueError(
+            "give an object with the changed arguments of the one effect, or a list of "
+            '{"tool", "key", "arguments"}'
+        )
+    return {f"{each['tool']}/{each['key']}": each["arguments"] for each in edit}
+
+
+def _is_effect(value: Any) -> bool:
+    named = isinstance(value, dict) and set(value) == {"tool", "key", "arguments"}
+    return named and isinstance(value["arguments"], dict)

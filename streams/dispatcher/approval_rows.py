@@ -1,0 +1,49 @@
+"""The rows of the store `approvals`.
+
+An approval's key is (tenant, scope, id) on the compacted topic `approvals`, which is this store's
+changelog. The id follows from the scope and the key that the handler gives, so a repeated run asks
+for the same one. A pending approval ends once: it is approved, rejected, expired or cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from streams.dispatcher.step import Step
+from streams.serde.approval_states import CANCELLED, PENDING, ApprovalStatus
+from streams.serde.codec import APPROVAL
+from streams.serde.keys import SEPARATOR, after, approval_key, join
+from streams.serde.records import Approval, Job, Wait
+
+
+def find(step: Step, job: Job, approval_id: str) -> Approval | None:
+    """An approval that a job of this scope asked for."""
+    value = step.approvals.get(approval_key(job.tenant_id, job.scope, approval_id))
+    return None if value is None else APPROVAL.decode(value)
+
+
+def put(step: Step, approval: Approval) -> None:
+    """Write an approval, which shows it to the operator."""
+    key = approval_key(approval.tenant_id, approval.scope, approval.approval_id)
+    step.approvals.put(key, APPROVAL.encode(approval))
+
+
+def in_scope(step: Step, job: Job) -> Iterator[Approval]:
+    """Every approval of the job's scope."""
+    prefix = join(job.tenant_id, job.scope) + SEPARATOR
+    return (APPROVAL.decode(value) for _, value in step.approvals.range(prefix, after(prefix)))
+
+
+def ended(step: Step, approval: Approval, status: ApprovalStatus) -> Approval:
+    """End a pending approval."""
+    approval = replace(approval, status=status, ended_at=step.now)
+    put(step, approval)
+    return approval
+
+
+def withdraw(step: Step, job: Job, wait: Wait) -> None:
+    """Cancel the approval of a wait that is dropped, unless it has ended."""
+    approval = None if wait.approval_id is None else find(step, job, wait.approval_id)
+    if approval is not None and approval.status == PENDING:
+        ended(step, approval, CANCELLED)

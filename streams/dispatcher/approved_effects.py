@@ -1,0 +1,71 @@
+"""Whether people let an effect begin: the digest of what they approved is compared with the claim's.
+
+The approval of the job's scope that was asked for last decides. Without one, an effect needs an
+approval if its job is a draft or a rule of the topology says so. Then the worker asks for one.
+"""
+
+from __future__ import annotations
+
+from streams.dispatcher import approval_rows
+from streams.dispatcher.step import Step
+from streams.serde.approval_states import APPROVED, CANCELLED, PENDING, REJECTED
+from streams.serde.records import Approval, ApprovalEffect, Claim, Job, ReplyKind
+
+Objection = tuple[ReplyKind, str]
+
+
+def objection(step: Step, job: Job, asked: Claim) -> Objection | None:
+    """Why an effect may not begin, as a kind of reply and its message; None if it may."""
+    approval = _newest(step, job, asked.action)
+    if approval is None:
+        why = needs_approval(step, job, asked.action)
+        return None if why is None else ("approval", f"effect {asked.action}: {why}")
+    if approval.status == APPROVED:
+        return _other_arguments(approval, asked)
+    proposed = approval.key == asked.action
+    if proposed and approval.status in (PENDING, CANCELLED):
+        return "approval", f"effect {asked.action} waits for approval {approval.approval_id}"
+    return "refused", f"effect {asked.action} is not approved: {_told(approval)}"
+
+
+def needs_approval(step: Step, job: Job, action: str) -> str | None:
+    """Why an effect needs an approval that its handler does not ask for; None if it does not."""
+    if job.draft or step.topology.job_type(job.type).draft:
+        return "the job is a draft"
+    rule = step.topology.approval_rule(action.partition("/")[0], job.tenant_id, job.type)
+    return None if rule is None else f"the topology wants an approval ({rule})"
+
+
+def _newest(step: Step, job: Job, action: str) -> Approval | None:
+    """The approval of an effect that was asked for last."""
+    if not step.shared.has_approvals:
+        return None
+    found = [each for each in approval_rows.in_scope(step, job) if _effect(each, action)]
+    return max(found, key=lambda each: (each.asked_at, each.approval_id), default=None)
+
+
+def _effect(approval: Approval, action: str) -> ApprovalEffect | None:
+    return next((each for each in approval.effects if each.action == action), None)
+
+
+def _other_arguments(approval: Approval, asked: Claim) -> Objection | None:
+    """Refuse an effect with other arguments than the approved ones."""
+    effect = _effect(approval, asked.action)
+    approved = effect and (effect.edited_digest or effect.digest)
+    if approved is None or approved == asked.digest:
+        return None
+    edited = ", as they were edited," if effect and effect.edited_digest else ""
+    return "refused", (
+        f"approval {approval.approval_id} lets effect {asked.action} begin with the arguments of "
+        f"SHA-256 {approved.hex()}{edited} and not with those of {asked.digest.hex()}: ask for a "
+        "new approval, under another key"
+    )
+
+
+def _told(approval: Approval) -> str:
+    name = f"approval {approval.approval_id}"
+    if approval.status == REJECTED:
+        return f"{name} was rejected by {approval.by}: {approval.note or 'without a note'}"
+    if approval.status == PENDING:
+        return f"{name} is not decided: await it before the effect"
+    return f"{name} is {approval.status}: ask for a new one, under another key"

@@ -1,0 +1,213 @@
+"""What a handler asks people to approve, made of the arguments of its calls.
+
+Prompt and arguments are sealed here, before they are sent; the digest of the arguments is not.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
+
+from streams.errors import PermanentError
+from streams.serde.ids import approval_id
+from streams.serde.records import ApprovalEffect, Approvers, AskApproval, OnTimeout, Sealed, Wait
+from streams.serde.step_ids import step_id
+from streams.worker.app import TOOL_NAME
+from streams.worker.handler.decision import Decision
+from streams.worker.handler.history import Call, History
+from streams.worker.handler.run_session import RunSession
+from streams.worker.handler.values import digest, is_label, to_json
+from streams.worker.handler.waits import Pending, Waits
+
+if TYPE_CHECKING:
+    from streams.vault.keyring import DataKeyring
+
+MOST_EFFECTS = 50
+"""How many effects one approval may have."""
+MOST_VOTES = 20
+_KEY_CHARS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Who decides, and until when."""
+
+    timeout_ms: int | None = None
+    on_timeout: OnTimeout = "reject"
+    approvers: Approvers = "any"
+    quorum: int = 1
+
+    def check(self) -> None:
+        """Raise PermanentError unless the terms can be met."""
+        for name, known in (("on_timeout", OnTimeout), ("approvers", Approvers)):
+            if getattr(self, name) not in get_args(known):
+                told = " or ".join(map(repr, get_args(known)))
+                raise PermanentError(f"approval: {name}={getattr(self, name)!r}: use {told}")
+        if isinstance(self.quorum, bool) or self.quorum not in range(1, MOST_VOTES + 1):
+            raise PermanentError(f"approval: quorum={self.quorum!r}: use 1 to {MOST_VOTES}")
+
+
+class Approvals:
+    """The approvals that one run asks for."""
+
+    def __init__(
+        self, session: RunSession, history: History, waits: Waits, keyring: DataKeyring
+    ) -> None:
+        self._session = session
+        self._history = history
+        self._waits = waits
+        self._keyring = keyring
+
+    def asked(
+        self, key: str, prompt: str, effects: Sequence[Mapping[str, Any]], terms: Terms
+    ) -> Pending:
+        """See `Context.approval`."""
+        terms.check()
+        if not is_label(key, _KEY_CHARS):
+            raise PermanentError(f"approval: key={key!r}: use a string of 1 to 512 characters")
+        found = [_effect(each) for each in effects]
+        if len(found) > MOST_EFFECTS or len({each.action for each, _ in found}) < len(found):
+            raise PermanentError(
+                f"approval {key}: name each effect once, and {MOST_EFFECTS} at most"
+            )
+        evidence = _evidence(prompt, found)
+        call = self._history.call(
+            "approval", kind="approval", digest=evidence, key=key, is_value=True
+        )
+        return self._pending(call, key, prompt, found, terms, _decision)
+
+    async def known(
+        self, tool: str, key: str, arguments: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """The arguments with which people approved a proposed effect; None if it was not proposed.
+
+        Raises:
+            PermanentError: they rejected it, or it was proposed with other arguments.
+        """
+        if self._history.find(_proposal_id(f"{tool}/{key}")) is None:
+            return None
+        decision = await self._proposed(tool, key, arguments)
+        if not decision.approved:
+            by = f"{decision.by}: {decision.note or 'without a note'}"
+            raise PermanentError(f"effect {tool}/{key} is not approved: it was rejected by {by}")
+        return arguments if decision.edit is None else decision.edit
+
+    async def propose(
+        self, tool: str, key: str, arguments: Mapping[str, Any], why: str
+    ) -> NoReturn:
+        """Ask people to approve an effect; the run parks until they have decided.
+
+        Raises:
+            PermanentError: they approved it before, and it may not begin all the same.
+        """
+        await self._proposed(tool, key, arguments)
+        raise PermanentError(f"effect {tool}/{key} does not begin: {why}")
+
+    def _proposed(self, tool: str, key: str, arguments: Mapping[str, Any]) -> Pending:
+        """The approval of an effect that its handler just asks for.
+
+        It gives the decision, with the whole arguments as the edit. It is no call of the handler,
+        so it has no place among them.
+        """
+        action = f"{tool}/{key}"
+        effect = {"tool": tool, "key": key, "arguments": dict(arguments)}
+        found, evidence = [_effect(effect)], _evidence("", [_effect(effect)])
+        id_ = _proposal_id(action)
+        call = Call(id_, "approval", "effect", "", 1, -1, evidence, action)
+        return self._pending(call, action, "", found, Terms(), _decision_in_full)
+
+    def _pending(
+        self,
+        call: Call,
+        key: str,
+        prompt: str,
+        effects: Sequence[tuple[ApprovalEffect, Any]],
+        terms: Terms,
+        given: Callable[[Mapping[str, Any], Any], Decision],
+    ) -> Pending:
+        lease = self._session.lease
+        id_ = approval_id(lease.tenant_id, lease.scope, key)
+        wait = Wait(
+            call.id,
+            "approval",
+            call.position,
+            call.digest,
+            call.failed_before,
+            approval_id=id_,
+            timeout_ms=terms.timeout_ms,
+        )
+        value = {"prompt": prompt, "arguments": [arguments for _, arguments in effects]}
+        to_json(value, f"approval {key}")
+        ask = partial(self._ask, key, call.digest, id_, value, effects, terms)
+        return self._waits.pending(call, wait, partial(self._given, id_, given), ask)
+
+    def _ask(
+        self,
+        key: str,
+        evidence: bytes,
+        id_: str,
+        value: Any,
+        effects: Sequence[tuple[ApprovalEffect, Any]],
+        terms: Terms,
+    ) -> AskApproval:
+        from streams.vault.sealed_json import seal_with  # `import streams` is light
+
+        lease = self._session.lease
+        return AskApproval(
+            lease.run_id,
+            key,
+            evidence,
+            seal_with(self._keyring, lease.tenant_id, id_, value),
+            tuple(effect for effect, _ in effects),
+            terms.approvers,
+            terms.quorum,
+            terms.on_timeout,
+            terms.timeout_ms,
+        )
+
+    async def _given(
+        self, id_: str, given: Callable[[Mapping[str, Any], Any], Decision], value: Any
+    ) -> Decision:
+        from streams.vault.sealed_json import open_with
+
+        sealed, edit = value["edit"], None
+        if sealed is not None:
+            kept = Sealed(sealed["key_id"], base64.b64decode(sealed["data"]))
+            edit = await open_with(self._keyring, self._session.lease.tenant_id, id_, kept)
+        return given(value, edit)
+
+
+def _proposal_id(action: str) -> str:
+    return step_id("", "effect", key=action)
+
+
+def _decision(value: Mapping[str, Any], edit: Any) -> Decision:
+    given = None if edit is None else edit["edit"]
+    return Decision(value["approved"], value["by"], value["note"], given)
+
+
+def _decision_in_full(value: Mapping[str, Any], edit: Any) -> Decision:
+    given = None if edit is None else edit["arguments"][0]
+    return Decision(value["approved"], value["by"], value["note"], given)
+
+
+def _effect(asked: Mapping[str, Any]) -> tuple[ApprovalEffect, Any]:
+    """An effect that is asked for, and its arguments."""
+    if not isinstance(asked, Mapping) or set(asked) != {"tool", "key", "arguments"}:
+        raise PermanentError(f"approval: effect {asked!r}: give tool, key and arguments")
+    tool, key, arguments = asked["tool"], asked["key"], asked["arguments"]
+    if not isinstance(tool, str) or not TOOL_NAME.fullmatch(tool) or not is_label(key, _KEY_CHARS):
+        raise PermanentError(f"approval: {tool!r} and {key!r} are no tool and key of an effect")
+    if not isinstance(arguments, Mapping):
+        raise PermanentError(f"approval: effect {tool}/{key}: give its arguments by their names")
+    named = {str(name): value for name, value in arguments.items()}
+    return ApprovalEffect(tool, key, digest(named, f"effect {tool}/{key}")), named
+
+
+def _evidence(prompt: str, effects: Sequence[tuple[ApprovalEffect, Any]]) -> bytes:
+    """The digest of what an approval is about: of its effects or, without any, of its prompt."""
+    what = [[effect.tool, effect.key, effect.digest.hex()] for effect, _ in effects]
+    return digest({"kind": "approval", "about": what or prompt}, "approval")
