@@ -38,6 +38,7 @@ def from_event(
     traceparent: str | None,
     event_time: int,
     now: int,
+    draft: bool = False,
 ) -> Job:
     """The job that its route gives an event; it is ready at once."""
     job = _new(
@@ -56,7 +57,7 @@ def from_event(
         payload_ref=envelope.payload_ref,
         callback_url=envelope.callback_url,
         traceparent=traceparent,
-        draft=job.draft or route.draft,
+        draft=job.draft or draft,
     )
 
 
@@ -143,6 +144,7 @@ def from_event_replay(
     Nobody is called back: whoever asked for a callback was told of the event's own job.
     """
     priority = _declared(replay.priority, topology)
+    route = topology.route(envelope.source, envelope.event_type)
     job = _new(
         job_id,
         envelope.tenant_id,
@@ -161,6 +163,7 @@ def from_event_replay(
         replay_note=replay.note,
         submitted_by=replay.submitted_by,
         traceparent=replay.traceparent,
+        draft=job.draft or (route is not None and route.draft),
     )
 
 

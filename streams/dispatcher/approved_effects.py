@@ -1,4 +1,4 @@
-"""Whether people let an effect begin: the digest of what they approved is compared with the claim's.
+"""Whether people let an effect begin: the approved digest is compared with the claimed one.
 
 The approval of the job's scope that was asked for last decides. Without one, an effect needs an
 approval if its job is a draft or a rule of the topology says so. Then the worker asks for one.
@@ -51,10 +51,12 @@ def _effect(approval: Approval, action: str) -> ApprovalEffect | None:
 def _other_arguments(approval: Approval, asked: Claim) -> Objection | None:
     """Refuse an effect with other arguments than the approved ones."""
     effect = _effect(approval, asked.action)
-    approved = effect and (effect.edited_digest or effect.digest)
-    if approved is None or approved == asked.digest:
+    if effect is None:
         return None
-    edited = ", as they were edited," if effect and effect.edited_digest else ""
+    approved = effect.edited_digest or effect.digest
+    if approved == asked.digest:
+        return None
+    edited = ", as they were edited," if effect.edited_digest else ""
     return "refused", (
         f"approval {approval.approval_id} lets effect {asked.action} begin with the arguments of "
         f"SHA-256 {approved.hex()}{edited} and not with those of {asked.digest.hex()}: ask for a "

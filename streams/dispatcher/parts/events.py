@@ -169,6 +169,7 @@ class Events(Part):
                 traceparent=event.traceparent,
                 event_time=event.at,
                 now=step.now,
+                draft=route.draft,
             )
         )
 

@@ -87,12 +87,12 @@ class Approvals:
         Raises:
             PermanentError: they rejected it, or it was proposed with other arguments.
         """
-        if self._history.find(_proposal_id(f"{tool}/{key}")) is None:
+        if not self._history.has(_proposal_id(f"{tool}/{key}")):
             return None
         decision = await self._proposed(tool, key, arguments)
         if not decision.approved:
-            by = f"{decision.by}: {decision.note or 'without a note'}"
-            raise PermanentError(f"effect {tool}/{key} is not approved: it was rejected by {by}")
+            by = "in time" if decision.by is None else f"by {decision.by}: {decision.note}"
+            raise PermanentError(f"effect {tool}/{key} was not approved {by}")
         return arguments if decision.edit is None else decision.edit
 
     async def propose(

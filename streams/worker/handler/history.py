@@ -95,6 +95,10 @@ class History:
         """How far a wait had got when it was dropped, because another one came first."""
         return self._results.get(passed_id(call.id))
 
+    def has(self, id_: str) -> bool:
+        """Whether a result is kept under this id."""
+        return id_ in self._results
+
     def result(self, call: Call, *, value: str) -> StepResult:
         """The result of a call, to be kept."""
         return StepResult(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streams import App, ApprovalExpired, Context, Decision
 from streams.testing import Bench, Refused
+from streams.user_json import digest
 
 app = App("desk")
 app.tool("pay:refund", key_lifetime=86_400)
@@ -181,3 +183,136 @@ def test_nothing_that_is_asked_is_readable_on_any_topic(bench: Bench) -> None:
     assert b"secret-charge" not in b"".join(
         r.value or b"" for r in bench._behind.pipeline.output("approvals")
     )
+
+
+@app.job("pays")
+async def pays(ctx: Context) -> Any:
+    """It knows nothing of approvals."""
+    await ctx.sleep(1)
+    first = await ctx.effect("pay:refund", pay, key="ch_1", **ctx.input)
+    await ctx.step("note", lambda: "noted")
+    second = await ctx.effect("mail:send", pay, key="m", charge="x", amount=1)
+    return [first, second]
+
+
+@app.job("mails")
+async def mails(ctx: Context) -> Any:
+    return await ctx.effect("mail:send", pay, key="m", charge="x", amount=1)
+
+
+RULES = """
+routes: []
+approvals: [{tool: "pay:*", job_type: pays, tenant: acme}]
+"""
+DRAFTS = """
+routes: [{match: {event_type: order}, job: mails, draft: true}]
+job_types: [{name: refund, draft: true}]
+"""
+ASKED = {"charge": "ch_1", "amount": 82_000}
+ACTION = "pay:refund/ch_1"
+
+
+def with_topology(tmp_path: Path, text: str) -> Bench:
+    path = tmp_path / "topology.yaml"
+    path.write_text(text)
+    return Bench(app, topology=path)
+
+
+def test_an_approval_of_82_000_begins_no_effect_of_820_000(bench: Bench) -> None:
+    job = bench.submit("refund", {"amount": 82_000, "pays": 820_000}).run()
+    job.approve("refund").run()
+    asked, claimed = (digest({"charge": "ch_1", "amount": n}).hex() for n in (82_000, 820_000))
+    assert (job.status, job.calls) == ("failed", [])
+    assert asked in (job.error or "")
+    assert claimed in (job.error or "")
+
+
+def test_after_an_edit_the_arguments_that_were_asked_for_are_refused(bench: Bench) -> None:
+    @app.job("stubborn")
+    async def stubborn(ctx: Context) -> None:
+        await ctx.approval("refund", effects=[_effect(82_000)])
+        await ctx.effect("pay:refund", pay, key="ch_1", charge="ch_1", amount=82_000)
+
+    bench.deploy(app)
+    job = bench.submit("stubborn").run()
+    job.approve("refund", edit={"amount": 41_000}).run()
+    assert (job.status, job.calls) == ("failed", [])
+    assert "as they were edited" in (job.error or "")
+
+
+def test_a_handler_that_ignores_a_rejection_begins_nothing(bench: Bench) -> None:
+    @app.job("deaf")
+    async def deaf(ctx: Context) -> None:
+        await ctx.approval("refund", effects=[_effect(82_000)])
+        await ctx.effect("pay:refund", pay, key="ch_1", charge="ch_1", amount=82_000)
+
+    bench.deploy(app)
+    job = bench.submit("deaf").run()
+    job.reject("refund", note="too much", by="ann").run()
+    assert (job.status, job.calls) == ("failed", [])
+    assert "rejected by ann: too much" in (job.error or "")
+
+
+def test_a_rule_of_the_topology_asks_for_a_handler_that_does_not(tmp_path: Path) -> None:
+    with with_topology(tmp_path, RULES) as bench:
+        job = bench.submit("pays", ASKED).run()
+        bench.advance(2)
+        job.run()
+        assert (job.status, job.waits, job.calls) == (
+            "waiting",
+            [f"effect[{ACTION.replace('/', '%2F')}]"],
+            [],
+        )
+        bench.crash_worker()
+        job.approve(ACTION).run()
+        assert [call.tool for call in job.calls] == ["pay:refund", "mail:send"]
+        assert (job.status, job.result[0]["amount"]) == ("succeeded", 82_000)
+        other = bench.submit("pays", ASKED, tenant="other").run()
+        bench.advance(2)
+        assert other.run().status == "succeeded"
+
+
+def test_an_edited_proposal_runs_exactly_the_arguments_of_the_edit(tmp_path: Path) -> None:
+    with with_topology(tmp_path, RULES) as bench:
+        job = bench.submit("pays", ASKED).run()
+        bench.advance(2)
+        job.run().approve(ACTION, edit={"amount": 41_000})
+        job.crash_in("pay:refund", done=True).run()
+        assert [call.args for call in job.calls if call.tool == "pay:refund"] == [
+            {"charge": "ch_1", "amount": 41_000}
+        ] * 2
+        assert len({c.idempotency_key for c in job.calls if c.tool == "pay:refund"}) == 1
+        assert job.result[0] == {"charge": "ch_1", "amount": 41_000}
+
+
+def test_a_rejected_proposal_ends_the_job(tmp_path: Path) -> None:
+    with with_topology(tmp_path, RULES) as bench:
+        job = bench.submit("pays", ASKED).run()
+        bench.advance(2)
+        job.run().reject(ACTION, note="no", by="ann").run()
+        assert (job.status, job.calls) == ("failed", [])
+        assert "was not approved by ann: no" in (job.error or "")
+
+
+def test_each_effect_of_a_draft_waits_for_a_person(tmp_path: Path) -> None:
+    with with_topology(tmp_path, DRAFTS) as bench:
+        job = bench.event("order", {}).run()
+        assert (job.status, job.calls) == ("waiting", [])
+        job.approve("mail:send/m").run()
+        assert (job.status, len(job.calls)) == ("succeeded", 1)
+        refund_ = bench.submit("refund", {"amount": 82_000}).run()
+        refund_.approve("refund").run()
+        assert (refund_.status, len(refund_.calls)) == ("succeeded", 1)
+
+
+def test_the_effects_of_a_draft_run_one_after_the_other(tmp_path: Path) -> None:
+    with with_topology(tmp_path, DRAFTS.replace("refund", "pays")) as bench:
+        job = bench.submit("pays", ASKED).run()
+        bench.advance(2)
+        job.run().approve(ACTION).run()
+        assert (job.status, [c.tool for c in job.calls]) == ("waiting", ["pay:refund"])
+        job.approve("mail:send/m").run()
+        assert (job.status, [c.tool for c in job.calls]) == (
+            "succeeded",
+            ["pay:refund", "mail:send"],
+        )
