@@ -19,6 +19,7 @@ _COMMANDS = {
     "GET /v1/jobs": "jobs list",
     "GET /v1/jobs/{id}": "jobs show {id}",
     "GET /v1/effects": "effects list",
+    "GET /v1/approvals": "approvals list",
     "GET /v1/events": "events list",
     "GET /v1/duplicates": "events duplicates",
     "GET /v1/quarantine": "quarantine list",

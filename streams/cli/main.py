@@ -36,6 +36,7 @@ _GROUPS = {
     "endpoints": "streams.cli.endpoints:endpoints",
     "jobs": "streams.cli.jobs:jobs",
     "effects": "streams.cli.effects:effects",
+    "approvals": "streams.cli.approvals:approvals",
     "dlq": "streams.cli.dlq:dlq",
     "quarantine": "streams.cli.quarantine:quarantine",
     "rejections": "streams.cli.rejections:rejections",

@@ -30,7 +30,7 @@ _APART = (
     "deliveries",
     "input",
 )
-_WAITS = ("kind", "name", "match", "job_id", "since", "until")
+_WAITS = ("kind", "name", "match", "job_id", "approval_id", "since", "until")
 _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 
 
@@ -59,6 +59,15 @@ def dead_letter_counts(found: Json) -> None:
 def one(found: Json) -> None:
     """One thing, with all its fields."""
     print_fields(console_of_any_width(), found)
+
+
+def approval(found: Json) -> None:
+    """What is asked of people: its fields, then the arguments of each effect."""
+    console = console_of_any_width()
+    fields = {name: value for name, value in found.items() if name not in ("effects", "details")}
+    print_fields(console, fields | found["details"])
+    for effect in found["effects"]:
+        print_block(console, f"{effect['tool']}/{effect['key']}", effect["arguments"])
 
 
 def released(found: Json) -> None:
@@ -193,6 +202,10 @@ rejections = page(
 effects = page(
     "effects",
     ("status", "action", "tenant_id", "began_at", "job_id", "claims", "error"),
+)
+approvals = page(
+    "approvals",
+    ("approval_id", "status", "key", "job_id", "tenant_id", "expires_at", "by", "prompt"),
 )
 held = page("held", ("reason", "jobs", "since", "partition", "pool", "type", "tenant_id", "detail"))
 """What lists print."""

@@ -20,7 +20,10 @@ from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.sent_commands import SentCommands
 from streams.serde.records import CommandBody
+from streams.vault.key_encryption import local_vault
 from support.dispatching import Desk
+
+VAULT = local_vault(b"v" * 32)
 
 
 class Office:
@@ -31,6 +34,7 @@ class Office:
     def __init__(self, desk: Desk, rows: sqlite3.Connection) -> None:
         self.desk, self.rows, self.topology = desk, rows, desk.topology
         self.sent_commands = SentCommands()
+        self.vault = VAULT
 
     async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
         offset = len(self.desk.driver.output("jobs.commands"))
@@ -39,7 +43,7 @@ class Office:
 
     async def query(self, look: Callable[[sqlite3.Connection], Any]) -> Any:
         batch: dict[str, Changes] = {}
-        for topic in ("jobs", "ledger", "dlq", "tenants"):
+        for topic in ("jobs", "ledger", "approvals", "dlq", "tenants"):
             for record in self.desk.driver.output(topic):
                 project(record, batch)
         for changes in batch.values():

@@ -35,6 +35,7 @@ LAYERS = (
     },
     {
         "ingress.samples",
+        "streams.approval_edits",
         "streams.delivery.egress",
         "streams.delivery.message",
         "streams.fairness",

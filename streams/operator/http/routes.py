@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.web_routedef import AbstractRouteDef
 
 from streams.operator.http import (
+    approvals,
     dead_letters,
     deliveries,
     effects,
@@ -37,6 +38,7 @@ _CALLS = (
     jobs,
     moves,
     effects,
+    approvals,
     steps,
     events,
     event,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streams.operator.resources import (
+    approvals,
     attempts,
     dead_letters,
     deliveries,
@@ -29,6 +30,7 @@ _RESOURCES = (
     progress,
     steps,
     effects,
+    approvals,
     dead_letters,
     tenants,
     quarantine,

@@ -49,6 +49,7 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "held": None if details.held is None else held_reason(details.held),
         "priority": job.priority,
         "waits": waits_json(job),
+        "draft": job.draft,
         "attempts": job.attempts,
         "resumes": job.resumes,
         "code": job.code,

@@ -26,6 +26,8 @@ def _wait(wait: Wait) -> Json:
         found["match"] = parsed(wait.match)
     if wait.kind == "job":
         found["job_id"] = wait.job_id
+    if wait.kind == "approval":
+        found["approval_id"] = wait.approval_id
     times = {"since": rfc3339(wait.at), "until": rfc3339(wait.until)}
     return found | times | {"parked": wait.group >= 0}
 
@@ -35,7 +37,7 @@ def _told(wait: Wait) -> str:
         "time": f"{wait.id} ends",
         "event": f"an event that matches {wait.match} ({wait.id})",
         "job": f"the end of job {wait.job_id} ({wait.id})",
-        "approval": f"a decision on {wait.id}",
+        "approval": f"approval {wait.approval_id} ({wait.id})",
     }[wait.kind]
     limit = "at" if wait.kind == "time" else "until"
     return what if wait.until is None else f"{what}, {limit} {rfc3339(wait.until)}"

@@ -22,8 +22,10 @@ def test_the_public_names_are_these_and_no_more() -> None:
     assert streams.__all__ == [
         "AmbiguousStep",
         "App",
+        "ApprovalExpired",
         "Context",
         "DatabaseSink",
+        "Decision",
         "EventsPurged",
         "HistoryDiverged",
         "JobFailed",

@@ -1,0 +1,468 @@
+"""Approvals: the first decision that is read counts, and the ledger compares what was approved."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from aiohttp.test_utils import TestClient
+from support.dispatching import ROUTES, Desk, ScriptedWorker
+from support.office import VAULT, office
+
+from streams import user_json
+from streams.runtime.memory_broker import CrashPoint
+from streams.serde.codec import APPROVAL
+from streams.serde.ids import approval_id
+from streams.serde.records import (
+    Approval,
+    ApprovalEffect,
+    AskApproval,
+    Decide,
+    Ended,
+    Lease,
+    LedgerEntry,
+    Reply,
+    StepResult,
+    Wait,
+)
+from streams.topology.model import ApprovalRule, Route
+from streams.vault.sealed_json import seal_json
+
+HOUR_MS = 3_600_000
+EVIDENCE = b"e" * 32
+ACTION = "pay:refund/ch_1"
+
+
+def refund(amount: int) -> dict[str, Any]:
+    return {"charge": "ch_1", "amount": amount}
+
+
+def digest(amount: int) -> bytes:
+    return user_json.digest(refund(amount))
+
+
+class Asker:
+    """A desk whose worker asks for approvals."""
+
+    def __init__(self, *routes: Route, **changes: Any) -> None:
+        self.desk = Desk()
+        if changes or routes:
+            self.desk.start_with(*(routes or ROUTES), **changes)
+        self.desk.tenant("acme")
+        self.worker = ScriptedWorker(self.desk, slots=100)
+        self.worker.heartbeat()
+
+    def job(self, key: str = "a") -> Lease:
+        return self.go_on(self.desk.event(key))
+
+    def go_on(self, job_id: str) -> Lease:
+        self.worker.heartbeat()
+        self.desk.driver.advance(0.2)
+        return self.desk.lease(job_id)
+
+    def ask(self, lease: Lease, key: str = "refund", amount: int = 82_000, **more: Any) -> str:
+        """Ask, without parking; returns the approval's id."""
+        id_ = approval_id(lease.tenant_id, lease.scope, key)
+        value = {"prompt": "Refund ch_1?", "arguments": [refund(amount)]}
+        given: dict[str, Any] = {
+            "approvers": "any",
+            "quorum": 1,
+            "on_timeout": "reject",
+            "timeout_ms": HOUR_MS,
+            "digest": EVIDENCE,
+            "effects": (ApprovalEffect("pay:refund", "ch_1", digest(amount)),),
+        }
+        sealed = seal_json(None, VAULT, lease.tenant_id, id_, value)
+        body = AskApproval(run_id=lease.run_id, key=key, asked=sealed, **(given | more))
+        self.desk.command(body, lease.job_id, lease.epoch)
+        return id_
+
+    def park(self, lease: Lease, id_: str, *more: Wait, evidence: bytes = EVIDENCE) -> None:
+        wait = Wait("approval[refund]", "approval", 0, evidence, group=0, approval_id=id_)
+        ended = Ended(
+            self.worker.name,
+            lease.run_id,
+            100,
+            "parked",
+            None,
+            None,
+            None,
+            self.worker.received,
+            None,
+            waits=(wait, *more),
+        )
+        self.desk.command(ended, lease.job_id, lease.epoch)
+
+    def waiting(self, **more: Any) -> tuple[Lease, str]:
+        """A job that is parked for an approval."""
+        lease = self.job()
+        id_ = self.ask(lease, **more)
+        self.park(lease, id_)
+        assert self.status(lease) == "waiting"
+        return lease, id_
+
+    def decide(
+        self, lease: Lease, id_: str, approved: bool = True, by: str = "ann", **more: Any
+    ) -> None:
+        at, tenant = more.pop("at", 0), more.pop("tenant", "acme")
+        self.number = getattr(self, "number", 0) + 1
+        body = Decide(id_, f"dec_{self.number}", approved, by, "noted", **more)
+        self.desk.command(body, lease.job_id, tenant=tenant, at=at)
+
+    def status(self, lease: Lease) -> str:
+        return self.desk.job(lease.job_id).status
+
+    def approval(self) -> Approval:
+        return APPROVAL.decode(self.desk.driver.output("approvals")[-1].value)
+
+    def left(self, lease: Lease) -> StepResult:
+        return next(s for s in self.go_on(lease.job_id).steps if s.id == "approval[refund]")
+
+    def decision(self, lease: Lease) -> Any:
+        return user_json.read(self.left(lease).value or "null")
+
+    def claim(self, lease: Lease, amount: int, action: str = ACTION) -> Reply:
+        return self.worker.claim(lease, action, digest=digest(amount))
+
+    def refusals(self) -> list[str]:
+        return [letter.reason for letter in self.desk.dead_letters()]
+
+    def entries(self) -> list[LedgerEntry]:
+        return [entry for entry in self.desk.ledger() if entry.action == ACTION]
+
+
+def test_a_decision_ends_the_wait_and_costs_no_attempt() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    at.decide(lease, id_)
+    assert at.decision(lease) == {"approved": True, "by": "ann", "note": "noted", "edit": None}
+    assert (at.approval().status, at.desk.job(lease.job_id).resumes) == ("approved", 1)
+    assert at.claim(at.desk.lease(lease.job_id), 82_000).kind == "granted"
+
+
+def test_a_decision_between_the_question_and_the_park_is_found() -> None:
+    at = Asker()
+    lease = at.job()
+    id_ = at.ask(lease)
+    at.decide(lease, id_)
+    at.park(lease, id_)
+    assert at.decision(lease)["approved"]
+
+
+def test_of_two_decisions_in_one_batch_the_first_counts() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    with at.desk.held_back():
+        at.decide(lease, id_, approved=False, by="bob")
+        at.decide(lease, id_, by="ann")
+    assert (at.decision(lease)["by"], at.approval().status) == ("bob", "rejected")
+    assert at.refusals() == ["already_decided"]
+    assert "rejected by bob" in at.desk.dead_letters()[0].detail
+
+
+def test_a_decision_that_is_read_twice_counts_once() -> None:
+    at = Asker()
+    lease, id_ = at.waiting(quorum=2)
+    at.decide(lease, id_)
+    at.number -= 1
+    at.decide(lease, id_)
+    assert (len(at.approval().votes), at.status(lease), at.refusals()) == (1, "waiting", [])
+
+
+def test_another_tenant_decides_nothing() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    at.decide(lease, id_, tenant="other")
+    assert (at.refusals(), at.status(lease)) == (["approval_unknown"], "waiting")
+    assert at.approval().status == "pending"
+
+
+@pytest.mark.parametrize("on_timeout", ["reject", "raise"])
+def test_a_decision_after_the_time_is_refused(on_timeout: str) -> None:
+    at = Asker()
+    lease, id_ = at.waiting(on_timeout=on_timeout)
+    at.worker.stay(3_599)
+    assert at.status(lease) == "waiting"
+    at.worker.stay(2)
+    at.decide(lease, id_)
+    left = at.left(lease)
+    assert at.refusals() == ["expired"]
+    assert at.approval().status == "expired"
+    if on_timeout == "raise":
+        assert left.raises == "ApprovalExpired"
+    else:
+        told = {"approved": False, "by": None, "note": "expired", "edit": None}
+        assert user_json.read(left.value or "") == told
+    assert at.claim(at.desk.lease(lease.job_id), 82_000).kind == "refused"
+
+
+def test_a_decision_written_before_the_time_counts_if_it_is_read_first() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    with at.desk.held_back():
+        written = at.desk.driver.now
+        at.worker.desk.driver.advance(3_700)
+        at.decide(lease, id_, at=written)
+    assert at.approval().status in ("approved", "expired")  # whichever was read first
+    at.decide(lease, id_, at=at.desk.driver.now)
+    assert at.refusals()
+
+
+def test_after_an_edit_only_its_arguments_begin() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    edit = seal_json(None, VAULT, "acme", id_, {"edit": {}, "arguments": [refund(41_000)]})
+    at.decide(lease, id_, edit=edit, edited=(digest(41_000),))
+    (effect,) = at.approval().effects
+    assert (effect.digest, effect.edited_digest) == (digest(82_000), digest(41_000))
+    lease = at.go_on(lease.job_id)
+    refused = at.claim(lease, 82_000)
+    assert (refused.kind, digest(82_000).hex() in refused.message) == ("refused", True)
+    assert at.claim(lease, 41_000).kind == "granted"
+
+
+def test_an_edit_voids_earlier_votes() -> None:
+    at = Asker()
+    lease, id_ = at.waiting(quorum=2)
+    at.decide(lease, id_)
+    edit = seal_json(None, VAULT, "acme", id_, {"edit": {}, "arguments": [refund(41_000)]})
+    at.decide(lease, id_, by="bob", edit=edit, edited=(digest(41_000),))
+    assert (at.status(lease), [vote.by for vote in at.approval().votes]) == ("waiting", ["bob"])
+    at.decide(lease, id_)
+    assert at.decision(lease)["by"] == "ann"
+
+
+def test_820_000_are_not_claimed_with_an_approval_of_82_000() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    at.decide(lease, id_)
+    lease = at.go_on(lease.job_id)
+    refused = at.claim(lease, 820_000)
+    assert refused.kind == "refused"
+    assert digest(82_000).hex() in refused.message
+    assert digest(820_000).hex() in refused.message
+    assert at.entries() == []
+
+
+def test_a_new_approval_under_another_key_lets_the_new_arguments_begin() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    at.decide(lease, id_)
+    lease = at.go_on(lease.job_id)
+    at.desk.driver.advance(1)
+    second = at.ask(lease, "refund again", 820_000)
+    assert at.claim(lease, 82_000).kind == "refused"  # the last question counts
+    at.decide(lease, second)
+    assert at.claim(lease, 820_000).kind == "granted"
+
+
+def test_a_rejected_effect_does_not_begin() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    at.decide(lease, id_, approved=False)
+    refused = at.claim(at.go_on(lease.job_id), 82_000)
+    assert (refused.kind, "rejected by ann: noted" in refused.message) == ("refused", True)
+
+
+def test_an_effect_that_is_asked_for_does_not_begin_before_the_decision() -> None:
+    at = Asker()
+    lease = at.job()
+    at.ask(lease)
+    assert at.claim(lease, 82_000).kind == "refused"
+
+
+def test_another_question_under_the_same_key_is_refused() -> None:
+    at = Asker()
+    lease = at.job()
+    id_ = at.ask(lease)
+    at.ask(lease, amount=820_000, digest=b"o" * 32)
+    assert at.approval().effects[0].digest == digest(82_000)
+    at.decide(lease, id_)
+    at.park(lease, id_, evidence=b"o" * 32)
+    assert at.left(lease).raises == "WaitRefused"
+
+
+def test_a_cancelled_job_has_no_open_approval() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    with at.desk.held_back():
+        at.desk.cancel(lease.job_id)
+        at.decide(lease, id_)
+    assert (at.status(lease), at.approval().status) == ("cancelled", "cancelled")
+    assert at.refusals() == ["approval_cancelled"]
+
+
+def test_a_decision_before_the_cancel_counts_and_the_job_is_cancelled_all_the_same() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    with at.desk.held_back():
+        at.decide(lease, id_)
+        at.desk.cancel(lease.job_id)
+    assert (at.status(lease), at.approval().status) == ("cancelled", "approved")
+
+
+def test_an_approval_that_lost_against_another_wait_is_cancelled() -> None:
+    at = Asker()
+    lease = at.job()
+    id_ = at.ask(lease)
+    at.park(lease, id_, Wait("sleep", "time", 0, b"s", group=0, timeout_ms=60_000))
+    at.worker.stay(61)
+    assert at.approval().status == "cancelled"
+    assert at.claim(at.go_on(lease.job_id), 82_000).kind == "refused"
+
+
+def test_a_lost_run_asks_for_nothing() -> None:
+    at = Asker()
+    lease = at.job()
+    at.ask(dataclasses.replace(lease, epoch=lease.epoch + 1))
+    assert at.desk.driver.output("approvals") == []
+
+
+def test_the_submitter_may_not_decide() -> None:
+    at = Asker()
+    at.desk.submit("job_s")
+    lease = at.go_on("job_s")
+    id_ = at.ask(lease, approvers="not_submitter")
+    at.decide(lease, id_, by="ops")
+    assert at.refusals() == ["submitter_may_not_decide"]
+    at.decide(lease, id_, by="ann")
+    assert at.approval().status == "approved"
+
+
+RULE = ApprovalRule("pay:*")
+
+
+def test_a_rule_of_the_topology_asks_for_effects_that_nobody_asked_for() -> None:
+    at = Asker(approvals=(RULE,))
+    lease = at.job()
+    assert at.claim(lease, 82_000).kind == "approval"
+    assert at.worker.claim(lease).kind == "granted"  # of another tool
+    id_ = at.ask(lease, ACTION)
+    assert at.claim(lease, 82_000).kind == "approval"
+    at.decide(lease, id_)
+    assert at.approval().policy == f"the topology wants an approval ({RULE})"
+    assert at.claim(lease, 820_000).kind == "refused"
+    assert at.claim(lease, 82_000).kind == "granted"
+
+
+def test_what_is_done_needs_no_approval_any_more() -> None:
+    at = Asker()
+    lease = at.job()
+    reply = at.claim(lease, 82_000)
+    at.worker.outcome(lease, reply, "done", action=ACTION)
+    at.desk.start_with(*ROUTES, approvals=(RULE,))
+    assert at.claim(lease, 82_000).kind == "done"
+
+
+@pytest.mark.parametrize("draft", [True, False])
+def test_each_effect_of_a_draft_needs_an_approval(draft: bool) -> None:
+    route = Route("zendesk", "ticket.*", "draft_reply", "webhook", draft=draft)
+    at = Asker(route)
+    lease = at.job()
+    assert at.desk.job(lease.job_id).draft is draft
+    assert at.claim(lease, 82_000).kind == ("approval" if draft else "granted")
+
+
+@pytest.mark.parametrize("point", get_args(CrashPoint))
+@pytest.mark.parametrize("step", ["ask", "park", "decide"])
+def test_a_crash_at_each_point_changes_nothing(step: str, point: CrashPoint) -> None:
+    at = Asker()
+    lease = at.job()
+    acts: dict[str, Callable[[], object]] = {
+        "ask": lambda: at.ask(lease),
+        "park": lambda: at.park(lease, approval_id("acme", lease.scope, "refund")),
+        "decide": lambda: at.decide(lease, approval_id("acme", lease.scope, "refund")),
+    }
+    for name, act in acts.items():
+        if name == step:
+            at.desk.driver.crash("dispatcher", point)
+        act()
+        at.desk.driver.advance(0.5)
+    assert at.approval().status == "approved"
+    assert len({vote.decision_id for vote in at.approval().votes}) == 1
+    assert at.decision(lease)["approved"]
+    assert at.claim(at.desk.lease(lease.job_id), 820_000).kind == "refused"
+    assert at.claim(at.desk.lease(lease.job_id), 82_000).kind == "granted"
+
+
+def test_approvals_are_forgotten_with_their_job() -> None:
+    at = Asker(finished_jobs_ms=HOUR_MS)
+    lease, id_ = at.waiting()
+    at.decide(lease, id_)
+    at.worker.end(at.go_on(lease.job_id), "succeeded")
+    at.worker.stay(3 * 3_600)
+    assert at.desk.driver.output("approvals")[-1].value is None
+
+
+@pytest.fixture
+def asker() -> Asker:
+    return Asker()
+
+
+@pytest.fixture
+async def api(
+    asker: Asker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[TestClient[Any, Any]]:
+    async with office(asker.desk, tmp_path, monkeypatch) as client:
+        yield client
+
+
+async def get(api: TestClient[Any, Any], path: str) -> Any:
+    answer = await api.get(path)
+    assert answer.status == 200, await answer.text()
+    return await answer.json()
+
+
+async def test_the_api_lists_shows_and_decides(asker: Asker, api: TestClient[Any, Any]) -> None:
+    lease, id_ = asker.waiting()
+    listed = await get(api, "/v1/approvals?tenant_id=acme&status=pending")
+    expected = {
+        "approval_id": id_,
+        "tenant_id": "acme",
+        "job_id": lease.job_id,
+        "key": "refund",
+        "prompt": "Refund ch_1?",
+        "effects": [{"tool": "pay:refund", "key": "ch_1", "arguments": refund(82_000)}],
+        "status": "pending",
+        "by": None,
+        "note": "",
+    }
+    assert listed["next_cursor"] is None
+    (shown,) = listed["approvals"]
+    assert shown.pop("expires_at")
+    assert shown == expected
+    (wait,) = (await get(api, f"/v1/jobs/{lease.job_id}"))["waits"]
+    assert (wait["kind"], wait["approval_id"]) == ("approval", id_)
+    body = {"note": "as agreed", "by": "ann", "edit": {"amount": 41_000}}
+    answer = await api.post(f"/v1/approvals/{id_}/approve", json=body)
+    told = await answer.json()
+    assert (answer.status, told["status"], told["by"]) == (202, "approved", "ann")
+    details = (await get(api, f"/v1/approvals/{id_}"))["details"]
+    assert details["edit"] == {"amount": 41_000}
+    assert details["digests"][0]["edited_sha256"] == digest(41_000).hex()
+    assert asker.claim(asker.go_on(lease.job_id), 41_000).kind == "granted"
+    again = await api.post(f"/v1/approvals/{id_}/reject", json={"note": "no"})
+    problem = await again.json()
+    assert (again.status, problem["by"]) == (409, "ann")
+    assert problem["type"].endswith("already-decided")
+    assert await get(api, "/v1/approvals?tenant_id=other") == {"approvals": [], "next_cursor": None}
+
+
+async def test_the_api_refuses_what_comes_too_late(asker: Asker, api: TestClient[Any, Any]) -> None:
+    _, id_ = asker.waiting()
+    asker.worker.stay(3_601)
+    late = await api.post(f"/v1/approvals/{id_}/approve", json={"note": ""})
+    assert (late.status, (await late.json())["type"].rpartition(":")[2]) == (409, "expired")
+    unknown = await api.post("/v1/approvals/apr_x/approve", json={})
+    assert unknown.status == 404
+
+
+async def test_the_api_refuses_an_edit_that_does_not_fit(
+    asker: Asker, api: TestClient[Any, Any]
+) -> None:
+    lease, id_ = asker.waiting()
+    answer = await api.post(f"/v1/approvals/{id_}/approve", json={"edit": "41000"})
+    assert (answer.status, asker.status(lease)) == (422, "waiting")
