@@ -1,4 +1,4 @@
-"""docs/approvals.md shows the files of `approvals_page/`, which run and are type-checked as such."""
+"""docs/approvals.md shows the files of `approvals_page/`, which run as they are shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_page_shows_the_application_and_its_tests_as_they_run() -> None:
-    files = ("refunds.py", "test_refunds.py")
+    files = ("asked_refunds.py", "test_asked_refunds.py")
     assert blocks("python") == [(SHOWN / name).read_text() for name in files]
-    assert blocks("yaml") == [(SHOWN / "refunds.yaml").read_text()]
-    assert load(SHOWN / "refunds.yaml").approvals
+    assert blocks("yaml") == [(SHOWN / "asked_refunds.yaml").read_text()]
+    assert load(SHOWN / "asked_refunds.yaml").approvals

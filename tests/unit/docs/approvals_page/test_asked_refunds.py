@@ -2,11 +2,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from refunds import app
+from asked_refunds import app
 
 from streams.testing import Bench
 
-TOPOLOGY = Path(__file__).with_name("refunds.yaml")
+TOPOLOGY = Path(__file__).with_name("asked_refunds.yaml")
 
 
 @pytest.fixture
