@@ -34,6 +34,7 @@ SCHEMAS = {
     "jobs.held": "held",
     "jobs.progress": "progress",
     "ledger": "ledger_entry",
+    "approvals": "approval",
     "dlq": "dead_letter",
     "quarantine": "quarantine",
     "rejections": "rejection",

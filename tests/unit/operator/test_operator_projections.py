@@ -23,6 +23,7 @@ from streams.operator.read_model.projections import Changes, project
 from streams.operator.resources import TABLES
 from streams.runtime.processor import Record
 from streams.serde.codec import (
+    APPROVAL,
     DEAD_LETTER,
     DELIVERY,
     DELIVERY_ATTEMPT,
@@ -39,6 +40,7 @@ from streams.serde.codec import (
     TENANT,
 )
 from streams.serde.keys import (
+    approval_key,
     checkpoint_key,
     held_key,
     join,
@@ -47,11 +49,43 @@ from streams.serde.keys import (
     replay_key,
     tenant_key,
 )
-from streams.serde.records import Duplicate, Held, PayloadRef, Progress, Rejection, TenantRecord
+from streams.serde.records import (
+    Approval,
+    Duplicate,
+    Held,
+    PayloadRef,
+    Progress,
+    Rejection,
+    Sealed,
+    TenantRecord,
+)
 from streams.serde.replay_records import ReplayPaused, ReplayRecord
 
 JOB_A = make_job()
 ENTRY = make_entry(JOB_A, "email:send/reply")
+APPROVAL_A = Approval(
+    "apr_a",
+    "acme",
+    "job_a",
+    JOB_A.scope,
+    "refund",
+    "pending",
+    b"digest",
+    Sealed("", b""),
+    (),
+    None,
+    None,
+    "any",
+    1,
+    "reject",
+    "handler",
+    (),
+    None,
+    "",
+    1,
+    None,
+    None,
+)
 KEPT = make_quarantined(b"<xml/>", PayloadRef(0, (0,), 6, "kek"))
 HELD_JOBS = Held(0, "default", "draft_reply", None, "no_worker", 1, 3, "start one")
 VALUES: dict[str, tuple[bytes, bytes]] = {
@@ -59,6 +93,10 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
     "jobs": (b"job_a", JOB.encode(JOB_A)),
     "jobs.held": (held_key(0, "default", "draft_reply", None), HELD.encode(HELD_JOBS)),
     "jobs.progress": (b"job_a", PROGRESS.encode(Progress("job_a", "acme", "run_1", 1, "50"))),
+    "approvals": (
+        approval_key("acme", JOB_A.scope, APPROVAL_A.approval_id),
+        APPROVAL.encode(APPROVAL_A),
+    ),
     "ledger": (ledger_key("acme", JOB_A.scope, ENTRY.action), LEDGER_ENTRY.encode(ENTRY)),
     "dlq": (b"job_a", DEAD_LETTER.encode(make_letter(JOB_A))),
     "quarantine": (
