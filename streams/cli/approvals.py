@@ -48,7 +48,10 @@ def list_approvals(
 
 @command(approvals, "show", tables.approval)
 def show(api: Api, approval_id: ApprovalId) -> Answer:
-    """Show what is asked, with its arguments, its votes and its edit."""
+    """Show what is asked, with its arguments, its votes and its edit.
+
+    Example: tidegate approvals show apr_1
+    """
     return api.get(f"/v1/approvals/{part(approval_id)}")
 
 

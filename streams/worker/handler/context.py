@@ -10,7 +10,7 @@ from ingress.formats.document import carried_json
 from streams.errors import Misfit, PermanentError
 from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo
-from streams.worker.handler.effects import Proposed
+from streams.worker.handler.decision import Proposed
 from streams.worker.handler.own_frames import calling_line
 from streams.worker.handler.values import from_json, to_json
 from streams.worker.handler.waiting import Waiting

@@ -1,4 +1,4 @@
-"""What a handler gets for an approval."""
+"""What a run gets for an approval, and instead of an effect that needs one."""
 
 from __future__ import annotations
 
@@ -17,3 +17,10 @@ class Decision:
     by: str | None
     note: str
     edit: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """An effect that may not begin before people have approved it."""
+
+    why: str

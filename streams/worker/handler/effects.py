@@ -24,6 +24,7 @@ from streams.worker import metrics
 from streams.worker.app import TOOL_NAME, Tool
 from streams.worker.handler.branches import current_branch, inside
 from streams.worker.handler.call_check import check_call
+from streams.worker.handler.decision import Proposed
 from streams.worker.handler.invoke import call
 from streams.worker.handler.proof_not_done import not_done
 from streams.worker.handler.run_result import RunResult, RunStopped, describe
@@ -43,13 +44,6 @@ class Claimant:
     reply_partition: Callable[[], int]
     tools: Mapping[str, Tool]
     scopes: frozenset[str] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Proposed:
-    """An effect that may not begin before people have approved it."""
-
-    why: str
 
 
 class Effects:
