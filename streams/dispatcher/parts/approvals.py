@@ -122,9 +122,10 @@ class Approvals(Part):
         kept_ms = self.topology.topics["payloads"].retention_ms
         if body.timeout_ms is not None:
             return step.now + body.timeout_ms
+        longest = step.now + LONGEST_WAIT_SECONDS * 1000
         if job.payload_ref is not None and kept_ms is not None:
-            return job.event_time + kept_ms
-        return step.now + LONGEST_WAIT_SECONDS * 1000
+            return min(job.event_time + kept_ms, longest)
+        return longest
 
 
 def _check(approval: Approval, body: Decide, at: int) -> None:
