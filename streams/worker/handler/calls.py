@@ -100,8 +100,9 @@ class Calls:
 
     @contextmanager
     def awaited(self, *values: Call) -> Iterator[None]:
-        """See `History.awaited`."""
-        made = {(each.branch, each.name, each.key): self._values[each.id] for each in values}
+        """See `History.awaited`; the approval of a proposed effect is no call of the handler."""
+        own = (each for each in values if each.id in self._values)
+        made = {(each.branch, each.name, each.key): self._values[each.id] for each in own}
         new = {place: each for place, each in made.items() if place not in self._open}
         self._open |= new
         try:
