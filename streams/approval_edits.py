@@ -15,6 +15,9 @@ from streams.serde.records import ApprovalEffect
 
 Arguments = Mapping[str, Any]
 
+MAX_EDIT_BYTES = 64 * 1024
+"""Of an edit with the whole arguments that it leads to: the job's next runs carry it."""
+
 
 class Edited(NamedTuple):
     """What is sealed of an edit, and the digest of each effect's arguments with it."""
@@ -38,6 +41,8 @@ def edited(effects: Sequence[ApprovalEffect], asked: Sequence[Arguments], edit: 
         for effect, arguments in zip(effects, asked, strict=True)
     ]
     value = {"edit": edit, "arguments": changed}
+    if len(user_json.write(value)) > MAX_EDIT_BYTES:
+        raise ValueError(f"the edit with all arguments has more than {MAX_EDIT_BYTES:,} bytes")
     return Edited(value, tuple(user_json.digest(arguments) for arguments in changed))
 
 

@@ -26,7 +26,7 @@ def as_json(topology: Topology) -> dict[str, Any]:
 
 def tables(topology: Topology) -> Iterator[Table]:
     """One table each for topics, stages, routes, job types, limits and the rest."""
-    for section in (_topics, _stages, _routes, _job_types, _limits, _times):
+    for section in (_topics, _stages, _routes, _job_types, _approvals, _limits, _times):
         table = section(topology)
         if not table.rows:
             _row(table, "none")
@@ -84,6 +84,19 @@ def _job_types(topology: Topology) -> Table:
         attempts = "handler's" if job.max_attempts is None else str(job.max_attempts)
         timeout = "handler's" if job.timeout_seconds is None else f"{job.timeout_seconds:g} s"
         _row(table, job.name, job.pool, attempts, timeout)
+    return table
+
+
+def _approvals(topology: Topology) -> Table:
+    table = _table("Approvals: these effects wait for a person", "tool", "tenant", "job type")
+    for rule in topology.approvals:
+        _row(table, rule.tool, rule.tenant, rule.job_type)
+    for job in topology.job_types.values():
+        if job.draft:
+            _row(table, "*", "*", f"{job.name} (draft)")
+    for route in topology.routes:
+        if route.draft:
+            _row(table, "*", "*", f"{route.job} of {route.source} {route.event_type} (draft)")
     return table
 
 

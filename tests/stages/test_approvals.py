@@ -314,6 +314,19 @@ def test_an_approval_that_lost_against_another_wait_is_cancelled() -> None:
     assert at.claim(at.go_on(lease.job_id), 82_000).kind == "refused"
 
 
+def test_a_dropped_question_is_asked_anew_only_if_it_is_the_same() -> None:
+    at = Asker()
+    lease = at.job()
+    id_ = at.ask(lease)
+    at.park(lease, id_, Wait("sleep", "time", 0, b"s", group=0, timeout_ms=60_000))
+    at.worker.stay(61)
+    lease = at.go_on(lease.job_id)
+    at.ask(lease, amount=820_000, digest=b"o" * 32)
+    assert at.approval().status == "cancelled"
+    at.ask(lease)
+    assert at.approval().status == "pending"
+
+
 def test_a_lost_run_asks_for_nothing() -> None:
     at = Asker()
     lease = at.job()
@@ -464,5 +477,6 @@ async def test_the_api_refuses_an_edit_that_does_not_fit(
     asker: Asker, api: TestClient[Any, Any]
 ) -> None:
     lease, id_ = asker.waiting()
-    answer = await api.post(f"/v1/approvals/{id_}/approve", json={"edit": "41000"})
-    assert (answer.status, asker.status(lease)) == (422, "waiting")
+    for edit in ("41000", {"note": "x" * 70_000}, [{"tool": "a", "key": "b", "arguments": {}}]):
+        answer = await api.post(f"/v1/approvals/{id_}/approve", json={"edit": edit})
+        assert (answer.status, asker.status(lease)) == (422, "waiting")

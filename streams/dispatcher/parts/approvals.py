@@ -42,13 +42,17 @@ class Approvals(Part):
 
     @handles(AskApproval)
     def ask(self, step: Step, command: Command, body: AskApproval, at: int) -> None:
-        """Ask for a decision, unless it was asked for before; a dropped one is asked for anew."""
+        """Ask for a decision, unless it was asked for before.
+
+        A dropped one is asked for anew, if it is about the same: whoever looks at the old question
+        must not approve another one.
+        """
         job = living(step, command, body.run_id)
         if job is None:
             return
         id_ = approval_id(job.tenant_id, job.scope, body.key)
         known = approval_rows.find(step, job, id_)
-        if known is not None and known.status != CANCELLED:
+        if known is not None and (known.status != CANCELLED or known.digest != body.digest):
             metrics.TWINS.inc()
             return
         self.shared.has_approvals = True

@@ -14,7 +14,7 @@ from streams.errors import VaultError
 from streams.http.moments import rfc3339
 from streams.operator.command_results import run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState
-from streams.operator.http.fields import Body, Name, Writable, bounded, stored_json
+from streams.operator.http.fields import Body, Name, Writable, bounded
 from streams.operator.http.listing import list_answer, page_query
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.request_body import read_body
@@ -23,7 +23,6 @@ from streams.operator.resources.approvals import Shown, approval_json, details_j
 from streams.serde.approval_states import DECIDED, EXPIRED, PENDING
 from streams.serde.ids import new_id
 from streams.serde.records import Decide
-from streams.serde.sizes import MAX_VALUE_BYTES
 
 routes = web.RouteTableDef()
 
@@ -83,7 +82,6 @@ def _decision(shown: Shown, wanted: DecisionRequest, *, approved: bool) -> Decid
 
 
 async def _with_edit(state: AppState, shown: Shown, body: Decide, wanted: ApproveRequest) -> Decide:
-    stored_json(wanted.edit, "edit", MAX_VALUE_BYTES)
     if shown.asked is None:
         raise Refusal(410, "approval-unreadable", "the key of what was asked is destroyed")
     try:
