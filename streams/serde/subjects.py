@@ -22,6 +22,7 @@ _OF_TOPIC = {
     "jobs.progress": "progress",
     "jobs.replies": "reply",
     "ledger": "ledger_entry",
+    "approvals": "approval",
     "dlq": "dead_letter",
     "quarantine": "quarantine",
     "rejections": "rejection",
