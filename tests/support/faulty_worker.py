@@ -98,6 +98,14 @@ async def parked(ctx: Context) -> Any:
     return await mail(ctx)
 
 
+@job("patient")
+async def patient(ctx: Context) -> Any:
+    """Two answers, in the order in which they came, whoever died between the waits."""
+    await mail(ctx)
+    answer = {"source": "shop", "event_type": "answer", "subject": ctx.job_id}
+    return [(await ctx.wait_for_event(answer)).dedup_key for _ in range(2)]
+
+
 @job("flaky")
 async def flaky(ctx: Context) -> Any:
     sent = await mail(ctx)

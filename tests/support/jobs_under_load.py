@@ -56,6 +56,7 @@ from support.jobs_verdict import (
     Asked,
     Calls,
     JobsReader,
+    answered_in_order,
     as_asked,
     calls_in,
     done_once,
@@ -74,7 +75,9 @@ topics:
   - {name: jobs.work.aside, partitions: 2, retention_days: 1}
   - {name: jobs.replies, partitions: 2}
 pools: [{name: default}, {name: aside}]
-job_types: [{name: parked, pool: aside}]
+job_types:
+  - {name: parked, pool: aside}
+  - {name: patient, waits_for: [{source: shop, event_type: answer}]}
 leases: {term_seconds: 4, heartbeat_seconds: 0.5, margin_seconds: 1}
 """
 ROUTES = "routes: [{match: {source: shop, event_type: order.created}, job: note}]\n"
@@ -82,7 +85,7 @@ ROUTES = "routes: [{match: {source: shop, event_type: order.created}, job: note}
 
 TIDEGATE = str(Path(sys.executable).with_name("tidegate"))
 TENANTS = ("acme", "globex", "initech")
-MAILS = frozenset({"note", "slow", "flaky", "parked"})
+MAILS = frozenset({"note", "slow", "flaky", "parked", "patient"})
 ENDS = {"hopeless": "failed", "endless": "cancelled"}
 _PATIENCE_SECONDS = 60.0
 _PARKED_AFTER_MS = 2_500
@@ -219,6 +222,7 @@ class JobsUnderLoad:
         for tenant in TENANTS:
             for type_ in ("note", "pay", "slow", "flaky"):
                 self._submit(tenant, type_)
+            self._answer_twice(tenant, self._submit(tenant, "patient"))
         self._submit("acme", "parked", delay_ms=_PARKED_AFTER_MS)
         self._replay("globex", self._submit("globex", "hopeless"))
         endless = self._submit("initech", "endless")
@@ -261,29 +265,23 @@ class JobsUnderLoad:
 
     def _event(self, tenant: str, key: str) -> None:
         """An event, and a redelivery of it."""
-        print_, job_id = fingerprint(tenant, "shop", key), event_job_id(tenant, "shop", key)
-        event = Envelope(
-            print_,
-            new_id("evt"),
-            "shop",
-            tenant,
-            "order.created",
-            None,
-            1,
-            b"h" * 32,
-            key,
-            key,
-            "application/json",
-            None,
-            None,
-            PayloadRef(0, (7,), 10, "kek"),
-            {},
-            "webhook",
-        )
+        event = _event(tenant, "order.created", key, key)
+        job_id = event_job_id(tenant, "shop", key)
         for _ in range(2):
-            self._send("events.received", tenant, tenant.encode(), ENVELOPE.encode(event))
+            self._receive(event)
         self._expect(job_id, tenant, "note")
-        self._undecided[job_id] = Reroute(print_, "it has a route now", "ops")
+        self._undecided[job_id] = Reroute(event.fingerprint, "it has a route now", "ops")
+
+    def _answer_twice(self, tenant: str, job_id: str) -> None:
+        """What a patient job waits for may come before it waits, and is delivered twice."""
+        for number in (1, 2):
+            event = _event(tenant, "answer", f"{job_id}-{number}", job_id)
+            self._receive(event)
+            self._receive(event)
+
+    def _receive(self, event: Envelope) -> None:
+        key, value = event.tenant_id.encode(), ENVELOPE.encode(event)
+        self._send("events.received", event.tenant_id, key, value)
 
     def _roll_out(self) -> None:
         """Start the first dispatcher anew, if it still runs: the next one has the routes."""
@@ -327,6 +325,7 @@ class JobsUnderLoad:
         found += as_asked(self.asked, jobs)
         found += done_once(self.asked, calls_in(lines), MAILS)
         found += never_two(lines)
+        found += answered_in_order(self.asked, jobs)
         found += letters(self.cluster, jobs)
         for stage in pipeline.stage(self.topology, b"k" * 32).parts:
             found += self._stores(stage)
@@ -387,3 +386,24 @@ class JobsUnderLoad:
 
     def _calls(self) -> Calls:
         return calls_in(self._lines())
+
+
+def _event(tenant: str, event_type: str, key: str, subject: str) -> Envelope:
+    return Envelope(
+        fingerprint(tenant, "shop", key),
+        new_id("evt"),
+        "shop",
+        tenant,
+        event_type,
+        None,
+        1,
+        b"h" * 32,
+        key,
+        subject,
+        "application/json",
+        None,
+        None,
+        PayloadRef(0, (7,), 10, "kek"),
+        {},
+        "webhook",
+    )

@@ -83,6 +83,14 @@ def done_once(
             yield Violation("mails", f"{wanted.type} {job_id}", len(set(keys)))
 
 
+def answered_in_order(asked: Mapping[str, Asked], jobs: Mapping[str, Job]) -> Iterator[Violation]:
+    """Every patient job got each of its two answers once, in the order in which they came."""
+    for job_id, wanted in asked.items():
+        expected = f'["{job_id}-1","{job_id}-2"]'
+        if wanted.type == "patient" and jobs[job_id].result != expected:
+            yield Violation("answers", job_id, 1, (str(jobs[job_id].result),))
+
+
 def never_two(lines: Sequence[str]) -> list[Violation]:
     """No job had two runs at a time."""
     return [Violation("two_runs", line, 1) for line in lines if line.startswith("two_runs")]
