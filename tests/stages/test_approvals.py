@@ -314,6 +314,14 @@ def test_an_approval_that_lost_against_another_wait_is_cancelled() -> None:
     assert at.claim(at.go_on(lease.job_id), 82_000).kind == "refused"
 
 
+def test_a_job_that_ends_before_it_waits_has_no_open_approval() -> None:
+    at = Asker()
+    lease = at.job()
+    at.ask(lease)
+    at.worker.end(lease, "failed")
+    assert (at.status(lease), at.approval().status) == ("failed", "cancelled")
+
+
 def test_a_dropped_question_is_asked_anew_only_if_it_is_the_same() -> None:
     at = Asker()
     lease = at.job()
