@@ -138,7 +138,7 @@ def test_a_file_in_the_way_is_no_directory(tmp_path: Path) -> None:
 
 def test_open_files_are_counted_against_the_limit() -> None:
     count = configuration.databases(load(), "pipeline")
-    assert count == 6 * 4
+    assert count == 7 * 4
     (found,) = disk.open_files(replace(DISK, open_files=1024), "pipeline", count)
     assert found.status == "fail"
     assert "needs 1312 open files for its 24 databases" in found.text
