@@ -141,7 +141,7 @@ def test_open_files_are_counted_against_the_limit() -> None:
     assert count == 7 * 4
     (found,) = disk.open_files(replace(DISK, open_files=1024), "pipeline", count)
     assert found.status == "fail"
-    assert "needs 1312 open files for its 24 databases" in found.text
+    assert "needs 1488 open files for its 28 databases" in found.text
     assert statuses(disk.open_files(replace(DISK, open_files=None), "dedup", 4)) == ["ok"]
     assert configuration.databases(load(), "ingress") == 0
 
