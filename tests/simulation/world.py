@@ -37,6 +37,7 @@ STORES = (
     ("dispatcher", "jobs"),
     ("dispatcher", "checkpoints"),
     ("dispatcher", "ledger"),
+    ("dispatcher", "approvals"),
     ("delivery", "deliveries"),
     ("delivery", "queue"),
 )
