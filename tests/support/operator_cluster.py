@@ -73,6 +73,7 @@ FOLLOWED = (
     "jobs.held",
     "jobs.progress",
     "ledger",
+    "approvals",
     "dlq",
     "tenants",
     "quarantine",
