@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from streams.cli import tables
 from streams.cli.cells import Json, tell
-from streams.cli.job_submission import json_value
 from streams.cli.operator_command import Answer, Api, command, part
 from streams.cli.options import Note, OfTenant, Page
+from streams.cli.settlement import Done, NotDone, settlement
 from streams.serde.effect_states import CLAIMED, DONE, FAILED, REVIEW, UNKNOWN
 
 effects = typer.Typer(no_args_is_help=True, help="List side effects, and settle shared ones.")
@@ -52,13 +52,8 @@ def settle(
     ],
     tenant: OfTenant,
     note: Note,
-    done: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RESULT", help="It was done; the handlers get this JSON as its result."
-        ),
-    ] = None,
-    not_done: Annotated[bool, typer.Option("--not-done", help="It was not done.")] = False,
+    done: Done = None,
+    not_done: NotDone = False,
 ) -> Answer:
     """Record whether an effect that counts beyond its job was done; its jobs go on.
 
@@ -67,9 +62,5 @@ def settle(
     Example: tidegate effects settle @tenant/stripe:refund/ch_1 --tenant acme
     --not-done --note "not at the bank"
     """
-    if (done is not None) == not_done:
-        raise typer.BadParameter("give --done RESULT or --not-done")
-    body: dict[str, Any] = {"status": "not_done" if not_done else DONE, "note": note}
-    if done is not None:
-        body["result"] = json_value(done, "--done")
+    body = settlement(done, not_done, note)
     return api.post(f"/v1/tenants/{part(tenant)}/effects/{part(action)}/settle", body)

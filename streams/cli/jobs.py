@@ -8,7 +8,7 @@ import typer
 
 from streams.cli import event_tables, job_sentences, tables
 from streams.cli.job_review import reviewed
-from streams.cli.job_submission import json_value, submit
+from streams.cli.job_submission import submit
 from streams.cli.operator_command import (
     Answer,
     Api,
@@ -21,8 +21,8 @@ from streams.cli.operator_command import (
     with_payload_command,
 )
 from streams.cli.options import AsJson, DryRun, JobId, JsonLines, Page, Type, Watch
+from streams.cli.settlement import Done, NotDone, settlement
 from streams.cli.watch import follow
-from streams.serde.effect_states import DONE
 from streams.serde.job_states import NAMES
 
 jobs = typer.Typer(
@@ -137,13 +137,8 @@ def settle(
         str, typer.Argument(metavar="ACTION", help="The effect, as `jobs show` names it.")
     ],
     note: Annotated[str, typer.Option(help="How you know; kept with the effect.", metavar="TEXT")],
-    done: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RESULT", help="It was done; the handler gets this JSON as its result."
-        ),
-    ] = None,
-    not_done: Annotated[bool, typer.Option("--not-done", help="It was not done.")] = False,
+    done: Done = None,
+    not_done: NotDone = False,
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> int:
@@ -154,11 +149,7 @@ def settle(
     Example: tidegate jobs settle job_d8utnr6f0dbu0aulueh5k9hsqk payment:refund/order
     --not-done --note "not at the bank"
     """
-    if (done is not None) == not_done:
-        raise typer.BadParameter("give --done RESULT or --not-done")
-    body: dict[str, Any] = {"status": "not_done" if not_done else DONE, "note": note}
-    if done is not None:
-        body["result"] = json_value(done, "--done")
+    body = settlement(done, not_done, note)
     job = api.post(f"/v1/jobs/{part(job_id)}/effects/{part(action)}/settle", body)
     if watch:
         return follow(api, job_id, as_json)

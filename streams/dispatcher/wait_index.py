@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 class WaitIndex:
-    """The open waits of one partition; what is in memory only says where looking is in vain.
+    """The open waits of one partition. Memory only has how many waits each field finds.
 
     `offered_to` tells the number up to which all events of a tenant were offered to its waits.
     """

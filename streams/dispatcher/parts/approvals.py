@@ -155,7 +155,7 @@ def _check(approval: Approval, body: Decide, at: int) -> None:
 
 
 def told(approval: Approval) -> str:
-    """Who decided what, and when."""
+    """A sentence part that names the decision, the person and the time."""
     return f"{approval.status} by {approval.by} at {rfc3339(approval.ended_at)}"
 
 

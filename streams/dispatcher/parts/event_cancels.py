@@ -123,7 +123,7 @@ class EventCancels(Part):
         return self.shared.unrouted or self.shared.gives_kept
 
     def _scan(self, step: Step, cancel: EventCancel, limit: int) -> EventCancel:
-        """Look at some jobs that an event may concern; what is left of the cancel."""
+        """Look at some jobs that an event may concern; returns the cancel as it goes on later."""
         name = bytes.fromhex(cancel.bucket)
         found = self._jobs.jobs(name, cancel.behind, limit + 1)
         for job_id, number in found[:limit]:

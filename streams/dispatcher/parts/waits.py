@@ -230,7 +230,7 @@ class Waits(Part):
                     yield place
 
     def _found(self, step: Step, place: Place) -> tuple[Job, Wait] | None:
-        """The job and its open wait; an entry without them is dropped."""
+        """The job and its open wait; None if an earlier wait of the same offer ended it."""
         job = step.table.get(place.job_id)
         if job is not None and job.incarnation == place.incarnation:
             for wait in job.waits:

@@ -33,7 +33,7 @@ _KEY_CHARS = 512
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Who decides, and until when."""
+    """The terms of an approval: the people who may decide, how many of them, and how long."""
 
     timeout_ms: int | None = None
     on_timeout: OnTimeout = "reject"

@@ -22,6 +22,7 @@ from streams.tracing import conventions as names
 from streams.tracing.spans import CLIENT, child, exemplar, note
 from streams.worker import metrics
 from streams.worker.app import TOOL_NAME, Tool
+from streams.worker.handler.asking import RESEND_SECONDS
 from streams.worker.handler.branches import current_branch, inside
 from streams.worker.handler.call_check import check_call
 from streams.worker.handler.decision import Proposed
@@ -32,7 +33,6 @@ from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest, from_json, is_label, to_json
 from streams.worker.transport.replies import Replies
 
-RESEND_SECONDS = 2.0
 _KEY_CHARS = 512
 
 
