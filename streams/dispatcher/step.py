@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from streams import dead_letter
@@ -22,6 +23,7 @@ class Step:
     """What a part works with while it handles records or the passing of time.
 
     `now` is in milliseconds and stays the same during the step; `monotonic` is in seconds.
+    `looked` counts what each part has looked at in this step, so that the step stays bounded.
     """
 
     def __init__(self, ctx: Context, table: Table, shared: Shared, hooks: Hooks) -> None:
@@ -31,6 +33,7 @@ class Step:
         self.topology = shared.topology
         self.now = ctx.now
         self.monotonic = ctx.monotonic
+        self.looked: Counter[type] = Counter()
         self._hooks = hooks
         self._decoded: tuple[Record, Envelope] | None = None
 

@@ -49,7 +49,6 @@ class EventCancels(Part):
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._without_value: set[Route] = set()  # logged, each once
-        self._budget: tuple[Step, int] | None = None  # of a step
 
     def restored(self, ctx: Context) -> None:
         self._jobs = CancellableJobs(ctx, self.topology)
@@ -68,7 +67,7 @@ class EventCancels(Part):
             return
         by_time = late or self.shared.gives_kept  # jobs of earlier events may get later numbers
         cancel = _cancel(event, route.cancels, value, at, None if by_time else self._jobs.last)
-        cancel = self._scan(step, cancel, max(_EACH, self._left(step)))
+        cancel = self._scan(step, cancel, max(_EACH, _left(step)))
         if not cancel.is_scanned or self._awaits_jobs():
             self._unfinished.put(self._jobs.next_number(), cancel)
 
@@ -94,9 +93,9 @@ class EventCancels(Part):
     def tick(self, step: Step) -> None:
         """Go on with cancels that are not finished."""
         for number, cancel in self._unfinished.unscanned(AT_ONCE):
-            if self._left(step) <= 0:
+            if _left(step) <= 0:
                 return
-            self._unfinished.put(number, self._scan(step, cancel, self._left(step)))
+            self._unfinished.put(number, self._scan(step, cancel, _left(step)))
         if not self._awaits_jobs():
             for number, cancel in self._unfinished.some(AT_ONCE):
                 if cancel.is_scanned:
@@ -130,16 +129,10 @@ class EventCancels(Part):
             job = step.table.get(job_id)
             if job is not None and cancel.means(job, number):
                 _end(step, job, cancel)
-        self._budget = step, self._left(step) - min(limit, len(found))
+        step.looked[EventCancels] += min(limit, len(found))
         if len(found) <= limit:
             return replace(cancel, is_scanned=True)
         return replace(cancel, behind=found[limit - 1][0])
-
-    def _left(self, step: Step) -> int:
-        """How many jobs may still be looked at in a step."""
-        if self._budget is None or self._budget[0] is not step:
-            self._budget = step, AT_ONCE
-        return self._budget[1]
 
     def _stopped(self, step: Step, job: Job) -> bool:
         """End a job if an unfinished cancel means it; whether anything changed."""
@@ -184,3 +177,8 @@ def _end(step: Step, job: Job, cancel: EventCancel) -> bool:
     metrics.EVENT_CANCELS.labels(job.type).inc()
     stop(step, job, cancel.reason)
     return True
+
+
+def _left(step: Step) -> int:
+    """How many jobs may still be looked at in a step."""
+    return AT_ONCE - step.looked[EventCancels]

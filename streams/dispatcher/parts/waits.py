@@ -58,7 +58,6 @@ class Waits(Part):
         self._recent = RecentEvents(self.topology, ctx)
         self._parking = Parking(self.topology, self._recent)
         self._offers = Offers(ctx)
-        self._looked: tuple[Step | None, int] = None, 0
         self.shared.open_waits = self._open = WaitIndex(ctx, self._offered_to)
 
     @handles(run_ends.PARKED)
@@ -182,13 +181,13 @@ class Waits(Part):
 
     def _has_done_enough(self, step: Step) -> bool:
         """Whether this step has looked at as many waits as a transaction ends in time with."""
-        return self._looked[0] is step and self._looked[1] >= _LOOKED_AT
+        return step.looked[Waits] >= _LOOKED_AT
 
     def _tell_end(self, step: Step, ended: Job) -> None:
         most = 0 if self._has_done_enough(step) else AT_ONCE
         places = self._open.for_job(step, ended.job_id, most + 1)
         for place in places[:most]:
-            self._count_look(step)
+            step.looked[Waits] += 1
             if found := self._found(step, place):
                 end_wait(step, *found, end_of_job(found[1], ended))
         if len(places) > most:
@@ -201,7 +200,7 @@ class Waits(Part):
                 self._offers.go_on(step, event, behind)
                 return False
             behind = place.key
-            self._count_look(step)
+            step.looked[Waits] += 1
             found = self._found(step, place)
             if found is None or not takes(*found, event):
                 continue
@@ -210,10 +209,6 @@ class Waits(Part):
                 event = self._taken(step, event)
             end_wait(step, job, wait, taken_by(wait, event))
         return True
-
-    def _count_look(self, step: Step) -> None:
-        before = self._looked
-        self._looked = step, (before[1] if before[0] is step else 0) + 1
 
     def _taken(self, step: Step, event: Offered) -> Offered:
         taken = replace(event, taken=True)
