@@ -45,7 +45,7 @@ def test_a_valid_file_says_what_it_declares(file: Path) -> None:
     told = run("validate", "--topology", str(file))
     assert (told.exit_code, told.stdout) == (
         0,
-        "valid (topics: 28, stages: 5, routes: 1, limits: 2)\n",
+        "valid (topics: 29, stages: 5, routes: 1, limits: 2)\n",
     )
 
 
@@ -110,7 +110,7 @@ def test_describe_fits_80_characters_with_every_name_whole(
     firsts = {line.split()[0] for line in lines if line}
     assert {topic for topic in load().topics if topic not in firsts} == set()
     assert "…" not in "".join(lines)
-    assert [line for line in lines if line.startswith("none")] == ["none", "none"]
+    assert [line for line in lines if line.startswith("none")] == ["none", "none", "none"]
 
 
 def test_describe_shows_what_a_route_cancels(file: Path) -> None:
@@ -147,6 +147,7 @@ def test_describe_as_json_has_every_declared_value(file: Path) -> None:
         "job": "draft",
         "priority": "webhook",
         "cancels": None,
+        "draft": False,
     }
     assert declared["topics"][1]["retention_ms"] == 14 * 86_400_000
     assert declared["limits"][1]["holds"] == "inside each partition"
