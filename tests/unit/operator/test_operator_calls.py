@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 from support.operator_cluster import make_entry, make_job
+from support.operator_desk import OperatorDesk, client_of
 from support.webhooks import source, tenant
 from yarl import URL
 
-from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.job_request import JobRequest
-from streams.operator.http.middlewares import problems
-from streams.operator.http.routes import routes
 from streams.operator.read_model.database import Database
-from streams.operator.read_model.projections import Changes, project
 from streams.operator.sent_commands import SentCommand, SentCommands
-from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LEDGER_ENTRY, REJECTION
 from streams.serde.ids import replay_job_id, submitted_job_id
 from streams.serde.job_states import JobStatus
-from streams.serde.records import Attempt, CommandBody, Job, LedgerEntry, Rejection, Settle
-from streams.topology.load import load
+from streams.serde.records import Attempt, Job, LedgerEntry, Rejection, Settle
 
 CODECS: dict[type, tuple[str, Any]] = {
     Job: ("jobs", JOB),
@@ -36,36 +30,19 @@ CODECS: dict[type, tuple[str, Any]] = {
 }
 
 
-class Desk:
-    """Parts over a read model; `coming` is what it shows once it has caught up."""
-
-    home = AppState.home
+class Desk(OperatorDesk):
+    """`coming` is what the read model shows once it has caught up."""
 
     def __init__(self, rows: sqlite3.Connection) -> None:
-        self.rows, self.topology, self.sent_commands = rows, load(), SentCommands()
+        super().__init__(rows)
         self.coming: list[Job | LedgerEntry] = []
-        self.sent: list[CommandBody] = []
 
     def fold(self, *values: Job | LedgerEntry | Rejection) -> None:
-        batch: dict[str, Changes] = {}
-        for each in values:
-            topic, codec = CODECS[type(each)]
-            project(Record(topic, 0, 0, 0, b"", codec.encode(each)), batch)
-        for changes in batch.values():
-            self.rows.executemany(changes.table.upsert, changes.upserts())
-
-    async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
-        return query(self.rows)
-
-    async def wait_for(self, row: Any, query: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
-        return query(self.rows)
+        found = ((*CODECS[type(each)], each) for each in values)
+        self.project((topic, b"", codec.encode(each)) for topic, codec, each in found)
 
     async def read_barrier(self, *_: Any) -> None:
         self.fold(*self.coming)
-
-    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
-        self.sent.append(body)
-        return len(self.sent)
 
 
 @pytest.fixture
@@ -77,10 +54,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture
 async def api(desk: Desk) -> AsyncIterator[TestClient[Any, Any]]:
-    app = web.Application(middlewares=[problems])
-    app[STATE] = desk  # type: ignore[misc]
-    app.add_routes(routes())
-    async with TestClient(TestServer(app)) as client:
+    async with client_of(desk) as client:
         yield client
 
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 from support.operator_cluster import make_job
+from support.operator_desk import OperatorDesk, client_of
 
-from streams.operator.http.app_state import STATE, AppState
-from streams.operator.http.middlewares import problems
-from streams.operator.http.routes import routes
 from streams.operator.read_model.database import Database
-from streams.operator.read_model.projections import Changes, project
 from streams.operator.resources import jobs
-from streams.operator.sent_commands import SentCommands
-from streams.runtime.processor import Record
 from streams.serde.codec import JOB, STEP_RESULT
 from streams.serde.keys import checkpoint_key
-from streams.serde.records import CommandBody, SettleSteps, StepResult
+from streams.serde.records import SettleSteps, StepResult
 from streams.topology.load import load
 
 KEPT = StepResult("draft", "step", value='"Hi"', code="1.4", changed_args=True)
@@ -30,36 +24,18 @@ LATE = StepResult("event", "event", raises="WaitTimeout", message="its time is o
 DIVERGED = make_job("job_a", status="needs_review", run_id="run_7", diverged="draft", code="1.5")
 
 
-class Desk:
-    """The parts of the operator that the call needs, over a read model."""
-
-    home = AppState.home
+class Desk(OperatorDesk):
+    """A job whose code has diverged, and what its finished steps left."""
 
     def __init__(self, rows: sqlite3.Connection) -> None:
-        self.rows, self.topology, self.sent_commands = rows, load(), SentCommands()
-        self.sent: list[CommandBody] = []
+        super().__init__(rows)
         self.fold("jobs", b"", JOB.encode(DIVERGED))
         for result in (KEPT, LATE):
             key = checkpoint_key("job_a", DIVERGED.incarnation, result.id)
             self.fold("dispatcher.checkpoints.changelog", key, STEP_RESULT.encode(result))
 
     def fold(self, topic: str, key: bytes, value: bytes | None) -> None:
-        batch: dict[str, Changes] = {}
-        project(Record(topic, 0, 0, 0, key, value), batch)
-        for changes in batch.values():
-            self.rows.executemany(changes.table.upsert, changes.upserts())
-
-    async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
-        return query(self.rows)
-
-    async def wait_for(self, row: Any, query: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
-        return query(self.rows)
-
-    async def read_barrier(self, *_: Any) -> None: ...
-
-    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
-        self.sent.append(body)
-        return len(self.sent)
+        self.project([(topic, key, value)])
 
 
 @pytest.fixture
@@ -71,10 +47,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture
 async def api(desk: Desk) -> AsyncIterator[TestClient[Any, Any]]:
-    app = web.Application(middlewares=[problems])
-    app[STATE] = desk  # type: ignore[misc]
-    app.add_routes(routes())
-    async with TestClient(TestServer(app)) as client:
+    async with client_of(desk) as client:
         yield client
 
 

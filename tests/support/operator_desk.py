@@ -1,0 +1,61 @@
+"""The operator's calls over a read model in a file, without a broker."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from streams.operator.http.app_state import STATE, AppState
+from streams.operator.http.middlewares import problems
+from streams.operator.http.routes import routes
+from streams.operator.read_model.projections import Changes, project
+from streams.operator.sent_commands import SentCommands
+from streams.runtime.processor import Record
+from streams.serde.records import CommandBody
+from streams.topology.load import load
+
+
+class OperatorDesk:
+    """What the calls need of the operator; `sent` are the commands that they sent."""
+
+    home = AppState.home
+
+    def __init__(self, rows: sqlite3.Connection) -> None:
+        self.rows, self.topology, self.sent_commands = rows, load(), SentCommands()
+        self.sent: list[CommandBody] = []
+
+    def project(self, records: Iterable[tuple[str, bytes, bytes | None]]) -> None:
+        """Fold records (topic, key, value) into the read model, as one batch."""
+        batch: dict[str, Changes] = {}
+        for topic, key, value in records:
+            project(Record(topic, 0, 0, 0, key, value), batch)
+        for changes in batch.values():
+            self.rows.executemany(changes.table.upsert, changes.upserts())
+
+    async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
+        return query(self.rows)
+
+    async def wait_for(self, row: Any, query: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
+        return query(self.rows)
+
+    async def read_barrier(self, *_: Any) -> None:
+        """The read model has caught up."""
+
+    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
+        self.sent.append(body)
+        return len(self.sent)
+
+
+@asynccontextmanager
+async def client_of(desk: OperatorDesk) -> AsyncIterator[TestClient[Any, Any]]:
+    """The API over a desk."""
+    app = web.Application(middlewares=[problems])
+    app[STATE] = desk  # type: ignore[misc]
+    app.add_routes(routes())
+    async with TestClient(TestServer(app)) as client:
+        yield client
