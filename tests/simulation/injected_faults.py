@@ -271,8 +271,8 @@ INJECTED_FAULTS = {
     "6 two live jobs a scope": InjectedFault(
         _two_live_jobs_a_scope,
         ("two_in_scope", "two_runs"),
-        ("deliver", "replay"),
-        ("crm",),
+        ("deliver", "replay", "cancel"),
+        ("killer",),
     ),
     "8 impatient with types": InjectedFault(
         _impatient_with_types,

@@ -76,9 +76,13 @@ class Dev:
         """
         return call(self.url, self.token, method, path, body=body)
 
-    def told(self, part: str) -> None:
-        """Return once a line of standard error has this part."""
-        eventually(lambda: any(part in line for line in self.errors), 60, what=f"a line: {part}")
+    def told(self, *parts: str) -> None:
+        """Return once a line of standard error has these parts."""
+        eventually(
+            lambda: any(all(part in line for part in parts) for line in self.errors),
+            60,
+            what=f"a line: {' … '.join(parts)}",
+        )
 
     def ready(self) -> bool:
         try:

@@ -123,7 +123,7 @@ class History:
 
     def failed(self, what: str) -> None:
         """Note that a call failed, after which the handler may take another way than before."""
-        for byte in blake2b(what.encode(), digest_size=_BITS_EACH).digest():
+        for byte in blake2b(what.encode(errors="surrogatepass"), digest_size=_BITS_EACH).digest():
             self._calls.failed |= 1 << byte % _BITS
 
     async def check(self, call: Call) -> None:

@@ -105,7 +105,7 @@ async def test_a_payload_that_is_not_there_fails_the_job() -> None:
         none = await read_payload(at)
         gone = await read_payload(at, event=EVENT, payload_ref=PayloadRef(2, (55,), 1, key.key_id))
     assert [none.status, gone.status] == ["failed", "failed"]
-    assert "no payload" in (none.error or "")
+    assert "no such payload" in (none.error or "")
     assert "payloads:2:55 is gone" in (gone.error or "")
 
 
