@@ -222,7 +222,7 @@ def _left(step: Step, job: Job, asked: Wait) -> StepResult | None:
 
 def _since(job: Job, asked: Wait) -> int:
     """From when on events count, in milliseconds."""
-    return int(asked.since) if asked.since.isdecimal() else job.event_time
+    return int(asked.since) if asked.since.lstrip("-").isdecimal() else job.event_time
 
 
 def _changed(wait: Wait) -> StepResult:

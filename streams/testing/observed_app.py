@@ -77,7 +77,7 @@ class ObservedContext(Context):
             await stops.reached(place, done=True)
             return value
 
-        return super().step(name, made, *args, **kwargs)
+        return super().step(name, made if callable(function) else function, *args, **kwargs)
 
     async def effect(
         self,

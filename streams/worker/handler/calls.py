@@ -165,7 +165,7 @@ class Calls:
         id_ = step_id(branch, name, ordinal, key)
         if was is not None:
             old = step_id(branch, was, self._next(branch, was) if key is None else 1, key)
-            id_ = old if self._is_kept(old) else id_
+            id_ = old if self._is_kept(old) and not self._is_kept(id_) else id_
         if len(id_) > _ID_CHARS:
             raise PermanentError(
                 f"{kind} {name!r} has an id of {len(id_):,} characters in its branches: "

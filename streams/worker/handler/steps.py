@@ -51,6 +51,11 @@ class Steps:
         strict: bool = False,
     ) -> Coroutine[Any, Any, Any]:
         """See `Context.step`."""
+        if not callable(function):
+            raise PermanentError(
+                f"step {name!r}: {function!r} is no function: give the function and its arguments, "
+                "and do not call it"
+            )
         evidence = _digest(args, kwargs)
         call = self._history.call(name, kind="step", digest=evidence, key=key, was=was)
         coroutine = self._run(call, partial(function, *args, **kwargs), strict)

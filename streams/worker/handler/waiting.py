@@ -133,6 +133,7 @@ class Waiting:
         """
         if not waits:
             raise PermanentError("first: give at least one wait, as name=wait")
+        _check_waits("first", waits)
         return self._waits.first(self._wait_calls.first(), waits)
 
     def all(self, *waits: Pending) -> Coroutine[Any, Any, list[Any]]:
@@ -141,4 +142,16 @@ class Waiting:
         Raises:
             WaitTimeout, WaitRefused, JobFailed: one of them did, and the others are dropped.
         """
+        _check_waits("all", dict(enumerate(waits, 1)))
         return self._waits.all(waits)
+
+
+def _check_waits(method: str, given: Mapping[Any, object]) -> None:
+    from streams.worker.handler.waits import Pending
+
+    for name, wait in given.items():
+        if not isinstance(wait, Pending):
+            raise PermanentError(
+                f"{method}: {name}={wait!r} is no wait: give what a method such as `ctx.sleep` "
+                "returns, and await `ctx.listen` first"
+            )

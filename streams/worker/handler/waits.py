@@ -191,13 +191,13 @@ class Pending:
         left = self._waits.left(self)
         if left is None:
             raise PermanentError(f"wait {self.call.id} has not ended")
-        if left.raises is not None:
-            raise _ERRORS.get(left.raises, PermanentError)(left.message)
         if left.digest != self.asked.digest:
             raise errors.WaitRefused(
                 f"{self.call.id}: the job waited under this name for something else: give another "
                 "wait another name"
             )
+        if left.raises is not None:
+            raise _ERRORS.get(left.raises, PermanentError)(left.message)
         return await self._given(from_json(left.value))
 
     async def _value(self) -> Any:
