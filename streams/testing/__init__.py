@@ -5,8 +5,19 @@ docs/testing.md.
 """
 
 from streams.testing.bench import Bench
+from streams.testing.crash_points import Crash, crash_points
 from streams.testing.job import Job
 from streams.testing.refused import Refused
 from streams.testing.values import Call, DeadLetter, Effect, FailedRun
 
-__all__ = ["Bench", "Call", "DeadLetter", "Effect", "FailedRun", "Job", "Refused"]
+__all__ = [
+    "Bench",
+    "Call",
+    "Crash",
+    "DeadLetter",
+    "Effect",
+    "FailedRun",
+    "Job",
+    "Refused",
+    "crash_points",
+]

@@ -10,6 +10,7 @@ from typing import Self
 from streams.errors import ConfigError
 from streams.testing import admission
 from streams.testing.beside_loop import beside_loop
+from streams.testing.crash_points import Crash
 from streams.testing.installation import Installation
 from streams.testing.job import Job
 from streams.testing.routing import routed_by_caller, routed_by_file
@@ -26,8 +27,8 @@ class Bench:
 
     With `topology`, its routes give events their jobs, and its pools, attempts and timeouts hold;
     without, each event names its job type. A `strict` bench calls no tool that has no fake.
-    `patience` is how many real seconds one call of the bench may take. Use it as a context
-    manager, or `close` it.
+    `patience` is how many real seconds one call of the bench may take. `crash` is that of a pass of
+    `crash_points`. Use the bench as a context manager, or `close` it.
 
     Raises:
         ConfigError: the application or the topology cannot be used; it says why.
@@ -41,16 +42,22 @@ class Bench:
         topology: str | Path | None = None,
         strict: bool = False,
         patience: float = _PATIENCE_SECONDS,
+        crash: Crash | None = None,
     ) -> None:
         app.check_effects()
+        if crash is not None:
+            crash.begin()
+        self._crash = crash
         wiring = routed_by_caller() if topology is None else routed_by_file(Path(topology))
         self._application = app
-        self._behind = Installation(app, wiring, strict=strict, patience=patience)
+        self._behind = Installation(app, wiring, crash, strict=strict, patience=patience)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None and self._crash is not None:
+            error.add_note(str(self._crash))
         self.close()
 
     @beside_loop
@@ -67,6 +74,11 @@ class Bench:
     def calls(self) -> list[Call]:
         """Every call of a tool's function, or of its fake, in the order in which they were made."""
         return list(self._behind.tools.calls)
+
+    @property
+    def happened(self) -> list[Call]:
+        """The calls that returned, without those that a tool has recognised by their key."""
+        return self._behind.happened()
 
     @beside_loop
     def event(

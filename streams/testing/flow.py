@@ -31,11 +31,13 @@ class Stuck(AssertionError):
 class Flow:
     """Moves one bench on. `worker` is the process that runs, if one does.
 
-    `patience` is how many real seconds one call may take.
+    `patience` is how many real seconds one call may take. `died` is called where the process has
+    died while things happened; it starts another.
     """
 
     def __init__(self, pipeline: PipelineInMemory, heartbeat_seconds: float, patience: float):
         self.worker: WorkerProcess | None = None
+        self.died: Callable[[], None] = lambda: None
         self.from_worker: deque[Sent] = deque()
         self._pipeline = pipeline
         self._patience = patience
@@ -87,13 +89,18 @@ class Flow:
             if time.monotonic() > deadline:
                 raise Stuck(self._impatient(what()))
             started = time.monotonic()
-            if self.worker is not None:
-                self.worker.loop.run_until_idle(deadline)
+            self._run_worker(deadline)
             if self._exchange():
                 continue
             if self.worker is None or not self.worker.loop.awaits_answer():
                 return
             self._pass(max(1, round((time.monotonic() - started) * 1000)))
+
+    def _run_worker(self, deadline: float) -> None:
+        if self.worker is not None and not self.worker.is_dead:
+            self.worker.loop.run_until_idle(deadline)
+        if self.worker is not None and self.worker.is_dead:
+            self.died()
 
     def _impatient(self, what: str) -> str:
         return (

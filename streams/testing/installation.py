@@ -7,14 +7,18 @@ import time
 from contextlib import ExitStack
 
 from streams.testing.admission import Admission
+from streams.testing.crash_points import Crash
 from streams.testing.flow import Flow
+from streams.testing.link import Watch
 from streams.testing.observed_app import Observer
 from streams.testing.people import People
 from streams.testing.pipeline_in_memory import PipelineInMemory
 from streams.testing.plain_logs import plain_logs
+from streams.testing.points import Points
 from streams.testing.refused import Unprovided
 from streams.testing.stops import Stops
 from streams.testing.tools import Tools
+from streams.testing.values import Call
 from streams.testing.worker_process import Surroundings, WorkerProcess
 from streams.topology.model import Topology
 from streams.vault.key_encryption import KEY_BYTES, local_vault
@@ -27,7 +31,9 @@ _BURIAL_SECONDS = 2.0
 class Installation:
     """Tidegate in memory around one application, with one worker process at a time."""
 
-    def __init__(self, app: App, topology: Topology, *, strict: bool, patience: float) -> None:
+    def __init__(
+        self, app: App, topology: Topology, crash: Crash | None, *, strict: bool, patience: float
+    ) -> None:
         cluster_key, vault = secrets.token_bytes(KEY_BYTES), local_vault(secrets.token_bytes(32))
         keyring = DataKeyring(vault)
         self.leases = topology.leases
@@ -38,7 +44,10 @@ class Installation:
         self.stops = Stops()
         self.stops.changed = self._stand
         self.tools = Tools(strict, self.pipeline.seconds, self.stops)
-        self.observer = Observer(self.tools, self.stops)
+        self.points = Points(crash, self.pipeline, cluster_key)
+        self.points.kill = self._die
+        self.flow.died = self.crash_worker
+        self.observer = Observer(self.tools, self.stops, self.points)
         self._app = self.observer.app(app)
         self._around = Surroundings(
             topology,
@@ -47,6 +56,7 @@ class Installation:
             self.pipeline.seconds,
             self.flow.from_worker.append,
             lambda: self.pipeline.output("payloads"),
+            Watch(self.points.sent, self.points.leased),
         )
         self._processes: list[WorkerProcess] = []
         self._logs = ExitStack()
@@ -88,11 +98,20 @@ class Installation:
         self.door.close()
         self._logs.close()
 
+    def happened(self) -> list[Call]:
+        """What the calls of tools did, as `Job.happened` counts it."""
+        return self.tools.happened({n: t.key_lifetime for n, t in self._app.tools.items()})
+
     def raise_fault(self) -> None:
         """Fail the test for what it did not provide for."""
         fault, self.tools.fault = self.tools.fault, None
         if fault is not None:
             raise Unprovided(fault)
+
+    def _die(self) -> None:
+        """The worker process dies while things happen; `flow` finds it dead."""
+        if self.flow.worker is not None:
+            self.flow.worker.kill()
 
     def _stand(self, standing: bool) -> None:
         if self.flow.worker is not None:

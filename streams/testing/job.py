@@ -149,7 +149,7 @@ class Job(JobView):
         Raises:
             Refused: as docs/approvals.md lists the reasons, or `not_json`.
         """
-        self._ask(self._behind.people.decision(self.record, key, True, by, note, edit), self.id)
+        self._decide(key, self._behind.people.decision(self.record, key, True, by, note, edit))
         return self
 
     @beside_loop
@@ -159,7 +159,7 @@ class Job(JobView):
         Raises:
             Refused: as docs/approvals.md lists the reasons.
         """
-        self._ask(self._behind.people.decision(self.record, key, False, by, note, None), self.id)
+        self._decide(key, self._behind.people.decision(self.record, key, False, by, note, None))
         return self
 
     @beside_loop
@@ -181,6 +181,11 @@ class Job(JobView):
         body = Replay(self.id, note, fresh_scope, _AUTHOR, again, tuple(repeat_effects), type)
         self._ask(body, new_id)
         return Job(new_id, self._behind)
+
+    def _decide(self, key: str, decision: Decide) -> None:
+        self._behind.points.decided(self.id, key, done=False)
+        self._ask(decision, self.id)
+        self._behind.points.decided(self.id, key, done=True)
 
     def _settle(self, action: str, body: Settle) -> None:
         scope, action = noted(action) if is_shared(action) else (self.record.scope, action)

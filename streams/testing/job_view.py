@@ -83,6 +83,14 @@ class JobView:
         return [call for call in self._behind.tools.calls if call.job_id == self.id]
 
     @property
+    def happened(self) -> list[Call]:
+        """What this job's calls did outside: those that returned, as their tools count them.
+
+        A call that is repeated under a key that its tool still honours counts once.
+        """
+        return [call for call in self._behind.happened() if call.job_id == self.id]
+
+    @property
     def progress(self) -> list[Any]:
         """What the handler published, in order."""
         return [_value(each.value) for each in self._behind.pipeline.progress(self.id)]

@@ -25,15 +25,30 @@ class Sent:
     partition: int
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Called at what goes over a link; each call may kill the worker's process.
+
+    `sent` is called before a record is sent and, with True, before its acknowledgement. `leased` is
+    called before a lease is given to the worker.
+    """
+
+    sent: Callable[[Sent, bool], None]
+    leased: Callable[[Record], None]
+
+
 class Link:
     """`Transport` between one worker and the pipeline.
 
     While it is cut, records wait here unacknowledged, as they wait in a Kafka client.
     """
 
-    def __init__(self, send: Callable[[Sent], None], payloads: Callable[[], list[Record]]) -> None:
+    def __init__(
+        self, send: Callable[[Sent], None], payloads: Callable[[], list[Record]], watch: Watch
+    ) -> None:
         self._send = send
         self._payloads = payloads
+        self._watch = watch
         self._waiting: list[tuple[Sent, Done]] = []
         self._inbox: Inbox | None = None
         self._is_cut = False
@@ -75,7 +90,8 @@ class Link:
 
     def lease(self, record: Record) -> None:
         """Give the worker a record of its work topic."""
-        if self._inbox is not None:
+        self._watch.leased(record)
+        if self._inbox is not None and self.is_open:
             self._inbox.leased(_incoming(record))
 
     def reply(self, record: Record) -> None:
@@ -86,8 +102,12 @@ class Link:
     def _flush(self) -> None:
         while self._waiting and self.is_open:
             sent, done = self._waiting.pop(0)
-            self._send(sent)
-            done(None)
+            self._watch.sent(sent, False)
+            if self.is_open:
+                self._send(sent)
+                self._watch.sent(sent, True)
+            if self.is_open:
+                done(None)
 
 
 def _incoming(record: Record) -> Incoming:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from streams.errors import PermanentError
 from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo
+from streams.testing.points import Points
 from streams.testing.stops import Place, Stops
 from streams.testing.tools import Tools, called
 from streams.testing.virtual_loop import waits_outside
@@ -23,10 +25,11 @@ class Observer:
     `arguments` are those of every effect that a handler asked for: the ledger keeps their digest.
     """
 
-    def __init__(self, tools: Tools, stops: Stops) -> None:
+    def __init__(self, tools: Tools, stops: Stops, points: Points) -> None:
         self.arguments: dict[bytes, dict[str, Any]] = {}
         self.tools = tools
         self.stops = stops
+        self.points = points
 
     def app(self, app: App) -> App:
         """A copy of the application whose handlers and preflights are observed."""
@@ -69,9 +72,11 @@ class ObservedContext(Context):
     ) -> Coroutine[Any, Any, Any]:
         """See `Context.step`."""
         place = Place(self.job_id, self.attempt, name)
-        stops = self._observer.stops
+        stops, points = self._observer.stops, self._observer.points
 
         async def made(*args: Any, **kwargs: Any) -> Any:
+            if points.step_begins(self.job_id, name):
+                await asyncio.Event().wait()  # its process is dead
             await stops.reached(place, done=False)
             value = await called(function, *args, **kwargs)
             await stops.reached(place, done=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -49,6 +49,7 @@ class Tools:
 
     def __init__(self, strict: bool, now: Callable[[], float], stops: Stops) -> None:
         self.calls: list[Call] = []
+        self.returned: list[Call] = []
         self.fault: str | None = None
         self._strict = strict
         self._now = now
@@ -58,6 +59,21 @@ class Tools:
     def fake(self, name: str, fake: Fake) -> None:
         """From now on a tool, or one action of it (`tool/key`), is this fake."""
         self._fakes[name] = fake
+
+    def happened(self, lifetimes: Mapping[str, float]) -> list[Call]:
+        """The calls that returned, without those that a tool has recognised by their key.
+
+        `lifetimes` are the seconds for which each tool knows a key; 0 for one that honours none.
+        """
+        first: dict[str, Call] = {}
+        found = []
+        for each in self.returned:
+            known_since = first.setdefault(each.idempotency_key, each)
+            known = each is not known_since
+            if not known or each.at - known_since.at >= lifetimes.get(each.tool, 0.0):
+                found.append(each)
+                first[each.idempotency_key] = each
+        return found
 
     def in_place_of(
         self, function: Callable[..., Any], place: Place, given: Collection[str]
@@ -73,8 +89,10 @@ class Tools:
             await self._stops.reached(place, done=False)
             target = self._target(function, place)
             own = {name: value for name, value in arguments.items() if name in given}
-            self.calls.append(self._noted(place, own, arguments["idempotency_key"]))
+            made_now = self._noted(place, own, arguments["idempotency_key"])
+            self.calls.append(made_now)
             result = await called(target, **arguments)
+            self.returned.append(made_now)
             await self._stops.reached(place, done=True)
             return result
 

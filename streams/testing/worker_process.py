@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from streams.runtime.processor import Record
-from streams.testing.link import Link, Sent
+from streams.testing.link import Link, Sent, Watch
 from streams.testing.virtual_loop import VirtualLoop
 from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring
@@ -30,6 +30,7 @@ class Surroundings:
     clock: Callable[[], float]
     send: Callable[[Sent], None]
     payloads: Callable[[], list[Record]]
+    watch: Watch
 
 
 class WorkerProcess:
@@ -40,9 +41,10 @@ class WorkerProcess:
 
     def __init__(self, app: App, around: Surroundings) -> None:
         self._clock = around.clock
+        self.is_dead = False
         self.loop = VirtualLoop(self._now)
         self.links: Mapping[str, Link] = {
-            pool: Link(around.send, around.payloads) for pool in around.topology.pools
+            pool: Link(around.send, around.payloads, around.watch) for pool in around.topology.pools
         }
         self._workers = self.loop.run_until_complete(self._start(app, around))
 
@@ -64,6 +66,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Let nothing of it be heard any more, and no time pass in it; run its loop no more."""
+        self.is_dead = True
         died_at = self._clock()
         self._clock = lambda: died_at
         for link in self.links.values():

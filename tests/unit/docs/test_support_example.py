@@ -17,7 +17,7 @@ from support.worker_bench import bench, payload_ref
 
 from ingress.samples import sample
 from streams.serde.records import Ended, EventInfo, Outcome
-from streams.testing import Bench, Job
+from streams.testing import Bench, Job, crash_points
 from streams.topology.load import load
 from streams.worker.app import App
 from streams.worker.app_loader import load_app
@@ -189,3 +189,14 @@ def test_a_solved_ticket_ends_the_follow_up(app: App) -> None:
         bench.deliver("ticket.solved", {"solved": 7}, source="zendesk", subject="t7")
         bench.advance(5 * 3600)
         assert (job.status, job.calls) == ("cancelled", [])
+
+
+def test_wherever_the_worker_dies_each_mail_is_sent_once(app: App) -> None:
+    for crash in crash_points():
+        with Bench(app, topology=ROOT / "examples/support/topology.yaml", crash=crash) as bench:
+            job = followed_up(bench)
+            bench.advance(4 * 3600 + 60)
+            ticket = orjson.loads(TICKET) | {"time": 8}
+            answered = bench.event("ticket.created", ticket, source="zendesk").run()
+            assert job.run().status == answered.status == "succeeded"
+            assert sorted(call.key for call in bench.happened) == ["follow-up", "reply"]

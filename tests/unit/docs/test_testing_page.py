@@ -39,9 +39,11 @@ def test_the_public_names_are_on_the_page() -> None:
     assert streams.testing.__all__ == [
         "Bench",
         "Call",
+        "Crash",
         "DeadLetter",
         "Effect",
         "FailedRun",
         "Job",
         "Refused",
+        "crash_points",
     ]

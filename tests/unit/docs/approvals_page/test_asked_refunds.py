@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from asked_refunds import app
 
-from streams.testing import Bench
+from streams.testing import Bench, crash_points
 
 TOPOLOGY = Path(__file__).with_name("asked_refunds.yaml")
 
@@ -37,3 +37,13 @@ def test_a_draft_is_sent_as_a_person_edited_it(bench: Bench) -> None:
     assert (job.status, job.calls) == ("waiting", [])
     job.approve("email:send/answer", edit={"text": "We mended it."}).run()
     assert [call.args for call in job.calls] == [{"to": "ann@example.com", "text": "We mended it."}]
+
+
+def test_wherever_the_worker_dies_the_approved_answer_is_sent_once() -> None:
+    for crash in crash_points():
+        with Bench(app, topology=TOPOLOGY, crash=crash) as bench:
+            bench.fake("email:send", returns={})
+            job = bench.submit("answer", {"ticket": "t7", "to": "ann@example.com"}).run()
+            job.approve("email:send/answer", edit={"text": "We mended it."}).run()
+            assert job.status == "succeeded"
+            assert [call.args["text"] for call in job.happened] == ["We mended it."]

@@ -8,7 +8,15 @@ import pytest
 from refunds import app, pay_back
 
 from streams import App, Context, PermanentError, RetryAfter, TransientError
-from streams.testing import Bench, Call, DeadLetter, Effect, FailedRun, Refused
+from streams.testing import (
+    Bench,
+    Call,
+    DeadLetter,
+    Effect,
+    FailedRun,
+    Refused,
+    crash_points,
+)
 
 ORDER = {"id": "o-1", "email": "a@shop.io"}
 TEXT = "Order o-1 is paid back."
@@ -96,6 +104,19 @@ def test_what_is_known_is_not_settled(bench: Bench) -> None:
     with pytest.raises(Refused) as refusal:
         job.settle_not_done("payment:refund/order")
     assert refusal.value.reason == "already_settled"
+
+
+def test_wherever_the_worker_dies_an_order_is_refunded_and_mailed_once() -> None:
+    for crash in crash_points():
+        with Bench(app, strict=True, crash=crash) as bench:
+            bench.fake("payment:refund", returns={"refund": "r-1"})
+            bench.fake("email:send", returns={"sent": True})
+            job = bench.submit("refund_order", ORDER).run()
+            if job.status == "needs_review":  # a person looks into the payment service
+                settle = job.settle_done if job.happened else job.settle_not_done
+                settle("payment:refund/order").run()
+            assert job.status == "succeeded"
+            assert [call.tool for call in job.happened] == ["payment:refund", "email:send"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from follow_up import app
 
-from streams.testing import Bench
+from streams.testing import Bench, crash_points
 
 TOPOLOGY = Path(__file__).with_name("follow_up.yaml")
 
@@ -43,3 +43,13 @@ def test_what_a_job_listens_to_is_kept_for_it(bench: Bench) -> None:
     job = bench.submit("payment", {"order": "o1"}).pause_in("email:send")
     bench.deliver("invoice.paid", subject="o1")
     assert job.run().result == "paid"
+
+
+def test_wherever_the_worker_dies_the_question_is_sent_once_and_the_answer_counts() -> None:
+    for crash in crash_points():
+        with Bench(app, topology=TOPOLOGY, crash=crash) as bench:
+            bench.fake("email:send", returns={})
+            job = bench.submit("follow_up", {"ticket": "t7"}).run()
+            bench.deliver("ticket.answered", subject="t7", attributes={"text": "yes"})
+            assert job.run().result == "answered: yes"
+            assert [call.key for call in job.happened] == ["question"]

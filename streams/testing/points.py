@@ -1,0 +1,122 @@
+"""The points at which a run can be lost, by their names; the worker dies at the one of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streams.runtime.processor import Record
+from streams.serde.codec import COMMAND, JOB
+from streams.serde.lease_mac import open_lease
+from streams.serde.records import (
+    AskApproval,
+    Checkpoint,
+    Claim,
+    CommandBody,
+    Ended,
+    Listen,
+    Outcome,
+)
+from streams.serde.run_ends import PARKED
+from streams.testing.crash_points import Crash
+from streams.testing.link import Sent
+from streams.testing.pipeline_in_memory import PipelineInMemory
+
+COMMANDS = "jobs.commands"
+_KEPT = {
+    "first": "it was kept which wait came first",
+    "patch": "the answer of ctx.patched was kept",
+}
+"""What a result says that is not the value of a step, by its kind."""
+
+
+class Points:
+    """Every point that the runs of one bench pass; `kill` ends the worker's process."""
+
+    def __init__(self, crash: Crash | None, pipeline: PipelineInMemory, cluster_key: bytes) -> None:
+        self.kill: Callable[[], None] = lambda: None
+        self._crash = crash
+        self._pipeline = pipeline
+        self._cluster_key = cluster_key
+
+    def sent(self, sent: Sent, done: bool) -> None:
+        """The worker is about to send a record or, when `done`, to hear that it was kept."""
+        if self._crash is None or sent.topic != COMMANDS:
+            return
+        command = COMMAND.decode(sent.value)
+        names = _names(command.body)
+        if names is not None:
+            self._passed(names[done], command.job_id, command.epoch)
+
+    def leased(self, record: Record) -> None:
+        """The worker is about to be given a lease."""
+        if self._crash is not None:
+            lease = open_lease(record.value, self._cluster_key)
+            self._passed("before the run began", lease.job_id, lease.epoch)
+
+    def step_begins(self, job_id: str, name: str) -> bool:
+        """Whether the worker dies before a step's function is called."""
+        return self._now(f"before step {name} ran", job_id)
+
+    def decided(self, job_id: str, key: str, *, done: bool) -> None:
+        """A person's decision is about to be sent or, when it is `done`, has been kept."""
+        name = f"after the decision on {key} was kept" if done else f"before {key} was decided"
+        self._now(name, job_id)
+
+    def _now(self, name: str, job_id: str) -> bool:
+        if self._crash is None:
+            return False
+        return self._passed(name, job_id, self._pipeline.job_records(job_id)[-1].epoch)
+
+    def _passed(self, name: str, job_id: str, run: int) -> bool:
+        dies = self._crash is not None and self._crash.happens_at(
+            f"{name} (run {run} of {self._job(job_id)})"
+        )
+        if dies:
+            self.kill()
+        return dies
+
+    def _job(self, job_id: str) -> str:
+        """The type of a job, with its number if it is not the first of this type."""
+        types = {r.key: JOB.decode(r.value).type for r in self._pipeline.output("jobs") if r.value}
+        type_ = types[job_id.encode()]
+        alike = [key for key, each in types.items() if each == type_]
+        number = alike.index(job_id.encode()) + 1
+        return type_ if number == 1 else f"{type_}, job {number}"
+
+
+def _names(body: CommandBody) -> tuple[str, str] | None:
+    """The points before a command is sent, and after it is kept; None if no run depends on it."""
+    before = after = _kept(body)
+    match body:
+        case Claim():
+            after = f"{after}, before the run was answered"
+        case Outcome(action=action):
+            return (
+                f"after effect {action} was called, before its outcome was kept",
+                f"after {after}",
+            )
+        case Checkpoint(step=left) if left.kind == "step":
+            return f"after step {left.id} ran, before its value was kept", f"after {after}"
+    return None if before is None else (f"before {before}", f"after {after}")
+
+
+def _kept(body: CommandBody) -> str | None:
+    """The state of a job once a command is kept."""
+    match body:
+        case Claim(action=action):
+            kept = f"effect {action} was claimed"
+        case Outcome(action=action):
+            kept = f"the outcome of effect {action} was kept"
+        case Checkpoint(step=left):
+            kept = _KEPT.get(left.kind, f"the value of step {left.id} was kept")
+        case Listen(wait=wait):
+            kept = f"the job listened to {wait.id}"
+        case AskApproval(key=key):
+            kept = f"people were asked for {key}"
+        case Ended(status=status) if status == PARKED:
+            kept = f"the job was parked for {', '.join(wait.id for wait in body.waits)}"
+        case Ended(status=status):
+            kept = f"the end of the run was kept: {status}"
+        case _:
+            return None
+    return kept
