@@ -18,13 +18,13 @@ Where = Annotated[
 Events = Annotated[
     list[str] | None,
     typer.Option(
-        help="Which types of events and ends of jobs it gets, as order.* or job.dead. (all)",
+        help="Which types of messages it gets, as order.*, job.dead or approval.requested. (all)",
         metavar="GLOB",
     ),
 ]
 Sources = Annotated[
     list[str] | None,
-    typer.Option(help="Of which sources; tidegate for ends of jobs. (all)", metavar="GLOB"),
+    typer.Option(help="Of which sources; tidegate for jobs and approvals. (all)", metavar="GLOB"),
 ]
 Header = Annotated[
     list[str] | None,

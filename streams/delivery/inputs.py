@@ -1,35 +1,43 @@
-"""What records of `events` and `jobs` tell endpoints, and when it happened."""
+"""What records of the inputs tell endpoints, and when it happened: one row for each input."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
 
 from streams.delivery import messages
 from streams.delivery.step import Step
 from streams.runtime.processor import Record
-from streams.serde.codec import ENVELOPE, JOB
+from streams.serde.approval_states import PENDING, ApprovalStatus
+from streams.serde.codec import APPROVAL, ENVELOPE, JOB
 from streams.serde.delivery_records import Outgoing
 from streams.serde.headers import traceparent
 from streams.serde.job_states import SENT
 from streams.serde.records import Job
 
-
-def happening(record: Record, step: Step) -> tuple[Outgoing | None, int]:
-    """The message of a record, and when it happened."""
-    if record.topic == "events":
-        return event_message(record, step), record.timestamp
-    job = job_told(record, step)
-    return (None, 0) if job is None else (messages.of_job(job, step.now), ended_at(job, record))
+Told = tuple[Outgoing, int]
+"""A message, and when what it tells happened: a broker's time in milliseconds."""
 
 
-def event_message(record: Record, step: Step) -> Outgoing:
-    """The message of an event.
+def happening(record: Record, step: Step) -> Told | None:
+    """What a record tells endpoints; None: nothing.
 
     Raises:
         PoisonRecord: the record cannot be decoded, or its ids cannot be used.
     """
+    return _TOLD[record.topic](record, step)
+
+
+def _of_event(record: Record, step: Step) -> Told:
     envelope = ENVELOPE.decode(record.value)
     messages.check_ids(envelope.tenant_id, envelope.event_id)
     trace = traceparent(record.headers)
-    return messages.of_event(envelope, record.timestamp, trace, step.now)
+    return messages.of_event(envelope, record.timestamp, trace, step.now), record.timestamp
+
+
+def _of_job(record: Record, step: Step) -> Told | None:
+    job = job_told(record, step)
+    return None if job is None else (messages.of_job(job, step.now), ended_at(job, record))
 
 
 def job_told(record: Record, step: Step) -> Job | None:
@@ -50,3 +58,29 @@ def job_told(record: Record, step: Step) -> Job | None:
 def ended_at(job: Job, record: Record) -> int:
     """When a job got its state: a record that a replay wrote again is later."""
     return record.timestamp if job.replayed_as is None else job.updated_at
+
+
+def _of_approval(record: Record, step: Step) -> Told | None:
+    """The message of an approval that is asked for, or that has ended.
+
+    A vote writes a pending approval again, which gives the same message. One that is so old that
+    its deliveries may be deleted is not told, because nothing would show that it was told before.
+    """
+    approval = None if record.value is None else APPROVAL.decode(record.value)
+    if approval is None or approval.status not in get_args(ApprovalStatus):
+        return None
+    messages.check_ids(approval.tenant_id, approval.approval_id)
+    message = messages.of_approval(approval, step.now)
+    if step.now - message.time >= step.shared.rules.keep_ms:
+        return None
+    voted = approval.status == PENDING and approval.votes
+    return message, message.time if voted else record.timestamp
+
+
+_TOLD: dict[str, Callable[[Record, Step], Told | None]] = {
+    "events": _of_event,
+    "jobs": _of_job,
+    "approvals": _of_approval,
+}
+TOPICS = tuple(_TOLD)
+"""In the order in which they are read again; kept in stores by number, so append new ones."""

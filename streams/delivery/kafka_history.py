@@ -1,4 +1,4 @@
-"""Reads `events` and `jobs` again for the stage, in a thread that no slow broker can block."""
+"""Reads inputs again for the stage, in a thread that no slow broker can block."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class KafkaHistory:
         log.exception("history is read no more")
         self._failed(
             StageFailed(
-                f"events and jobs cannot be read again ({type(error).__name__}: {error}): the "
+                f"the inputs cannot be read again ({type(error).__name__}: {error}): the "
                 "process ends, and its supervisor must start it again"
             )
         )

@@ -1,4 +1,4 @@
-"""Makes messages of what happened here: an event, the end of a job, a notice, a test."""
+"""Makes messages of what happened here: to events, jobs and approvals, a notice, a test."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 import orjson
 
 from streams.errors import PoisonRecord
+from streams.http.moments import rfc3339
+from streams.serde.approval_states import PENDING
 from streams.serde.delivery_records import TEST, Outgoing
 from streams.serde.ids import delivery_id
 from streams.serde.job_states import SUCCEEDED
-from streams.serde.records import Envelope, Job
+from streams.serde.records import Approval, Envelope, Job
 
 OURS = "tidegate"
 """The source of messages that no vendor sent."""
@@ -68,6 +70,25 @@ def of_job(job: Job, now: int) -> Outgoing:
     )
 
 
+def of_approval(approval: Approval, now: int) -> Outgoing:
+    """The message of an approval that is asked for, or that has ended.
+
+    A later record of the same question or end gives the same `message_id`.
+    """
+    asked = approval.status == PENDING
+    return _ours(
+        f"{approval.approval_id}_{approval.asked_at}_{approval.status}",
+        approval.tenant_id,
+        "approval.requested" if asked else "approval.decided",
+        _approval_json(approval),
+        time=approval.asked_at if asked else approval.ended_at or approval.asked_at,
+        now=now,
+        kind="job",
+        subject=approval.job_id,
+        job_id=approval.job_id,
+    )
+
+
 def of_disabled(tenant_id: str, endpoint_id: str, because: str, now: int) -> Outgoing:
     """The notice that the stage disabled an endpoint."""
     return _ours(
@@ -102,6 +123,26 @@ def _job_json(job: Job) -> dict[str, Any]:
         "result": None if job.result is None else _parsed(job.result),
         "error": job.last_error if job.status != SUCCEEDED else None,
         "end_reason": job.end_reason,
+    }
+
+
+def _approval_json(approval: Approval) -> dict[str, Any]:
+    """What finds an approval, and nothing that may quote its prompt and arguments.
+
+    Those are sealed, notes are about them, and digests of short arguments can be guessed.
+    """
+    return {
+        "approval_id": approval.approval_id,
+        "tenant_id": approval.tenant_id,
+        "job_id": approval.job_id,
+        "key": approval.key,
+        "effects": [{"tool": effect.tool, "key": effect.key} for effect in approval.effects],
+        "status": approval.status,
+        "quorum": approval.quorum,
+        "asked_at": rfc3339(approval.asked_at),
+        "expires_at": rfc3339(approval.expires_at),
+        "ended_at": rfc3339(approval.ended_at),
+        "href": f"/v1/approvals/{approval.approval_id}",
     }
 
 

@@ -66,7 +66,7 @@ _LIVELY_SECONDS = 0.01
 
 
 def stage(topology: Topology, sender: Sender, history: History) -> Stage:
-    """The stage, which reads `events`, `jobs`, `deliveries.commands` and `tenants`."""
+    """The stage as the topology declares it: it reads what its parts read."""
     rules = Rules(topology.deliveries_ms, random.random)
     processor = partial(Deliveries, sender, history, Slots(), rules)
     return declared_stage(topology, "delivery", processor, _LIVELY_SECONDS)

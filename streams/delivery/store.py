@@ -36,7 +36,7 @@ KEYS = CLOSED_TENANTS | {
     ASKED: "when each recovery of an endpoint was asked for, so that it is not begun again",
     MESSAGE: "messages, each shared by its rows",
     _ORDER: "the last number given to a row for the order in its lane",
-    _WATERMARK: "the highest time of an event or job's end that was processed",
+    _WATERMARK: "the highest time of an event, job's end or approval that was processed",
 }
 ORDER_BITS = 20
 """How many bits of a row's number follow those of its time in milliseconds."""

@@ -38,10 +38,9 @@ Wait = Annotated[float, Field(ge=0, le=7 * 86_400, allow_inf_nan=False)]
 class EndpointOptions(BaseModel):
     """What the body of `PUT /v1/tenants/{t}/endpoints/{id}` sets, beside secret and headers.
 
-    `events` and `sources` are globs; an event must match one of each. Ends of jobs have the types
-    `job.succeeded`, `job.failed`, `job.cancelled`, `job.dead` and `job.needs_review`, and the
-    source `tidegate`. `retry` has the seconds before each further attempt. `mapping` is the
-    JMESPath expression of format `mapped`.
+    `events` and `sources` are globs; a message must match one of each. Those of Tidegate's own have
+    the source `tidegate`; docs/deliveries.md lists their types. `retry` has the seconds before each
+    further attempt. `mapping` is the JMESPath expression of format `mapped`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

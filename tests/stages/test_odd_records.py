@@ -159,6 +159,7 @@ def test_dispatcher(records: list[tuple[Any, ...]], together: bool) -> None:
         "delivery",
         odd("events", "envelope", tenant_id="acme"),
         odd("jobs", "job", tenant_id="acme"),
+        odd("approvals", "approval", tenant_id="acme", status="pending"),
         odd("deliveries.commands", "delivery_command", tenant_id="acme", endpoint_id="crm"),
         odd("tenants", "tenant", tenant_id="acme", id="crm"),
     ),

@@ -119,14 +119,15 @@ class DriverHistory:
 
 
 class Deliveries:
-    """One partition's delivery stage, on a virtual clock."""
+    """One partition's delivery stage, on a virtual clock; `driver` has the stages beside it."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver: TopologyTestDriver | None = None) -> None:
         self.topology = load()
         self.sender = ScriptedSender()
         self.history = DriverHistory()
-        made = stage(self.topology, self.sender, self.history)
-        self.driver = self.history.driver = TopologyTestDriver([made], self.topology, partitions=1)
+        self.stage = stage(self.topology, self.sender, self.history)
+        self.driver = driver or TopologyTestDriver([self.stage], self.topology, partitions=1)
+        self.history.driver = self.driver
         self.driver.advance(0.1)
 
     def endpoint(

@@ -1,4 +1,4 @@
-"""Takes in what happens: events, and the ends of jobs and their waits for a person."""
+"""Takes in what happens: events, ends of jobs and their waits for a person, and approvals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 from streams.delivery import messages
 from streams.delivery.endpoint import Endpoint
 from streams.delivery.history import SLACK_MS
-from streams.delivery.inputs import ended_at, event_message, job_told
+from streams.delivery.inputs import ended_at, happening, job_told
 from streams.delivery.part import Part
 from streams.delivery.step import Step
 from streams.runtime.part import reads
@@ -29,8 +29,12 @@ class Happenings(Part):
     @reads("events")
     def event(self, step: Step, record: Record) -> None:
         """Announce an event."""
-        step.store.raise_watermark(record.timestamp)
-        step.announce(event_message(record, step), record.timestamp)
+        self._announce(step, record)
+
+    @reads("approvals")
+    def approval(self, step: Step, record: Record) -> None:
+        """Announce that an approval is asked for, or has ended."""
+        self._announce(step, record)
 
     @reads("jobs")
     def job(self, step: Step, record: Record) -> None:
@@ -43,6 +47,12 @@ class Happenings(Part):
         step.announce(message, happened)
         if job.status in TERMINAL and job.tenant_id not in self.shared.closed.erased:
             self._call_back(step, job, message, happened)
+
+    def _announce(self, step: Step, record: Record) -> None:
+        told = happening(record, step)
+        if told is not None:
+            step.store.raise_watermark(record.timestamp)
+            step.announce(*told)
 
     def _call_back(self, step: Step, job: Job, message: Outgoing, happened: int) -> None:
         if job.callback_url and not step.enter_callback(message, job.callback_url, happened):

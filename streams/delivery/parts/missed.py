@@ -2,8 +2,8 @@
 
 The inputs have no common order: an event can be read before the setting that preceded it. So an
 endpoint that is new, is enabled, or has other filters is marked in the store if its setting is not
-later than what was processed already. The stage reads `events` and `jobs` again from that time on,
-a part in each punctuation, as far as they were processed then. A row that exists is not made again;
+later than what was processed already. The stage reads `inputs.TOPICS` again from that time on, a
+part in each punctuation, as far as they were processed then. A row that exists is not made again;
 it is sent if it was parked although the endpoint had been enabled.
 
 The log is read in rounds, each for all endpoints that are marked when it begins. One that is marked
@@ -25,7 +25,7 @@ from streams.delivery.endpoint import Endpoint
 from streams.delivery.history import SLACK_MS
 from streams.delivery.history import Part as Stretch
 from streams.delivery.in_flight import EndpointId
-from streams.delivery.inputs import happening
+from streams.delivery.inputs import TOPICS, happening
 from streams.delivery.part import Part
 from streams.delivery.shared import Shared
 from streams.delivery.step import Step
@@ -36,7 +36,6 @@ from streams.serde.keys import SEPARATOR, after, join, split
 from streams.state.store import KeyValueStore
 
 _MISSED, _IN_ROUND, _ROUND = b"M", b"N", b"n"
-_TOPICS = ("events", "jobs")
 _ENDPOINTS, _ROWS = 1_000, 1_000
 """For how many endpoints a round is, and after how many rows a part ends, behind a whole record."""
 _WINDOW, _PLACE = struct.Struct(">QQQ"), struct.Struct(">QQBq")
@@ -167,7 +166,7 @@ class Missed(Part):
 
     def _part(self, now: _Round, step: Step) -> _Round | None:
         """Take in a part; returns the round behind it, None at its end."""
-        partition, topic = self.shared.partition, _TOPICS[now.topic]
+        partition, topic = self.shared.partition, TOPICS[now.topic]
         part = self.shared.history.read(topic, partition, now.since, now.offset)
         if part is None:
             return now
@@ -181,17 +180,18 @@ class Missed(Part):
         if not part.done and not _passed(part, now.until):
             return replace(now, offset=part.position)
         behind = now.topic + 1
-        return replace(now, topic=behind, offset=-1) if behind < len(_TOPICS) else None
+        return replace(now, topic=behind, offset=-1) if behind < len(TOPICS) else None
 
 
 def _admit(record: Record, windows_of: Callable[[str], Mapping[str, Window]], step: Step) -> int:
     """Give endpoints what they should have got when a record was first read; returns how many."""
     try:
-        message, happened = happening(record, step)
+        told = happening(record, step)
     except PoisonRecord:
         return 0  # its dead letter was written when it was first read
-    if message is None:
+    if told is None:
         return 0
+    message, happened = told
     windows = windows_of(message.tenant_id).items()
     having = {id_: window for id_, window in windows if window.has(record.timestamp)}
     endpoints = step.shared.endpoints

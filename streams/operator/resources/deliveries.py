@@ -95,7 +95,7 @@ def of_event(connection: sqlite3.Connection, tenant_id: str, event_id: str) -> l
 
 
 def of_job(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> list[Json]:
-    """Return the deliveries of a job's end, to its `callback_url` too, oldest first."""
+    """Return those of a job's end and approvals, and to its `callback_url`, oldest first."""
     return _related(connection, "job_id = ? AND kind IN ('job', 'callback')", tenant_id, job_id)
 
 

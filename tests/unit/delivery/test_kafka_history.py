@@ -236,4 +236,4 @@ def test_an_error_that_cannot_pass_ends_the_process(
     history.read("events", 0, SINCE, -1)
     eventually(lambda: failures, 10, what="the failure")
     assert isinstance(failures[0], StageFailed)
-    assert "events and jobs cannot be read again" in str(failures[0])
+    assert "the inputs cannot be read again" in str(failures[0])
