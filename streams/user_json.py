@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 _TO_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
+_SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
 _LONG_INTEGER = b"0" * 19
 """The shortest integer beyond 64 bits has 19 digits: -9223372036854775809."""
 _SAID = {
@@ -55,7 +56,8 @@ def write(value: object, *, sort_keys: bool = False) -> bytes:
             an integer beyond 64 bits, a lone surrogate, a key that is not a string, or no JSON.
     """
     try:
-        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
+        # orjson sorts the members of dicts alone, so dataclasses become dicts.
+        text = orjson.dumps(value, *((_as_dict, _SORTED) if sort_keys else ()))
     except TypeError as error:
         raise TypeError(_SAID.get(str(error), str(error))) from error
     if b"null" in text and not all(map(math.isfinite, _floats(value))):
@@ -90,7 +92,23 @@ def _floats(value: object) -> Iterator[float]:
 
 
 def _attributes(found: Any) -> Iterator[object]:
-    """Yield the attributes of a dataclass that orjson writes: the public ones that it has."""
+    """Yield the attributes of a dataclass that orjson writes."""
+    return (getattr(found, name) for name in _names(found))
+
+
+def _as_dict(found: Any) -> dict[str, Any]:
+    """The object that orjson writes for a dataclass.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not is_dataclass(found) or isinstance(found, type):
+        raise TypeError
+    return {name: getattr(found, name) for name in _names(found)}
+
+
+def _names(found: Any) -> list[str]:
+    """The names of the attributes of a dataclass that orjson writes: the public ones it has."""
     slotted = "__slots__" in vars(type(found))
     names = [each.name for each in fields(found)] if slotted else vars(found)
-    return (getattr(found, name) for name in names if not name.startswith("_"))
+    return [name for name in names if not name.startswith("_")]

@@ -16,6 +16,9 @@ from streams.serde.codec import APPROVAL
 from streams.serde.keys import SEPARATOR, after, approval_key, join
 from streams.serde.records import Approval, Job, Wait
 
+MOST_ASKED = 1_000
+"""How many approvals the jobs of one scope may ask for: each claim looks through them."""
+
 
 def find(step: Step, job: Job, approval_id: str) -> Approval | None:
     """An approval that a job of this scope asked for."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 
 from streams import user_json
-from streams.dispatcher.approval_rows import ended, find
+from streams.dispatcher.approval_rows import MOST_ASKED, ended, find
 from streams.dispatcher.step import Step
 from streams.dispatcher.waiting import left_by, timed_out
 from streams.serde.approval_states import APPROVED, CANCELLED, EXPIRED, PENDING
 from streams.serde.records import Approval, Job, Sealed, StepResult, Wait
+
+_UNKNOWN = f"the approval is not known: a job may ask for {MOST_ASKED:,}, more are not kept"
 
 
 def over_at_once(step: Step, job: Job, wait: Wait) -> StepResult | None:
     """What a wait leaves that begins when its approval has ended already, or cannot be asked."""
     approval = None if wait.approval_id is None else find(step, job, wait.approval_id)
     if approval is None:
-        return _refused(wait, "the approval is not known: ask for it again")
+        return _refused(wait, _UNKNOWN)
     if approval.digest != wait.digest:
         return _refused(
             wait,
@@ -40,7 +42,7 @@ def time_over(step: Step, job: Job, wait: Wait) -> StepResult:
         return timed_out(step, job, wait)
     approval = None if wait.approval_id is None else find(step, job, wait.approval_id)
     if approval is None:
-        return _refused(wait, "the approval is not known: ask for it again")
+        return _refused(wait, _UNKNOWN)
     if approval.status == PENDING:
         approval = ended(step, approval, EXPIRED)
     return decided(wait, approval)

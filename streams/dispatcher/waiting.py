@@ -104,10 +104,12 @@ def _resume(step: Step, job: Job) -> Job:
 
 
 def _close(step: Step, job: Job, waits: tuple[Wait, ...]) -> Job:
+    left = tuple(wait for wait in job.waits if wait not in waits)
     for wait in waits:
         step.shared.open_waits.drop(step, job, wait)
-        withdraw(step, job, wait)
-    return _put(step, job, replace(job, waits=tuple(w for w in job.waits if w not in waits)))
+        if wait.approval_id not in [other.approval_id for other in left]:
+            withdraw(step, job, wait)
+    return _put(step, job, replace(job, waits=left))
 
 
 def _put(step: Step, before: Job, after: Job) -> Job:

@@ -6,6 +6,7 @@
     replies/draft           the first one in the branch "replies"
     draft()/ask             the first call that the function of the step "draft" makes
     !new greeting           the mark of `ctx.patched("new greeting")`
+    !effect[pay:refund%2F7]  the approval that the effect "pay:refund/7" waits for
     answer!                 how far the wait "answer" had got when it was dropped
 
 Two different calls never have one id: the characters `/ # [ ] ( ) !` and `%` of a name or key are
@@ -44,6 +45,14 @@ def step_id(branch: str, name: str, ordinal: int = 1, key: str | None = None) ->
 def mark_id(branch: str, name: str) -> str:
     """The id of the mark that `ctx.patched` leaves in a branch."""
     return f"{branch}!{name.translate(_CODES)}"
+
+
+def proposal_id(action: str) -> str:
+    """The id of the wait for people to approve an effect that its handler just asks for.
+
+    No call has it, whatever its name, and no mark, which has no key.
+    """
+    return "!" + step_id("", "effect", key=action)
 
 
 def passed_id(id_: str) -> str:

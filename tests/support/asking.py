@@ -42,6 +42,8 @@ class Asker:
 
     def __init__(self, *routes: Route, **changes: Any) -> None:
         self.desk = Desk()
+        self.number = 0
+        """Of the last decision."""
         if changes or routes:
             self.desk.start_with(*(routes or ROUTES), **changes)
         self.desk.tenant("acme")
@@ -67,9 +69,9 @@ class Asker:
             "timeout_ms": HOUR_MS,
             "digest": EVIDENCE,
             "effects": (ApprovalEffect("pay:refund", "ch_1", digest(amount)),),
+            "asked": seal_json(None, VAULT, lease.tenant_id, id_, value),
         }
-        sealed = seal_json(None, VAULT, lease.tenant_id, id_, value)
-        body = AskApproval(run_id=lease.run_id, key=key, asked=sealed, **(given | more))
+        body = AskApproval(run_id=lease.run_id, key=key, **(given | more))
         self.desk.command(body, lease.job_id, lease.epoch)
         return id_
 
@@ -101,9 +103,15 @@ class Asker:
         self, lease: Lease, id_: str, approved: bool = True, by: str = "ann", **more: Any
     ) -> None:
         at, tenant = more.pop("at", 0), more.pop("tenant", "acme")
-        self.number = getattr(self, "number", 0) + 1
+        self.number += 1
         body = Decide(id_, f"dec_{self.number}", approved, by, "noted", **more)
         self.desk.command(body, lease.job_id, tenant=tenant, at=at)
+
+    def edit(self, lease: Lease, id_: str, amount: int, by: str, **more: Any) -> None:
+        """Approve with another amount."""
+        value = {"edit": {"amount": amount}, "arguments": [refund(amount)]}
+        sealed = seal_json(None, VAULT, lease.tenant_id, id_, value)
+        self.decide(lease, id_, by=by, edit=sealed, edited=(digest(amount),), **more)
 
     def status(self, lease: Lease) -> str:
         return self.desk.job(lease.job_id).status

@@ -7,30 +7,20 @@ first wins. Sealed texts stay sealed here.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from streams.dispatcher import approval_rows, metrics
-from streams.dispatcher.approvals import decided, is_late
+from streams.dispatcher.approvals import decided
 from streams.dispatcher.approved_effects import needs_approval
 from streams.dispatcher.living_lease import living
 from streams.dispatcher.part import Part
 from streams.dispatcher.step import Step
+from streams.dispatcher.votes import check, voted
 from streams.dispatcher.waiting import end_wait
 from streams.errors import LONGEST_WAIT_SECONDS, PoisonRecord
-from streams.http.moments import rfc3339
 from streams.runtime.part import handles
 from streams.runtime.processor import Context
-from streams.serde.approval_states import (
-    APPROVED,
-    CANCELLED,
-    DECIDED,
-    EXPIRED,
-    PENDING,
-    REJECTED,
-    ApprovalStatus,
-)
+from streams.serde.approval_states import CANCELLED, PENDING
 from streams.serde.ids import approval_id
-from streams.serde.records import Approval, AskApproval, Command, Decide, Job, Vote
+from streams.serde.records import Approval, AskApproval, Command, Decide, Job
 
 
 class Approvals(Part):
@@ -55,8 +45,13 @@ class Approvals(Part):
         if known is not None and (known.status != CANCELLED or known.digest != body.digest):
             metrics.TWINS.inc()
             return
+        others = [each.asked_at for each in approval_rows.in_scope(step, job)]
+        if known is None and len(others) >= approval_rows.MOST_ASKED:
+            return
+        # The one that was asked for last decides, also if both came in one step.
+        asked_at = max(step.now, max(others, default=0) + 1)
         self.shared.has_approvals = True
-        approval_rows.put(step, self._asked(step, job, id_, body))
+        approval_rows.put(step, self._asked(step, job, id_, body, asked_at))
 
     @handles(Decide)
     def decide(self, step: Step, command: Command, body: Decide, at: int) -> None:
@@ -76,11 +71,11 @@ class Approvals(Part):
         if any(vote.decision_id == body.decision_id for vote in approval.votes):
             metrics.TWINS.inc()
             return
-        _check(approval, body, at)
-        approval = _voted(approval, body, at, step.now)
+        check(approval, body, at)
+        approval = voted(approval, body, at, step.now)
         approval_rows.put(step, approval)
         if approval.status != PENDING:
-            _tell(step, job, approval)
+            _tell(step, approval)
 
     def ended(self, step: Step, job: Job) -> None:
         """Cancel what a job that has ended still asked for."""
@@ -90,7 +85,7 @@ class Approvals(Part):
             if approval.status == PENDING and approval.job_id == job.job_id:
                 approval_rows.ended(step, approval, CANCELLED)
 
-    def _asked(self, step: Step, job: Job, id_: str, body: AskApproval) -> Approval:
+    def _asked(self, step: Step, job: Job, id_: str, body: AskApproval, asked_at: int) -> Approval:
         return Approval(
             id_,
             job.tenant_id,
@@ -110,7 +105,7 @@ class Approvals(Part):
             (),
             None,
             "",
-            step.now,
+            asked_at,
             self._expires_at(step, job, body),
             None,
         )
@@ -132,51 +127,10 @@ class Approvals(Part):
         return longest
 
 
-def _check(approval: Approval, body: Decide, at: int) -> None:
-    """Refuse a decision that comes too late, or from a person who may not decide."""
-    name = f"approval {approval.approval_id}"
-    if approval.status in DECIDED:
-        raise PoisonRecord("already_decided", f"{name} was {told(approval)}")
-    if approval.status == EXPIRED or (approval.status == PENDING and is_late(approval, at)):
-        when = rfc3339(approval.expires_at)
-        raise PoisonRecord("expired", f"{name} expired at {when}: its job went on without it")
-    if approval.status == CANCELLED:
-        raise PoisonRecord("approval_cancelled", f"{name} is cancelled: its job does not wait")
-    if approval.approvers == "not_submitter" and body.by == approval.submitter:
-        raise PoisonRecord(
-            "submitter_may_not_decide", f"{body.by} submitted the job of {name}: ask somebody else"
-        )
-    if body.approved and any(vote.by == body.by for vote in approval.votes) and body.edit is None:
-        raise PoisonRecord(
-            "already_decided", f"{body.by} has approved {name}: {approval.quorum} people must"
-        )
-    if body.edit is not None and len(body.edited) != len(approval.effects):
-        raise PoisonRecord("not_supported", f"the edit of {name} is not one of its effects")
-
-
-def told(approval: Approval) -> str:
-    """A sentence part that names the decision, the person and the time."""
-    return f"{approval.status} by {approval.by} at {rfc3339(approval.ended_at)}"
-
-
-def _voted(approval: Approval, body: Decide, at: int, now: int) -> Approval:
-    """The approval with one more vote; an edit is another question, so earlier votes are void."""
-    vote = Vote(body.decision_id, body.approved, body.by, at, body.note)
-    if body.approved and body.edit is not None:
-        effects = tuple(
-            replace(effect, edited_digest=digest)
-            for effect, digest in zip(approval.effects, body.edited, strict=True)
-        )
-        approval = replace(approval, edit=body.edit, effects=effects, votes=())
-    approval = replace(approval, votes=(*approval.votes, vote))
-    if body.approved and len(approval.votes) < approval.quorum:
-        return approval
-    status: ApprovalStatus = APPROVED if body.approved else REJECTED
-    return replace(approval, status=status, by=body.by, note=body.note, ended_at=now)
-
-
-def _tell(step: Step, job: Job, approval: Approval) -> None:
-    """End the waits of the job for an approval that is decided."""
-    for wait in job.waits:
-        if wait.approval_id == approval.approval_id and wait in job.waits:
+def _tell(step: Step, approval: Approval) -> None:
+    """End the waits for an approval that is decided, of the job that asked for it last."""
+    job = step.table.get(approval.job_id)
+    waits = () if job is None else job.waits
+    for wait in waits:
+        if job is not None and wait.approval_id == approval.approval_id and wait in job.waits:
             job = end_wait(step, job, wait, decided(wait, approval))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from aiohttp import web
 from pydantic import AfterValidator
 
-from streams.approval_edits import edited
+from streams.approval_edits import Arguments, edited
 from streams.errors import VaultError
 from streams.http.moments import rfc3339
 from streams.operator.command_results import run_command
@@ -20,9 +22,9 @@ from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.request_body import read_body
 from streams.operator.resources import approvals
 from streams.operator.resources.approvals import Shown, approval_json, details_json, seal_edit
-from streams.serde.approval_states import DECIDED, EXPIRED, PENDING
+from streams.serde.approval_states import CANCELLED, DECIDED, EXPIRED
 from streams.serde.ids import new_id
-from streams.serde.records import Decide
+from streams.serde.records import Approval, Decide
 
 routes = web.RouteTableDef()
 
@@ -61,9 +63,12 @@ async def approve(request: web.Request) -> web.Response:
     state = request.app[STATE]
     wanted = await read_body(request, ApproveRequest)
     shown = await _pending(state, request.match_info["approval_id"])
+    if shown.asked is None:
+        told = "what was asked cannot be shown, so nobody can approve it: reject it"
+        raise Refusal(410, "approval-unreadable", told)
     body = _decision(shown, wanted, approved=True)
     if wanted.edit is not None:
-        body = await _with_edit(state, shown, body, wanted)
+        body = await _with_edit(state, shown, shown.asked["arguments"], body, wanted.edit)
     return await _decided(state, shown, body)
 
 
@@ -81,11 +86,11 @@ def _decision(shown: Shown, wanted: DecisionRequest, *, approved: bool) -> Decid
     return Decide(id_, new_id("dec"), approved, wanted.by, wanted.note.strip())
 
 
-async def _with_edit(state: AppState, shown: Shown, body: Decide, wanted: ApproveRequest) -> Decide:
-    if shown.asked is None:
-        raise Refusal(410, "approval-unreadable", "the key of what was asked is destroyed")
+async def _with_edit(
+    state: AppState, shown: Shown, asked: Sequence[Arguments], body: Decide, edit: Any
+) -> Decide:
     try:
-        value, digests = edited(shown.approval.effects, shown.asked["arguments"], wanted.edit)
+        value, digests = edited(shown.approval.effects, asked, edit)
         seal = await state.query(lambda db: seal_edit(db, state.vault, shown.approval, value))
     except ValueError as error:
         raise invalid("edit", str(error)) from None
@@ -104,7 +109,13 @@ async def _decided(state: AppState, shown: Shown, body: Decide) -> web.Response:
         return found if any(vote.decision_id == body.decision_id for vote in votes) else None
 
     row = ("approvals", (about.tenant_id, about.scope, id_))
-    found = await run_command(state, about.tenant_id, about.job_id, body, row, counted)
+    try:
+        found = await run_command(state, about.tenant_id, about.job_id, body, row, counted)
+    except Refusal as refusal:
+        with suppress(Refusal):  # the row that tells more may be late
+            await state.read_barrier(("approvals", state.home(about.tenant_id)))
+        _require_pending((await _known(state, id_)).approval)
+        raise refusal from None
     answer = {**approval_json(found or shown), "answered": found is not None}
     return web.json_response(answer, status=202)
 
@@ -112,17 +123,21 @@ async def _decided(state: AppState, shown: Shown, body: Decide) -> web.Response:
 async def _pending(state: AppState, id_: str) -> Shown:
     """Return an approval that nobody has decided; refuse any other with 409."""
     shown = await _known(state, id_)
-    approval = shown.approval
-    if approval.status == PENDING:
-        return shown
-    at = rfc3339(approval.ended_at)
+    _require_pending(shown.approval)
+    return shown
+
+
+def _require_pending(approval: Approval) -> None:
+    """Refuse with 409 to decide about an approval that has ended."""
+    id_, at = approval.approval_id, rfc3339(approval.ended_at)
     if approval.status in DECIDED:
         told = f"approval {id_} was {approval.status} by {approval.by} at {at}"
         raise Refusal(409, "already-decided", told, by=approval.by, at=at, was=approval.status)
     if approval.status == EXPIRED:
         raise Refusal(409, "expired", f"approval {id_} expired at {at}", at=at)
-    told = f"approval {id_} is cancelled: its job does not wait for it"
-    raise Refusal(409, "approval-cancelled", told, at=at)
+    if approval.status == CANCELLED:
+        told = f"approval {id_} is cancelled: its job does not wait for it"
+        raise Refusal(409, "approval-cancelled", told, at=at)
 
 
 async def _known(state: AppState, id_: str) -> Shown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any, NamedTuple, get_args
 
+from streams import user_json
 from streams.errors import VaultError
 from streams.http.moments import rfc3339
 from streams.operator.resources import tenants
@@ -23,7 +24,10 @@ FILTERS = {"tenant_id": (), "status": get_args(ApprovalStatus)}
 
 
 class Shown(NamedTuple):
-    """An approval, and what is sealed in it; None for what cannot be opened any more."""
+    """An approval, and what is sealed in it; None for what cannot be opened any more.
+
+    `asked` is also None if its arguments are not those of the digests, which the ledger compares.
+    """
 
     approval: Approval
     asked: Json | None
@@ -46,7 +50,7 @@ def approvals_page(connection: sqlite3.Connection, vault: Vault, query: PageQuer
 
 
 def approval_json(shown: Shown) -> Json:
-    """Return an approval; `prompt` and `arguments` are null if their key was destroyed."""
+    """Return an approval; `prompt` and `arguments` are null if they cannot be shown."""
     approval, asked, _ = shown
     arguments = asked["arguments"] if asked else [None] * len(approval.effects)
     return {
@@ -104,8 +108,13 @@ def seal_edit(
 
 
 def _shown(connection: sqlite3.Connection, vault: Vault, found: Approval) -> Shown:
-    opened = (_opened(connection, vault, found, sealed) for sealed in (found.asked, found.edit))
-    return Shown(found, *opened)
+    asked, edit = (_opened(connection, vault, found, each) for each in (found.asked, found.edit))
+    is_it = asked is not None and _digests(asked) == [effect.digest for effect in found.effects]
+    return Shown(found, asked if is_it else None, edit)
+
+
+def _digests(asked: Json) -> list[bytes]:
+    return [user_json.digest(arguments) for arguments in asked["arguments"]]
 
 
 def _opened(

@@ -68,3 +68,4 @@ class Approval:
     asked_at: int
     expires_at: int | None
     ended_at: int | None
+    edit_digest: bytes | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from streams.errors import PermanentError
 from streams.serde.ids import approval_id
 from streams.serde.records import ApprovalEffect, Approvers, AskApproval, OnTimeout, Sealed, Wait
-from streams.serde.step_ids import step_id
+from streams.serde.step_ids import proposal_id
 from streams.worker.app import TOOL_NAME
 from streams.worker.handler.decision import Decision
 from streams.worker.handler.history import Call, History
@@ -87,7 +87,7 @@ class Approvals:
         Raises:
             PermanentError: they rejected it, or it was proposed with other arguments.
         """
-        if not self._history.has(_proposal_id(f"{tool}/{key}")):
+        if not self._history.has(proposal_id(f"{tool}/{key}")):
             return None
         decision = await self._proposed(tool, key, arguments)
         if not decision.approved:
@@ -115,7 +115,7 @@ class Approvals:
         action = f"{tool}/{key}"
         effect = {"tool": tool, "key": key, "arguments": dict(arguments)}
         found, evidence = [_effect(effect)], _evidence("", [_effect(effect)])
-        id_ = _proposal_id(action)
+        id_ = proposal_id(action)
         call = Call(id_, "approval", "effect", "", 1, -1, evidence, action)
         return self._pending(call, action, "", found, Terms(), _decision_in_full)
 
@@ -180,10 +180,6 @@ class Approvals:
         return given(value, edit)
 
 
-def _proposal_id(action: str) -> str:
-    return step_id("", "effect", key=action)
-
-
 def _decision(value: Mapping[str, Any], edit: Any) -> Decision:
     given = None if edit is None else edit["edit"]
     return Decision(value["approved"], value["by"], value["note"], given)
@@ -195,12 +191,12 @@ def _decision_in_full(value: Mapping[str, Any], edit: Any) -> Decision:
 
 
 def _effect(asked: Mapping[str, Any]) -> tuple[ApprovalEffect, Any]:
-    """An effect that is asked for, and its arguments."""
+    """An effect that is asked for, and its arguments; errors must not show what will be sealed."""
     if not isinstance(asked, Mapping) or set(asked) != {"tool", "key", "arguments"}:
-        raise PermanentError(f"approval: effect {asked!r}: give tool, key and arguments")
+        raise PermanentError("approval: an effect is malformed: give tool, key and arguments alone")
     tool, key, arguments = asked["tool"], asked["key"], asked["arguments"]
     if not isinstance(tool, str) or not TOOL_NAME.fullmatch(tool) or not is_label(key, _KEY_CHARS):
-        raise PermanentError(f"approval: {tool!r} and {key!r} are no tool and key of an effect")
+        raise PermanentError("approval: an effect has no tool or key of the form of ctx.effect's")
     if not isinstance(arguments, Mapping):
         raise PermanentError(f"approval: effect {tool}/{key}: give its arguments by their names")
     named = {str(name): value for name, value in arguments.items()}

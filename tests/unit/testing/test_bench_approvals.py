@@ -260,7 +260,7 @@ def test_a_rule_of_the_topology_asks_for_a_handler_that_does_not(tmp_path: Path)
         job.run()
         assert (job.status, job.waits, job.calls) == (
             "waiting",
-            [f"effect[{ACTION.replace('/', '%2F')}]"],
+            [f"!effect[{ACTION.replace('/', '%2F')}]"],
             [],
         )
         bench.crash_worker()
