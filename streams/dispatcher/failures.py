@@ -15,7 +15,7 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, requeue, retry
 from streams.dispatcher.workers.leases import ActiveLease
 from streams.retry_policy import loss_delay, retry_delay
-from streams.serde.job_states import BY_NAME, CANCELLED, DEAD, LEASED, NEEDS_REVIEW
+from streams.serde.job_states import BY_NAME, CANCELLED, DEAD, NEEDS_REVIEW
 from streams.serde.records import Job
 
 log = structlog.get_logger(__name__)
@@ -47,8 +47,8 @@ def fail(
 
 def lose(step: Step, lease: ActiveLease, why: str, reason: str) -> None:
     """End a lease about whose end its worker said nothing; `reason` is a word for the metric."""
-    job = step.table.get(lease.job_id)
-    if job is None or job.status not in LEASED or job.epoch != lease.epoch:
+    job = step.leased(lease.job_id)
+    if job is None or job.epoch != lease.epoch:
         return  # its job has gone on, and the lease with it
     lease.unread = not lease.confirmed
     metrics.LEASES_LOST.labels(reason).inc()

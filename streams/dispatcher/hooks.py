@@ -32,7 +32,7 @@ class Hooks:
     changed: Hook
     routed: Hook
     admitted: Hook
-    may_start: Hook
+    may_go_on: Hook
     ended: Hook
     revived: Hook
     replaced: Hook
@@ -64,7 +64,7 @@ def hooks(kinds: Sequence[type[Part]], shared: Shared) -> Hooks:
         changed=bound("changed"),
         routed=bound("routed"),
         admitted=bound("admitted"),
-        may_start=bound("may_start"),
+        may_go_on=bound("may_go_on"),
         ended=bound("ended"),
         revived=bound("revived"),
         replaced=bound("replaced"),

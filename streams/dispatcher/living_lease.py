@@ -15,9 +15,8 @@ def living(step: Step, command: Command, run_id: str, *, last_word: bool = False
 
     The last word about a run confirms nothing: its lease ends with it.
     """
-    job = step.table.get(command.job_id)
-    run = (command.epoch, run_id)
-    if job is None or job.status not in LEASED or (job.epoch, job.run_id) != run:
+    job = step.leased(command.job_id)
+    if job is None or (job.epoch, job.run_id) != (command.epoch, run_id):
         metrics.STALE.labels(type(command.body).__name__).inc()
         return None
     return job if last_word else confirm(step, job)

@@ -69,8 +69,8 @@ class Part(Declaration):
     def admitted(self, step: Step, job: Job) -> None:
         """A new job was put in the table; an earlier part may have changed or ended it since."""
 
-    def may_start(self, step: Step, job: Job) -> bool:
-        """Whether a ready job may be leased; a part that says no has ended it."""
+    def may_go_on(self, step: Step, job: Job) -> bool:
+        """Whether a job may be leased, or its run be heard; a part that says no has stopped it."""
         return True
 
     def ended(self, step: Step, job: Job) -> None:

@@ -13,7 +13,9 @@ from streams.dispatcher.shared import Shared
 from streams.dispatcher.table import Table
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Context, Record
+from streams.serde import run_ends
 from streams.serde.codec import COMMAND, ENVELOPE
+from streams.serde.job_states import LEASED
 from streams.serde.records import Command, DeadLetter, Ended, Envelope, Job, Reply
 from streams.state.store import KeyValueStore
 from streams.topology.model import Route
@@ -83,9 +85,16 @@ class Step:
         self.table.put(job)
         self._tell(self._hooks.admitted, job)
 
-    def may_start(self, job: Job) -> bool:
-        """Whether a ready job may be leased; if not, it has ended."""
-        return all(may(self, job) for may in self._hooks.may_start)
+    def may_go_on(self, job: Job) -> bool:
+        """Whether a job may be leased; if not, it has ended, or its worker was told to end it."""
+        return all(may(self, job) for may in self._hooks.may_go_on)
+
+    def leased(self, job_id: str) -> Job | None:
+        """The job if a worker holds it, stopped if a part means to stop it; its run speaks now."""
+        job = self.table.get(job_id)
+        if job is None or job.status not in LEASED:
+            return None
+        return job if self.may_go_on(job) else self.table.get(job_id)
 
     def revive(self, job: Job) -> None:
         """Set the state in which a dead job lives again."""
@@ -105,13 +114,15 @@ class Step:
     def end_run(self, job: Job, body: Ended) -> None:
         """Have the part that handles such an end of a run decide what becomes of the job.
 
+        If the job was cancelled before, it is cancelled, whatever its run reports.
+
         Raises:
             PoisonRecord: no run can end so.
         """
-        end = self._hooks.handles.get(body.status)
-        if end is None:
+        if body.status not in self._hooks.handles:
             raise PoisonRecord("not_supported", f"a run cannot end as {body.status!r}")
-        end(self, job, body)
+        end = run_ends.CANCELLED if job.cancel_requested else body.status
+        self._hooks.handles[end](self, job, body)
 
     def mended(self, job_id: str, live: Live) -> bool:
         """Have the parts correct a live job if it is due; whether anything changed.

@@ -43,6 +43,24 @@ def test_a_running_job_is_told_and_ends_cancelled(desk: Desk, worker: ScriptedWo
     assert desk.job(job_id).status == "cancelled"
 
 
+def test_of_a_cancel_and_the_end_of_a_run_the_first_that_is_read_counts(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    ended_first, cancelled_first = desk.event("t1"), desk.event("t2")
+    with desk.held_back():
+        worker.end(desk.lease(ended_first), "succeeded", result="1")
+        desk.cancel(ended_first)
+        desk.cancel(cancelled_first)
+        worker.end(desk.lease(cancelled_first), "succeeded", result="2")
+    jobs = desk.job(ended_first), desk.job(cancelled_first)
+    assert [job.status for job in jobs] == ["succeeded", "cancelled"]
+    assert [(job.result, job.last_error) for job in jobs] == [
+        ("1", None),
+        ("2", "Cancelled: not needed"),
+    ]
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_cancel_that_overtakes_its_event_is_kept(
     desk: Desk, worker: ScriptedWorker, restarted: bool

@@ -116,9 +116,11 @@ class Desk:
         type_: str = "ticket.created",
         at: int = 0,
         routed: bool = False,
+        subject: str | None = None,
     ) -> str:
-        """An event of `events`; returns the id of the job it should have."""
-        event = dataclasses.replace(envelope(tenant, key, type_), routed=routed)
+        """An event of `events`, about its key unless told; the id of the job it should have."""
+        made = envelope(tenant, key, type_)
+        event = dataclasses.replace(made, routed=routed, subject=subject or key)
         value = ENVELOPE.encode(event)
         self.driver.pipe("events", tenant.encode(), value, timestamp=at or None)
         return event_job_id(tenant, "zendesk", key)

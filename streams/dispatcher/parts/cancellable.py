@@ -96,11 +96,15 @@ class CancellableJobs:
         known, wanted = self._entry(job.job_id), self._buckets(job)
         return (0, wanted) if known is None else (known[0], tuple({*known[1], *wanted}))
 
-    def jobs(self, name: bytes, behind: str, limit: int) -> list[tuple[str, int]]:
-        """Ids and numbers of jobs in a bucket, in the order of ids, after the id `behind`."""
+    def jobs(self, name: bytes, behind: str, to: str, limit: int) -> list[tuple[str, int]]:
+        """Ids and numbers of jobs in a bucket, in the order of ids.
+
+        They are after the id `behind`, and up to the id `to` unless that is empty.
+        """
         prefix = _IN_BUCKET + name
         start = prefix + behind.encode() + b"\0" if behind else prefix
-        found = islice(self._store.range(start, after(prefix)), limit)
+        end = prefix + to.encode() + b"\0" if to else after(prefix)
+        found = islice(self._store.range(start, end), limit)
         return [(key[len(prefix) :].decode(), _COUNT.unpack(value)[0]) for key, value in found]
 
     def next_number(self) -> int:

@@ -2,8 +2,8 @@
 
 A route says which (`Route.cancels`). This part reads the tenant's events in the order in which jobs
 are made of them: what comes after the event has a higher number. If an event concerns more jobs
-than one step may end, the rest follows in `tick`. Until then `may_start` ends a job that would be
-leased, so that none of them begins.
+than one step may end, the rest follows in `tick`. Until then `may_go_on` ends a job that would be
+leased, and stops one whose run speaks, so that none of them begins or succeeds.
 
 A job that was made before its type could be cancelled has no entry in `cancellable`. It gets one in
 the round that the sweep makes after the routes changed. Until the end of that round no cancel is
@@ -67,9 +67,12 @@ class EventCancels(Part):
             return
         by_time = late or self.shared.gives_kept  # jobs of earlier events may get later numbers
         cancel = _cancel(event, route.cancels, value, at, None if by_time else self._jobs.last)
+        cancel, number = self._in_place(step, cancel)
         cancel = self._scan(step, cancel, max(_EACH, _left(step)))
         if not cancel.is_scanned or self._awaits_jobs():
-            self._unfinished.put(self._jobs.next_number(), cancel)
+            self._unfinished.put(number or self._jobs.next_number(), cancel)
+        elif number is not None:
+            self._unfinished.remove(number)
 
     def admitted(self, step: Step, job: Job) -> None:
         """Give a new job its entry; end it if a cancel that is not finished means it."""
@@ -86,8 +89,8 @@ class EventCancels(Part):
         if self._jobs.has_type(job.type) or self._moves():
             self._jobs.remove(job.job_id)
 
-    def may_start(self, step: Step, job: Job) -> bool:
-        """Whether no unfinished cancel means a job; otherwise it has ended now."""
+    def may_go_on(self, step: Step, job: Job) -> bool:
+        """Whether no unfinished cancel means a job; otherwise it is stopped now."""
         return not self._stopped(step, job)
 
     def tick(self, step: Step) -> None:
@@ -121,18 +124,30 @@ class EventCancels(Part):
         """Whether jobs of earlier events may have no entry yet."""
         return self.shared.unrouted or self.shared.gives_kept
 
+    def _in_place(self, step: Step, cancel: EventCancel) -> tuple[EventCancel, int | None]:
+        """The cancel, and the number of the earlier one that it takes the place of, if any.
+
+        So a bucket has few unfinished cancels, however many events of a subject come. It looks from
+        where the earlier one stands, so that it comes to the last job although more events follow.
+        """
+        own = step.table.get(cancel.job_id)
+        if own is None or not is_live(own):  # the earlier one may mean a living job of its own
+            for number, earlier in self._unfinished.in_bucket(cancel.bucket):
+                if cancel.covers(earlier):
+                    at = "" if earlier.is_scanned else earlier.behind
+                    return replace(cancel, behind=at, began=at), number
+        return cancel, None
+
     def _scan(self, step: Step, cancel: EventCancel, limit: int) -> EventCancel:
         """Look at some jobs that an event may concern; returns the cancel as it goes on later."""
         name = bytes.fromhex(cancel.bucket)
-        found = self._jobs.jobs(name, cancel.behind, limit + 1)
+        found = self._jobs.jobs(name, cancel.behind, cancel.to, limit + 1)
         for job_id, number in found[:limit]:
             job = step.table.get(job_id)
             if job is not None and cancel.means(job, number):
                 _end(step, job, cancel)
         step.looked[EventCancels] += min(limit, len(found))
-        if len(found) <= limit:
-            return replace(cancel, is_scanned=True)
-        return replace(cancel, behind=found[limit - 1][0])
+        return cancel.looked(found[limit - 1][0] if len(found) > limit else None)
 
     def _stopped(self, step: Step, job: Job) -> bool:
         """End a job if an unfinished cancel means it; whether anything changed."""
@@ -140,7 +155,7 @@ class EventCancels(Part):
             return False
         number, buckets = self._jobs.entry(job)
         for name in buckets:
-            for cancel in self._unfinished.in_bucket(name):
+            for _, cancel in self._unfinished.in_bucket(name.hex()):
                 if cancel.means(job, number):
                     return _end(step, job, cancel)
         return False

@@ -48,7 +48,7 @@ class Leasing(Part):
             job = step.table.get(entry.job_id)
             if job is None or job.status != PENDING:
                 continue
-            if not (self.shared.unrouted and follow_topology(step, job)) and step.may_start(job):
+            if not (self.shared.unrouted and follow_topology(step, job)) and step.may_go_on(job):
                 sent |= self._lease(step, job, self._willing(job, worker))
                 yield
             if len(served) >= _AT_ONCE:

@@ -58,18 +58,14 @@ class Runs(Part):
 
     @handles(run_ends.CANCELLED)
     def cancelled(self, step: Step, job: Job, body: Ended) -> None:
-        end(step, job, CANCELLED, error=body.error)
+        """End the job; what a run that succeeded too late returned is kept as evidence."""
+        result = body.result if body.status == run_ends.SUCCEEDED else None
+        end(step, job, CANCELLED, result=result, error=body.error)
 
     @handles(run_ends.RELEASED)
     def released(self, step: Step, job: Job, body: Ended) -> None:
-        if job.cancel_requested:
-            end(step, job, CANCELLED, error=body.error)
-        else:
-            give_back(step, job, body.error)
+        give_back(step, job, body.error)
 
     @handles(run_ends.RETRY)
     def failed_for_now(self, step: Step, job: Job, body: Ended) -> None:
-        if job.cancel_requested:
-            end(step, job, CANCELLED, error=body.error)
-        else:
-            fail(step, job, body.error, body.retry_after_seconds, body.traceback)
+        fail(step, job, body.error, body.retry_after_seconds, body.traceback)

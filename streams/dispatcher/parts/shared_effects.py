@@ -20,14 +20,12 @@ from streams.dispatcher.review import DECIDED, WAITING, let_others_go_on
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.shared_effects import EXPIRES, EXPIRIES, await_effect, expire_at
 from streams.dispatcher.step import Step
-from streams.dispatcher.transitions import end
 from streams.ledger_entries import get
 from streams.runtime.part import handles, reads
 from streams.runtime.processor import Record
 from streams.serde import run_ends
 from streams.serde.effect_scopes import effect_scope, every_shared
 from streams.serde.effect_states import UNSETTLED
-from streams.serde.job_states import CANCELLED
 from streams.serde.keys import after, join, ledger_key
 from streams.serde.records import Ended, Job, LedgerEntry
 
@@ -53,10 +51,7 @@ class SharedEffects(Part):
     @handles(run_ends.BLOCKED)
     def blocked(self, step: Step, job: Job, body: Ended) -> None:
         """Have the job ask again when the other job's call has ended."""
-        if job.cancel_requested:
-            end(step, job, CANCELLED, error=body.error)
-        else:
-            await_effect(step, job, _awaited(step, job, body), body.error)
+        await_effect(step, job, _awaited(step, job, body), body.error)
 
     @reads("tenants")
     def erased(self, step: Step, record: Record) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
 import orjson
@@ -31,6 +31,8 @@ class EventCancel:
     - `at` is the event's time (milliseconds). `until` is the number of the last job that came
       before the event; None if jobs do not come in the order of their events, so that times decide.
     - `behind` is the id of the last job that was looked at; `is_scanned` says that it was the last.
+    - `began` is the id behind which the look began. One that did not begin at the first id goes on
+      there after the last one, up to this id.
     """
 
     bucket: str
@@ -41,6 +43,28 @@ class EventCancel:
     reason: str
     behind: str = ""
     is_scanned: bool = False
+    began: str = ""
+
+    @property
+    def to(self) -> str:
+        """The id up to which it looks now; empty for the last one."""
+        return self.began if self.behind < self.began else ""
+
+    def looked(self, last: str | None) -> EventCancel:
+        """The cancel after a look up to a job, or up to where it could look (None)."""
+        if last is not None:
+            return replace(self, behind=last)
+        if self.began and not self.to:
+            return replace(self, behind="")
+        return replace(self, is_scanned=True)
+
+    def covers(self, other: EventCancel) -> bool:
+        """Whether it ends every job that an earlier cancel of its bucket ends, if its own is not
+        made yet."""
+        if self.until is None or other.until is None:
+            mine, theirs = (self.at, self.event_id), (other.at, other.event_id)
+            return self.until is other.until and mine >= theirs
+        return self.until >= other.until and self.at >= other.at
 
     def means(self, job: Job, number: int) -> bool:
         """Whether the event ends a job of the bucket that has this number."""
@@ -79,9 +103,9 @@ class UnfinishedCancels:
         self._store.delete(_CANCEL + _COUNT.pack(number))
         self._note(number, None)
 
-    def in_bucket(self, name: bytes) -> list[EventCancel]:
-        """The cancels that concern a bucket."""
-        return [self._all[number] for number in self._in_bucket.get(name.hex(), ())]
+    def in_bucket(self, name: str) -> list[tuple[int, EventCancel]]:
+        """The cancels that concern a bucket, with their numbers."""
+        return [(number, self._all[number]) for number in self._in_bucket.get(name, ())]
 
     def unscanned(self, limit: int) -> list[tuple[int, EventCancel]]:
         """Some of those that have jobs left to look at, with their numbers."""

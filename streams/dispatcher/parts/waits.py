@@ -23,14 +23,14 @@ from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.recent_events import Offered, RecentEvents
 from streams.dispatcher.replies import TOPIC, check_partition
 from streams.dispatcher.step import Step
-from streams.dispatcher.transitions import bury, end
+from streams.dispatcher.transitions import bury
 from streams.dispatcher.wait_index import Place, WaitIndex
 from streams.dispatcher.waiting import close_all, end_wait
 from streams.event_match import equalities
 from streams.runtime.part import handles, reads
 from streams.runtime.processor import Context, Record
 from streams.serde import run_ends
-from streams.serde.job_states import CANCELLED, FAILED, WAITING
+from streams.serde.job_states import FAILED, WAITING
 from streams.serde.records import (
     Command,
     Ended,
@@ -63,9 +63,7 @@ class Waits(Part):
     @handles(run_ends.PARKED)
     def parked(self, step: Step, job: Job, body: Ended) -> None:
         """Give the lease back and wait, unless what the job waits for is there already."""
-        if job.cancel_requested:
-            end(step, job, CANCELLED, error="Cancelled before it waited")
-        elif job.resumes >= MOST_RESUMES:
+        if job.resumes >= MOST_RESUMES:
             why = f"it went on {MOST_RESUMES:,} times after a wait: end it, and begin a new job"
             bury(step, job, FAILED, why, reason="too_many_waits")
         else:
