@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-from streams import user_json
 from streams.dispatcher import approvals
 from streams.dispatcher import job as jobs
 from streams.dispatcher.checkpoints import keep, result_of
-from streams.dispatcher.recent_events import Offered, RecentEvents
+from streams.dispatcher.recent_events import RecentEvents
 from streams.dispatcher.step import Step
+from streams.dispatcher.wait_ends import APART_MS, end_of_job, taken_by, takes
 from streams.dispatcher.waiting import (
     LISTENED,
     begin,
@@ -22,7 +22,7 @@ from streams.dispatcher.waiting import (
 from streams.errors import LONGEST_WAIT_SECONDS, PermanentError
 from streams.event_match import read_match
 from streams.http.moments import rfc3339
-from streams.serde.job_states import SUCCEEDED, WAITING
+from streams.serde.job_states import WAITING
 from streams.serde.records import Job, StepResult, Wait
 from streams.topology.model import Topology
 
@@ -30,8 +30,6 @@ MOST_OPEN = 150
 """How many open waits a job may have: its record has them all."""
 MOST_LOOKED = 2_000
 """How many recent events one wait is held against when it begins."""
-_APART_MS = 1_000
-"""How far the clocks of brokers are apart that lead a topic's partition one after another."""
 
 
 class Parking:
@@ -51,16 +49,15 @@ class Parking:
         job = jobs.moved(job, WAITING, step.now, attempts=max(0, job.attempts - 1), waits=listened)
         step.table.put(job)
         left = {wait.id: _left(step, job, wait) for wait in asked}
-        for wait in asked:
-            if left[wait.id] is None:
-                job = self._open(step, job, wait)
-        for wait in asked:
-            if left[wait.id] is None:
-                job = self._end_at_once(step, job, wait)
+        begun = [wait for wait in asked if left[wait.id] is None]
+        for wait in begun:
+            job = self._open(step, job, wait)
         for wait in asked:
             found = left[wait.id]
             if found is not None and job.status == WAITING:
                 job = group_over(step, job, wait, found)
+        for wait in self._in_order(step, job, begun):
+            job = self._end_at_once(step, job, wait)
 
     def listen(self, step: Step, job: Job, asked: Wait) -> None:
         """Open a wait while its run goes on, unless it is open or over."""
@@ -77,16 +74,25 @@ class Parking:
         step.table.put(job)
         return job
 
+    def _in_order(self, step: Step, job: Job, asked: list[Wait]) -> list[Wait]:
+        """Waits in the order of what ends them at once, first those that are refused."""
+
+        def place(wait: Wait) -> int:
+            left = self._at_once(step, job, wait)
+            if left is None or left.raises == "WaitRefused":
+                return 0
+            return left.number or self._recent.last + 1
+
+        return sorted(asked, key=place) if len(asked) > 1 else asked
+
     def _end_at_once(self, step: Step, job: Job, asked: Wait) -> Job:
         """End a wait that is refused, or for which nothing needs to be awaited."""
-        wait = _open_wait(job, asked.id)
-        if wait is None:  # its group is over
+        wait, left = _open_wait(job, asked.id), self._at_once(step, job, asked)
+        if wait is None or left is None:
             return job
-        if wait.digest != asked.digest:
-            left: StepResult | None = _changed(wait)
-        else:
-            left = self._at_once(step, job, asked, wait) if wait.at == step.now else None
-        return job if left is None else end_wait(step, job, wait, left)
+        if wait.takes_it_alone and left.value is not None:
+            self._recent.take(step, left.number)
+        return end_wait(step, job, wait, left)
 
     def _fixed(self, step: Step, job: Job, asked: Wait) -> Wait:
         """The wait with its end as a point in time, behind all events and waits before it."""
@@ -102,7 +108,17 @@ class Parking:
         behind = self._recent.number(step)
         return replace(asked, until=until, at=step.now, since=str(since), behind=behind)
 
-    def _at_once(self, step: Step, job: Job, asked: Wait, wait: Wait) -> StepResult | None:
+    def _at_once(self, step: Step, job: Job, asked: Wait) -> StepResult | None:
+        """What an open wait leaves that ends at once."""
+        wait = _open_wait(job, asked.id)
+        if wait is None:  # its group is over
+            return None
+        if wait.digest != asked.digest:
+            return _changed(wait)
+        return self._begun(step, job, asked, wait) if wait.at == step.now else None
+
+    def _begun(self, step: Step, job: Job, asked: Wait, wait: Wait) -> StepResult | None:
+        """What a wait leaves that is refused, or over, as it begins."""
         fault = self._fault(step, job, asked, wait)
         if fault is not None:
             return left_by(wait, raises="WaitRefused", message=f"{wait.id}: {fault}")
@@ -163,8 +179,8 @@ class Parking:
             return None
         reaching = replace(asked, since=str(_since(job, asked)), behind=asked.behind or 0)
         match = read_match(asked.match)
-        # An event that came after another one may have an earlier time; see `_APART_MS`.
-        since = _since(job, asked) - (0 if asked.behind is None else _APART_MS)
+        # An event that came after another one may have an earlier time; see `APART_MS`.
+        since = _since(job, asked) - (0 if asked.behind is None else APART_MS)
         behind = asked.behind or 0
         found = self._recent.behind(step, job.tenant_id, match, behind, since)
         for looked, event in enumerate(found):
@@ -172,40 +188,9 @@ class Parking:
                 told = f"{asked.id}: more than {MOST_LOOKED:,} recent events have this "
                 told += f"{match.equality[0]}: wait for what fewer have, or since='now'"
                 return left_by(asked, raises="WaitRefused", message=told)
-            if not takes(job, reaching, event):
-                continue
-            if asked.takes_it_alone:
-                self._recent.keep(step, replace(event, taken=True))
-            return taken_by(asked, event)
+            if takes(job, reaching, event):
+                return taken_by(asked, event)
         return None
-
-
-def takes(job: Job, wait: Wait, event: Offered) -> bool:
-    """Whether an event ends a wait; one that is read again is not taken again."""
-    own = job.event.event_id if job.event else None
-    return (
-        (wait.behind or 0) < event.number
-        and int(wait.since) - _APART_MS <= event.at
-        and event.info.event_id not in (own, wait.after_event)
-        and not (wait.takes_it_alone and event.taken)
-        and read_match(wait.match).takes(event.info)
-    )
-
-
-def taken_by(wait: Wait, event: Offered) -> StepResult:
-    """What an event leaves that ends a wait."""
-    ref = event.envelope.payload_ref
-    place = {"number": event.number, "at": event.at, "after_event": event.info.event_id}
-    value = {"event": asdict(event.info), "payload_ref": asdict(ref), **place}
-    return left_by(wait, user_json.write(value).decode())
-
-
-def end_of_job(wait: Wait, ended: Job) -> StepResult:
-    """What the end of a job leaves: its result, or its error."""
-    if ended.status == SUCCEEDED:
-        return left_by(wait, ended.result or "null")
-    told = f"job {ended.job_id} is {ended.status}: {ended.last_error or 'without an error'}"
-    return left_by(wait, raises="JobFailed", message=told)
 
 
 def _left(step: Step, job: Job, asked: Wait) -> StepResult | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
@@ -121,6 +121,12 @@ class RecentEvents:
         step.store.put(_EVENT + number, event.packed())
         for key in _found_by(event.envelope):
             step.store.put(key + number, _NUMBER.pack(max(0, event.at)))
+
+    def take(self, step: Step, number: int) -> None:
+        """Note that an event was given to a wait that takes events alone."""
+        value = step.store.get(_EVENT + _NUMBER.pack(number))
+        if value is not None:
+            self.keep(step, replace(unpacked(number, value), taken=True))
 
     def renewed(self, step: Step, event: Offered) -> Offered:
         """An event as it is kept now; unchanged if it is not."""

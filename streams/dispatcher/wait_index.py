@@ -35,11 +35,18 @@ class Place(NamedTuple):
 class WaitIndex:
     """The open waits of one partition. Memory only has how many waits each field finds.
 
-    `offered_to` tells the number up to which all events of a tenant were offered to its waits.
+    `offered_to` tells the number up to which all events of a tenant were offered to its waits, and
+    `next_number` gives the next place in the order of events and ends of waits.
     """
 
-    def __init__(self, ctx: Context, offered_to: Callable[[Step, str], int]) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        offered_to: Callable[[Step, str], int],
+        next_number: Callable[[Step], int],
+    ) -> None:
         self.offered_to = offered_to
+        self.next_number = next_number
         store = ctx.store("parts")
         found = store.range(_EVENTS, after(_EVENTS))
         self._fields = Counter(split(key[1:])[1] for key, _ in found)  # of all tenants

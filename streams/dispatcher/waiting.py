@@ -43,8 +43,8 @@ def timed_out(step: Step, job: Job, wait: Wait) -> StepResult:
     """What a wait leaves whose time is over; for one that waits for a time, that is no error."""
     if wait.kind == "time":
         return left_by(wait, "null")
-    got_to = _got_to(step, job, wait) if wait.kind == "event" else None
-    return left_by(wait, got_to, "WaitTimeout", f"{wait.id}: its time is over")
+    place = user_json.write(_place(step, job, wait)).decode() if wait.kind == "event" else None
+    return left_by(wait, place, "WaitTimeout", f"{wait.id}: its time is over")
 
 
 def begin(step: Step, job: Job, wait: Wait) -> Job:
@@ -55,6 +55,8 @@ def begin(step: Step, job: Job, wait: Wait) -> Job:
 
 def end_wait(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
     """End an open wait with what it leaves; a job that is parked for its group goes on."""
+    if not left.number:
+        left = replace(left, number=step.shared.open_waits.next_number(step))
     keep(step.checkpoints, job, left)
     job = _close(step, job, (wait,))
     return group_over(step, job, wait, left) if job.status == WAITING else job
@@ -71,7 +73,7 @@ def group_over(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
     if wait.needs_all and left.raises is None and others:
         return job
     for other in others:
-        _note_place(step, job, other, left)
+        _note_progress(step, job, other, left)
     return _resume(step, _close(step, job, others))
 
 
@@ -80,21 +82,28 @@ def close_all(step: Step, job: Job) -> None:
     _close(step, job, job.waits)
 
 
-def _note_place(step: Step, job: Job, wait: Wait, won: StepResult) -> None:
-    """Keep how far a dropped wait for an event had got: a later one of its name begins there."""
-    if wait.kind != "event" or wait.at == step.now:  # this step may not have looked for it yet
-        return
-    value = _got_to(step, job, wait, won)
-    keep(step.checkpoints, job, StepResult(passed_id(wait.id), "passed", value=value))
+def _note_progress(step: Step, job: Job, wait: Wait, won: StepResult) -> None:
+    """Keep how far a dropped wait had got, and until when it waits.
+
+    If it is asked again, it goes on there. So does a later wait of its name for events.
+    """
+    progress: dict[str, object] = {}
+    if wait.kind == "event" and wait.at != step.now:  # else this step may not have looked for it
+        progress |= _place(step, job, wait, won)
+    if wait.until is not None and wait.kind != "approval":
+        progress["until"] = wait.until
+    if progress:
+        value = user_json.write(progress).decode()
+        keep(step.checkpoints, job, StepResult(passed_id(wait.id), "passed", value=value))
 
 
-def _got_to(step: Step, job: Job, wait: Wait, won: StepResult | None = None) -> str:
-    """The place behind which no event was offered to a wait yet, as JSON."""
+def _place(step: Step, job: Job, wait: Wait, won: StepResult | None = None) -> dict[str, object]:
+    """The place behind which no event was offered to a wait yet."""
     number = step.shared.open_waits.offered_to(step, job.tenant_id)
     if won is not None and won.kind == "event" and won.value is not None:
-        number = min(number, user_json.read(won.value)["number"] - 1)  # that went to the other
+        number = min(number, won.number - 1)  # that went to the other
     place = {"number": max(number, wait.behind or 0), "at": int(wait.since)}
-    return user_json.write(place | {"after_event": wait.after_event}).decode()
+    return place | {"after_event": wait.after_event}
 
 
 def _resume(step: Step, job: Job) -> Job:

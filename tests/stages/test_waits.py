@@ -78,7 +78,7 @@ def test_the_first_of_a_group_drops_the_others_with_their_timers() -> None:
     assert (at.index(), at.timers()) == ([], 0)
     at.reply("t1")
     at.worker.stay(90)
-    assert list(at.left(lease)) == ["b"]
+    assert [id_ for id_ in at.left(lease) if not id_.endswith("!")] == ["b"]
 
 
 def test_a_group_that_needs_all_ends_with_its_last_wait() -> None:

@@ -18,12 +18,13 @@ from streams.dispatcher.job import is_live
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.living_lease import living
 from streams.dispatcher.offers import Offers
-from streams.dispatcher.parking import Parking, end_of_job, taken_by, takes
+from streams.dispatcher.parking import Parking
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.recent_events import Offered, RecentEvents
 from streams.dispatcher.replies import TOPIC, check_partition
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury
+from streams.dispatcher.wait_ends import end_of_job, taken_by, takes
 from streams.dispatcher.wait_index import Place, WaitIndex
 from streams.dispatcher.waiting import close_all, end_wait
 from streams.event_match import equalities
@@ -58,7 +59,7 @@ class Waits(Part):
         self._recent = RecentEvents(self.topology, ctx)
         self._parking = Parking(self.topology, self._recent)
         self._offers = Offers(ctx)
-        self.shared.open_waits = self._open = WaitIndex(ctx, self._offered_to)
+        self.shared.open_waits = self._open = WaitIndex(ctx, self._offered_to, self._recent.number)
 
     @handles(run_ends.PARKED)
     def parked(self, step: Step, job: Job, body: Ended) -> None:

@@ -128,6 +128,7 @@ class StepResult:
     code: str | None = None
     failed_before: int = 0
     changed_args: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

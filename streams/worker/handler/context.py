@@ -90,7 +90,10 @@ class Context(Waiting):
             )
         from streams.vault.opening import open_payload  # `import streams` is light
 
-        return await open_payload(self._keyring, self._fetch, lease.tenant_id, event.event_id, ref)
+        with self._session.busy():
+            return await open_payload(
+                self._keyring, self._fetch, lease.tenant_id, event.event_id, ref
+            )
 
     async def json(self) -> Any:
         """The document in the event's body: its JSON, or the JSON in the field `payload` of a form.

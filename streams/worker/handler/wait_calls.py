@@ -34,7 +34,7 @@ class WaitCalls:
             raise PermanentError("sleep: give seconds or until, and not both")
         call = self._call(name, key, "time", {})
         wait = _wait(call, timeout_ms=span_ms(seconds, "sleep"), until=_moment_ms(until, "until"))
-        return self._waits.pending(call, wait, _nothing)
+        return self._waits.pending(call, self._until_then(call, wait), _nothing)
 
     def event(
         self,
@@ -57,7 +57,7 @@ class WaitCalls:
             takes_it_alone=consume == "one",
             timeout_ms=span_ms(timeout, "timeout"),
         )
-        wait = self._behind_the_last(call, wait)
+        wait = self._behind_the_last(call, self._until_then(call, wait))
         return self._waits.pending(call, wait, self._event_given)
 
     def job(self, job_id: str, timeout: Span | None, name: str, key: str | None) -> Pending:
@@ -66,7 +66,7 @@ class WaitCalls:
             raise PermanentError(f"wait_for_job: {job_id!r} is no job's id")
         call = self._call(name, key, "job", {"job_id": job_id})
         wait = _wait(call, job_id=job_id, timeout_ms=span_ms(timeout, "timeout"))
-        return self._waits.pending(call, wait, _same)
+        return self._waits.pending(call, self._until_then(call, wait), _same)
 
     def first(self) -> Call:
         """The decision which of several waits came first."""
@@ -76,11 +76,18 @@ class WaitCalls:
         evidence = digest({"kind": kind, **what}, f"wait {name}")
         return self._history.call(name, kind=kind, digest=evidence, key=key, is_value=True)
 
+    def _until_then(self, call: Call, wait: Wait) -> Wait:
+        """The wait, with the end that it had before another one came first."""
+        passed = self._history.passed(call)
+        until = None if passed is None else from_json(passed.value).get("until")
+        return wait if until is None else replace(wait, timeout_ms=None, until=until)
+
     def _behind_the_last(self, call: Call, wait: Wait) -> Wait:
         """The wait, behind what the last one of its name and match had seen."""
         place = call.branch, call.name, call.digest
-        begins = self._history.passed(call) or self._seen.get(place)
-        left = self._history.found(call)
+        begins, left = self._history.passed(call), self._history.found(call)
+        if begins is None or "number" not in from_json(begins.value):
+            begins = self._seen.get(place)
         seen = left if left is not None and left.value is not None else begins
         if seen is not None:
             self._seen[place] = seen

@@ -8,9 +8,11 @@ and does it again in the later one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from streams import errors
 from streams.errors import LeaseLost, PermanentError
@@ -29,10 +31,15 @@ from streams.worker.handler.steps import Steps
 from streams.worker.handler.values import from_json, to_json
 from streams.worker.transport.replies import Replies
 
+_Name = TypeVar("_Name")
+
 MOST_WAITS = 100
 """How many waits one park may have."""
-_TURNS = 3
-"""How often the event loop goes round before a run parks: new tasks make their calls meanwhile."""
+_TURNS = 50
+"""How often the event loop goes round before a run parks.
+
+Meanwhile a result gets from task to task, and new tasks make their calls.
+"""
 _ERRORS = {
     e.__name__: e
     for e in (errors.WaitTimeout, errors.WaitRefused, errors.JobFailed, errors.ApprovalExpired)
@@ -72,6 +79,10 @@ class Waits:
         """
         return Pending(self, call, wait, given, before)
 
+    def busy(self) -> AbstractContextManager[None]:
+        """Something is under way that the run does not park before."""
+        return self._session.busy()
+
     def left(self, wait: Pending) -> StepResult | None:
         """What an ended wait left; None while it is open."""
         return self._history.found(wait.call)
@@ -93,9 +104,10 @@ class Waits:
         if left is None:
             with self._history.awaited(call):
                 await self.ends(tuple(waits.values()), needs_all=False)
-            name = next(name for name, wait in waits.items() if self.left(wait) is not None)
+            name = self._first_ended(waits)
             left = self._history.result(call, value=to_json(name, "first"))
-            await self._steps.keep(left)
+            with self._session.busy():
+                await self._steps.keep(left)
         name = from_json(left.value)
         if name not in waits:
             raise errors.WaitRefused(f"{call.id}: {name!r} came first, and is not asked any more")
@@ -104,11 +116,15 @@ class Waits:
     async def all(self, waits: tuple[Pending, ...]) -> list[Any]:
         """All values; see `Context.all`."""
         await self.ends(waits, needs_all=True)
-        for wait in waits:
-            left = self.left(wait)
-            if left is not None and left.raises is not None:
-                await wait.given_now()  # raises it
+        failed = {wait: wait for wait in waits if (left := self.left(wait)) and _raises(left)}
+        if failed:
+            await self._first_ended(failed).given_now()  # raises it
         return [await wait.given_now() for wait in waits]
+
+    def _first_ended(self, waits: Mapping[_Name, Pending]) -> _Name:
+        """The name of the wait that ended first, as its partition's order of records has it."""
+        ended = {name: left for name, wait in waits.items() if (left := self.left(wait))}
+        return min(ended, key=lambda name: ended[name].number)
 
     async def ends(self, waits: tuple[Pending, ...], *, needs_all: bool) -> None:
         """Return once one wait has ended, or all or one with an error have; else the run parks."""
@@ -120,11 +136,12 @@ class Waits:
             raise PermanentError(
                 f"wait {waits[0].call.id}: no step or effect waits: wait in the handler itself"
             )
-        for wait in waits:
-            if self.left(wait) is None:
-                await may_begin(self._session, self._history, wait.call)
-                await self._prepare(wait)
-        await self._steps.keep_marks()
+        with self._session.busy():
+            for wait in waits:
+                if self.left(wait) is None:
+                    await may_begin(self._session, self._history, wait.call)
+                    await self._prepare(wait)
+            await self._steps.keep_marks()
         group = tuple(replace(wait.asked, needs_all=needs_all) for wait in waits)
         self._awaited.append(group)
         try:
@@ -135,8 +152,7 @@ class Waits:
 
     async def _prepare(self, wait: Pending) -> None:
         if wait.before is not None:
-            with self._session.busy():
-                await self._session.say(wait.before())
+            await self._session.say(wait.before())
             self._session.check()
 
     async def _park(self) -> None:
@@ -150,8 +166,7 @@ class Waits:
         self._session.check()
         if self._session.task is not None and self._session.task.done():
             raise RunStopped("the handler has ended")
-        numbered = enumerate(self._awaited)
-        waits = tuple(replace(wait, group=number) for number, group in numbered for wait in group)
+        waits = _grouped(self._awaited)
         _check_number(len(waits))
         self._session.stop(RunResult(PARKED, waits=waits))
         raise RunStopped("the run is parked")
@@ -198,11 +213,24 @@ class Pending:
             )
         if left.raises is not None:
             raise _ERRORS.get(left.raises, PermanentError)(left.message)
-        return await self._given(from_json(left.value))
+        with self._waits.busy():
+            return await self._given(from_json(left.value))
 
     async def _value(self) -> Any:
         await self._waits.ends((self,), needs_all=False)
         return await self.given_now()
+
+
+def _grouped(awaited: Sequence[tuple[Wait, ...]]) -> tuple[Wait, ...]:
+    """The waits with the numbers of their groups; one that several tasks await is its own group."""
+    often = Counter(id_ for group in awaited for id_ in {wait.id for wait in group})
+    numbered = [(number, wait) for number, group in enumerate(awaited) for wait in group]
+    shared = {wait.id: wait for _, wait in numbered if often[wait.id] > 1}
+    alone = enumerate(shared.values(), len(awaited))
+    return (
+        *(replace(wait, group=number) for number, wait in numbered if wait.id not in shared),
+        *(replace(wait, group=number, needs_all=False) for number, wait in alone),
+    )
 
 
 def _check_number(waits: int) -> None:

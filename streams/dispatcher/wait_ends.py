@@ -1,0 +1,43 @@
+"""Which event ends a wait, and what the wait leaves that an event or another job has ended."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from streams import user_json
+from streams.dispatcher.recent_events import Offered
+from streams.dispatcher.waiting import left_by
+from streams.event_match import read_match
+from streams.serde.job_states import SUCCEEDED
+from streams.serde.records import Job, StepResult, Wait
+
+APART_MS = 1_000
+"""How far the clocks of brokers are apart that lead a topic's partition one after another."""
+
+
+def takes(job: Job, wait: Wait, event: Offered) -> bool:
+    """Whether an event ends a wait; one that is read again is not taken again."""
+    own = job.event.event_id if job.event else None
+    return (
+        (wait.behind or 0) < event.number
+        and int(wait.since) - APART_MS <= event.at
+        and event.info.event_id not in (own, wait.after_event)
+        and not (wait.takes_it_alone and event.taken)
+        and read_match(wait.match).takes(event.info)
+    )
+
+
+def taken_by(wait: Wait, event: Offered) -> StepResult:
+    """What an event leaves that ends a wait."""
+    ref = event.envelope.payload_ref
+    place = {"number": event.number, "at": event.at, "after_event": event.info.event_id}
+    value = {"event": asdict(event.info), "payload_ref": asdict(ref), **place}
+    return replace(left_by(wait, user_json.write(value).decode()), number=event.number)
+
+
+def end_of_job(wait: Wait, ended: Job) -> StepResult:
+    """What the end of a job leaves: its result, or its error."""
+    if ended.status == SUCCEEDED:
+        return left_by(wait, ended.result or "null")
+    told = f"job {ended.job_id} is {ended.status}: {ended.last_error or 'without an error'}"
+    return left_by(wait, raises="JobFailed", message=told)

@@ -1,0 +1,173 @@
+"""Several waits together: which one ended first, and where the dropped ones go on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.bench_apps import app_of
+
+from streams import Context, JobFailed, WaitTimeout
+from streams.testing import Bench
+
+HOUR = 3_600
+
+
+def done(idempotency_key: str) -> dict[str, Any]:
+    return {}
+
+
+def subject(name: str) -> dict[str, str]:
+    return {"subject": name}
+
+
+def deliver(bench: Bench, *subjects: str) -> None:
+    for number, name in enumerate(subjects):
+        bench.deliver(f"e{number}", key=f"{name} {bench.seconds}", subject=name)
+
+
+async def listens_to_both(ctx: Context) -> Any:
+    a, b = await ctx.listen(subject("a")), await ctx.listen(subject("b"))
+    await ctx.effect("mail", done, key="k")
+    return (await ctx.first(a=a, b=b))[0]
+
+
+async def asks_for_both(ctx: Context) -> Any:
+    await ctx.effect("mail", done, key="k")
+    return (await ctx.first(a=ctx.wait_for_event(subject("a")), b=by_itself(ctx)))[0]
+
+
+def by_itself(ctx: Context) -> Any:
+    return ctx.wait_for_event(subject("b"), consume="one")
+
+
+async def listens_to_one(ctx: Context) -> Any:
+    b = await ctx.listen(subject("b"))
+    await ctx.effect("mail", done, key="k")
+    return (await ctx.first(a=ctx.sleep(0), b=b))[0]
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+@pytest.mark.parametrize("handler", [listens_to_both, asks_for_both])
+def test_the_first_of_two_that_have_ended_is_the_one_that_did_first(
+    handler: Any, order: str
+) -> None:
+    with Bench(app_of(handler)) as bench:
+        job = bench.submit("job").pause_in("mail")
+        deliver(bench, *order)
+        assert job.run().result == order[0]
+
+
+def test_what_ended_before_a_wait_begins_comes_first() -> None:
+    with Bench(app_of(listens_to_one)) as bench:
+        job = bench.submit("job").pause_in("mail")
+        deliver(bench, "b")
+        assert job.run().result == "b"
+
+
+async def a_loop_beside_what_it_listens_to(ctx: Context) -> list[str]:
+    stop, seen = await ctx.listen(subject("stop"), name="stop"), []
+    await ctx.effect("mail", done, key="k")
+    for _ in range(2):
+        name, event = await ctx.first(stop=stop, event=ctx.wait_for_event(subject("a")))
+        seen.append(event.event_type)
+        if name == "stop":
+            stop = ctx.sleep(HOUR)
+    return seen
+
+
+def test_an_event_that_another_wait_came_before_is_not_lost() -> None:
+    with Bench(app_of(a_loop_beside_what_it_listens_to)) as bench:
+        job = bench.submit("job").pause_in("mail")
+        deliver(bench, "stop", "a")
+        assert job.run().result == ["e0", "e1"]
+
+
+async def one_has_failed_and_another_is_late(ctx: Context) -> str:
+    late = await ctx.listen(subject("a"), timeout=2 * HOUR)
+    try:
+        await ctx.all(late, ctx.wait_for_job(ctx.input["child"]))
+    except (JobFailed, WaitTimeout) as error:
+        told = type(error).__name__
+    await ctx.sleep(3 * HOUR)
+    return told
+
+
+def test_of_several_errors_the_first_stays_the_one_that_is_raised() -> None:
+    async def fails(ctx: Context) -> None:
+        await ctx.sleep(HOUR)
+        raise ValueError("no")
+
+    app = app_of(one_has_failed_and_another_is_late)
+    app.job("child")(fails)
+    with Bench(app) as bench:
+        child = bench.submit("child")
+        job = bench.submit("job", {"child": child.id}).run()
+        bench.advance(4 * HOUR)
+        child.run()
+        bench.advance(4 * HOUR)
+        assert job.run().result == "JobFailed"
+
+
+async def within_an_hour(ctx: Context) -> list[str]:
+    end: Any = ctx.sleep(HOUR)
+    seen: list[str] = []
+    while True:
+        name, event = await ctx.first(end=end, event=ctx.wait_for_event(subject("a")))
+        if name == "end":
+            return seen
+        seen.append(event.event_type)
+
+
+def test_a_time_that_is_used_again_ends_when_it_first_would_have() -> None:
+    with Bench(app_of(within_an_hour)) as bench:
+        job = bench.submit("job").run()
+        for minutes in (30, 25):
+            bench.advance(minutes * 60)
+            deliver(bench, "a")
+            assert job.run().status == "waiting"
+        bench.advance(5 * 60 + 1)
+        assert job.run().result == ["e0", "e0"]
+
+
+async def reminds_within_an_hour(ctx: Context) -> int:
+    answer = ctx.wait_for_event(subject("a"), timeout=HOUR)
+    for number in range(10):
+        try:
+            await ctx.first(answer=answer, time=ctx.sleep(25 * 60))
+        except WaitTimeout:
+            return number
+    return -1
+
+
+def test_so_does_a_timeout() -> None:
+    with Bench(app_of(reminds_within_an_hour)) as bench:
+        job = bench.submit("job").run()
+        for _ in range(3):
+            bench.advance(25 * 60 + 1)
+            job.run()
+        assert job.result == 2
+
+
+async def in_two_groups(ctx: Context) -> None:
+    shared = ctx.wait_for_event(subject("a"))
+
+    async def one() -> None:
+        await ctx.first(shared=shared, late=ctx.sleep(HOUR))
+        await ctx.effect("mail", done, key="k")
+
+    async def two() -> None:
+        await ctx.all(shared, ctx.wait_for_event(subject("b"), name="b"))
+
+    await asyncio.gather(one(), two())
+
+
+def test_a_wait_in_two_groups_ends_both() -> None:
+    with Bench(app_of(in_two_groups)) as bench:
+        job = bench.submit("job").run()
+        deliver(bench, "a")
+        job.run()
+        assert ([call.key for call in job.calls], job.status) == (["k"], "waiting")
+        deliver(bench, "b")
+        assert job.run().status == "succeeded"
