@@ -2,19 +2,21 @@
 
 An approval's key is (tenant, scope, id) on the compacted topic `approvals`, which is this store's
 changelog. The id follows from the scope and the key that the handler gives, so a repeated run asks
-for the same one. A pending approval ends once: it is approved, rejected, expired or cancelled.
+for the same one. A pending approval ends once: it is approved, rejected, expired or cancelled. A
+proposal is the approval of one effect that its handler just asks for, under the effect's name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from streams.dispatcher.step import Step
-from streams.serde.approval_states import CANCELLED, PENDING, ApprovalStatus
+from streams.serde.approval_states import CANCELLED, EXPIRED, PENDING, ApprovalStatus
 from streams.serde.codec import APPROVAL
 from streams.serde.keys import SEPARATOR, after, approval_key, join
-from streams.serde.records import Approval, Job, Wait
+from streams.serde.records import Approval, ApprovalEffect, Job, Wait
+from streams.serde.step_ids import proposal_id
 
 MOST_ASKED = 1_000
 """How many approvals the jobs of one scope may ask for: each claim looks through them."""
@@ -38,6 +40,22 @@ def in_scope(step: Step, job: Job) -> Iterator[Approval]:
     return (APPROVAL.decode(value) for _, value in step.approvals.range(prefix, after(prefix)))
 
 
+def is_proposal(key: str, effects: Iterable[ApprovalEffect]) -> bool:
+    """Whether an approval with this key is the proposal of its effect."""
+    return [effect.action for effect in effects] == [key]
+
+
+def may_be_asked_anew(approval: Approval, job: Job) -> bool:
+    """Whether nobody has decided, and a job may ask again: if it was dropped, or is a replay's."""
+    replayed = _has_lapsed(approval) and approval.job_id != job.job_id
+    return approval.status == CANCELLED or replayed
+
+
+def lapsed_waits(step: Step, job: Job) -> set[str]:
+    """The ids of the waits for proposals about which nobody decided in time."""
+    return {proposal_id(each.key) for each in in_scope(step, job) if _has_lapsed(each)}
+
+
 def ended(step: Step, approval: Approval, status: ApprovalStatus) -> Approval:
     """End a pending approval."""
     approval = replace(approval, status=status, ended_at=step.now)
@@ -50,3 +68,7 @@ def withdraw(step: Step, job: Job, wait: Wait) -> None:
     approval = None if wait.approval_id is None else find(step, job, wait.approval_id)
     if approval is not None and approval.status == PENDING:
         ended(step, approval, CANCELLED)
+
+
+def _has_lapsed(approval: Approval) -> bool:
+    return approval.status == EXPIRED and is_proposal(approval.key, approval.effects)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from streams.dispatcher import approval_rows
 from streams.dispatcher.step import Step
-from streams.serde.approval_states import APPROVED, CANCELLED, PENDING, REJECTED
+from streams.serde.approval_states import APPROVED, PENDING, REJECTED
 from streams.serde.records import Approval, ApprovalEffect, Claim, Job, ReplyKind
 
 Objection = tuple[ReplyKind, str]
@@ -22,8 +22,8 @@ def objection(step: Step, job: Job, asked: Claim) -> Objection | None:
         return None if why is None else ("approval", f"effect {asked.action}: {why}")
     if approval.status == APPROVED:
         return _other_arguments(approval, asked)
-    proposed = approval.key == asked.action
-    if proposed and approval.status in (PENDING, CANCELLED):
+    open_ = approval.status == PENDING or approval_rows.may_be_asked_anew(approval, job)
+    if open_ and approval_rows.is_proposal(approval.key, approval.effects):
         return "approval", f"effect {asked.action} waits for approval {approval.approval_id}"
     return "refused", f"effect {asked.action} is not approved: {_told(approval)}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.asking import HOUR_MS, Asker, digest
 
-from streams.serde.records import ApprovalEffect, Wait
+from streams.serde.records import ApprovalEffect, Lease, Wait, WaitOver
 
 OTHER_FORMS = ["Ann", "ANN", " ann", "ann ", "\uff41nn"]
 
@@ -111,6 +111,54 @@ def test_a_decision_sent_for_the_failed_job_reaches_its_replay_that_asks_the_sam
     at.decide(lease, id_)  # whoever sent it saw the approval before the replay
     assert at.approval().status == "approved"
     assert at.decision(again)["approved"]
+
+
+def timer(at: Asker, lease: Lease) -> None:
+    """What the scheduler sends when the time of the job's wait is over."""
+    job = at.desk.job(lease.job_id)
+    (wait,) = job.waits
+    body = WaitOver(job.incarnation, wait.until or 0)
+    at.desk.command(body, lease.job_id, at=at.desk.driver.now + HOUR_MS)
+
+
+def test_of_a_decision_and_the_end_of_the_time_in_one_batch_the_first_counts() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    with at.desk.held_back():
+        timer(at, lease)
+        at.decide(lease, id_)
+    assert (at.approval().status, at.refusals()) == ("expired", ["expired"])
+    assert not at.decision(lease)["approved"]
+    assert at.claim(at.desk.lease(lease.job_id), 82_000).kind == "refused"
+
+
+def test_of_the_end_of_the_time_and_a_decision_in_one_batch_the_first_counts() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    with at.desk.held_back():
+        at.decide(lease, id_)
+        timer(at, lease)
+    assert (at.approval().status, at.refusals()) == ("approved", [])
+    assert at.decision(lease)["approved"]
+
+
+def test_a_vote_of_an_undone_transaction_counts_once() -> None:
+    at = Asker()
+    lease, id_ = at.waiting(quorum=2)
+    with at.desk.held_back():
+        at.decide(lease, id_)
+        at.desk.abort()
+    assert [vote.by for vote in at.approval().votes] == ["ann"]
+
+
+def test_an_erased_tenant_is_asked_nothing() -> None:
+    at = Asker()
+    lease, id_ = at.waiting()
+    at.desk.tenant("acme", "erasure")
+    at.worker.stay(1)
+    assert (at.status(lease), at.approval().status) == ("cancelled", "cancelled")
+    at.decide(lease, id_)
+    assert at.refusals() == ["approval_cancelled"]
 
 
 def test_approvals_survive_an_empty_disk() -> None:

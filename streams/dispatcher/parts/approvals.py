@@ -34,17 +34,19 @@ class Approvals(Part):
     def ask(self, step: Step, command: Command, body: AskApproval, at: int) -> None:
         """Ask for a decision, unless it was asked for before.
 
-        A dropped one is asked for anew, if it is about the same: whoever looks at the old question
-        must not approve another one.
+        One about which nobody decided is asked for anew, if it is about the same: whoever looks at
+        the old question must not approve another one.
         """
         job = living(step, command, body.run_id)
         if job is None:
             return
         id_ = approval_id(job.tenant_id, job.scope, body.key)
         known = approval_rows.find(step, job, id_)
-        if known is not None and (known.status != CANCELLED or known.digest != body.digest):
-            metrics.TWINS.inc()
-            return
+        if known is not None:
+            same = known.digest == body.digest
+            if not same or not approval_rows.may_be_asked_anew(known, job):
+                metrics.TWINS.inc()
+                return
         others = [each.asked_at for each in approval_rows.in_scope(step, job)]
         if known is None and len(others) >= approval_rows.MOST_ASKED:
             return
@@ -112,7 +114,7 @@ class Approvals(Part):
 
     def _policy(self, step: Step, job: Job, body: AskApproval) -> str:
         """What asked for an approval, as it says at this time."""
-        if [effect.action for effect in body.effects] != [body.key]:
+        if not approval_rows.is_proposal(body.key, body.effects):
             return "handler"
         return needs_approval(step, job, body.key) or "handler"
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from streams import dead_letter
 from streams.dispatcher import metrics
+from streams.dispatcher.approval_rows import lapsed_waits
 from streams.dispatcher.checkpoints import keep, steps_of
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
@@ -128,8 +129,10 @@ def _close(step: Step, old: Job, body: Replay, job: Job, at: int) -> None:
 def _inherit_steps(step: Step, job: Job, old: Job) -> None:
     """Copy the finished steps of `old` to a job that continues in its scope.
 
-    A wait that was refused never began: the new job asks for it again.
+    A wait that was refused never began: the new job asks for it again. So it does for an effect
+    that people had to approve, and nobody decided about it in time.
     """
+    lapsed = lapsed_waits(step, old)
     for result in steps_of(step.checkpoints, old):
-        if result.raises != "WaitRefused":
+        if result.raises != "WaitRefused" and result.id not in lapsed:
             keep(step.checkpoints, job, result)

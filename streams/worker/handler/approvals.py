@@ -19,7 +19,7 @@ from streams.worker.app import TOOL_NAME
 from streams.worker.handler.decision import Decision
 from streams.worker.handler.history import Call, History
 from streams.worker.handler.run_session import RunSession
-from streams.worker.handler.values import digest, is_label, to_json
+from streams.worker.handler.values import digest, from_json, is_label, to_json
 from streams.worker.handler.waits import Pending, Waits
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ class Approvals:
             timeout_ms=terms.timeout_ms,
         )
         value = {"prompt": prompt, "arguments": [arguments for _, arguments in effects]}
-        to_json(value, f"approval {key}")
+        # Their digest is known: what is sealed must not follow later changes of the handler.
+        value = from_json(to_json(value, f"approval {key}"))
         ask = partial(self._ask, key, call.digest, id_, value, effects, terms)
         return self._waits.pending(call, wait, partial(self._given, id_, given), ask)
 

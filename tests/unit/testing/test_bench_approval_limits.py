@@ -137,6 +137,20 @@ def test_a_number_is_approved_as_it_is_written(bench: Bench) -> None:
     assert [call.args for call in job.calls] == [{"amount": 1}]
 
 
+def test_people_are_shown_what_was_asked_even_if_the_handler_changes_it_later(bench: Bench) -> None:
+    @app.job("changes")
+    async def changes(ctx: Context) -> None:
+        items = [1]
+        decision = ctx.approval("refund", effects=[effect(items=items)])
+        items.append(2)
+        await decision
+
+    bench.deploy(app)
+    job = bench.submit("changes").run()
+    (approval,) = bench._behind.pipeline.approvals(job.record)
+    assert bench._behind.people.asked(approval)["arguments"] == [{"items": [1]}]
+
+
 NOT_JSON = (float("nan"), 2**64, {1: 2}, "\ud800")
 
 

@@ -1,0 +1,82 @@
+"""Drafts: whatever is lost, an effect runs once, with exactly the arguments that were approved."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams import App, Context
+from streams.testing import Bench, crash_points
+
+app = App("desk")
+app.tool("pay:refund", key_lifetime=86_400)
+TOPOLOGY = """
+routes: []
+job_types: [{name: both, draft: true}, {name: one, draft: true}]
+"""
+YEAR = 366 * 86_400
+
+
+def pay(amount: int, idempotency_key: str) -> int:
+    return amount
+
+
+@app.job("one")
+async def one(ctx: Context) -> Any:
+    async with ctx.branch("b"):
+        return await ctx.effect("pay:refund", pay, key="1", amount=1)
+
+
+@app.job("both")
+async def both(ctx: Context) -> Any:
+    async with asyncio.TaskGroup() as group:
+        made = [
+            group.create_task(ctx.effect("pay:refund", pay, key=key, amount=int(key)))
+            for key in ("1", "2")
+        ]
+    return [task.result() for task in made]
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> Path:
+    path = tmp_path / "topology.yaml"
+    path.write_text(TOPOLOGY)
+    return path
+
+
+def test_a_crash_at_each_point_changes_nothing(topology: Path) -> None:
+    for crash in crash_points():
+        with Bench(app, topology=topology, crash=crash) as bench:
+            job = bench.submit("both").run()
+            job.approve("pay:refund/2").run()
+            assert job.status == "waiting"
+            job.approve("pay:refund/1", edit={"amount": 7}).run()
+            assert job.result == [7, 2]
+            assert {(c.idempotency_key, c.args["amount"]) for c in job.calls} == {
+                (c.idempotency_key, c.args["amount"]) for c in job.happened
+            }
+
+
+def test_a_replay_asks_again_for_what_nobody_decided_in_time(topology: Path) -> None:
+    with Bench(app, topology=topology) as bench:
+        job = bench.submit("one").run()
+        bench.advance(YEAR + 1)
+        assert "not approved in time" in (job.run().error or "")
+        again = job.replay().run()
+        assert again.status == "waiting"
+        again.approve("pay:refund/1").run()
+        assert (again.result, len(job.calls), len(again.calls)) == (1, 0, 1)
+
+
+def test_a_replay_keeps_a_rejection(topology: Path) -> None:
+    with Bench(app, topology=topology) as bench:
+        job = bench.submit("one").run()
+        job.reject("pay:refund/1", note="no", by="ann").run()
+        again = job.replay().run()
+        assert (again.status, again.calls) == ("failed", [])
+        assert "by ann: no" in (again.error or "")
+        fresh = job.replay(fresh_scope=True, again=True).run()
+        assert fresh.status == "waiting"
