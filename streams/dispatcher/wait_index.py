@@ -33,10 +33,11 @@ class Place(NamedTuple):
 
 
 class WaitIndex:
-    """The open waits of one partition. Memory only has how many waits each field finds.
+    """The open waits of one partition. Memory only has how many waits each equality finds.
 
-    `offered_to` tells the number up to which all events of a tenant were offered to its waits, and
-    `next_number` gives the next place in the order of events and ends of waits.
+    So an event that concerns no wait costs no look into the store. An equality is known by its
+    hash. `offered_to` tells the number up to which all events of a tenant were offered to its
+    waits, and `next_number` gives the next place in the order of events and ends of waits.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class WaitIndex:
         self.next_number = next_number
         store = ctx.store("parts")
         found = store.range(_EVENTS, after(_EVENTS))
-        self._fields = Counter(split(key[1:])[1] for key, _ in found)  # of all tenants
+        self._found_by = Counter(hash(tuple(split(key[1:])[:3])) for key, _ in found)
         self._jobs = sum(1 for _ in store.range(_JOBS, after(_JOBS)))
 
     def add(self, step: Step, job: Job, wait: Wait) -> None:
@@ -57,30 +58,30 @@ class WaitIndex:
         key = _key(job, wait)
         if key is not None and step.store.get(key) is None:
             step.store.put(key, b"")
-            self._count(step, wait, 1)
+            self._count(step, job, wait, 1)
 
     def drop(self, step: Step, job: Job, wait: Wait) -> None:
         """Find a wait no more."""
         key = _key(job, wait)
         if key is not None and step.store.get(key) is not None:
             step.store.delete(key)
-            self._count(step, wait, -1)
+            self._count(step, job, wait, -1)
 
     @property
     def any_event(self) -> bool:
         """Whether any job waits for an event."""
-        return self._fields.total() > 0
+        return bool(self._found_by)
 
-    def knows(self, field: str) -> bool:
-        """Whether any wait is found by this field of an event."""
-        return self._fields[field] > 0
+    def knows(self, tenant_id: str, equality: tuple[str, str]) -> bool:
+        """Whether a wait of a tenant may be found by a field of an event and its value."""
+        return hash((tenant_id, *equality)) in self._found_by
 
     def for_event(
         self, step: Step, tenant_id: str, equality: tuple[str, str], behind: bytes, limit: int
     ) -> list[Place]:
         """Waits that a field of an event finds, after a key, in the order in which they began."""
         prefix = _EVENTS + join(tenant_id, *equality) + SEPARATOR
-        if behind >= after(prefix) or not self.knows(equality[0]):
+        if behind >= after(prefix) or not self.knows(tenant_id, equality):
             return []
         found = step.store.range(max(prefix, behind + b"\0"), after(prefix))
         return [_place(key, len(prefix)) for key, _ in islice(found, limit)]
@@ -93,16 +94,16 @@ class WaitIndex:
         found = islice(step.store.range(prefix, after(prefix)), limit)
         return [_place(key, len(prefix)) for key, _ in found]
 
-    def _count(self, step: Step, wait: Wait, by: int) -> None:
-        step.on_undo(self._add, wait, -by)
-        self._add(wait, by)
+    def _count(self, step: Step, job: Job, wait: Wait, by: int) -> None:
+        step.on_undo(self._add, job.tenant_id, wait, -by)
+        self._add(job.tenant_id, wait, by)
 
-    def _add(self, wait: Wait, by: int) -> None:
+    def _add(self, tenant_id: str, wait: Wait, by: int) -> None:
         if wait.kind == "event":
-            field = read_match(wait.match).equality[0]
-            self._fields[field] += by
-            if not self._fields[field]:  # names may be as many as there were waits
-                del self._fields[field]
+            found_by = hash((tenant_id, *read_match(wait.match).equality))
+            self._found_by[found_by] += by
+            if not self._found_by[found_by]:
+                del self._found_by[found_by]
         else:
             self._jobs += by
 

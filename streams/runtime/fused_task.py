@@ -4,7 +4,12 @@ Each part keeps its own stores, positions and stream time. If a part forwards a 
 of another part, that part handles it at once, in the same transaction. The record is still written
 to its topic, with a header that names the part that took it, and that part skips it when it reads
 the topic later. Of a topic that this stage alone writes, it reads only what it did not take
-(`own_records`). If the other part cannot handle the record now (it is poison, or an output was
+(`own_records`).
+
+Each part handles the records of a topic in their order. So nothing of a topic is handed over while
+older records of it may be unread, as after a start, or after a record that was not handed over.
+Meanwhile the inputs that cause such records are held back, so that the part behind catches up
+(`own_order`). If the other part cannot handle the record now (it is poison, or an output was
 refused and its cause is being looked for), the record is written without the header. Then it is
 read from its topic like any other, and has an offset by which a dead letter can name it. So both
 layouts write the same records, and each can go on where the other stopped.
@@ -20,6 +25,7 @@ from itertools import chain, groupby
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output
 from streams.runtime.dead_keys import NO_OFFSET
+from streams.runtime.own_order import OwnOrder
 from streams.runtime.own_records import NOTHING, Written, reach
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
@@ -42,6 +48,7 @@ class FusedTask:
         self._readers = {topic: part for part in parts for topic in part.stage.inputs}
         self._looked = dict.fromkeys(parts, 0)
         self._taken: Counter[str] = Counter()
+        self._order = OwnOrder(stage, parts, clock)
         self._due = dict.fromkeys(parts, 0.0)
         self._due_committed = dict(self._due)
         self._punctuated: list[Task] = []
@@ -84,13 +91,18 @@ class FusedTask:
     def initiates(self) -> bool:
         return any(part.initiates for part in self._parts)
 
+    @property
+    def held_back(self) -> AbstractSet[str]:
+        return self._order.held_back
+
     def restoring(self) -> Generator[None]:
         for part in self._parts:
             yield from part.restoring()
+        self._order.look()
 
     def restored(self) -> None:
-        for part in self._parts:
-            part.restored()
+        for _ in self.restoring():
+            pass
 
     def process(self, records: Sequence[Record]) -> None:
         """Handle each part's records in order, and the parts in the order of the flow."""
@@ -155,6 +167,8 @@ class FusedTask:
     def advanced(self) -> None:
         for part in self._parts:
             part.advanced()
+        if self.hand_over:  # otherwise records that were read may wait for their turn
+            self._order.look()
 
     def committed(
         self, changelog_offsets: Mapping[str, int], written: Mapping[str, Written] = NOTHING
@@ -166,6 +180,7 @@ class FusedTask:
             position = reader.positions[topic]
             if (after := reach(position, own, self._taken[topic])) > position:
                 reader.move({topic: after})
+        self._order.committed(written, self._taken)
         self._taken.clear()
         self._looked = dict.fromkeys(self._parts, 0)
         self._due_committed = dict(self._due)
@@ -173,6 +188,7 @@ class FusedTask:
     def rollback(self) -> None:
         for part in self._parts:
             part.rollback()
+        self._order.rollback()
         self._taken.clear()
         self._looked = dict.fromkeys(self._parts, 0)
         self._due = dict(self._due_committed)
@@ -188,23 +204,24 @@ class FusedTask:
     def _pass_on(self, part: Task) -> None:
         """Have other parts handle what this one forwarded to them since the last call."""
         begin, self._looked[part] = self._looked[part], len(part.outputs)
-        if not self.hand_over:
-            return
-        for reader, places in self._handed_over(part, begin).items():
+        for reader, places in self._for_others(part, begin).items():
             records = [r for place in places for r in self._as_read(part.outputs[place])]
-            if reader.accept(records):
+            if self.hand_over and reader.accept(records):
                 self._taken.update(record.topic for record in records)
                 for place in places:
                     part.outputs[place] = _marked(part.outputs[place], reader.stage)
                 self._pass_on(reader)
+            else:
+                self._order.left({record.topic for record in records})
 
-    def _handed_over(self, part: Task, begin: int) -> dict[Task, list[int]]:
-        """The outputs from `begin` on that are inputs of another part, by that part."""
+    def _for_others(self, part: Task, begin: int) -> dict[Task, list[int]]:
+        """The outputs from `begin` on that another part may handle now, by that part."""
         found: dict[Task, list[int]] = {}
         for place in range(begin, len(part.outputs)):
             topic, to, records = part.outputs[place]
             reader = self._readers.get(topic)
-            if records and reader is not None and to == self.partition:
+            here = reader is not None and to == self.partition and topic not in self._order
+            if records and reader is not None and here:
                 found.setdefault(reader, []).append(place)
         return found
 

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException
 from streams.errors import Fenced, StoreDamaged
 from streams.kafka.admin import admin_client
 from streams.kafka.failures import Outage
+from streams.kafka.offsets import Place
 from streams.process.standstill import PATIENCE_SECONDS, Standstill
 from streams.runtime import metrics
 from streams.runtime.assignment import positions
@@ -37,6 +38,8 @@ from streams.topology.model import Topology
 log = structlog.get_logger(__name__)
 
 _IDLE_SECONDS = 0.2
+_LOOK_SECONDS = 0.02
+"""How often it looks whether inputs need to be held back no more."""
 _DOUBT_SECONDS = 1.0
 _DRAIN_SECONDS = 5.0
 """How long a stopping stage goes on to finish the work that it began outside."""
@@ -166,6 +169,7 @@ class StageLoop:
             self._work(records)
         except TransactionAborted:
             self._rewind()
+        self._source.hold_back(self._held_back())
         self._start_rested()
         # Restore last: a task that is ready now begins with the records read after its start.
         self._restore()
@@ -187,7 +191,8 @@ class StageLoop:
         """Seconds that the read may wait for a first record."""
         if self._source.changed or self._assignment.restoring:
             return 0.0
-        return min(_IDLE_SECONDS, self._pace.wait() / 1000)
+        most = _LOOK_SECONDS if self._held_back() else _IDLE_SECONDS
+        return min(most, self._pace.wait() / 1000)
 
     def _change(self) -> None:
         """Follow the assignment; if Kafka does not answer, the next round does the rest.
@@ -231,6 +236,11 @@ class StageLoop:
         rested = [place for place in self._source.to_start_again() if place[1] in kept]
         if rested:
             self._source.start({(t, p): tasks[p].positions[t] for t, p in rested})
+
+    def _held_back(self) -> dict[Place, int]:
+        """The inputs to read no further, and from where on to read them later."""
+        tasks = self._assignment.tasks.values()
+        return {(t, task.partition): task.positions[t] for task in tasks for t in task.held_back}
 
     def _running(self) -> None:
         log.info("running", partitions=sorted(self._assignment.tasks))

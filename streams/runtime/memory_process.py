@@ -85,11 +85,13 @@ class StageRun:
         self._close_tables()
 
     def unprocessed(self) -> list[Record]:
-        positions = {partition: task.positions for partition, task in self.tasks.items()}
+        positions = {p: task.positions for p, task in self.tasks.items()}
+        held_back = {(t, p) for p, task in self.tasks.items() for t in task.held_back}
         return [
             record
             for topic, partition, log in self._input_logs()
             if len(log) > (position := positions[partition][topic])
+            and (topic, partition) not in held_back
             for record in log[position : position + _BATCH]
         ]
 
@@ -109,19 +111,21 @@ class StageRun:
         if self._failed:
             self.start()
         records = self.unprocessed()
-        if not records and not punctuate and not any(task.due for task in self.tasks.values()):
+        held_back = any(task.held_back for task in self.tasks.values())
+        due = any(task.due for task in self.tasks.values())
+        if not (records or held_back or punctuate or due):
             return False
-        due = list(self.tasks.values()) if punctuate else []
+        punctuated = list(self.tasks.values()) if punctuate else []
         try:
             batch = by_task(self.tasks, records)
-            committed = self._executor.step(batch, due, list(self.tasks.values()))
-            self.pace.followed(committed or bool(batch), due)
+            committed = self._executor.step(batch, punctuated, list(self.tasks.values()))
+            self.pace.followed(committed or bool(batch), punctuated)
         except Crashed:
             self.start()
         except StageFailed:
             self._failed = True
             raise
-        return bool(records)
+        return bool(records) or held_back
 
     def _close_tables(self) -> None:
         while self._tables:
@@ -135,10 +139,16 @@ class StageRun:
             partition,
             backends,
             self._clock,
-            lambda topic, _partition, _moment: topic not in self._unread,
+            self._caught_up_to,
             positions,
             self._set_aside,
         )
+
+    def _caught_up_to(self, topic: str, partition: int, _moment: float) -> bool:
+        if topic not in self.stage.own_inputs:
+            return topic not in self._unread
+        log = self._broker.records[topic, partition]
+        return self.tasks[partition].positions[topic] >= len(log)
 
     def _restore(self, spec: StoreSpec, partition: int) -> Backend:
         part = next(part for part in parts_of(self.stage) if spec in part.stores)

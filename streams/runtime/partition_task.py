@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from streams.runtime.context import Output
@@ -52,6 +53,10 @@ class PartitionTask(Protocol):
 
     @property
     def changes(self) -> int: ...
+
+    @property
+    def held_back(self) -> AbstractSet[str]:
+        """Inputs (logical topics) to read no further until something else is read."""
 
     @property
     def initiates(self) -> bool:

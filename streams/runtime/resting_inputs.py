@@ -3,6 +3,8 @@
 One rests after each transaction that wrote to it and took what it wrote (`own_records`): the broker
 would answer a Fetch only to give the process its own records.
 
+One is held back while records that it would cause must not be read yet (`own_order`).
+
 Another rests before a damaged batch. After such a batch librdkafka skips it, or asks for the
 beginning of its partition and goes on there. It asks for as long as it takes, through an outage and
 a rebalance too. So a place rests and is read again from its position, and must not jump back until
@@ -25,6 +27,7 @@ class RestingInputs:
     """Belongs to one consumer; it contains the places that rest."""
 
     def __init__(self) -> None:
+        self._held_back: frozenset[Place] = frozenset()
         self._passed: set[Place] = set()  # those of them that are not damaged
         self._rests: dict[Place, float] = {}  # until when
         self._doubts: dict[Place, tuple[float, int]] = {}  # until when, and the next offset
@@ -66,10 +69,16 @@ class RestingInputs:
         if place in self._passed:
             self._rests[place] = -math.inf
 
+    def hold_back(self, places: Collection[Place], new: Iterable[Place]) -> None:
+        """Let places rest until this is called without them; only the new ones are still read."""
+        self._held_back = frozenset(places)
+        self._passed.update(new)
+        self._rests |= dict.fromkeys(new, -math.inf)
+
     def rested(self) -> list[Place]:
         """The places that have rested, each to be started from its position."""
         now = time.monotonic()
-        return [place for place, until in self._rests.items() if until <= now]
+        return [p for p, until in self._rests.items() if until <= now and p not in self._held_back]
 
     def started(self, positions: Iterable[tuple[Place, int]]) -> None:
         """Note from which offsets places are read now."""

@@ -158,6 +158,15 @@ class Source:
         """Read a place that was passed by again: there is something to read."""
         self._resting.wake(place)
 
+    def hold_back(self, positions: Mapping[Place, int]) -> None:
+        """Read these places no further, until this is called without them."""
+        new = {place: position for place, position in positions.items() if self._is_read(place)}
+        if new:
+            self._consumer.incremental_unassign(self._places(new))
+            self._held.drop(dict.fromkeys(new, math.inf))
+            self._starts.update(new)
+        self._resting.hold_back(positions, new)
+
     def to_start_again(self) -> list[Place]:
         """The partitions that have rested; `start` each from its position."""
         return self._resting.rested()

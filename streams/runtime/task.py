@@ -103,6 +103,10 @@ class Task:
         self._processor.finish(self.ctx)
 
     @property
+    def held_back(self) -> AbstractSet[str]:
+        return frozenset()
+
+    @property
     def initiates(self) -> bool:
         return self._processor.initiates
 

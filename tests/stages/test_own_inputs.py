@@ -105,3 +105,32 @@ def test_a_successor_reads_from_the_committed_position_and_skips_what_was_taken(
     driver.pipe("raw", b"a", b"count")
     assert counted(driver) == [b"1", b"2", b"3", b"4"]
     assert position(driver) == 4
+
+
+def test_nothing_that_is_handed_over_overtakes_what_was_not_read(
+    driver: TopologyTestDriver,
+) -> None:
+    """Such as what stages wrote that ran apart before."""
+    run = driver.run_of("both")
+    log = driver._broker.records["in", 0]
+    with driver.together():
+        log.append(Record("in", 0, 0, driver.now, b"old", b"count", []))
+        run.start()
+        driver.pipe("raw", b"new", b"count")
+    driver.pipe("raw", b"newer", b"count")
+    assert [record.key for record in driver.output("out")] == [b"old", b"new", b"newer"]
+    assert position(driver) == 3
+
+
+@pytest.mark.parametrize("verb", [b"doubt", b"poison", b"huge"])
+def test_nothing_that_is_handed_over_overtakes_what_was_not_taken(
+    driver: TopologyTestDriver, verb: bytes
+) -> None:
+    with driver.together():
+        driver.pipe("raw", b"guilty", verb)
+        for key in (b"1", b"2"):
+            driver.pipe("raw", key, b"count")
+    with driver.together():
+        for key in (b"3", b"4"):
+            driver.pipe("raw", key, b"count")
+    assert [record.key for record in driver.output("out")] == [b"1", b"2", b"3", b"4"]

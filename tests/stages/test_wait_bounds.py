@@ -37,7 +37,7 @@ def memory(at: Waiter) -> Any:
     waits: Any = task._processor._processor._hooks.parts[Waits]  # type: ignore[attr-defined]
     index, recent, offers = waits._open, waits._recent, waits._offers
     known = recent._last, recent._forgotten, dict(recent._since)
-    return dict(index._fields), index._jobs, known, offers._left, dict(offers._tenants)
+    return dict(index._found_by), index._jobs, known, offers._left, dict(offers._tenants)
 
 
 def test_a_backlog_of_events_is_worked_off_while_more_come() -> None:

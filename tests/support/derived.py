@@ -60,7 +60,7 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
         (dict(cancels._unfinished._all), cancels._jobs.last),
         {key for key, seen in reports.items() if seen.told_at is not None},
         shared.unrouted,
-        +shared.open_waits._fields,
+        +shared.open_waits._found_by,
         shared.open_waits._jobs,
         len(part(dispatcher, Waits)._offers),
         part(dispatcher, Waits)._recent.last,

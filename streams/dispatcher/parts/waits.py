@@ -89,7 +89,7 @@ class Waits(Part):
             return
         envelope = step.envelope(record)
         is_kept = self._recent.concerns(envelope)
-        concerns = any(self._open.knows(field) for field, _ in equalities(envelope))
+        concerns = any(self._open.knows(envelope.tenant_id, e) for e in equalities(envelope))
         if not is_kept and not concerns:
             return
         event = Offered(self._recent.number(step), record.timestamp, record.value or b"")

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
@@ -123,6 +123,9 @@ class Source:
     def committed(self, partitions: Sequence[int], timeout: float) -> dict[Place, int]:
         self.asked.append("committed")
         return {("in", 0): 7}
+
+    def hold_back(self, positions: Mapping[Place, int]) -> None:
+        assert not positions
 
     def to_start_again(self) -> list[Place]:
         return []

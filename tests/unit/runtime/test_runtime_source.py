@@ -327,6 +327,21 @@ def test_a_jump_back_after_a_damaged_batch_may_come_as_late_as_an_outage_ends(
     assert source.to_start_again() == [("in", 1)]
 
 
+def test_an_input_that_is_held_back_is_read_again_from_its_position() -> None:
+    source, consumer = source_of(message(7), message(4, partition=1))
+    source.start({("in", 0): 7, ("in", 1): 4})
+    source.read_ahead()
+    source.hold_back({("in", 0): 7})
+    assert [(record.partition, record.offset) for record in source.read(0)] == [(1, 4)]
+    assert (consumer.assigned, source.position("in", 0)) == ({1}, 7)
+    source.hold_back({("in", 0): 7})
+    assert source.to_start_again() == []
+    source.hold_back({})
+    assert source.to_start_again() == [("in", 0)]
+    source.start({("in", 0): 7})
+    assert consumer.assigned == {0, 1}
+
+
 def test_what_comes_later_does_not_hide_the_first_that_is_held() -> None:
     source, consumer = source_of(message(7), message(8))
     source.read_ahead()
