@@ -99,6 +99,17 @@ def runs_jobs_of_all_kinds(calls: Calls) -> None:
     eventually(lambda: shown(calls, f"/v1/dlq/{bad}"), what="the dead letter")
     again = calls.ask("POST", f"/v1/dlq/{bad}/replay", NOTE)["job_id"]
     eventually(lambda: shown(calls, f"/v1/dlq/{again}"), what="the replay's dead letter")
+    asks_for_an_approval(calls)
+
+
+def asks_for_an_approval(calls: Calls) -> None:
+    """A job asks a person, who approves."""
+    asking = submit(calls, type="ask")
+    asked = "/v1/approvals?tenant_id=acme&status=pending"
+    eventually(lambda: calls.ask("GET", asked)["approvals"], what="the approval is asked for")
+    (approval,) = calls.ask("GET", asked)["approvals"]
+    calls.ask("POST", f"/v1/approvals/{approval['approval_id']}/approve", {"note": "send it"})
+    assert calls.result(asking) is True
 
 
 def waits_for_a_worker(calls: Calls, type: str) -> None:

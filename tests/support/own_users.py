@@ -39,6 +39,11 @@ app = App("rights")
 app.tool("mail:send", key_lifetime=3600)
 
 
+@app.job("ask")
+async def ask(ctx: Context):
+    return (await ctx.approval("send", prompt="May it be sent?")).approved
+
+
 @app.job("answer")
 async def answer(ctx: Context):
     asked = ctx.input or await ctx.json()

@@ -21,7 +21,9 @@ from typing import Any
 def ledger_skipped(module: ModuleType) -> None:
     """A worker calls tools without asking the ledger, under a key of its own."""
 
-    async def run(self: Any, tool: str, function: Any, key: str, arguments: Any) -> Any:
+    async def run(
+        self: Any, tool: str, function: Any, key: str, arguments: Any, once_per: str
+    ) -> Any:
         made = partial(function, idempotency_key=os.urandom(8).hex(), **arguments)
         return await module.call(made)
 
