@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from simulation import told
 from simulation.chance import certain
 from simulation.outside import Violation
 from simulation.story import KINDS, Story
@@ -73,6 +74,7 @@ def _go_on(world: World, story: Story) -> None:
         world.let_pass(20)
     world.judge.waiting.at_the_end()
     world.judge.folds()
+    told.at_the_end(world)
 
 
 def shrink(failure: Failure, seconds: float) -> Failure:
