@@ -79,11 +79,14 @@ def note(store: KeyValueStore, job: Job, entry: LedgerEntry) -> None:
 def scopes_of(store: KeyValueStore, job: Job, action: str) -> list[str]:
     """The scopes in which the job asked for an action that happened, or may have."""
     own = get(store, job.tenant_id, job.scope, action)
-    prefix = join(job.tenant_id, job.scope, every_shared())
-    notes = [LEDGER_ENTRY.decode(value) for _, value in store.range(prefix, after(prefix))]
-    named = [entry for entry in notes if noted(entry.action)[1] == action]
+    named = [entry for entry in _notes(store, job) if noted(entry.action)[1] == action]
     found = [_as_it_is(store, entry) for entry in named] + [own]
     return [entry.scope for entry in found if entry is not None and entry.status in BEGUN]
+
+
+def shared_ones(store: KeyValueStore, job: Job) -> list[tuple[str, str]]:
+    """Scope and action of each shared effect that the job asked for, known or not."""
+    return [noted(entry.action) for entry in _notes(store, job)]
 
 
 def renew_note(store: KeyValueStore, job: Job, scope: str, action: str) -> None:
@@ -92,6 +95,11 @@ def renew_note(store: KeyValueStore, job: Job, scope: str, action: str) -> None:
     asked = store.get(ledger_key(job.tenant_id, job.scope, note_action(scope, action)))
     if entry is not None and asked is not None:
         note(store, job, entry)
+
+
+def _notes(store: KeyValueStore, job: Job) -> list[LedgerEntry]:
+    prefix = join(job.tenant_id, job.scope, every_shared())
+    return [LEDGER_ENTRY.decode(value) for _, value in store.range(prefix, after(prefix))]
 
 
 def _in_scope(store: KeyValueStore, job: Job) -> Iterator[LedgerEntry]:

@@ -9,13 +9,15 @@ from rich.console import Console
 from streams.cli import delivery_tables
 from streams.cli.cells import Json, console_of_any_width, print_block, print_fields, tell
 from streams.cli.lists import listed, page
-from streams.serde.job_states import PENDING, SUCCEEDED
+from streams.serde.job_states import SUCCEEDED
 
 Show = Callable[[Json], None]
 
 _ERRORS = ("count", "error", "reason", "type", "last_at", "first_at")
 _CAPS = ("limit", "scope", "value", "in_use", "concurrency")
 _HISTORY = ("attempt", "kind", "at", "worker_id", "error")
+_AS_ITS_STATUS = ("turn", "unread", "scheduled", "review", "outside")
+"""Reasons why a job waits that say no more than its status."""
 _LEFT_OUT = ("reason", "id", "detail")
 
 _APART = (
@@ -37,7 +39,7 @@ _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 def _job_row(job: Json) -> Json:
     """A job whose status says what keeps it from running, if more than its turn does."""
     status, why = job["status"], job.get("why")
-    if status == PENDING and why and why["reason"] not in ("turn", "unread"):
+    if why and why["reason"] not in _AS_ITS_STATUS:
         return {**job, "status": f"{status}: {why['reason']}"}
     # A succeeded job's error is from an earlier attempt.
     return {**job, "last_error": None} if status == SUCCEEDED else job

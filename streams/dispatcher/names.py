@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streams.errors import PoisonRecord
 from streams.serde.records import (
+    Claim,
     Command,
     Ended,
     Envelope,
@@ -18,7 +19,7 @@ def check(value: Envelope | Command) -> None:
     """Reject a name that contains the separator of the keys' parts.
 
     Raises:
-        PoisonRecord: the name of a tenant, job, type or wait contains a NUL.
+        PoisonRecord: the name of a tenant, job, type, wait or effect contains a NUL.
     """
     if "\0" in value.tenant_id or (isinstance(value, Command) and "\0" in _names(value)):
         raise PoisonRecord("bad_id", "a NUL separates the parts of the stores' keys")
@@ -32,4 +33,6 @@ def _names(command: Command) -> str:
     elif isinstance(body, Ended | Listen):
         waits = body.waits if isinstance(body, Ended) else (body.wait,)
         names += [name for wait in waits for name in (wait.id, wait.job_id or "")]
+    elif isinstance(body, Claim):
+        names += [body.action, body.once_per]
     return "".join(names)

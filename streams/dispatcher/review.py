@@ -16,7 +16,7 @@ from streams.dispatcher.part import AT_ONCE
 from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury, end, requeue
-from streams.ledger_entries import entries, get
+from streams.ledger_entries import entries, get, shared_ones
 from streams.serde.effect_scopes import is_shared
 from streams.serde.effect_states import REVIEW, UNSETTLED
 from streams.serde.job_states import CANCELLED, DEAD, NEEDS_REVIEW, SCHEDULED
@@ -92,8 +92,22 @@ def _waiting(step: Step, effect: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def wait(step: Step, job: Job, entry: LedgerEntry, epoch: bytes = b"") -> None:
     """Note for which shared effect a job waits; a blocked one with its epoch."""
-    effect = join(entry.tenant_id, entry.scope, entry.action)
-    step.store.put(WAITING + effect + SEPARATOR + job.job_id.encode(), epoch)
+    step.shared.awaits_effects = True
+    step.store.put(_key(job, entry.scope, entry.action), epoch)
+
+
+def forget_waits(step: Step, job: Job) -> None:
+    """Forget for which shared effects a job waited: it has ended, and their outcomes may never come
+    to be known."""
+    if step.shared.awaits_effects:
+        keys = [_key(job, scope, action) for scope, action in shared_ones(step.ledger, job)]
+        for key in keys:
+            if step.store.get(key) is not None:
+                step.store.delete(key)
+
+
+def _key(job: Job, scope: str, action: str) -> bytes:
+    return WAITING + join(job.tenant_id, scope, action, job.job_id)
 
 
 def _own_error(job: Job) -> str | None:

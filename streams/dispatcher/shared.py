@@ -29,6 +29,8 @@ class Shared:
     - `without_topic` are pools whose work topic the broker does not have, and `without_worker`
       pools and types that had no worker at the last look, and since when (milliseconds).
     - `open_waits` finds the waits of jobs, once the partition is restored.
+    - `awaits_effects` is False while no job has waited for a shared effect: then nothing looks for
+      what such a wait left.
     - `has_approvals` is False while no job has asked for an approval: then nothing looks for one.
     """
 
@@ -44,6 +46,7 @@ class Shared:
     commanded_at: float = 0.0
     without_topic: set[str] = field(default_factory=set)
     without_worker: dict[tuple[str, str], int] = field(default_factory=dict)
+    awaits_effects: bool = False
     has_approvals: bool = False
     open_waits: WaitIndex = field(init=False)
 

@@ -12,7 +12,8 @@ from streams.dispatcher.due import DueSpace
 from streams.dispatcher.living_lease import is_held
 from streams.dispatcher.review import wait
 from streams.dispatcher.step import Step
-from streams.dispatcher.transitions import requeue, retry
+from streams.dispatcher.transitions import go_on_after, requeue
+from streams.serde.effect_scopes import full_action
 from streams.serde.records import Job, LedgerEntry
 
 EXPIRES = b"e"
@@ -40,4 +41,6 @@ def await_effect(step: Step, job: Job, entry: LedgerEntry | None, error: str | N
     waited = (step.now - entry.updated_at) / 1000
     delay = min(max(waited / 2, _SHORTEST_SECONDS), _LONGEST_SECONDS)
     wait(step, job, entry, b"%d" % job.epoch)
-    retry(step, replace(job, attempts=max(0, job.attempts - 1)), delay, error)
+    awaited = full_action(entry.scope, entry.action)
+    job = replace(job, attempts=max(0, job.attempts - 1), awaits_effect=awaited)
+    go_on_after(step, job, delay, error)

@@ -43,11 +43,16 @@ def requeue(step: Step, of: Job, error: str | None = None, *, uncount: bool = Fa
 
 
 def retry(step: Step, of: Job, delay: float, error: str | None) -> None:
-    """Make a job ready again after `delay` seconds."""
+    """Try a job again after `delay` seconds."""
     metrics.RETRIES.labels(of.type).inc()
-    if not delay > 0:  # a worker's backoff may be NaN
+    if delay > 0:
+        go_on_after(step, of, delay, error)
+    else:  # a worker's backoff may be NaN
         requeue(step, of, error)
-        return
+
+
+def go_on_after(step: Step, of: Job, delay: float, error: str | None) -> None:
+    """Make a job ready again after `delay` seconds, more than 0."""
     due = step.now + ceil(min(delay, LONGEST_WAIT_SECONDS) * 1000)
     step.table.put(job.retried_at(of, due, error, step.now))
     wake_at(step, of, due)

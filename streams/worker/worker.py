@@ -23,8 +23,9 @@ from streams.vault.keyring import DataKeyring
 from streams.worker import metrics
 from streams.worker.app import App
 from streams.worker.handler.approvals import Approvals
+from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.context import Context
-from streams.worker.handler.effects import Claimant, Effects
+from streams.worker.handler.effects import Effects
 from streams.worker.handler.ended_runs import EndedRuns
 from streams.worker.handler.execution import Execution
 from streams.worker.handler.history import History

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from support.dispatching import Desk, ScriptedWorker, envelope
 
 from streams.serde.codec import ENVELOPE
-from streams.serde.records import Cancel, Replay, ReplayEvent, Submit
+from streams.serde.records import Cancel, Claim, Replay, ReplayEvent, Submit
 
 DAY = 86_400
 SUBMISSION = Submit("draft_reply", "{}", None, None, None, None, None, "ops", b"hash", None)
 EVENT = ENVELOPE.encode(envelope("acme", "t0", "ticket.created"))
+CLAIM = Claim("w1", 0, "clm", "run", "t/k", b"d", 0, "tenant", 1)
 UNHANDLED = Submit("a\0b", "{}", None, None, None, None, None, "ops", b"hash", None)
 
 
@@ -25,10 +27,12 @@ UNHANDLED = Submit("a\0b", "{}", None, None, None, None, None, "ops", b"hash", N
         ("acme", "job_x", UNHANDLED),
         ("acme", "job_x", Replay("job_y", "note", False, None, type="a\0b")),
         ("acme", "job_x", ReplayEvent("rpl_1", EVENT, "a\0b", "webhook", "note")),
+        ("acme", "job_x", replace(CLAIM, action="t/a\0b")),
+        ("acme", "job_x", replace(CLAIM, once_per="a\0b")),
     ],
 )
 def test_a_command_with_a_nul_in_a_name_is_a_dead_letter(
-    tenant: str, job_id: str, body: Submit | Cancel | Replay | ReplayEvent
+    tenant: str, job_id: str, body: Submit | Cancel | Replay | ReplayEvent | Claim
 ) -> None:
     """A month later the purge of what it left could not tell the parts of its key."""
     desk = Desk()

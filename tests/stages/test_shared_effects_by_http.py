@@ -13,6 +13,7 @@ from support.dispatching import Desk, ScriptedWorker
 from support.office import office
 from yarl import URL
 
+from streams.http.moments import rfc3339
 from streams.serde.records import Lease
 
 ACTION = "@tenant/email:send/reply"
@@ -222,3 +223,39 @@ async def test_it_is_settled_while_a_job_of_it_waits_and_not_while_one_makes_it(
     worker.end(third, "retry", after=3_600, error="TransientError: x")
     assert desk.job(third.job_id).status == "scheduled"
     assert (await settle(api, f"/v1/jobs/{third.job_id}"))[0] == 202
+
+
+async def test_a_job_that_waits_for_another_jobs_effect_says_so(
+    desk: Desk, worker: ScriptedWorker, api: TestClient[Any, Any]
+) -> None:
+    first, second = desk.lease(desk.event("t1")), desk.lease(desk.event("t2"))
+    granted = worker.claim(first, **SHARED)
+    began = rfc3339(desk.driver.now)
+    worker.stay(20, first, second)
+    assert worker.claim(second, **SHARED).kind == "busy"
+    worker.end(second, "blocked", result='["tenant","email:send/reply"]', error="busy")
+    shown = await get(api, f"/v1/jobs/{second.job_id}")
+    asks_again = shown["next_retry_at"]
+    assert (shown["status"], shown["waits"]) == (
+        "scheduled",
+        [
+            {
+                "kind": "effect",
+                "name": ACTION,
+                "job_id": first.job_id,
+                "since": began,
+                "until": asks_again,
+                "parked": True,
+            }
+        ],
+    )
+    why = shown["why"]
+    assert (why["reason"], why["since"]) == ("effect", began)
+    assert why["detail"] == (
+        f"effect {ACTION} has been under way in job {first.job_id} since {began}: it goes on when "
+        f"the outcome is recorded, or asks again at {asks_again}"
+    )
+    assert (await get(api, "/v1/jobs?status=scheduled"))["jobs"][0]["why"] == why
+    worker.outcome(first, granted, "done", "1", once_per="tenant")
+    shown = await get(api, f"/v1/jobs/{second.job_id}")
+    assert (shown["status"], shown["waits"], shown["why"]) == ("running", [], None)

@@ -16,13 +16,13 @@ import orjson
 from streams.closed_tenants import address_of
 from streams.dispatcher.due import DueSpace
 from streams.dispatcher.part import AT_ONCE, Part
-from streams.dispatcher.review import DECIDED, WAITING, let_others_go_on
+from streams.dispatcher.review import DECIDED, WAITING, forget_waits, let_others_go_on
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.shared_effects import EXPIRES, EXPIRIES, await_effect, expire_at
 from streams.dispatcher.step import Step
 from streams.ledger_entries import get
 from streams.runtime.part import handles, reads
-from streams.runtime.processor import Record
+from streams.runtime.processor import Context, Record
 from streams.serde import run_ends
 from streams.serde.effect_scopes import effect_scope, every_shared
 from streams.serde.effect_states import UNSETTLED
@@ -48,6 +48,10 @@ class SharedEffects(Part):
         super().__init__(shared)
         self._behind = b""
 
+    def restored(self, ctx: Context) -> None:
+        found = ctx.store("parts").range(WAITING, after(WAITING))
+        self.shared.awaits_effects = next(iter(found), None) is not None
+
     @handles(run_ends.BLOCKED)
     def blocked(self, step: Step, job: Job, body: Ended) -> None:
         """Have the job ask again when the other job's call has ended."""
@@ -60,6 +64,9 @@ class SharedEffects(Part):
         if address is not None and address[1] == "erasure" and record.value is not None:
             due = step.now + self.topology.finished_jobs_ms
             step.store.put(_ERASURES.key(due, address[0]), b"")
+
+    def ended(self, step: Step, job: Job) -> None:
+        forget_waits(step, job)
 
     def tick(self, step: Step) -> None:
         """Do some of what is due."""

@@ -12,6 +12,7 @@ from streams.operator.resources.json_values import Json, parsed, trace_id
 from streams.operator.resources.open_waits import waits_json
 from streams.operator.resources.steps import Step, step_json
 from streams.serde.effect_scopes import full_action
+from streams.serde.effect_states import CLAIMED
 from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry
 
 
@@ -29,6 +30,13 @@ class JobDetails:
     duplicates: Duplicate | None = None
     held: Held | None = None
     settle_after: Mapping[str, int] = field(default_factory=dict)
+
+    def awaited(self, job: Job) -> LedgerEntry | None:
+        """The effect that the job waits for, while a run of another job makes it."""
+        for entry in self.effects:
+            if full_action(entry.scope, entry.action) == job.awaits_effect:
+                return entry if entry.status == CLAIMED else None
+        return None
 
     @property
     def size(self) -> int:
@@ -48,7 +56,7 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "status": job.status,
         "held": None if details.held is None else held_reason(details.held),
         "priority": job.priority,
-        "waits": waits_json(job),
+        "waits": waits_json(job, details.awaited(job)),
         "draft": job.draft,
         "attempts": job.attempts,
         "resumes": job.resumes,

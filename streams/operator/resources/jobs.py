@@ -55,7 +55,7 @@ def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) ->
     return {
         **job_json(found, details),
         "input": _input(connection, found),
-        "why": waits_of(RunningJobs(connection), found, details.held, topology),
+        "why": waits_of(RunningJobs(connection), found, details, topology),
         "deliveries": deliveries.of_job(connection, found.tenant_id, found.job_id),
     }
 
@@ -132,7 +132,7 @@ def jobs_page(connection: sqlite3.Connection, query: PageQuery, topology: Topolo
         size += len(record) + beside.size
         if items and size > paging.PAGE_BYTES:
             break
-        why = waits_of(running, found, beside.held, topology)
+        why = waits_of(running, found, beside, topology)
         items.append({**job_json(found, beside), "why": why})
         last = Cursor(at, job_id)
     return Page(tuple(items), after if len(items) == len(rows) else last)

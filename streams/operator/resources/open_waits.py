@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from streams.http.moments import rfc3339
 from streams.operator.resources.json_values import Json, parsed
+from streams.serde.effect_scopes import full_action
 from streams.serde.job_states import TERMINAL
-from streams.serde.records import Job, Wait
+from streams.serde.records import Job, LedgerEntry, Wait
 
 
-def waits_json(job: Job) -> list[Json]:
-    """Return the open waits of a job; one that it only listens to has `parked` false."""
-    return [] if job.status in TERMINAL else [_wait(wait) for wait in job.waits]
+def waits_json(job: Job, awaited: LedgerEntry | None) -> list[Json]:
+    """Return the open waits of a job, and the effect of another job that it waits for, if any.
+
+    One that it only listens to has `parked` false.
+    """
+    waits = [] if job.status in TERMINAL else [_wait(wait) for wait in job.waits]
+    return waits if awaited is None else [*waits, _effect(job, awaited)]
+
+
+def told_of_effect(job: Job, awaited: LedgerEntry) -> str:
+    """Return the effect of another job that a job waits for, for people."""
+    return (
+        f"effect {full_action(awaited.scope, awaited.action)} has been under way in job "
+        f"{awaited.job_id} since {rfc3339(awaited.updated_at)}: it goes on when the outcome is "
+        f"recorded, or asks again at {rfc3339(job.due_at)}"
+    )
 
 
 def told(job: Job) -> str:
@@ -30,6 +44,17 @@ def _wait(wait: Wait) -> Json:
         found["approval_id"] = wait.approval_id
     times = {"since": rfc3339(wait.at), "until": rfc3339(wait.until)}
     return found | times | {"parked": wait.group >= 0}
+
+
+def _effect(job: Job, awaited: LedgerEntry) -> Json:
+    return {
+        "kind": "effect",
+        "name": full_action(awaited.scope, awaited.action),
+        "job_id": awaited.job_id,
+        "since": rfc3339(awaited.updated_at),
+        "until": rfc3339(job.due_at),
+        "parked": True,
+    }
 
 
 def _told(wait: Wait) -> str:

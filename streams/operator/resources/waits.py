@@ -1,4 +1,5 @@
-"""Why a job waits, as far as the read model knows: for its time, a person, a worker, a cap.
+"""Why a job waits, as far as the read model knows: for its time, another job's effect,
+a person, a worker, a cap.
 
 The jobs that fill a cap are counted here when somebody asks. If the dispatcher published them, each
 lease would cost more. A tenant's jobs are all in one partition; the caps of other scopes hold per
@@ -12,8 +13,9 @@ import sqlite3
 from streams.fairness.limits import Concurrency
 from streams.http.moments import rfc3339
 from streams.operator.resources.held import held_reason
+from streams.operator.resources.job_view import JobDetails
 from streams.operator.resources.json_values import Json
-from streams.operator.resources.open_waits import told
+from streams.operator.resources.open_waits import told, told_of_effect
 from streams.operator.resources.table import status_in
 from streams.serde import job_states
 from streams.serde.records import Held, Job
@@ -62,12 +64,16 @@ class RunningJobs:
         return row[0]
 
 
-def waits_of(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json | None:
+def waits_of(
+    running: RunningJobs, job: Job, details: JobDetails, topology: Topology
+) -> Json | None:
     """Return why a job waits; None if it runs or has ended."""
     state, since = job_states.BY_NAME.get(job.status), rfc3339(job.updated_at)
+    if (awaited := details.awaited(job)) is not None:
+        return _waits("effect", told_of_effect(job, awaited), rfc3339(awaited.updated_at))
     match state and state.waits_for:
         case "slot":
-            return _pending(running, job, held, topology)
+            return _pending(running, job, details.held, topology)
         case "time":
             what = "its next attempt starts" if job.next_retry_at else "it starts"
             return _waits("scheduled", f"{what} at {rfc3339(job.due_at)}", since)

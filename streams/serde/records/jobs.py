@@ -102,6 +102,7 @@ class Job:
     waits: tuple[Wait, ...] = ()
     resumes: int = 0
     draft: bool = False
+    awaits_effect: str | None = None
 
     @property
     def due_at(self) -> int | None:

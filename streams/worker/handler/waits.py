@@ -22,8 +22,8 @@ from streams.serde.run_ends import PARKED
 from streams.serde.step_ids import is_inside
 from streams.worker.handler.asking import ask
 from streams.worker.handler.branches import current_branch
+from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.divergence import may_begin
-from streams.worker.handler.effects import Claimant
 from streams.worker.handler.history import Call, History
 from streams.worker.handler.run_result import RunResult, RunStopped
 from streams.worker.handler.run_session import RunSession

@@ -15,7 +15,7 @@ from support.worker_bench import bench, granted
 from streams import App, Context
 from streams.errors import LeaseLost
 from streams.serde.records import Checkpoint, Claim, Ended, Outcome
-from streams.worker.handler import effects
+from streams.worker.handler import asking
 
 
 async def test_a_granted_effect_is_called_under_its_key_and_recorded_before_it_returns() -> None:
@@ -179,7 +179,7 @@ async def test_a_lost_claim_raises_lease_lost_and_nothing_is_said() -> None:
 async def test_a_claim_is_repeated_with_its_id_until_it_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(effects, "RESEND_SECONDS", 0.02)
+    monkeypatch.setattr(asking, "RESEND_SECONDS", 0.02)
     asked: list[Claim] = []
 
     def third_time(claim: Claim) -> dict[str, Any] | None:

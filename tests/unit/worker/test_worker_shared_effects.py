@@ -12,7 +12,7 @@ from support.worker_bench import bench, granted
 from streams import App, Context
 from streams.errors import ConfigError
 from streams.serde.records import Claim, Outcome
-from streams.worker.handler import effects
+from streams.worker.handler import asking
 
 DAY_MS = 86_400_000
 
@@ -132,12 +132,34 @@ async def test_the_runs_other_calls_end_before_it_waits() -> None:
         assert [(each.action, each.status) for each in at.bodies(Outcome)] == [("slow/k", "done")]
 
 
+async def test_it_is_not_asked_for_inside_another_effect() -> None:
+    """A run that waits for it ends, and the call around it would be cut off, or waited for."""
+    app, tool = App("test"), Tool()
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        async def outer(**_: Any) -> None:
+            await ctx.effect("inner", tool, key="job's own")
+            await ctx.effect("inner", tool, key="k", once_per="tenant")
+
+        await ctx.effect("outer", outer, key="k")
+
+    def answer(claim: Claim) -> dict[str, Any]:
+        busy = claim.once_per != "job"
+        return {"kind": "busy", "message": "in job_1"} if busy else granted(claim)
+
+    ended, at = await outcome_of(app, answer)
+    assert (ended.status, len(tool.calls)) == ("failed", 1)
+    assert "no effect waits inside another" in (ended.error or "")
+    assert [claim.once_per for claim in at.bodies(Claim)] == ["job", "job"]
+
+
 @pytest.mark.parametrize(("declared", "left"), [({}, "failed"), ({"key_lifetime": 60}, "unknown")])
 async def test_a_busy_answer_to_one_of_two_copies_takes_the_other_back(
     monkeypatch: pytest.MonkeyPatch, declared: dict[str, Any], left: str
 ) -> None:
     """The other copy may be granted after the run is over: nobody would know that nothing began."""
-    monkeypatch.setattr(effects, "RESEND_SECONDS", 0.01)
+    monkeypatch.setattr(asking, "RESEND_SECONDS", 0.01)
     copies = list[Claim]()
 
     def answer(claim: Claim) -> dict[str, Any] | None:

@@ -1,0 +1,121 @@
+"""Claims of effects: a run asks the ledger, and takes a claim back that it does not use."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streams.errors import LeaseLost
+from streams.serde import effect_states
+from streams.serde.effect_scopes import JOB
+from streams.serde.effect_states import OutcomeStatus
+from streams.serde.ids import new_id
+from streams.serde.records import Claim, Outcome, Reply
+from streams.tracing import conventions as names
+from streams.tracing.spans import child, exemplar, note
+from streams.worker import metrics
+from streams.worker.app import Tool
+from streams.worker.handler.asking import ask
+from streams.worker.handler.run_session import RunSession
+from streams.worker.handler.values import digest
+from streams.worker.transport.replies import Replies
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """The values that all claims of one run share; `tools` has the declared ones by name."""
+
+    worker_id: str
+    reply_partition: Callable[[], int]
+    tools: Mapping[str, Tool]
+    scopes: frozenset[str] | None
+
+
+class Claims:
+    """The claims of one run."""
+
+    def __init__(self, session: RunSession, replies: Replies, claimant: Claimant) -> None:
+        self._session = session
+        self._replies = replies
+        self._claimant = claimant
+
+    def make(self, tool: Tool, action: str, arguments: Mapping[str, Any], once_per: str) -> Claim:
+        """The claim of an effect."""
+        return Claim(
+            worker_id=self._claimant.worker_id,
+            reply_partition=self._claimant.reply_partition(),
+            claim_id=new_id("clm"),
+            run_id=self._session.lease.run_id,
+            action=action,
+            digest=digest(arguments, f"effect {action}"),
+            key_lifetime_ms=round(tool.key_lifetime * 1000),
+            once_per=once_per,
+            keep_ms=0 if once_per == JOB else round(tool.keep * 1000),
+        )
+
+    async def answer(self, claim: Claim, tool: Tool) -> Reply:
+        """The ledger's answer to a claim.
+
+        Raises:
+            LeaseLost: the run is over.
+        """
+        started = time.monotonic()
+        with child(f"claim {tool.name}", {names.TOOL: tool.name}):
+            reply = await self._ask(claim)
+            metrics.CLAIM_SECONDS.observe(time.monotonic() - started, exemplar())
+            note(names.ANSWER, reply.kind)
+        return reply
+
+    async def _ask(self, claim: Claim) -> Reply:
+        """Repeat the claim until it is answered; if the run ends before, take it back."""
+        answer = self._replies.expect(claim.claim_id)
+        copies, withdrawn = 0, False
+
+        def copy() -> Claim:
+            nonlocal copies
+            copies += 1
+            return replace(claim, reply_partition=self._claimant.reply_partition())
+
+        def valid_until() -> float:
+            # Once the claim is withdrawn, it must not be sent again.
+            return -1.0 if withdrawn else self._session.held.valid_until
+
+        try:
+            reply = await ask(self._session, self._replies, claim.claim_id, copy, valid_until)
+        except (asyncio.CancelledError, LeaseLost):
+            withdrawn = True
+            if copies:
+                self.withdraw(claim, None if answer.cancelled() else answer.result())
+            raise
+        if reply.kind == "busy" and copies > 1:
+            self.withdraw(claim, None)  # another copy may be granted later
+        return reply
+
+    def withdraw(self, claim: Claim, reply: Reply | None) -> None:
+        """Report that the effect was not begun, so that nothing was done.
+
+        The outcome stays unknown if an earlier run may have made the call. Without a reply this
+        worker cannot tell. It assumes so for a tool that honours keys, because the ledger grants
+        an effect of unknown outcome again only for such a tool.
+        """
+        if reply is not None and reply.kind != "granted":
+            return
+        repeat = reply.repeat if reply else claim.key_lifetime_ms > 0
+        status: OutcomeStatus = effect_states.UNKNOWN if repeat else effect_states.FAILED
+        self._session.post(outcome_of(claim, status, error="the run ended before it began"))
+
+
+def outcome_of(
+    claim: Claim,
+    status: OutcomeStatus,
+    *,
+    result: str | None = None,
+    error: str | None = None,
+) -> Outcome:
+    """How the call of a claimed effect ended."""
+    return Outcome(
+        claim.claim_id, claim.run_id, claim.action, status, result, error, claim.once_per
+    )
