@@ -196,3 +196,15 @@ def test_a_patch_is_durable_before_the_job_parks(steps: Steps) -> None:
         job = bench.submit("job")
         bench.advance(3_600)
         assert (job.status, job.result) == ("succeeded", ["DRAFT", "paused", "END"])
+
+
+def test_a_job_that_older_code_wakes_repeats_nothing_and_goes_on_with_its_own(steps: Steps) -> None:
+    with Bench(waiting("1.5", steps, patch=True)) as bench:
+        job = bench.submit("job")
+        bench.advance(60)
+        bench.deploy(waiting("1.4", steps, patch=False))  # the release is taken back
+        bench.advance(90_000)
+        assert (job.status, job.record.diverged is None) == ("needs_review", False)
+        bench.deploy(waiting("1.6", steps, patch=True))
+        assert job.settle_steps().run().result == ["DRAFT", "LOOK", "END"]
+        assert sorted(steps.calls) == ["draft", "end", "look"]
