@@ -23,7 +23,7 @@ from streams.serde.delivery_states import CLOSED, NAMES, PENDING, DeliveryStatus
 LISTED_ATTEMPTS = 3
 """How many attempts a list shows of each delivery, the last ones."""
 _MOST_RELATED = 100
-"""At most this many deliveries of one event or job are named."""
+"""So many deliveries of one event or job are named, the newest ones."""
 
 _EVER = 2**63 - 1
 _DUE = status_in(PENDING)
@@ -102,11 +102,11 @@ def of_job(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> list[
 def _related(connection: sqlite3.Connection, where: str, tenant_id: str, id_: str) -> list[Json]:
     rows = connection.execute(
         f"SELECT record FROM deliveries WHERE {where} AND tenant_id = ?"  # noqa: S608  constants
-        " ORDER BY created_at, delivery_id LIMIT ?",
+        " ORDER BY created_at DESC, delivery_id DESC LIMIT ?",
         (id_, tenant_id, _MOST_RELATED),
     )
     found = [DELIVERY.decode(record) for (record,) in rows]
-    return [_summary(row, waits_of(connection, row)) for row in found]
+    return [_summary(row, waits_of(connection, row)) for row in reversed(found)]
 
 
 def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:

@@ -268,6 +268,21 @@ def test_an_event_and_its_job_show_their_deliveries(connection: sqlite3.Connecti
     assert story["job"]["deliveries"] == [callback]
 
 
+def test_the_deliveries_of_many_approvals_hide_no_delivery_of_the_job_s_end(
+    connection: sqlite3.Connection,
+) -> None:
+    told: dict[str, Any] = {"kind": "job", "job_id": "job_1", "event_id": None}
+    asked = [
+        make_delivery(f"dlv_{n:03}", type="approval.requested", created_at=AT + n, **told)
+        for n in range(150)
+    ]
+    end = make_delivery("dlv_end", type="job.succeeded", created_at=AT + 150, **told)
+    fold(connection, *asked, end)
+    found = deliveries.of_job(connection, "acme", "job_1")
+    assert [each["delivery_id"] for each in found[-2:]] == ["dlv_149", "dlv_end"]
+    assert len(found) == 100
+
+
 def test_no_attempt_of_another_tenant_is_shown(connection: sqlite3.Connection) -> None:
     row = make_delivery()
     fold(connection, row, make_attempt(row, 1, tenant_id="bolt"), make_attempt(row, 2))
