@@ -37,6 +37,7 @@ class Points:
         self._crash = crash
         self._pipeline = pipeline
         self._cluster_key = cluster_key
+        self._jobs: dict[str, str] = {}
 
     def sent(self, sent: Sent, done: bool) -> None:
         """The worker is about to send a record or, when `done`, to hear that it was kept."""
@@ -77,11 +78,14 @@ class Points:
 
     def _job(self, job_id: str) -> str:
         """The type of a job, with its number if it is not the first of this type."""
-        types = {r.key: JOB.decode(r.value).type for r in self._pipeline.output("jobs") if r.value}
-        type_ = types[job_id.encode()]
-        alike = [key for key, each in types.items() if each == type_]
-        number = alike.index(job_id.encode()) + 1
-        return type_ if number == 1 else f"{type_}, job {number}"
+        if job_id not in self._jobs:
+            records = self._pipeline.output("jobs")
+            types = {r.key: JOB.decode(r.value).type for r in records if r.value}
+            type_ = types[job_id.encode()]
+            alike = [key for key, each in types.items() if each == type_]
+            number = alike.index(job_id.encode()) + 1
+            self._jobs[job_id] = type_ if number == 1 else f"{type_}, job {number}"
+        return self._jobs[job_id]
 
 
 def _names(body: CommandBody) -> tuple[str, str] | None:
