@@ -86,6 +86,7 @@ def of_approval(approval: Approval, now: int) -> Outgoing:
         kind="job",
         subject=approval.job_id,
         job_id=approval.job_id,
+        traceparent=approval.traceparent,
     )
 
 
@@ -135,6 +136,7 @@ def _approval_json(approval: Approval) -> dict[str, Any]:
         "approval_id": approval.approval_id,
         "tenant_id": approval.tenant_id,
         "job_id": approval.job_id,
+        "job_type": approval.job_type,
         "key": approval.key,
         "effects": [{"tool": effect.tool, "key": effect.key} for effect in approval.effects],
         "status": approval.status,

@@ -84,17 +84,23 @@ def test_an_approval_that_is_asked_for_is_sent_without_what_is_sealed(layout: st
     told = Told(layout)
     told.stage.endpoint("asked", events=(REQUESTED,))
     told.stage.endpoint("ends", events=("job.*",))
-    lease, id_ = waiting(told)
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    told.asker.desk.submit("job_s", traceparent=trace)
+    lease = told.asker.go_on("job_s")
+    id_ = told.asker.ask(lease)
+    told.driver.advance(1)
     approval = told.asker.approval()
     (attempt,) = told.stage.sender.sent
     message = attempt.message
     assert (attempt.row.endpoint_id, message.type) == ("asked", REQUESTED)
     assert (message.source, message.subject, message.job_id) == ("tidegate", *[lease.job_id] * 2)
     assert (message.time, attempt.row.kind) == (approval.asked_at, "job")
+    assert (message.traceparent, attempt.row.traceparent) == (trace, trace)
     assert orjson.loads(message.data or b"") == {
         "approval_id": id_,
         "tenant_id": "acme",
         "job_id": lease.job_id,
+        "job_type": "draft_reply",
         "key": "refund",
         "effects": [{"tool": "pay:refund", "key": "ch_1"}],
         "status": "pending",

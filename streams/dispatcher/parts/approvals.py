@@ -88,11 +88,10 @@ class Approvals(Part):
                 approval_rows.ended(step, approval, CANCELLED)
 
     def _asked(self, step: Step, job: Job, id_: str, body: AskApproval, asked_at: int) -> Approval:
+        whose = job.tenant_id, job.job_id, job.type, job.scope
         return Approval(
             id_,
-            job.tenant_id,
-            job.job_id,
-            job.scope,
+            *whose,
             body.key,
             PENDING,
             body.digest,
@@ -110,6 +109,7 @@ class Approvals(Part):
             asked_at,
             self._expires_at(step, job, body),
             None,
+            traceparent=job.traceparent,
         )
 
     def _policy(self, step: Step, job: Job, body: AskApproval) -> str:

@@ -50,6 +50,7 @@ class Approval:
     approval_id: str
     tenant_id: str
     job_id: str
+    job_type: str
     scope: str
     key: str
     status: ApprovalStatus
@@ -69,3 +70,4 @@ class Approval:
     expires_at: int | None
     ended_at: int | None
     edit_digest: bytes | None = None
+    traceparent: str | None = None

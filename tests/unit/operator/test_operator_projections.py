@@ -67,6 +67,7 @@ APPROVAL_A = Approval(
     "apr_a",
     "acme",
     "job_a",
+    JOB_A.type,
     JOB_A.scope,
     "refund",
     "pending",
