@@ -64,7 +64,7 @@ def decided(wait: Wait, approval: Approval) -> StepResult:
         "approved": approval.status == APPROVED,
         "by": approval.by,
         "note": approval.note or (EXPIRED if approval.status == EXPIRED else ""),
-        "edit": _sealed(approval.edit),
+        "edit": _sealed(approval.edit) if approval.status == APPROVED else None,
     }
     return left_by(wait, user_json.write(value).decode())
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 from support.asking import HOUR_MS, Asker, digest
+from support.dispatching import ROUTES
 
+from streams.dispatcher import approval_rows
 from streams.serde.records import ApprovalEffect, Lease, Wait, WaitOver
+from streams.topology.model import ApprovalRule
 
 OTHER_FORMS = ["Ann", "ANN", " ann", "ann ", "\uff41nn"]
 
@@ -61,6 +64,20 @@ def test_another_edit_voids_the_votes_for_the_first() -> None:
     at.edit(lease, id_, 820_000, by="ann")
     assert at.approval().status == "approved"
     assert at.claim(at.go_on(lease.job_id), 41_000).kind == "refused"
+
+
+@pytest.mark.parametrize("end", ["rejected", "expired"])
+def test_an_edit_that_was_not_approved_is_not_given_to_the_handler(end: str) -> None:
+    at = Asker()
+    lease, id_ = at.waiting(quorum=2)
+    at.edit(lease, id_, 41_000, by="ann")
+    if end == "rejected":
+        at.decide(lease, id_, approved=False, by="bob")
+    else:
+        at.worker.stay(3_601)
+    assert at.approval().status == end
+    decision = at.decision(lease)
+    assert (decision["approved"], decision["edit"]) == (False, None)
 
 
 def test_a_vote_before_an_edit_does_not_count_for_it_when_it_is_read_again() -> None:
@@ -159,6 +176,30 @@ def test_an_erased_tenant_is_asked_nothing() -> None:
     assert (at.status(lease), at.approval().status) == ("cancelled", "cancelled")
     at.decide(lease, id_)
     assert at.refusals() == ["approval_cancelled"]
+
+
+def test_a_rule_that_goes_leaves_what_was_asked_under_it() -> None:
+    at = Asker(approvals=(ApprovalRule("pay:*"),))
+    lease = at.job()
+    effects = (ApprovalEffect("pay:refund", "ch_1", digest(82_000)),)
+    id_ = at.ask(lease, "pay:refund/ch_1", effects=effects)
+    at.desk.start_with(*ROUTES, approvals=())
+    assert at.claim(lease, 82_000).kind == "approval"
+    assert at.approval().policy.startswith("the topology wants an approval")
+    at.decide(lease, id_)
+    assert at.claim(lease, 82_000).kind == "granted"
+
+
+def test_a_job_asks_for_a_bounded_number_of_approvals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approval_rows, "MOST_ASKED", 2)
+    at = Asker()
+    lease = at.job()
+    at.ask(lease, "one")
+    at.ask(lease, "two")
+    at.park(lease, at.ask(lease))
+    left = at.left(lease)
+    assert (left.raises, "more are not kept" in (left.message or "")) == ("WaitRefused", True)
+    assert len(at.desk.driver.output("approvals")) == 2
 
 
 def test_approvals_survive_an_empty_disk() -> None:

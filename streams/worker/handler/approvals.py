@@ -46,7 +46,7 @@ class Terms:
             if getattr(self, name) not in get_args(known):
                 told = " or ".join(map(repr, get_args(known)))
                 raise PermanentError(f"approval: {name}={getattr(self, name)!r}: use {told}")
-        if isinstance(self.quorum, bool) or self.quorum not in range(1, MOST_VOTES + 1):
+        if type(self.quorum) is not int or not 1 <= self.quorum <= MOST_VOTES:
             raise PermanentError(f"approval: quorum={self.quorum!r}: use 1 to {MOST_VOTES}")
 
 
@@ -68,6 +68,8 @@ class Approvals:
         terms.check()
         if not is_label(key, _KEY_CHARS):
             raise PermanentError(f"approval: key={key!r}: use a string of 1 to 512 characters")
+        if not isinstance(prompt, str):
+            raise PermanentError(f"approval {key}: the prompt is no string")
         found = [_effect(each) for each in effects]
         if len(found) > MOST_EFFECTS or len({each.action for each, _ in found}) < len(found):
             raise PermanentError(
@@ -198,9 +200,9 @@ def _effect(asked: Mapping[str, Any]) -> tuple[ApprovalEffect, Any]:
     tool, key, arguments = asked["tool"], asked["key"], asked["arguments"]
     if not isinstance(tool, str) or not TOOL_NAME.fullmatch(tool) or not is_label(key, _KEY_CHARS):
         raise PermanentError("approval: an effect has no tool or key of the form of ctx.effect's")
-    if not isinstance(arguments, Mapping):
+    if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
         raise PermanentError(f"approval: effect {tool}/{key}: give its arguments by their names")
-    named = {str(name): value for name, value in arguments.items()}
+    named = dict(arguments)
     return ApprovalEffect(tool, key, digest(named, f"effect {tool}/{key}")), named
 
 

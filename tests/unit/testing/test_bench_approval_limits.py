@@ -64,6 +64,28 @@ def test_a_malformed_question_tells_nothing_of_its_arguments(
     assert SECRET not in told
 
 
+WRONG = (
+    {"quorum": 2.0},
+    {"quorum": 21},
+    {"prompt": 5},
+    {"prompt": "\ud800"},
+    {"prompt": "x" * 300_000},
+    {"effects": [{"tool": "t", "key": "k", "arguments": {1: 2, "1": 3}}]},
+    {"effects": [{"tool": "t", "key": "k", "arguments": {}}] * 2},
+)
+
+
+@app.job("wrong")
+async def wrong(ctx: Context) -> None:
+    await ctx.approval("refund", **WRONG[ctx.input])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("which", range(len(WRONG)))
+def test_a_question_with_wrong_terms_fails_the_job_at_once(bench: Bench, which: int) -> None:
+    job = bench.submit("wrong", which).run()
+    assert (job.status, "PermanentError: approval" in (job.error or "")) == ("failed", True)
+
+
 def test_an_edit_names_arguments_that_were_asked_for(bench: Bench) -> None:
     job = bench.submit("asks", {"effects": [effect(amount=82_000)]}).run()
     with pytest.raises(Refused, match="has no argument 'amout'"):
