@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from streams import user_json
 from streams.dispatcher.step import Step
 from streams.serde.approval_states import CANCELLED, EXPIRED, PENDING, ApprovalStatus
 from streams.serde.codec import APPROVAL
 from streams.serde.keys import SEPARATOR, after, approval_key, join
-from streams.serde.records import Approval, ApprovalEffect, Job, Wait
-from streams.serde.step_ids import proposal_id
+from streams.serde.records import Approval, ApprovalEffect, Job, StepResult, Wait
+from streams.serde.step_ids import is_proposal_id
 
 MOST_ASKED = 1_000
 """How many approvals the jobs of one scope may ask for: each claim looks through them."""
@@ -47,13 +48,16 @@ def is_proposal(key: str, effects: Iterable[ApprovalEffect]) -> bool:
 
 def may_be_asked_anew(approval: Approval, job: Job) -> bool:
     """Whether nobody has decided, and a job may ask again: if it was dropped, or is a replay's."""
-    replayed = _has_lapsed(approval) and approval.job_id != job.job_id
-    return approval.status == CANCELLED or replayed
+    if approval.status == EXPIRED and is_proposal(approval.key, approval.effects):
+        return approval.job_id != job.job_id
+    return approval.status == CANCELLED
 
 
-def lapsed_waits(step: Step, job: Job) -> set[str]:
-    """The ids of the waits for proposals about which nobody decided in time."""
-    return {proposal_id(each.key) for each in in_scope(step, job) if _has_lapsed(each)}
+def has_lapsed(left: StepResult) -> bool:
+    """Whether the wait for a proposal left that nobody decided about it in time."""
+    if left.kind != "approval" or not is_proposal_id(left.id) or left.value is None:
+        return False
+    return user_json.read(left.value)["by"] is None
 
 
 def ended(step: Step, approval: Approval, status: ApprovalStatus) -> Approval:
@@ -68,7 +72,3 @@ def withdraw(step: Step, job: Job, wait: Wait) -> None:
     approval = None if wait.approval_id is None else find(step, job, wait.approval_id)
     if approval is not None and approval.status == PENDING:
         ended(step, approval, CANCELLED)
-
-
-def _has_lapsed(approval: Approval) -> bool:
-    return approval.status == EXPIRED and is_proposal(approval.key, approval.effects)

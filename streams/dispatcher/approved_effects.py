@@ -56,6 +56,9 @@ def _other_arguments(approval: Approval, asked: Claim) -> Objection | None:
     approved = effect.edited_digest or effect.digest
     if approved == asked.digest:
         return None
+    if asked.digest == effect.digest and approval_rows.is_proposal(approval.key, approval.effects):
+        # The run that proposed it was lost before it parked: the next one parks, and gets the edit.
+        return "approval", f"effect {asked.action} was edited in approval {approval.approval_id}"
     edited = ", as they were edited," if effect.edited_digest else ""
     return "refused", (
         f"approval {approval.approval_id} lets effect {asked.action} begin with the arguments of "

@@ -16,6 +16,7 @@ percent-encoded (`a/b` becomes `a%2Fb`).
 from __future__ import annotations
 
 _SEPARATOR = "/"
+_PROPOSAL = "!"
 _CODES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/#[]()!"})
 
 
@@ -52,7 +53,12 @@ def proposal_id(action: str) -> str:
 
     No call has it, whatever its name, and no mark, which has no key.
     """
-    return "!" + step_id("", "effect", key=action)
+    return _PROPOSAL + step_id("", "effect", key=action)
+
+
+def is_proposal_id(id_: str) -> bool:
+    """Whether an approval's wait is the one of an effect that its handler just asks for."""
+    return id_.startswith(_PROPOSAL)
 
 
 def passed_id(id_: str) -> str:

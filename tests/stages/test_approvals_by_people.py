@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.asking import HOUR_MS, Asker, digest
+from support.asking import ACTION, HOUR_MS, Asker, digest
 from support.dispatching import ROUTES
 
 from streams.dispatcher import approval_rows
@@ -178,11 +178,22 @@ def test_an_erased_tenant_is_asked_nothing() -> None:
     assert at.refusals() == ["approval_cancelled"]
 
 
+def test_an_edit_reaches_a_run_that_was_lost_between_its_question_and_its_park() -> None:
+    at = Asker(approvals=(ApprovalRule("pay:*"),))
+    lease = at.job()
+    assert at.claim(lease, 82_000).kind == "approval"
+    id_ = at.ask(lease, ACTION)
+    at.edit(lease, id_, 41_000, by="ann")
+    assert at.claim(lease, 82_000).kind == "approval"  # the next run parks, and gets the edit
+    assert at.claim(lease, 820_000).kind == "refused"
+    assert at.claim(lease, 41_000).kind == "granted"
+
+
 def test_a_rule_that_goes_leaves_what_was_asked_under_it() -> None:
     at = Asker(approvals=(ApprovalRule("pay:*"),))
     lease = at.job()
     effects = (ApprovalEffect("pay:refund", "ch_1", digest(82_000)),)
-    id_ = at.ask(lease, "pay:refund/ch_1", effects=effects)
+    id_ = at.ask(lease, ACTION, effects=effects)
     at.desk.start_with(*ROUTES, approvals=())
     assert at.claim(lease, 82_000).kind == "approval"
     assert at.approval().policy.startswith("the topology wants an approval")

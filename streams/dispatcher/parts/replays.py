@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from streams import dead_letter
 from streams.dispatcher import metrics
-from streams.dispatcher.approval_rows import lapsed_waits
+from streams.dispatcher.approval_rows import has_lapsed
 from streams.dispatcher.checkpoints import keep, steps_of
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
@@ -132,7 +132,6 @@ def _inherit_steps(step: Step, job: Job, old: Job) -> None:
     A wait that was refused never began: the new job asks for it again. So it does for an effect
     that people had to approve, and nobody decided about it in time.
     """
-    lapsed = lapsed_waits(step, old)
     for result in steps_of(step.checkpoints, old):
-        if result.raises != "WaitRefused" and result.id not in lapsed:
+        if result.raises != "WaitRefused" and not has_lapsed(result):
             keep(step.checkpoints, job, result)

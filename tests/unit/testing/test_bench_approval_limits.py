@@ -77,7 +77,7 @@ WRONG = (
 
 @app.job("wrong")
 async def wrong(ctx: Context) -> None:
-    await ctx.approval("refund", **WRONG[ctx.input])  # type: ignore[arg-type]
+    await ctx.approval("refund", **WRONG[ctx.input])
 
 
 @pytest.mark.parametrize("which", range(len(WRONG)))

@@ -71,6 +71,16 @@ def test_a_replay_asks_again_for_what_nobody_decided_in_time(topology: Path) -> 
         assert (again.result, len(job.calls), len(again.calls)) == (1, 0, 1)
 
 
+def test_another_replay_finds_what_was_decided_for_the_first(topology: Path) -> None:
+    with Bench(app, topology=topology) as bench:
+        job = bench.submit("one").run()
+        bench.advance(YEAR + 1)
+        first = job.run().replay().run()
+        first.approve("pay:refund/1", edit={"amount": 7}).cancel()
+        second = job.replay(again=True).run()
+        assert (second.status, second.result) == ("succeeded", 7)
+
+
 def test_a_replay_keeps_a_rejection(topology: Path) -> None:
     with Bench(app, topology=topology) as bench:
         job = bench.submit("one").run()
