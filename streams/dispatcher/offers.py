@@ -1,7 +1,7 @@
 """Events and ends of jobs that more waits concern than one step ends.
 
-Under `o` number the store `parts` keeps such an event, and the key of the wait behind which it goes
-on; `m` job_id stands for a job that ended.
+Under `o` number the store `parts` keeps such an event, and the place of the wait behind which it
+goes on; `m` job_id stands for a job that ended.
 """
 
 from __future__ import annotations

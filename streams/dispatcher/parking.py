@@ -28,6 +28,8 @@ from streams.topology.model import Topology
 
 MOST_OPEN = 150
 """How many open waits a job may have: its record has them all."""
+_MOST_FOLLOWED = 100
+"""Through how many jobs a circle of jobs is found that wait for each other."""
 MOST_LOOKED = 2_000
 """How many recent events one wait is held against when it begins."""
 
@@ -146,11 +148,7 @@ class Parking:
                 f"{rfc3339(expires)} (retention of the topic payloads): shorten the wait"
             )
         if wait.kind == "job":
-            awaited = step.table.get(wait.job_id or "")
-            if wait.job_id == job.job_id:
-                return "a job cannot wait for its own end"
-            if awaited is None or awaited.tenant_id != job.tenant_id:
-                return f"no job {wait.job_id} of this tenant: it is not made yet, or forgotten"
+            return _job_fault(step, job, wait)
         return self._match_fault(step, job, asked) if wait.kind == "event" else None
 
     def _match_fault(self, step: Step, job: Job, asked: Wait) -> str | None:
@@ -203,6 +201,31 @@ def _left(step: Step, job: Job, asked: Wait) -> StepResult | None:
             found = left_by(asked, raises="WaitRefused", message=f"{asked.id}: {error}")
             keep(step.checkpoints, job, found)
     return found
+
+
+def _job_fault(step: Step, job: Job, wait: Wait) -> str | None:
+    awaited = step.table.get(wait.job_id or "")
+    if wait.job_id == job.job_id:
+        return "a job cannot wait for its own end"
+    if awaited is None or awaited.tenant_id != job.tenant_id:
+        return f"no job {wait.job_id} of this tenant: it is not made yet, or forgotten"
+    if _waits_for_ever(step, job):
+        return f"job {wait.job_id} waits for this one: each would wait for ever"
+    return None
+
+
+def _waits_for_ever(step: Step, job: Job) -> bool:
+    """Whether a job, and all that it waits for, wait for nothing but the end of each other."""
+    found, ids = {job.job_id: job}, [job.job_id]
+    for id_ in ids:
+        each = found.get(id_) or step.table.get(id_)
+        if each is None or each.status != WAITING or len(found) > _MOST_FOLLOWED:
+            return False
+        if any(wait.kind != "job" or wait.until is not None for wait in each.waits):
+            return False
+        found[id_] = each
+        ids += {wait.job_id or "" for wait in each.waits} - set(ids)
+    return True
 
 
 def _since(job: Job, asked: Wait) -> int:

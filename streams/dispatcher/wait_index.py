@@ -23,9 +23,9 @@ KEYS = {_EVENTS: "open waits for events", _JOBS: "open waits for the end of a jo
 
 
 class Place(NamedTuple):
-    """Where an open wait is: its key in the index, and its job."""
+    """Where an open wait is: its place in the order in which waits began, and its job."""
 
-    key: bytes
+    order: bytes
     behind: int
     job_id: str
     incarnation: int
@@ -79,11 +79,11 @@ class WaitIndex:
     def for_event(
         self, step: Step, tenant_id: str, equality: tuple[str, str], behind: bytes, limit: int
     ) -> list[Place]:
-        """Waits that a field of an event finds, after a key, in the order in which they began."""
+        """Waits that a field of an event finds, behind a place, those first that began first."""
         prefix = _EVENTS + join(tenant_id, *equality) + SEPARATOR
-        if behind >= after(prefix) or not self.knows(tenant_id, equality):
+        if not self.knows(tenant_id, equality):
             return []
-        found = step.store.range(max(prefix, behind + b"\0"), after(prefix))
+        found = step.store.range(prefix + (behind + b"\0" if behind else b""), after(prefix))
         return [_place(key, len(prefix)) for key, _ in islice(found, limit)]
 
     def for_job(self, step: Step, job_id: str, limit: int) -> list[Place]:
@@ -118,4 +118,4 @@ def _key(job: Job, wait: Wait) -> bytes | None:
 
 def _place(key: bytes, head: int) -> Place:
     behind, job_id, incarnation, wait_id = split(key[head:])
-    return Place(key, int(behind, 16), job_id, int(incarnation), wait_id)
+    return Place(key[head:], int(behind, 16), job_id, int(incarnation), wait_id)

@@ -13,6 +13,7 @@ from support.waiter import HOUR, Waiter, event_wait, sleep
 from streams.dispatcher import parking
 from streams.dispatcher.part import AT_ONCE
 from streams.dispatcher.parts.waits import Waits
+from streams.event_match import match_of
 from streams.serde.records import Lease, Listen, StepResult, Wait, WaitOver
 from streams.topology.model import Events, JobType
 
@@ -164,6 +165,24 @@ def test_waits_that_take_events_alone_are_served_in_the_order_of_their_parks() -
             at.park(lease, event_wait(takes_it_alone=True))
     at.reply("t1")
     assert [at.status(lease) == "waiting" for lease in leases] == [False] + [True] * 11
+
+
+@pytest.mark.parametrize("first", ["subject", "attribute"])
+def test_an_event_goes_to_the_wait_that_began_first_whatever_finds_it(first: str) -> None:
+    at = Waiter()
+    by_subject = event_wait(takes_it_alone=True)
+    found_by = {"source": "zendesk", "attributes": {"subject": "t1"}}
+    text = match_of({"event_type": "reply.*", **found_by}).text()
+    by_attribute = dataclasses.replace(by_subject, match=text)
+    leases = at.jobs(AT_ONCE + 20)
+    waits = [by_subject, by_attribute] if first == "subject" else [by_attribute, by_subject]
+    with at.desk.held_back():
+        for number, lease in enumerate(leases):
+            at.park(lease, waits[number % 2])
+    for _ in range(3):
+        at.reply("t1")
+    at.desk.driver.advance(1)
+    assert [at.status(lease) == "waiting" for lease in leases[:4]] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("taken_by", ["park", "end"])

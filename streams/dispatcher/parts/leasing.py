@@ -92,7 +92,10 @@ class Leasing(Part):
         made = lease.lease_of(run, worker, finished, self.shared.partition, self.topology.leases)
         sealed = seal_lease(made, self.shared.cluster_key)
         if len(sealed) > lease.largest(self.topology, job.pool):
-            error = f"its input and steps make a lease of {len(sealed)} bytes: keep them smaller"
+            error = (
+                f"its input and what its {len(finished)} finished steps and waits left make a "
+                f"lease of {len(sealed)} bytes: keep them smaller, or let another job go on"
+            )
             bury(step, job, DEAD, error, reason="lease_too_large")
             return set()
         topic, key = lease.WORK + job.pool, job.job_id.encode()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from heapq import merge
+from itertools import islice, takewhile
 from typing import ClassVar
 
 from streams.dispatcher import metrics, offers, recent_events, wait_index
@@ -193,12 +194,15 @@ class Waits(Part):
             self._offers.go_on_with_job(step, ended.job_id)
 
     def _offer(self, step: Step, event: Offered, behind: bytes) -> bool:
-        """Offer an event to some of the waits behind a key; whether that were all. Else note it."""
+        """Offer an event to some of the waits behind a place; whether that were all.
+
+        Note the event if others are left.
+        """
         for looked, place in enumerate(self._places(step, event, behind)):
             if looked == AT_ONCE:
                 self._offers.go_on(step, event, behind)
                 return False
-            behind = place.key
+            behind = place.order
             step.looked[Waits] += 1
             found = self._found(step, place)
             if found is None or not takes(*found, event):
@@ -216,12 +220,13 @@ class Waits(Part):
         return taken
 
     def _places(self, step: Step, event: Offered, behind: bytes) -> Iterator[Place]:
-        """Waits that began before an event and may take it; the keys behind `behind`, in order."""
-        tenant_id = event.envelope.tenant_id
-        for equality in sorted(equalities(event.envelope)):
-            for place in self._open.for_event(step, tenant_id, equality, behind, AT_ONCE + 1):
-                if place.behind < event.number:
-                    yield place
+        """Waits that may take an event, in the order in which they began, all before the event."""
+        tenant_id, most = event.envelope.tenant_id, AT_ONCE + 1
+        found = (
+            self._open.for_event(step, tenant_id, equality, behind, most)
+            for equality in equalities(event.envelope)
+        )
+        return takewhile(lambda place: place.behind < event.number, merge(*found))
 
     def _found(self, step: Step, place: Place) -> tuple[Job, Wait] | None:
         """The job and its open wait; None if an earlier wait of the same offer ended it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,7 +42,6 @@ class Effects:
         self._session = session
         self._claims = Claims(session, replies, claimant)
         self._claimant = claimant
-        self._calls: set[asyncio.Future[None]] = set()
         self._once_per: dict[str, str] = {}
 
     async def run(
@@ -73,7 +71,7 @@ class Effects:
             if reply.kind == "approval":
                 return Proposed(reply.message)
             if reply.kind == "busy":
-                await self._calls_ended()
+                await self._session.calls_ended()
             raise self._turned_down(reply, claim)
 
     def _check_once_per(self, action: str, once_per: str) -> None:
@@ -97,20 +95,12 @@ class Effects:
     @contextmanager
     def _call(self) -> Iterator[None]:
         """Note that a tool is called."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._calls.add(ended)
         token = _IN_CALL.set(True)
         try:
-            yield
+            with self._session.calling():
+                yield
         finally:
             _IN_CALL.reset(token)
-            self._calls.discard(ended)
-            ended.set_result(None)
-
-    async def _calls_ended(self) -> None:
-        """Wait for the run's own calls: stopping it would leave their outcomes unknown."""
-        while self._calls:
-            await asyncio.wait(set(self._calls))
 
     def _action(self, tool: str, key: str) -> str:
         if not TOOL_NAME.fullmatch(tool):

@@ -39,6 +39,7 @@ class RunSession:
         self._sender = sender
         self._partitions = partitions
         self._clock = clock
+        self._calls: set[asyncio.Future[None]] = set()
         self._under_way = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -63,6 +64,22 @@ class RunSession:
     async def quiet(self) -> None:
         """Wait until nothing is under way."""
         await self._quiet.wait()
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """A tool is called."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._calls.add(ended)
+        try:
+            yield
+        finally:
+            self._calls.discard(ended)
+            ended.set_result(None)
+
+    async def calls_ended(self) -> None:
+        """Wait for the run's own calls: stopping it would leave their outcomes unknown."""
+        while self._calls:
+            await asyncio.wait(set(self._calls))
 
     @property
     def lease(self) -> Lease:

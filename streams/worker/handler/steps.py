@@ -12,6 +12,7 @@ import structlog
 from streams.errors import PermanentError
 from streams.serde.codec import STEP_RESULT
 from streams.serde.records import Checkpoint, StepResult
+from streams.serde.sizes import MAX_LEASE_BYTES
 from streams.tracing.conventions import STEP
 from streams.tracing.spans import child
 from streams.worker.handler.branches import inside
@@ -24,8 +25,11 @@ from streams.worker.handler.values import digest, from_json, to_json
 
 log = structlog.get_logger(__name__)
 
+STEP_KIND = "step"
 MAX_TOTAL_BYTES = 512 * 1024
-"""The limit of all steps of one job, which travel together in the lease of its next run."""
+"""The limit of all steps of one job."""
+_BESIDE_BYTES, _LEAST_BYTES = 32 * 1024, 32 * 1024
+"""What a lease holds beside input, steps and waits; what steps and waits have beside any input."""
 
 MAX_STEPS = 10_000
 
@@ -36,8 +40,11 @@ class Steps:
     def __init__(self, session: RunSession, history: History) -> None:
         self._session = session
         self._history = history
-        self._sizes = {left.id: _size(left) for left in session.lease.steps}
+        lease = session.lease
+        self._sizes = {left.id: _size(left) for left in lease.steps}
         self._total = sum(self._sizes.values())
+        self._of_steps = sum(self._sizes[left.id] for left in lease.steps if left.kind == STEP_KIND)
+        self._most = max(_LEAST_BYTES, MAX_LEASE_BYTES - _BESIDE_BYTES - len(lease.input))
 
     def step(
         self,
@@ -57,7 +64,7 @@ class Steps:
                 "and do not call it"
             )
         evidence = _digest(args, kwargs)
-        call = self._history.call(name, kind="step", digest=evidence, key=key, was=was)
+        call = self._history.call(name, kind=STEP_KIND, digest=evidence, key=key, was=was)
         coroutine = self._run(call, partial(function, *args, **kwargs), strict)
         self._history.carried_by(call, coroutine)
         return coroutine
@@ -99,6 +106,18 @@ class Steps:
         for mark in self._history.new_marks():
             await self._keep(mark)
 
+    def check_room(self, size: int = 0) -> None:
+        """Return if what steps and waits left, and so many bytes more, fits the next run's lease.
+
+        Raises:
+            PermanentError: it does not.
+        """
+        if self._total + size > self._most:
+            raise PermanentError(
+                f"this job's {len(self._sizes):,} finished steps and waits left {self._total:,} "
+                f"bytes, and a run is given {self._most:,}: let another job go on after fewer"
+            )
+
     async def _keep(self, left: StepResult) -> None:
         # Reserve before awaiting, so that steps which end at the same time count each other.
         self._reserve(left)
@@ -106,7 +125,7 @@ class Steps:
             self._session.check()
             await self._session.say(Checkpoint(self._session.lease.run_id, left))
         except BaseException:
-            self._total -= self._sizes.pop(left.id, 0)
+            self._count(left, -self._sizes.pop(left.id, 0))
             raise
         self._history.kept(left)
 
@@ -127,19 +146,24 @@ class Steps:
         size, number = _size(left), len(self._sizes)
         if left.id in self._sizes:
             return  # a mark that another step keeps just now
-        if self._total + size > MAX_TOTAL_BYTES:
+        if left.kind == STEP_KIND and self._of_steps + size > MAX_TOTAL_BYTES:
             raise PermanentError(
-                f"step {left.id!r} has {size:,} bytes: with the {self._total:,} of the others the "
-                f"steps of this job hold more than {MAX_TOTAL_BYTES:,} bytes: store large values "
-                "elsewhere and keep where they lie"
+                f"step {left.id!r} has {size:,} bytes: with the {self._of_steps:,} of the others "
+                f"the steps of this job hold more than {MAX_TOTAL_BYTES:,} bytes: store large "
+                "values elsewhere and keep where they lie"
             )
+        self.check_room(size)
         if number >= MAX_STEPS:
             raise PermanentError(
                 f"step {left.id!r}: this job has {number:,} finished steps, the most that it may "
                 "have: do several things in one step, or in several jobs"
             )
         self._sizes[left.id] = size
+        self._count(left, size)
+
+    def _count(self, left: StepResult, size: int) -> None:
         self._total += size
+        self._of_steps += size if left.kind == STEP_KIND else 0
 
 
 def _size(left: StepResult) -> int:

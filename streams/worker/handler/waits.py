@@ -136,6 +136,7 @@ class Waits:
             raise PermanentError(
                 f"wait {waits[0].call.id}: no step or effect waits: wait in the handler itself"
             )
+        self._steps.check_room()
         with self._session.busy():
             for wait in waits:
                 if self.left(wait) is None:

@@ -144,6 +144,24 @@ async def for_itself(ctx: Context) -> None:
     await ctx.wait_for_job(ctx.job_id)
 
 
+async def for_each_other(ctx: Context) -> Any:
+    other = ctx.input.get("other") or (await ctx.wait_for_event(MESSAGE)).attributes["other"]
+    return await ctx.wait_for_job(other, timeout=ctx.input.get("timeout"))
+
+
+@pytest.mark.parametrize(
+    ("timeout", "ends"), [(None, ["failed", "failed"]), (60, ["waiting", "waiting"])]
+)
+def test_a_circle_of_jobs_without_a_timeout_is_refused(timeout: Any, ends: list[str]) -> None:
+    with Bench(app_of(for_each_other)) as bench:
+        jobs = [bench.submit("job", {"timeout": timeout}, key="0").run()]
+        for number in range(1, 3):
+            jobs.append(bench.submit("job", {"other": jobs[-1].id}, key=str(number)).run())
+        bench.deliver("e", subject="t1", attributes={"other": jobs[-1].id})
+        assert [job.run().status for job in (jobs[0], jobs[-1])] == ends
+        assert timeout or "each would wait for ever" in (jobs[0].error or "")
+
+
 async def for_a_surrogate(ctx: Context) -> None:
     await ctx.wait_for_event({"subject": "\ud800"})
 

@@ -14,7 +14,7 @@ import pytest
 from support.worker_bench import bench
 
 from streams import AmbiguousStep, App, Context
-from streams.serde.records import Checkpoint, Ended, StepResult
+from streams.serde.records import Checkpoint, Ended, Outcome, StepResult
 from streams.worker.handler import history as module
 from streams.worker.handler.history import History
 
@@ -252,6 +252,29 @@ async def test_what_failed_once_and_not_now_is_no_divergence() -> None:
     left = then.result(then.call("fallback", kind="step"), value="1")
     ended, kept = await run(handler, replace(left, position=1))
     assert (ended.status, kept) == ("succeeded", {"primary": 0, "send": 1})
+
+
+async def test_a_divergence_leaves_the_outcome_of_no_tool_unknown() -> None:
+    async def slow(idempotency_key: str) -> None:
+        called.set()
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+    async def other(ctx: Context) -> None:
+        await called.wait()
+        await ctx.step("other", work)
+
+    async def handler(ctx: Context) -> None:
+        await asyncio.gather(ctx.effect("mail", slow, key="k"), other(ctx))
+
+    called = asyncio.Event()
+    app = App("test")
+    app.job("job")(handler)
+    async with bench(app) as at:
+        ended = await at.ended(at.give(steps=(recorded("draft", 0),)))
+        outcomes = [each.status for each in at.bodies(Outcome)]
+    assert ended.error == "HistoryDiverged: recorded draft, asked other"
+    assert outcomes == ["done"]
 
 
 async def test_what_fails_again_is_compared() -> None:

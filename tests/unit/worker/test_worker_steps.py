@@ -14,7 +14,7 @@ from support.worker_bench import bench
 
 from streams import App, Context
 from streams.errors import LeaseLost
-from streams.serde.records import Checkpoint, Ended
+from streams.serde.records import Checkpoint, Ended, StepResult
 from streams.serde.sizes import MAX_VALUE_BYTES
 from streams.worker.handler import steps as module
 
@@ -134,9 +134,27 @@ async def test_steps_that_are_kept_already_count_as_well() -> None:
 
     ended, kept = await ended_of(handler, steps=left({"a": '"' + "x" * 450_000 + '"'}))
     assert (ended.status, kept) == ("failed", [])
-    assert "step 'more' has 100,060 bytes" in (ended.error or "")
-    assert "the 450,025 of the others" in (ended.error or "")
+    assert "step 'more' has 100,061 bytes" in (ended.error or "")
+    assert "the 450,026 of the others" in (ended.error or "")
     assert "more than 524,288 bytes" in (ended.error or "")
+
+
+@pytest.mark.parametrize(("bytes_left", "ends"), [(800_000, "parked"), (900_000, "failed")])
+async def test_what_waits_left_is_bounded_by_what_a_run_is_given(
+    bytes_left: int, ends: str
+) -> None:
+    waited = StepResult("gone", "event", value='"' + "x" * bytes_left + '"')
+
+    async def handler(ctx: Context) -> None:
+        ctx._history.call("gone", kind="event")
+        try:
+            assert await ctx.step("s", lambda: 7) == 7
+        finally:
+            await ctx.sleep(60)
+
+    ended, kept = await ended_of(handler, steps=(waited,))
+    assert (ended.status, len(kept)) == (ends, int(ends == "parked"))
+    assert ends == "parked" or "let another job go on" in (ended.error or "")
 
 
 async def test_a_step_that_could_not_be_said_gives_its_bytes_back() -> None:
