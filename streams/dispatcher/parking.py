@@ -64,7 +64,7 @@ class Parking:
     def listen(self, step: Step, job: Job, asked: Wait) -> None:
         """Open a wait while its run goes on, unless it is open or over."""
         if _left(step, job, asked) is None:
-            job = self._open(step, job, replace(asked, group=LISTENED))
+            job = self._open(step, job, replace(asked, group=LISTENED, listened=True))
             self._end_at_once(step, job, asked)
 
     def _open(self, step: Step, job: Job, asked: Wait) -> Job:

@@ -65,16 +65,25 @@ def end_wait(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
 def group_over(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
     """Have a parked job go on if the group of a wait is over by what the wait left.
 
-    The other waits of the group are dropped, with their timers.
+    The other waits of the group are dropped, with their timers. Those that the job listens to stay
+    open, because no event may be missed since the handler began to listen.
     """
     if wait.group == LISTENED:
         return job
     others = tuple(each for each in job.waits if each.group == wait.group)
     if wait.needs_all and left.raises is None and others:
         return job
-    for other in others:
+    dropped = tuple(each for each in others if not each.listened)
+    for other in dropped:
         _note_progress(step, job, other, left)
-    return _resume(step, _close(step, job, others))
+    return _resume(step, _close(step, _only_listened(job, wait.group), dropped))
+
+
+def _only_listened(job: Job, group: int) -> Job:
+    """The job, with the waits of a group as those that no run is parked for."""
+    stay = {w.id for w in job.waits if w.group == group and w.listened}
+    waits = (replace(w, group=LISTENED) if w.id in stay else w for w in job.waits)
+    return replace(job, waits=tuple(waits))
 
 
 def close_all(step: Step, job: Job) -> None:

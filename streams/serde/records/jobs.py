@@ -45,6 +45,7 @@ class Wait:
     behind: int | None = None
     after_event: str = ""
     takes_it_alone: bool = False
+    listened: bool = False
     timeout_ms: int | None = None
     until: int | None = None
     at: int = 0

@@ -8,8 +8,7 @@ and does it again in the later one.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -143,7 +142,8 @@ class Waits:
                     await may_begin(self._session, self._history, wait.call)
                     await self._prepare(wait)
             await self._steps.keep_marks()
-        group = tuple(replace(wait.asked, needs_all=needs_all) for wait in waits)
+        open_ = [wait.asked for wait in waits if self.left(wait) is None]
+        group = tuple(replace(asked, needs_all=needs_all) for asked in open_)
         self._awaited.append(group)
         try:
             with self._history.awaited(*(wait.call for wait in waits)):
@@ -222,15 +222,22 @@ class Pending:
         return await self.given_now()
 
 
-def _grouped(awaited: Sequence[tuple[Wait, ...]]) -> tuple[Wait, ...]:
-    """The waits with the numbers of their groups; one that several tasks await is its own group."""
-    often = Counter(id_ for group in awaited for id_ in {wait.id for wait in group})
-    numbered = [(number, wait) for number, group in enumerate(awaited) for wait in group]
-    shared = {wait.id: wait for _, wait in numbered if often[wait.id] > 1}
-    alone = enumerate(shared.values(), len(awaited))
-    return (
-        *(replace(wait, group=number) for number, wait in numbered if wait.id not in shared),
-        *(replace(wait, group=number, needs_all=False) for number, wait in alone),
+def _grouped(awaited: Iterable[tuple[Wait, ...]]) -> tuple[Wait, ...]:
+    """The waits with the numbers of their groups; groups that share a wait are one.
+
+    Any end goes on with such a group: the next run parks for what is left.
+    """
+    groups: list[dict[str, Wait]] = []
+    for waits in awaited:
+        group = {wait.id: wait for wait in waits}
+        for other in [each for each in groups if not group.keys().isdisjoint(each)]:
+            groups.remove(other)
+            group = {id_: replace(w, needs_all=False) for id_, w in (other | group).items()}
+        groups.append(group)
+    return tuple(
+        replace(wait, group=number)
+        for number, group in enumerate(groups)
+        for wait in group.values()
     )
 
 

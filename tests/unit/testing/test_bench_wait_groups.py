@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -148,6 +149,42 @@ def test_so_does_a_timeout() -> None:
             bench.advance(25 * 60 + 1)
             job.run()
         assert job.result == 2
+
+
+async def listens_and_reminds(ctx: Context) -> str:
+    answer = await ctx.listen(subject("a"))
+    for number in range(3):
+        name, _ = await ctx.first(answer=answer, time=ctx.sleep(HOUR))
+        if name == "answer":
+            return f"answered after {number}"
+    return "no answer"
+
+
+def test_what_a_job_listens_to_is_kept_while_another_wait_comes_first(tmp_path: Path) -> None:
+    topology = tmp_path / "topology.yaml"
+    topology.write_text("routes: []\njob_types:\n  - name: job\n")
+    with Bench(app_of(listens_and_reminds), topology=topology) as bench:
+        job = bench.submit("job").run()
+        bench.disconnect()
+        bench.advance(HOUR + 1)
+        deliver(bench, "a")
+        bench.connect()
+        assert job.run().result == "answered after 1"
+
+
+async def all_with_one_in_common(ctx: Context) -> None:
+    shared = ctx.wait_for_event(subject("a"))
+    others = [ctx.wait_for_event(subject(name), name=name) for name in "bc"]
+    await asyncio.gather(*(ctx.all(shared, other) for other in others))
+
+
+def test_groups_that_share_a_wait_go_on_once_for_each_of_their_waits() -> None:
+    with Bench(app_of(all_with_one_in_common)) as bench:
+        job = bench.submit("job").run()
+        for name in "acb":
+            deliver(bench, name)
+            job.run()
+        assert (job.status, job.record.resumes) == ("succeeded", 3)
 
 
 async def in_two_groups(ctx: Context) -> None:
