@@ -32,7 +32,7 @@ from streams.serde.lease_mac import open_lease
 from streams.serde.records import Lease, Wait
 
 RATE = 500
-OTHERS = 4_000
+OTHERS = 20_000
 """How many events that no job waits for are timed."""
 
 
