@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import cycle
 from typing import get_args
 
 import pytest
-from support.wait_storm import CountingWorker, Fault, Storm
+from support.wait_storm import CountingWorker, Fault, Storm, lay_out
 from support.waiter import event_wait, sleep
 
 from streams.runtime.memory_broker import CrashPoint
@@ -58,6 +59,24 @@ def test_so_they_do_where_the_worker_is_lost_around_its_parks(fused: bool) -> No
     faults = {(40 * number + 7, number): LOSSES[number] for number in range(3)}
     storm.play(faults)
     assert faults == {}
+    assert_each_went_on_once(storm)
+
+
+def test_so_they_do_where_the_layout_is_switched_again_and_again() -> None:
+    storm, fused = Storm(WAITS, ROUNDS, fused=False), cycle((True, False))
+    storm.play({}, lambda: lay_out(storm, fused=next(fused)))
+    assert_each_went_on_once(storm)
+
+
+@LAYOUTS
+def test_so_they_do_where_the_stage_loses_its_disk_again_and_again(fused: bool) -> None:
+    storm = Storm(WAITS, ROUNDS, fused=fused)
+
+    def lose_the_disk() -> None:
+        storm.desk.driver.restart("dispatcher")
+        storm.desk.driver.advance(0.5)
+
+    storm.play({}, lose_the_disk)
     assert_each_went_on_once(storm)
 
 

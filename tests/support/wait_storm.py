@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -99,9 +99,15 @@ class Storm(Waiter):
         self.worker.leased += len(own)
         return own
 
-    def play(self, faults: dict[tuple[int, int], Fault]) -> None:
-        """Run every lease until all jobs have ended; `faults` are by job and round."""
+    def play(
+        self, faults: dict[tuple[int, int], Fault], between: Callable[[], None] = lambda: None
+    ) -> None:
+        """Run every lease until all jobs have ended; `faults` are by job and round.
+
+        `between` is called before each look for leases.
+        """
         for _ in range(PATIENCE):
+            between()
             for lease in self.new_leases():
                 boot = self.worker
                 self._run(lease, faults)
@@ -180,12 +186,12 @@ class Storm(Waiter):
 
 
 def lay_out(at: Waiter, *, fused: bool) -> None:
-    """Run dispatcher and scheduler as one stage, or leave them apart."""
-    if fused:
-        topology = at.desk.topology
-        parts = scheduler.stage(topology), dispatcher.stage(topology, CLUSTER_KEY)
-        at.desk.driver.lay_out([FusedStage("pipeline", parts)])
-        at.desk.driver.advance(0.5)
+    """Have dispatcher and scheduler go on as one stage, or apart."""
+    topology = at.desk.topology
+    first, second = scheduler.stage(topology), dispatcher.stage(topology, CLUSTER_KEY)
+    fused_stage = FusedStage("pipeline", (first, second))
+    at.desk.driver.lay_out([fused_stage] if fused else [second, first])
+    at.desk.driver.advance(0.5)
 
 
 def wait_id(number: int) -> str:
