@@ -165,6 +165,26 @@ def test_a_round_is_made_in_parts_and_costs_nothing_when_it_is_done(desk: Desk) 
     assert len(desk.driver.output("jobs")) == before
 
 
+@pytest.mark.parametrize("meanwhile", ["a part of the round", "a new job"])
+def test_a_routing_that_returns_before_the_round_is_over_makes_a_round_too(
+    desk: Desk, meanwhile: str
+) -> None:
+    """A deployment is taken back at once."""
+    with desk.driver.together():
+        ids = [desk.event(f"t{n}") for n in range(300)]
+    former = desk.topology.routes
+    desk.deploy(routes=MENDED)
+    if meanwhile == "a new job":
+        ids.append(desk.event("t300"))
+    else:
+        desk.driver.advance(0.1)
+    types = [desk.job(job_id).type for job_id in ids]
+    assert 0 < types.count("triage") < len(ids)
+    desk.deploy(routes=former)
+    desk.driver.advance(1)
+    assert {desk.job(job_id).type for job_id in ids} == {"draft_reply"}
+
+
 def test_an_aborted_part_is_gone_over_again(desk: Desk) -> None:
     ids = [desk.event(f"t{n}") for n in range(3)]
     desk.deploy(job_types={"draft_reply": JobType("draft_reply", "gpu")})

@@ -224,6 +224,18 @@ def test_an_event_that_is_read_again_later_ends_nothing_that_came_later(desk: De
     assert statuses(desk, first, later) == ["cancelled", "pending"]
 
 
+def test_an_event_with_a_job_that_is_read_again_ends_nothing_of_its_own_millisecond(
+    desk: Desk,
+) -> None:
+    first, second = (envelope("acme", key, "ticket.updated") for key in ("e1", "e2"))
+    at = desk.driver.now
+    for each in (first, second, first):
+        value = ENVELOPE.encode(replace(each, subject="t1"))
+        desk.driver.pipe("events", b"acme", value, timestamp=at)
+    ids = [event_job_id("acme", "zendesk", key) for key in ("e1", "e2")]
+    assert statuses(desk, *ids) == ["cancelled", "pending"]
+
+
 def test_a_redelivery_cancels_nothing(desk: Desk) -> None:
     event(desk, "s1", "ticket.solved")
     job_id = event(desk, "e1")

@@ -216,3 +216,20 @@ def test_a_cancel_of_the_earlier_routes_is_finished_under_the_present_ones(desk:
     desk.driver.advance(3)
     assert set(statuses(desk, *ids)) == {"cancelled"}
     assert (statuses(desk, later), kept(desk)) == (["pending"], [])
+
+
+def test_routes_that_return_before_their_round_is_over_lose_no_cancel_and_leave_no_entry(
+    desk: Desk,
+) -> None:
+    """A deployment is taken back at once."""
+    deploy(desk, CREATED)
+    ids = flood(desk, 700)
+    desk.deploy(routes=ROUTES)
+    event(desk, "s1", "ticket.solved")
+    desk.driver.advance(0.1)
+    assert 0 < cancelled(desk) < len(ids)
+    later = event(desk, "l1")
+    desk.deploy(routes=(CREATED,))
+    desk.driver.advance(5)
+    assert set(statuses(desk, *ids)) == {"cancelled"}
+    assert (statuses(desk, later), kept(desk)) == (["pending"], [])

@@ -11,7 +11,7 @@ its buckets, so that its entries are found again under other routes; `N` holds t
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import islice
 
@@ -91,9 +91,9 @@ class CancellableJobs:
             entries = [_IN_BUCKET + name + key for name in known[1]]
             self._store.put_many(dict.fromkeys([*entries, _JOB + key]))
 
-    def entry(self, job: Job) -> Entry:
-        """The number of a live job, 0 before it has one, and its buckets."""
-        known, wanted = self._entry(job.job_id), self._buckets(job)
+    def entry(self, job: Job, bys: Iterable[str]) -> Entry:
+        """The number of a live job, 0 before it has one, and its buckets, those of `bys` too."""
+        known, wanted = self._entry(job.job_id), self._buckets(job, bys)
         return (0, wanted) if known is None else (known[0], tuple({*known[1], *wanted}))
 
     def jobs(self, name: bytes, behind: str, to: str, limit: int) -> list[tuple[str, int]]:
@@ -121,10 +121,11 @@ class CancellableJobs:
         places = range(_COUNT.size, len(value), _SIZE)
         return _COUNT.unpack_from(value)[0], tuple(value[at : at + _SIZE] for at in places)
 
-    def _buckets(self, job: Job) -> tuple[bytes, ...]:
+    def _buckets(self, job: Job, bys: Iterable[str] = ()) -> tuple[bytes, ...]:
         if job.event is None:
             return ()
-        values = ((by, value_of(by, job.event)) for by in self._bys.get(job.type, ()))
+        wanted = dict.fromkeys([*self._bys.get(job.type, ()), *bys])
+        values = ((by, value_of(by, job.event)) for by in wanted)
         return tuple(bucket(job.tenant_id, job.type, by, value) for by, value in values if value)
 
 

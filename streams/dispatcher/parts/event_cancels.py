@@ -67,7 +67,10 @@ class EventCancels(Part):
             return
         by_time = late or self.shared.gives_kept  # jobs of earlier events may get later numbers
         cancel = _cancel(event, route.cancels, value, at, None if by_time else self._jobs.last)
-        cancel, number = self._in_place(step, cancel)
+        own = step.table.get(cancel.job_id)
+        if own is not None and own.event is not None and own.event.event_id == event.event_id:
+            return  # the event was read before
+        cancel, number = self._in_place(cancel, own)
         cancel = self._scan(step, cancel, max(_EACH, _left(step)))
         if not cancel.is_scanned or self._awaits_jobs():
             self._unfinished.put(number or self._jobs.next_number(), cancel)
@@ -124,13 +127,12 @@ class EventCancels(Part):
         """Whether jobs of earlier events may have no entry yet."""
         return self.shared.unrouted or self.shared.gives_kept
 
-    def _in_place(self, step: Step, cancel: EventCancel) -> tuple[EventCancel, int | None]:
+    def _in_place(self, cancel: EventCancel, own: Job | None) -> tuple[EventCancel, int | None]:
         """The cancel, and the number of the earlier one that it takes the place of, if any.
 
         So a bucket has few unfinished cancels, however many events of a subject come. It looks from
         where the earlier one stands, so that it comes to the last job although more events follow.
         """
-        own = step.table.get(cancel.job_id)
         if own is None or not is_live(own):  # the earlier one may mean a living job of its own
             for number, earlier in self._unfinished.in_bucket(cancel.bucket):
                 if cancel.covers(earlier):
@@ -153,7 +155,7 @@ class EventCancels(Part):
         """End a job if an unfinished cancel means it; whether anything changed."""
         if not self._unfinished:
             return False
-        number, buckets = self._jobs.entry(job)
+        number, buckets = self._jobs.entry(job, self._unfinished.bys(job.type))
         for name in buckets:
             for _, cancel in self._unfinished.in_bucket(name.hex()):
                 if cancel.means(job, number):
@@ -177,6 +179,8 @@ def _cancel(
 ) -> EventCancel:
     return EventCancel(
         bucket(event.tenant_id, cancels.job, cancels.by, value).hex(),
+        cancels.job,
+        cancels.by,
         event.event_id,
         event_job_id(event.tenant_id, event.source, event.dedup_key),
         at,

@@ -27,7 +27,7 @@ _START = ""
 class Sweep(Part):
     """Goes over one partition's live jobs."""
 
-    keys: ClassVar = {_ROUTING: "the digest of the routing that every live job follows"}
+    keys: ClassVar = {_ROUTING: "the digest of the routing that every live job follows, or nothing"}
     awaits_logs = True
 
     def __init__(self, shared: Shared) -> None:
@@ -41,6 +41,7 @@ class Sweep(Part):
 
     def tick(self, step: Step) -> None:
         """Look at the next part of the jobs."""
+        self._forget_former(step)
         shared = self.shared
         before = (self._behind, self._due, shared.unrouted, shared.sweep_now)
         step.on_undo(self._return_to, *before)
@@ -62,6 +63,17 @@ class Sweep(Part):
                 return
         if len(part) < most:
             self._finish(step)
+
+    def handled(self, step: Step) -> None:
+        self._forget_former(step)
+
+    def _forget_former(self, step: Step) -> None:
+        """Forget the former routing with the first step under another: from then on jobs differ.
+
+        If that routing returns before the round is over, it makes a round, too.
+        """
+        if self.shared.unrouted and step.store.get(_ROUTING):
+            step.store.put(_ROUTING, b"")
 
     def rests(self) -> bool:
         """Whether it is between two rounds."""

@@ -6,6 +6,7 @@ Keys in the store `parts`: `C` number holds one, as JSON.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -27,7 +28,8 @@ _COUNT = struct.Struct(">Q")
 class EventCancel:
     """The jobs that an event ends: those in a bucket that were made of earlier events.
 
-    - `bucket` is its name in hexadecimal; `job_id` is the event's own job, which goes on.
+    - `bucket` is its name in hexadecimal: that of a `type` of jobs, and of a value `by` which they
+      are compared. `job_id` is the event's own job, which goes on.
     - `at` is the event's time (milliseconds). `until` is the number of the last job that came
       before the event; None if jobs do not come in the order of their events, so that times decide.
     - `behind` is the id of the last job that was looked at; `is_scanned` says that it was the last.
@@ -36,6 +38,8 @@ class EventCancel:
     """
 
     bucket: str
+    type: str
+    by: str
     event_id: str
     job_id: str
     at: int
@@ -85,6 +89,7 @@ class UnfinishedCancels:
         self._all: dict[int, EventCancel] = {}
         self._unscanned: dict[int, None] = {}
         self._in_bucket: dict[str, dict[int, None]] = {}
+        self._bys: Counter[tuple[str, str]] = Counter()
         for key, value in self._store.range(_CANCEL, after(_CANCEL)):
             self._note(_COUNT.unpack_from(key, 1)[0], EventCancel(**orjson.loads(value)))
 
@@ -107,6 +112,10 @@ class UnfinishedCancels:
         """The cancels that concern a bucket, with their numbers."""
         return [(number, self._all[number]) for number in self._in_bucket.get(name, ())]
 
+    def bys(self, type_: str) -> list[str]:
+        """By what values the cancels compare jobs of a type; no route may do so any more."""
+        return [by for found, by in self._bys if found == type_]
+
     def unscanned(self, limit: int) -> list[tuple[int, EventCancel]]:
         """Some of those that have jobs left to look at, with their numbers."""
         return self._some(self._unscanned, limit)
@@ -122,12 +131,14 @@ class UnfinishedCancels:
         before = self._all.pop(number, None)
         if before is not None:
             self._unscanned.pop(number, None)
+            self._bys -= Counter([(before.type, before.by)])
             numbers = self._in_bucket[before.bucket]
             del numbers[number]
             if not numbers:
                 del self._in_bucket[before.bucket]
         if cancel is not None:
             self._all[number] = cancel
+            self._bys[cancel.type, cancel.by] += 1
             self._in_bucket.setdefault(cancel.bucket, {})[number] = None
             if not cancel.is_scanned:
                 self._unscanned[number] = None
