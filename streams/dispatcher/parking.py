@@ -58,14 +58,14 @@ class Parking:
             found = left[wait.id]
             if found is not None and job.status == WAITING:
                 job = group_over(step, job, wait, found)
-        for wait in self._in_order(step, job, begun):
-            job = self._end_at_once(step, job, wait)
+        for wait, over in self._in_order(step, job, begun):
+            job = self._end_at_once(step, job, wait, over)
 
     def listen(self, step: Step, job: Job, asked: Wait) -> None:
         """Open a wait while its run goes on, unless it is open or over."""
         if _left(step, job, asked) is None:
             job = self._open(step, job, replace(asked, group=LISTENED, listened=True))
-            self._end_at_once(step, job, asked)
+            self._end_at_once(step, job, asked, self._at_once(step, job, asked))
 
     def _open(self, step: Step, job: Job, asked: Wait) -> Job:
         known = _open_wait(job, asked.id)
@@ -76,20 +76,24 @@ class Parking:
         step.table.put(job)
         return job
 
-    def _in_order(self, step: Step, job: Job, asked: list[Wait]) -> list[Wait]:
-        """Waits in the order of what ends them at once, first those that are refused."""
+    def _in_order(
+        self, step: Step, job: Job, asked: list[Wait]
+    ) -> list[tuple[Wait, StepResult | None]]:
+        """Waits with what ends them at once, in its order; first those that are refused."""
 
-        def place(wait: Wait) -> int:
-            left = self._at_once(step, job, wait)
+        def place(found: tuple[Wait, StepResult | None]) -> int:
+            left = found[1]
             if left is None or left.raises == "WaitRefused":
                 return 0
             return left.number or self._recent.last + 1
 
-        return sorted(asked, key=place) if len(asked) > 1 else asked
+        return sorted(((wait, self._at_once(step, job, wait)) for wait in asked), key=place)
 
-    def _end_at_once(self, step: Step, job: Job, asked: Wait) -> Job:
-        """End a wait that is refused, or for which nothing needs to be awaited."""
-        wait, left = _open_wait(job, asked.id), self._at_once(step, job, asked)
+    def _end_at_once(self, step: Step, job: Job, asked: Wait, left: StepResult | None) -> Job:
+        """End a wait, if its group is not over, that is refused or need not be awaited."""
+        wait = _open_wait(job, asked.id)
+        if wait is not None and wait.takes_it_alone and left is not None:
+            left = self._at_once(step, job, asked)  # another wait of the job may have the event
         if wait is None or left is None:
             return job
         if wait.takes_it_alone and left.value is not None:

@@ -12,6 +12,7 @@ from support.waiter import HOUR, Waiter, event_wait, sleep
 
 from streams.dispatcher import parking
 from streams.dispatcher.part import AT_ONCE
+from streams.dispatcher.parts import waits
 from streams.dispatcher.parts.waits import Waits
 from streams.event_match import match_of
 from streams.serde.records import Lease, Listen, StepResult, Wait, WaitOver
@@ -167,6 +168,15 @@ def test_waits_that_take_events_alone_are_served_in_the_order_of_their_parks() -
     assert [at.status(lease) == "waiting" for lease in leases] == [False] + [True] * 11
 
 
+def test_one_park_takes_an_event_for_one_of_its_waits_alone() -> None:
+    at = Waiter()
+    lease = at.job()
+    at.reply("t1")
+    alone = [event_wait(id_=id_, takes_it_alone=True, group=n) for n, id_ in enumerate("ab")]
+    at.park(lease, *alone)
+    assert (list(at.left(lease)), len(at.index())) == (["a"], 1)
+
+
 @pytest.mark.parametrize("first", ["subject", "attribute"])
 def test_an_event_goes_to_the_wait_that_began_first_whatever_finds_it(first: str) -> None:
     at = Waiter()
@@ -229,6 +239,19 @@ def test_a_job_has_a_bounded_number_of_open_waits() -> None:
         for number in range(parking.MOST_OPEN + 5):
             listen(at, lease, event_wait(f"s{number}", f"w{number}", since="now"))
     assert len(at.index()) == parking.MOST_OPEN
+
+
+def test_a_job_goes_on_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "MOST_RESUMES", 2)
+    at = Waiter()
+    lease = at.job()
+    for number in range(3):
+        at.park(lease, sleep(1, f"nap{number}"), event_wait(group=1))
+        if number < 2:
+            at.desk.driver.advance(2)
+            lease = at.go_on(lease.job_id)
+    assert (at.status(lease), at.index(), at.timers()) == ("failed", [], 0)
+    assert [letter.reason for letter in at.desk.dead_letters()] == ["too_many_waits"]
 
 
 def test_a_wait_without_a_timeout_begins_though_bodies_are_kept_for_longer_than_a_year() -> None:

@@ -35,7 +35,7 @@ class Wait:
     kind: WaitKind
     position: int
     digest: bytes
-    failed_before: int = 0
+    failed_before: bytes = b""
     group: int = -1
     needs_all: bool = False
     match: str = ""
@@ -128,7 +128,7 @@ class StepResult:
     raises: str | None = None
     message: str = ""
     code: str | None = None
-    failed_before: int = 0
+    failed_before: bytes = b""
     changed_args: bool = False
     number: int = 0
 

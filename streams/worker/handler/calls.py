@@ -36,7 +36,7 @@ class Call:
     position: int
     digest: bytes
     key: str | None = None
-    failed_before: int = 0
+    failed_before: bytes = b""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Calls:
     """Numbers the calls of one run. `is_kept` tells whether a result is kept under an id."""
 
     def __init__(self, is_kept: Callable[[str], bool]) -> None:
-        self.failed = 0
+        self.failed = b""
         self._is_kept = is_kept
         self._ordinals: dict[tuple[str, str], int] = {}
         self._positions: dict[str, int] = {}

@@ -23,8 +23,9 @@ __all__ = ["MARK", "Call", "History"]
 MARK = "patch"
 """The kind of what `ctx.patched` leaves."""
 
-_BITS, _BITS_EACH = 63, 3
-"""The failures before a call are a Bloom filter in one integer: each sets three bits."""
+_BITS_EACH = 4
+"""The failures before a call are a Bloom filter of 256 bits: each sets four. Of 30 failures, one
+that is gone is told in 98 of 100 cases. If it is not, a person decides."""
 
 _TURNS = 20
 _ROUNDS, _ROUND_SECONDS = 100, 0.05
@@ -123,8 +124,10 @@ class History:
 
     def failed(self, what: str) -> None:
         """Note that a call failed, after which the handler may take another way than before."""
-        for byte in blake2b(what.encode(errors="surrogatepass"), digest_size=_BITS_EACH).digest():
-            self._calls.failed |= 1 << byte % _BITS
+        found = _bits(self._calls.failed)
+        for bit in blake2b(what.encode(errors="surrogatepass"), digest_size=_BITS_EACH).digest():
+            found |= 1 << bit
+        self._calls.failed = found.to_bytes(32, "little")
 
     async def check(self, call: Call) -> None:
         """Return if a call without a result may begin.
@@ -179,13 +182,17 @@ class History:
         )
 
 
-def _is_evidence(result: StepResult, call: Call, failed: int) -> bool:
+def _bits(failed: bytes) -> int:
+    return int.from_bytes(failed, "little")
+
+
+def _is_evidence(result: StepResult, call: Call, failed: bytes) -> bool:
     """Whether a handler that makes this call, after these failures, had to ask for the result.
 
     It takes another way now if it asked for the result after a failure that is none this time.
     """
     before = result.kind != MARK and 0 <= result.position <= call.position
-    return before and not result.failed_before & ~failed
+    return before and not _bits(result.failed_before) & ~_bits(failed)
 
 
 def _told(recorded: StepResult, asked: Call, code: str | None) -> str:

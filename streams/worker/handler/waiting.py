@@ -123,7 +123,7 @@ class Waiting:
         asked = self._wait_calls.event(match, timeout, since, consume, name, key)
         return self._waits.listen(asked)
 
-    def first(self, **waits: Pending) -> Coroutine[Any, Any, tuple[str, Any]]:
+    def first(self, /, **waits: Pending) -> Coroutine[Any, Any, tuple[str, Any]]:
         """Wait for the first of several waits; returns its name and what it gives.
 
         The others are dropped.

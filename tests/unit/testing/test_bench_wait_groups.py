@@ -191,7 +191,7 @@ async def in_two_groups(ctx: Context) -> None:
     shared = ctx.wait_for_event(subject("a"))
 
     async def one() -> None:
-        await ctx.first(shared=shared, late=ctx.sleep(HOUR))
+        await ctx.first(self=shared, late=ctx.sleep(HOUR))
         await ctx.effect("mail", done, key="k")
 
     async def two() -> None:

@@ -254,6 +254,20 @@ async def test_what_failed_once_and_not_now_is_no_divergence() -> None:
     assert (ended.status, kept) == ("succeeded", {"primary": 0, "send": 1})
 
 
+async def test_of_many_failures_each_that_is_gone_is_told() -> None:
+    names = [f"fetch[{number}]" for number in range(25)]
+    then = History(())
+    for name in names:
+        then.failed(name)
+    left = then.result(then.call("note", kind="step"), value="1")
+    for gone in names:
+        now = History((left,))
+        for name in names:
+            if name != gone:
+                now.failed(name)
+        await now.check(now.call("end", kind="step"))
+
+
 async def test_a_divergence_leaves_the_outcome_of_no_tool_unknown() -> None:
     async def slow(idempotency_key: str) -> None:
         called.set()
