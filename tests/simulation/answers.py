@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 Place = tuple[str, str]
+_LONGEST_WAIT_MS = 60_000
 
 
 class Answers:
@@ -68,12 +69,22 @@ class Answers:
             return
         left = self._left[place]
         left[result.id] = result
-        if result.raises is not None:
+        if result.raises not in (None, "ApprovalExpired") and not self._out_of_time(job, result):
             raise Violation("wait_refused", f"{job_id}: {result.raises}: {result.message}")
         if {"event", "time"} <= left.keys():
             raise Violation("both_won", f"{job_id}: an answer and the time")
-        if result.kind == "event":
+        if result.kind == "event" and result.raises is None:
             self._is_first(job, result, left.get("event") if result.id == "event#2" else None)
+
+    def _out_of_time(self, job: Job, result: StepResult) -> bool:
+        """Whether a wait was over, or could not begin, because the job's body is kept no longer."""
+        kept = self._world.wiring.topology().topics["payloads"].retention_ms
+        if job.payload_ref is None or kept is None:
+            return False
+        left = job.event_time + kept - self._world.true_ms
+        if result.raises == "WaitTimeout":
+            return left <= 0
+        return result.raises == "WaitRefused" and left <= _LONGEST_WAIT_MS
 
     def _is_first(self, job: Job, result: StepResult, before: StepResult | None) -> None:
         taken = _taken(result)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from simulation import faults_of_people
 from simulation.story import Story, draw
 from streams import new_jobs
 from streams.delivery import step as delivery_step
@@ -227,6 +228,54 @@ def _read_again_wakes() -> Any:
 
 
 INJECTED_FAULTS = {
+    "an approved digest is not compared": InjectedFault(
+        faults_of_people.digest_is_not_compared,
+        ("unapproved_call",),
+        ("deliver", "decide"),
+        ("refund",),
+    ),
+    "an effect begins before the decision": InjectedFault(
+        faults_of_people.pending_is_approved,
+        ("unapproved_call",),
+        ("deliver",),
+        ("refund", "loan"),
+    ),
+    "a second decision counts": InjectedFault(
+        faults_of_people.second_decision_counts,
+        ("decision_changed", "wrong_decision"),
+        ("deliver", "decide"),
+        ("refund", "letter"),
+    ),
+    "a late decision counts": InjectedFault(
+        faults_of_people.late_decision_counts,
+        ("wrong_decision",),
+        ("deliver", "decide"),
+        ("refund", "loan"),
+    ),
+    "an ended job still asks": InjectedFault(
+        faults_of_people.ended_job_still_asks,
+        ("approval_left",),
+        ("deliver", "decide"),
+        ("refund", "letter"),
+    ),
+    "a cancel by event is forgotten": InjectedFault(
+        faults_of_people.cancel_is_forgotten,
+        ("cancel_forgotten", "derived"),
+        ("herd", "halt"),
+        ("chase",),
+    ),
+    "a divergence is not noticed": InjectedFault(
+        faults_of_people.divergence_is_not_noticed,
+        ("step_again",),
+        ("deliver", "answer", "release"),
+        ("novel",),
+    ),
+    "a shared effect forgets its first caller": InjectedFault(
+        faults_of_people.first_caller_is_forgotten,
+        ("effect_twice", "done_dropped"),
+        ("deliver", "submit"),
+        ("herald",),
+    ),
     "an earlier event is overlooked": InjectedFault(
         _no_lookback,
         ("answer_missed",),
@@ -243,7 +292,7 @@ INJECTED_FAULTS = {
         _stale_park,
         ("parked_unasked", "both_won"),
         ("deliver", "answer", "reset"),
-        ("patient", "racer"),
+        ("chase",),
     ),
     "an event that is read again counts": InjectedFault(
         _read_again_wakes,

@@ -16,20 +16,26 @@ from support import derived_deliveries
 from support.derived import after_an_abort, derived, faults, processor, rebuilt
 
 from simulation.answers import Answers
-from simulation.handlers import SCRIPTS
+from simulation.approvals import Approvals
+from simulation.changed_code import ChangedCode
+from simulation.event_cancels import EventCancels
+from simulation.handlers import needed
 from simulation.outside import Violation
 from simulation.requests import LARGE, Asked
 from simulation.waiting import Waiting
+from simulation.wiring import HALT
 from streams.runtime.backends import backend_for, fold
 from streams.runtime.processor import Record
 from streams.runtime.task import Task
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY, SCHEDULE
+from streams.serde.effect_scopes import effect_scope
 from streams.serde.ids import partition_for
 from streams.serde.job_states import TERMINAL
 from streams.serde.keys import after
 from streams.serde.records import (
     Cancel,
     DeadLetter,
+    Decide,
     Job,
     Lease,
     LedgerEntry,
@@ -37,6 +43,7 @@ from streams.serde.records import (
     Replay,
     Reroute,
     Settle,
+    SettleSteps,
 )
 from streams.state.indexed import INDEX
 from streams.state.memory import MemoryTables
@@ -66,8 +73,13 @@ class Judge:
         self._read: Counter[tuple[str, int]] = Counter()
         self.waiting = Waiting(world)
         self.answers = Answers(world)
+        self.approvals = Approvals(world)
+        self.code = ChangedCode(world)
+        self.event_cancels = EventCancels(world)
         self.jobs: dict[str, Job] = {}
         """The newest record of each job that is there."""
+        self.made_at: dict[str, int] = {}
+        """By job: when it was first there."""
         self.made: dict[str, tuple[str, str]] = {}
         """By request: the job and scope that came of it."""
         self.last: dict[str, Asked] = {}
@@ -127,10 +139,12 @@ class Judge:
         for record in self._news("jobs.commands"):
             if record.value in self._timers:
                 self._timer_fired(record, record.value)
-        for record in self._news("jobs"):
-            self._job(record)
+            self.approvals.sent(record)
         for record in self._news("events"):
             self.answers.event(record)
+            self.event_cancels.event(record)
+        for record in self._news("jobs"):
+            self._job(record)
         for record in self._news("dispatcher.checkpoints.changelog"):
             self.answers.left(record)
         for record in self._news("ledger"):
@@ -139,7 +153,11 @@ class Judge:
             self._letter(record)
         for record in self._news("jobs.held"):
             self.waiting.told(record)
+        for record in self._news("approvals"):
+            self.approvals.changed(record)
+        self.event_cancels.look(self._begun)
         self._together()
+        self.approvals.look()
         self.waiting.look(list(self.jobs.values()))
 
     def _news(self, topic: str) -> Iterator[Record]:
@@ -187,6 +205,7 @@ class Judge:
     def _made(self, job: Job, old: Job | None) -> None:
         """A job, or an incarnation, that was not there before."""
         self._lives[job.job_id].append((job.created_at, math.inf))
+        self.made_at.setdefault(job.job_id, self._world.true_ms)
         root, replay = self.root_of(job), self._world.desk.replays.get(job.job_id)
         if old is not None and old.status not in TERMINAL:
             raise Violation("twin", f"{job.job_id} was {old.status} when {root} took its place")
@@ -217,6 +236,7 @@ class Judge:
             raise Violation("early", f"{job.job_id} was due at {due} and is {job.status} at {at}")
         if job.history[-1:] != old.history[-1:]:
             self._failed(job)
+        self.code.went_on(job, old)
         if _unburied(old, job):
             self._lives[job.job_id].append((at, math.inf))
         elif old.status in TERMINAL and job.status != old.status:
@@ -259,8 +279,10 @@ class Judge:
 
     def _complete(self, job: Job) -> None:
         """A job succeeded: all that its handler does was done, or a person says so."""
-        for action in SCRIPTS[job.type].actions:
-            if "/" in action and not self._world.outside.times(job.tenant_id, job.scope, action):
+        for tool, key, once_per in needed(job.type):
+            scope, action = effect_scope(job.scope, once_per), f"{tool}/{key}"
+            done = self._world.outside.times(job.tenant_id, scope, action)
+            if not done and self.approvals.lets(job, action):
                 raise Violation("effect_skipped", f"{job.job_id} succeeded without {action}")
 
     def _cancel_meant(self, job: Job) -> None:
@@ -268,6 +290,8 @@ class Judge:
             if meant in (None, self.root_of(job)):
                 return
         if job.tenant_id in self._world.desk.erased:
+            return
+        if self.event_cancels.meant(job):
             return
         if any(r.replay_of == job.job_id for r in self._world.desk.replays.values()):
             return
@@ -320,7 +344,10 @@ class Judge:
         """Whether it tells of an event that was promised a job, whose route was then taken away."""
         if letter.reason != "no_route" or letter.topic != "events":
             return False
-        return not self._world.desk.asked[ENVELOPE.decode(letter.value).event_id].owed
+        event_id = ENVELOPE.decode(letter.value).event_id
+        if event_id not in self._world.desk.asked:
+            return HALT in self._world.wiring.unrouted
+        return not self._world.desk.asked[event_id].owed
 
     # What holds between jobs.
 
@@ -428,6 +455,7 @@ class Judge:
         for job in self.jobs.values():
             if job.status in _BURIED and job.job_id not in self.letters:
                 raise Violation("no_dead_letter", f"{job.job_id} is {job.status}")
+        self.event_cancels.at_the_end()
         for asked in self._world.desk.asked.values():
             erased = asked.tenant in self._world.desk.erased
             if asked.owed and not erased and not self._has_job(asked):
@@ -526,7 +554,7 @@ def _may_be_refused(letter: DeadLetter) -> bool:
     if letter.topic != "jobs.commands":
         return False
     body = COMMAND.decode(letter.value).body
-    return isinstance(body, Replay | Settle | Reroute | Cancel | Move)
+    return isinstance(body, Replay | Settle | SettleSteps | Decide | Reroute | Cancel | Move)
 
 
 def _unburied(old: Job, job: Job) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from simulation.chance import Dice
 from simulation.cluster import HOUR_MS
+from streams.serde.effect_scopes import is_shared
 
 Answer = Literal["ok", "refused", "unknown"]
 
@@ -40,7 +41,10 @@ TOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call as its tool sees it; `root` is the request that the handler believes it serves."""
+    """One call as its tool sees it; `root` is the request that the handler believes it serves.
+
+    `digest` is that of its arguments.
+    """
 
     at: int
     tool: str
@@ -50,6 +54,7 @@ class Call:
     action: str
     root: str
     worker: str
+    digest: bytes = b""
 
 
 class Outside:
@@ -100,6 +105,8 @@ class Outside:
             raise Violation("effect_twice", f"{done[0]}, then {call}")
 
     def _whose(self, call: Call) -> None:
+        if is_shared(call.scope):
+            return
         root = self.roots.setdefault((call.tenant, call.scope), call.root)
         if root != call.root:
             raise Violation("scope_of_two", f"scope {call.scope} served {root}, now {call.root}")

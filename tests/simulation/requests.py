@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import orjson
 
-from simulation.wiring import ANSWER, SOURCE
+from simulation.wiring import ANSWER, HALT, SOURCE
 from streams.serde.codec import COMMAND, ENVELOPE
+from streams.serde.effect_scopes import is_shared
 from streams.serde.ids import (
     event_job_id,
     fingerprint,
@@ -27,7 +28,6 @@ from streams.serde.records import (
     PayloadRef,
     Replay,
     Reroute,
-    Settle,
     Submit,
 )
 
@@ -53,6 +53,18 @@ class Asked:
     fingerprint: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An event that cancels others or may be cancelled; `rerouted`: how often routes had changed.
+
+    `owed`: whether it had a route.
+    """
+
+    at: int
+    rerouted: int
+    owed: bool
+
+
 class Desk:
     """Deliveries, submissions and an operator's requests; keeps what was asked."""
 
@@ -64,14 +76,19 @@ class Desk:
         self.cancelled: dict[str, list[tuple[int, str | None]]] = {}
         """By job: when somebody asked to cancel it, and the request (root) that it was then of."""
         self.replays: dict[str, Replay] = {}
+        self.replayed_at: dict[str, int] = {}
+        self.sent: dict[str, Sent] = {}
+        """By event."""
         self.erased: set[str] = set()
         self._times: Counter[tuple[str, str, str]] = Counter()
 
     def deliver(self, tenant: str, key: str, job_type: str) -> None:
-        """One delivery of an event; its id is new, its dedup key is not."""
+        """One delivery of an event; its id is new, its dedup key is not, but for a `chase`."""
         owed = job_type not in self._world.wiring.unrouted
         root = self._root("evt", tenant, f"{job_type}-{key}")
         event = _envelope(root, tenant, f"{job_type}-{key}", job_type, routed=owed)
+        if job_type == "chase":
+            event = self._new(event, root)
         job_id = event_job_id(tenant, SOURCE, event.dedup_key)
         self._pipe("events.received", tenant, ENVELOPE.encode(event))
         at, print_ = self._world.true_ms, event.fingerprint
@@ -83,6 +100,24 @@ class Desk:
         event = _envelope(root, tenant, root, ANSWER, routed=False)
         event = replace(event, subject=f"{job_type}-{key}")
         self._pipe("events.received", tenant, ENVELOPE.encode(event))
+
+    def herd(self, tenant: str, key: str) -> None:
+        """Some events of one subject, whose jobs one event may cancel."""
+        for _ in range(5):
+            self.deliver(tenant, key, "chase")
+
+    def halt(self, tenant: str, key: str) -> None:
+        """An event that cancels the jobs of earlier `chase` events of a key."""
+        root = self._root("hlt", tenant, key)
+        owed = HALT not in self._world.wiring.unrouted
+        event = self._new(_envelope(root, tenant, f"chase-{key}", HALT, routed=owed), root)
+        self._pipe("events.received", tenant, ENVELOPE.encode(event))
+
+    def _new(self, event: Envelope, root: str) -> Envelope:
+        """An event that repeats no other one of its subject."""
+        self.sent[root] = Sent(self._world.true_ms, self._world.wiring.rerouted, event.routed)
+        new = fingerprint(event.tenant_id, SOURCE, root)
+        return replace(event, dedup_key=root, fingerprint=new)
 
     def answer_all(self) -> None:
         """Answer every job that waits for it."""
@@ -110,9 +145,12 @@ class Desk:
         self._note(Asked(root, tenant, job_id, job_type, self._world.true_ms, owed=True))
 
     def cancel(self, which: int) -> None:
+        """Cancel the so-manieth job."""
+        if (job_id := self._pick(which)) is not None:
+            self.cancel_job(job_id)
+
+    def cancel_job(self, job_id: str) -> None:
         """Cancel a job as the read model shows it."""
-        if (job_id := self._pick(which)) is None:
-            return
         job = self._world.judge.jobs.get(job_id)
         incarnation = job.incarnation if job else None
         meant = self._world.judge.root_of(job) if job else None
@@ -127,32 +165,15 @@ class Desk:
             return
         old = found[which % len(found)]
         job_id = replay_job_id(old.tenant_id, old.job_id, f"replay-{key}")
-        done = [e.action for e in self._world.judge.effects(old) if e.status == "done"]
+        own = [e for e in self._world.judge.effects(old) if not is_shared(e.action)]
+        done = [e.action for e in own if e.status == "done"]
         effects = tuple(done) if again else ()
         body = Replay(old.job_id, "mended", fresh, "ops", again, effects)
         if not fresh or job_id not in self.replays:  # fresh for sure, if every request of it is
             self.replays[job_id] = body
+        self.replayed_at.setdefault(job_id, self._world.true_ms)
         self.owners.setdefault(job_id, old.tenant_id)
         self.command(body, old.tenant_id, job_id)
-
-    def settle(self, which: int) -> None:
-        """A person has found out what became of an effect of a job in review, and says so."""
-        judge, outside = self._world.judge, self._world.outside
-        found = [
-            (job, entry)
-            for job in judge.jobs.values()
-            if job.status == "needs_review"
-            for entry in judge.effects(job)
-            if entry.status in ("claimed", "unknown", "review")
-        ]
-        if not found:
-            return
-        job, entry = found[which % len(found)]
-        happened = outside.times(entry.tenant_id, entry.scope, entry.action) > 0
-        result = '"found"' if happened else None
-        status: Literal["done", "failed"] = "done" if happened else "failed"
-        body = Settle(entry.action, status, result, "asked the vendor", "ops")
-        self.command(body, job.tenant_id, job.job_id)
 
     def reroute(self, which: int) -> None:
         """An operator wants a job for an event that got none."""

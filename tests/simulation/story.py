@@ -8,9 +8,10 @@ from random import Random
 from typing import Any
 
 from simulation.chance import Dice
-from simulation.handlers import SCRIPTS
+from simulation.handlers import APPROVED, SCRIPTS
 from simulation.requests import LARGE
-from simulation.world import STAGES, STORES, TENANTS, World
+from simulation.wiring import HALT, TENANTS
+from simulation.world import STAGES, STORES, World
 
 POINTS = (
     "received",
@@ -23,6 +24,7 @@ POINTS = (
 )
 _GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 8, 20)
 _TYPES = tuple(SCRIPTS)
+_TYPE_WEIGHTS = (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1, 3, 2, 3, 2, 2, 2, 3, 3, 3)
 Args = tuple[Any, ...]
 
 
@@ -56,7 +58,7 @@ class Die:
 
     @classmethod
     def of(cls, r: Random) -> Die:
-        types = r.choices(_TYPES, (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1, 3, 2), k=r.choice((1, 2, 4)))
+        types = r.choices(_TYPES, _TYPE_WEIGHTS, k=r.choice((1, 2, 4)))
         keys = ("0", "1", "2")[: r.choice((1, 2, 3))]
         return cls(r, TENANTS[: r.choice((1, 2, 3))], keys, tuple(types))
 
@@ -115,7 +117,32 @@ KINDS: dict[str, Kind] = {
         lambda w, i, k, f, a: w.desk.replay(i, k, fresh=f, again=a),
     ),
     # the so-manieth job in review
-    "settle": Kind(3, lambda d: (d.below(3),), lambda w, i: w.desk.settle(i)),
+    "settle": Kind(3, lambda d: (d.below(3),), lambda w, i: w.people.settle(i)),
+    # the so-manieth job whose code diverged, and what becomes of the step
+    "settle_steps": Kind(
+        2,
+        lambda d: (d.below(3), d.one("keep", "drop", "again")),
+        lambda w, *a: w.people.settle_steps(*a),
+    ),
+    # the so-manieth approval, what, who, how (`People.decide`)
+    "decide": Kind(
+        5,
+        lambda d: (
+            d.below(4),
+            d.one("approve", "approve", "edit", "reject"),
+            d.one("ann", "bob", "ops"),
+            d.one("", "", "", "twice", "foreign", "cancel", "late"),
+        ),
+        lambda w, *a: w.people.decide(*a),
+    ),
+    # tenant, key: some events whose jobs one event may cancel
+    "herd": Kind(2, lambda d: d.ask()[:2], lambda w, *a: w.desk.herd(*a)),
+    # tenant, key: an event that cancels the jobs of earlier ones; whether a restart follows
+    "halt": Kind(2, lambda d: (*d.ask()[:2], d.one(False, True)), lambda w, *a: w.halt(*a)),
+    # worker, version of its handlers
+    "release": Kind(
+        2, lambda d: (d.below(3), d.below(5)), lambda w, i, v: w.release(_which(w, i), v)
+    ),
     # the so-manieth event
     "reroute": Kind(1, lambda d: (d.below(6),), lambda w, i: w.desk.reroute(i)),
     "kill": Kind(3, Die.worker, lambda w, i: w.kill_worker(_which(w, i))),
@@ -177,7 +204,7 @@ KINDS: dict[str, Kind] = {
         ),
         lambda w, *a: w.desk.garbage(*a),
     ),
-    "route": Kind(1, lambda d: (d.one(*d.types),), lambda w, t: w.toggle_route(t)),
+    "route": Kind(1, lambda d: (d.one(*d.types, HALT),), lambda w, t: w.toggle_route(t)),
     # tenant, what
     "tenant": Kind(
         1,
@@ -202,6 +229,18 @@ KINDS: dict[str, Kind] = {
 }
 """Every operation by name."""
 
+_FAVOURED = 100
+"""Many times the weight of any other operation."""
+_ABOUT = {
+    "answer": {"patient", "racer", "novel", "chase"},
+    "decide": set(APPROVED),
+    "halt": {"chase"},
+    "herd": {"chase"},
+    "release": {"novel"},
+    "settle_steps": {"novel"},
+}
+"""The job types that some operations are about."""
+
 AWAITED = ("reset_dedup",)
 """Left out until the product can do it: dedup, reading an event again after its window, takes that
 for its first delivery, and drops the next one that comes."""
@@ -218,16 +257,23 @@ def draw(
     `types` are those that its jobs have, if it is not to choose.
     """
     r = Dice(seed).of("story")
+    die = replace(Die.of(r), types=types) if types else Die.of(r)
     kinds = {name: kind for name, kind in KINDS.items() if name not in without}
     # Each seed prefers some kinds: a story of everything at once seldom goes deep.
     weights = [
-        kind.weight * r.choice((0.2, 1, 1, 3)) * (20 if name in favour else 1)
+        r.choice((0.2, 1, 1, 3))
+        * (_FAVOURED if name in favour else kind.weight * _matters(name, die))
         for name, kind in kinds.items()
     ]
     names = r.choices(list(kinds), weights, k=r.choice((5, 8, 8, 12, 20, 40)))
-    die = replace(Die.of(r), types=types) if types else Die.of(r)
     ops = tuple(Op(r.choice(_GAPS), name, kinds[name].draw(die)) for name in names)
     return Story(seed, _setup(r, die.types), ops)
+
+
+def _matters(name: str, die: Die) -> float:
+    """How much an operation does in a story with jobs of these types."""
+    about = _ABOUT.get(name)
+    return 1 if about is None else 2 if about & set(die.types) else 0.1
 
 
 def _setup(r: Random, types: tuple[str, ...]) -> dict[str, Any]:
@@ -242,4 +288,5 @@ def _setup(r: Random, types: tuple[str, ...]) -> dict[str, Any]:
         "cap": r.choice((0, 0, 1, 2, 4)),
         "unrouted": [types[0]] if r.random() < 0.25 else [],
         "workers": workers,
+        "at_once": r.choice((0, 0, 1, 2)),
     }

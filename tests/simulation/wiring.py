@@ -7,15 +7,26 @@ from functools import cache, lru_cache
 
 from simulation.handlers import SCRIPTS
 from streams.topology.load import load
-from streams.topology.model import Events, JobType, Limit, Route, Topology
+from streams.topology.model import (
+    ApprovalRule,
+    Cancels,
+    Events,
+    JobType,
+    Limit,
+    Route,
+    Topology,
+)
 
+TENANTS = ("acme", "globex", "initech")
 SOURCE = "shop"
-
-
-ANSWER = "answer"
-PATIENT = {
-    name: JobType(name, waits_for=(Events(SOURCE, ANSWER),)) for name in ("patient", "racer")
+ANSWER, HALT = "answer", "halt"
+_WAIT = ("patient", "racer", "novel", "chase")
+_TYPES = {
+    **{name: JobType(name, waits_for=(Events(SOURCE, ANSWER),)) for name in _WAIT},
+    "letter": JobType("letter", draft=True),
 }
+_APPROVALS = (ApprovalRule("pay:*", job_type="grant"),)
+_HALT = Route(SOURCE, HALT, None, "webhook", Cancels("chase", "subject"))
 
 
 @cache
@@ -32,6 +43,14 @@ class Wiring:
     unrouted: set[str] = field(default_factory=set)
     heavy: bool = False
     """Whether there is a second pool, which `crm` runs in."""
+    rerouted: int = 0
+    """How often routes have changed."""
+
+    def toggle_route(self, name: str) -> bool:
+        """Add or take away the route of a job type, or that of `halt`; whether it is there now."""
+        self.unrouted ^= {name}
+        self.rerouted += 1
+        return name not in self.unrouted
 
     def topology(self) -> Topology:
         return _built(self.partitions, self.cap, frozenset(self.unrouted), self.heavy)
@@ -47,6 +66,8 @@ def _built(partitions: int, cap: int, unrouted: frozenset[str], heavy: bool) -> 
     if heavy:
         topics["jobs.work.heavy"] = replace(topics["jobs.work.default"], name="jobs.work.heavy")
     routes = [Route(SOURCE, t, t, "webhook") for t in SCRIPTS if t not in unrouted]
+    if HALT not in unrouted:
+        routes.append(_HALT)
     limits = (Limit("per-tenant", "tenant", "*", concurrency=cap),) if cap else ()
     return replace(
         shipped,
@@ -54,7 +75,8 @@ def _built(partitions: int, cap: int, unrouted: frozenset[str], heavy: bool) -> 
         topics=topics,
         routes=tuple(routes),
         pools=("default", "heavy") if heavy else ("default",),
-        job_types=PATIENT | ({"crm": JobType("crm", pool="heavy")} if heavy else {}),
+        job_types=_TYPES | ({"crm": JobType("crm", pool="heavy")} if heavy else {}),
         lookback_ms=90 * 86_400_000,
         limits=limits,
+        approvals=_APPROVALS,
     )

@@ -12,7 +12,7 @@ from typing import Protocol
 from simulation.chance import Dice
 from simulation.handlers import handler, owner_of
 from simulation.outbox_model import Acked, Deadline, Letter, OutboxModel
-from simulation.outside import Outside, Violation
+from simulation.outside import Call, Outside, Violation
 from simulation.run_model import MARGIN, RunModel
 from streams.serde.codec import REPLY
 from streams.serde.records import CommandBody, Lease
@@ -45,11 +45,17 @@ class Surroundings(Protocol):
 
     def tell(self, *what: object) -> None: ...
 
-    def taken(self, lease: Lease) -> None: ...
+    def taken(self, lease: Lease, version: int) -> None: ...
 
     def lost(self, lease: Lease) -> None: ...
 
     def spoke(self, lease: Lease, status: str) -> None: ...
+
+    def works(self, lease: Lease, function: str) -> None: ...
+
+    def diverges(self, lease: Lease) -> None: ...
+
+    def calls(self, lease: Lease, call: Call) -> None: ...
 
     def killed_by(self, worker: WorkerModel, lease: Lease) -> None: ...
 
@@ -66,9 +72,10 @@ class WorkerModel:
         slots: int,
         types: tuple[str, ...],
         work_partition: int,
+        version: int,
     ) -> None:
         self.id = f"{pool}-{instance}/{boot}"
-        self.instance, self.pool = instance, pool
+        self.instance, self.pool, self.version = instance, pool, version
         self.world, self.dice, self.outside = world, world.dice, world.outside
         self.alive = True
         self.cut_until = self.lag_until = 0.0
@@ -76,7 +83,7 @@ class WorkerModel:
         self.sender = OutboxModel(world.send, self._now, self._connected)
         policy, partitions = LeasePolicy(), world.partitions
         self.held_leases = HeldLeases(slots, MARGIN, partitions, self._now)
-        identity = Identity(self.id, pool, tuple(map(handler, types)))
+        identity = Identity(self.id, pool, tuple(handler(type_, version) for type_ in types))
         self.heartbeater = Heartbeater(
             identity, self.held_leases, self.sender, partitions, policy, self._now
         )
@@ -204,7 +211,7 @@ class WorkerModel:
             raise Violation("foreign_tenant", f"{lease.job_id}: {lease.tenant_id}, {lease}")
         run = RunModel(self, held)
         self.runs[held.id] = run
-        self.world.taken(lease)
+        self.world.taken(lease, self.version)
         self.tell("takes", lease.job_id, lease.epoch, "alone" if lease.alone else "")
         run_id, verdict = self._early.pop(held.id, ("", ""))
         if verdict and run_id in ("", lease.run_id):

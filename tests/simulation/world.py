@@ -11,10 +11,11 @@ from simulation.cluster import HOUR_MS, Cluster
 from simulation.handlers import SCRIPTS
 from simulation.invariants import Judge
 from simulation.outbox_model import Letter
-from simulation.outside import Outside
+from simulation.outside import Call, Outside
+from simulation.people import People
 from simulation.receivers import Receivers
 from simulation.requests import Desk
-from simulation.wiring import Wiring
+from simulation.wiring import TENANTS, Wiring
 from simulation.worker_model import CLUSTER_KEY, WorkerModel
 from streams import dedup, dispatcher, scheduler
 from streams.delivery.stage import stage as delivery_stage
@@ -41,7 +42,6 @@ STORES = (
     ("delivery", "deliveries"),
     ("delivery", "queue"),
 )
-TENANTS = ("acme", "globex", "initech")
 _VAULT = local_vault(b"k" * 32)
 _TICK, _LONG_TICK, _IDLE_TICK = 1.0, 2.5, 5.0
 _SUPERVISOR_SECONDS = 3
@@ -64,6 +64,7 @@ class World:
         self._fleet: dict[str, list[Any]] = {
             name: [*rest, list(types)] for name, *rest, types in setup["workers"]
         }
+        self._versions: dict[str, int] = {}
         self._work_partition = {name: i + 1 for i, name in enumerate(self._fleet)}
         self._work_read: dict[tuple[str, int], int] = {}
         self._replies_read: dict[str, int] = {}
@@ -77,6 +78,7 @@ class World:
         self.cluster = Cluster(self._stages(), topology, self.partitions)
         self.judge = Judge(self)
         self.desk = Desk(self)
+        self.people = People(self)
         for tenant_id in TENANTS:
             self.endpoint(tenant_id, 0, "set", 0)
             self.endpoint(tenant_id, 1, "set", 0)
@@ -101,8 +103,18 @@ class World:
         if self._tell is not None:
             self._tell(self.true_ms, *what)
 
-    def taken(self, lease: Lease) -> None:
+    def taken(self, lease: Lease, version: int) -> None:
         self.judge.taken(lease)
+        self.judge.code.taken(lease, version)
+
+    def works(self, lease: Lease, function: str) -> None:
+        self.judge.code.works(lease, function)
+
+    def diverges(self, lease: Lease) -> None:
+        self.judge.code.diverges(lease)
+
+    def calls(self, lease: Lease, call: Call) -> None:
+        self.judge.approvals.may_call(lease, call)
 
     def lost(self, lease: Lease) -> None:
         self.judge.run_lost(lease)
@@ -167,7 +179,10 @@ class World:
         self._boots += 1
         boot = ordered_id(self.true_ms - round(behind_hours * HOUR_MS), self._boots)
         partition = self._work_partition[name]
-        self.workers[name] = WorkerModel(self, name, boot, pool, slots, tuple(types), partition)
+        version = self._versions.get(name, 0)
+        self.workers[name] = WorkerModel(
+            self, name, boot, pool, slots, tuple(types), partition, version
+        )
         self._replies_read[name] = len(self.cluster.records["jobs.replies", partition])
         self.tell(name, "starts as", self.workers[name].id)
 
@@ -208,6 +223,11 @@ class World:
             types.append(job_type)
             self.kill_worker(name)
 
+    def release(self, name: str, version: int) -> None:
+        """A worker gets another version of all handlers, from now on and after its restarts."""
+        self._versions[name] = version
+        self.kill_worker(name)
+
     def reboot_behind(self, name: str, hours: float) -> None:
         """Killed, and started by a machine whose clock is behind."""
         self.kill_worker(name, restart=False)
@@ -236,6 +256,13 @@ class World:
         self.cluster.reboot("dispatcher")
         self.desk.cancel(which)
 
+    def halt(self, tenant_id: str, key: str, restart: bool) -> None:
+        """An event cancels jobs; the dispatcher may go on elsewhere before all have ended."""
+        self.desk.halt(tenant_id, key)
+        if restart:
+            self.tick(0.1)
+            self.cluster.reboot("dispatcher")
+
     def freeze(self, stage: str, seconds: float) -> None:
         """A process stands still; the broker does not."""
         self.cluster.freeze(stage, seconds)
@@ -261,10 +288,7 @@ class World:
 
     def toggle_route(self, job_type: str) -> None:
         """A route is added or taken away, and everything restarted."""
-        if job_type in self.wiring.unrouted:
-            self.wiring.unrouted.discard(job_type)
-        else:
-            self.wiring.unrouted.add(job_type)
+        if not self.wiring.toggle_route(job_type):
             self.desk.unowe(job_type)
         self.rewire()
 
@@ -413,6 +437,7 @@ class World:
             if self.seconds >= answered + 30:
                 answered = self.seconds
                 self.desk.answer_all()
+                self.people.decide_all()
             due = self.judge.next_due()
             if due is not None and due > self.true_ms + 60_000:
                 self.leap((due - self.true_ms) / HOUR_MS)
