@@ -144,7 +144,7 @@ class Approvals:
         return max(about, key=lambda row: (row.asked_at, row.approval_id), default=None)
 
     def _asked(self, row: Approval, old: Approval | None) -> None:
-        if old is not None and old.status != "cancelled":
+        if old is not None and not _may_be_asked_anew(row, old):
             raise Violation("decision_changed", f"{_told(old)}, now {_told(row)}")
         partition = partition_for(row.tenant_id, self._world.partitions)
         sent = self._sent[row.approval_id]
@@ -162,19 +162,22 @@ class Approvals:
 
     def _verdict(self, row: Approval, before: int) -> Verdict | None:
         """What the decisions that stand before an offset come to; None while it is open."""
-        votes: dict[str, str] = {}
-        digests = tuple(each.digest for each in row.effects)
+        votes: set[str] = set()
+        asked = tuple(each.digest for each in row.effects)
+        digests: tuple[bytes, ...] = ()
         for decision in self._sent[row.approval_id]:
             body = decision.body
             if decision.offset >= before or not _counts(decision, row):
                 continue
             if not body.approved:
-                return Verdict(False, body.decision_id, digests)
-            if body.edit is not None:
-                votes, digests = {}, body.edited
-            votes.setdefault(body.by, body.decision_id)
+                return Verdict(False, body.decision_id, digests or asked)
+            if body.edited != digests:
+                if not body.edited:
+                    continue  # somebody who has not seen the edit
+                votes, digests = set(), body.edited
+            votes.add(body.by)
             if len(votes) == row.quorum:
-                return Verdict(True, body.decision_id, digests)
+                return Verdict(True, body.decision_id, digests or asked)
         return None
 
     def _position(self, partition: int) -> int:
@@ -195,6 +198,11 @@ def _counts(decision: Decision, row: Approval) -> bool:
     in_time = row.expires_at is None or decision.at < row.expires_at
     may = row.approvers == "any" or decision.body.by != row.submitter
     return in_time and may and decision.tenant == row.tenant_id
+
+
+def _may_be_asked_anew(row: Approval, old: Approval) -> bool:
+    is_replay = row.job_id != old.job_id and row.key == row.effects[0].action
+    return old.status == "cancelled" or (old.status == "expired" and is_replay)
 
 
 def _told(row: Approval) -> str:

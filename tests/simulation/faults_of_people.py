@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 from streams import ledger
-from streams.dispatcher import approved_effects
+from streams.dispatcher import approved_effects, votes
 from streams.dispatcher.parts import approvals, claims
 from streams.dispatcher.parts.unfinished_cancels import UnfinishedCancels
 from streams.serde.approval_states import DECIDED
@@ -26,18 +26,18 @@ def pending_is_approved() -> Any:
 
 def second_decision_counts() -> Any:
     """A decision counts even if somebody was faster."""
-    check = approvals._check
+    check = votes.check
 
     def checked(approval: Any, body: Any, at: int) -> None:
         if approval.status not in DECIDED:
             check(approval, body, at)
 
-    return patch.object(approvals, "_check", checked)
+    return patch.object(approvals, "check", checked)
 
 
 def late_decision_counts() -> Any:
     """A decision counts although its time is over, as long as the timer has not come."""
-    return patch.object(approvals, "is_late", lambda *_: False)
+    return patch.object(votes, "is_late", lambda *_: False)
 
 
 def ended_job_still_asks() -> Any:

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
-from support import derived_deliveries
-from support.derived import after_an_abort, derived, faults, processor, rebuilt
 
 from simulation.answers import Answers
 from simulation.approvals import Approvals
@@ -24,14 +22,11 @@ from simulation.outside import Violation
 from simulation.requests import LARGE, Asked
 from simulation.waiting import Waiting
 from simulation.wiring import HALT
-from streams.runtime.backends import backend_for, fold
 from streams.runtime.processor import Record
-from streams.runtime.task import Task
 from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY, SCHEDULE
 from streams.serde.effect_scopes import effect_scope
 from streams.serde.ids import partition_for
 from streams.serde.job_states import TERMINAL
-from streams.serde.keys import after
 from streams.serde.records import (
     Cancel,
     DeadLetter,
@@ -45,8 +40,6 @@ from streams.serde.records import (
     Settle,
     SettleSteps,
 )
-from streams.state.indexed import INDEX
-from streams.state.memory import MemoryTables
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -260,6 +253,8 @@ class Judge:
     def _ended(self, job: Job, old: Job, at: int) -> None:
         place = (job.job_id, job.scope)
         if job.status == "succeeded":
+            if old.cancel_requested:
+                raise Violation("cancel_overtaken", f"{job.job_id} succeeded after its cancel")
             since = self._cancelled_at.get(place)
             if since is not None and at - since > _CANCEL_SECONDS * 1000 and self._told(job, old):
                 raise Violation("cancel_lost", f"{job.job_id} succeeded {at - since} ms after it")
@@ -460,65 +455,6 @@ class Judge:
             erased = asked.tenant in self._world.desk.erased
             if asked.owed and not erased and not self._has_job(asked):
                 raise Violation("no_job", f"{asked}")
-
-    def derived(self) -> None:
-        """What each dispatcher holds in memory is what its stores say, also after an abort.
-
-        Raises:
-            Violation: it is not.
-        """
-        for partition in range(self._world.partitions):
-            task = self._world.cluster.task("dispatcher", partition)
-            held, stored = derived(processor(task)), rebuilt(task)
-            if held != stored:
-                raise Violation("derived", f"{partition}: {held}, in the stores: {stored}")
-            whole = self._world.cluster.run_of("dispatcher").tasks[partition]
-            before, now = after_an_abort(task, whole)
-            changed = {name: (old, now[name]) for name, old in before.items() if old != now[name]}
-            if changed:
-                raise Violation("undone", f"{partition}: {changed}")
-            for fault in faults(task):
-                raise Violation("inconsistent", f"{partition}: {fault}")
-            self._published(task, partition)
-            self._deliveries(partition)
-
-    def _deliveries(self, partition: int) -> None:
-        """The same of each delivery stage."""
-        task = self._world.cluster.task("delivery", partition)
-        held = derived_deliveries.derived(derived_deliveries.deliveries(task))
-        stored = derived_deliveries.derived(derived_deliveries.rebuilt(task))
-        if held != stored:
-            raise Violation("derived", f"{partition}: {held}, in the stores: {stored}")
-        whole = self._world.cluster.run_of("delivery").tasks[partition]
-        before, now = derived_deliveries.after_an_abort(task, whole)
-        changed = {name: (old, now[name]) for name, old in before.items() if old != now[name]}
-        if changed:
-            raise Violation("undone", f"{partition}: {changed}")
-        for fault in derived_deliveries.faults(task):
-            raise Violation("inconsistent", f"{partition}: {fault}")
-
-    def _published(self, task: Task, partition: int) -> None:
-        """The topic `jobs` says of each job what its dispatcher's store says."""
-        newest = {r.key: r.value for r in self._world.cluster.records["jobs", partition]}
-        jobs = {key: value for key, value in newest.items() if value is not None}
-        rows = dict(task.stores["jobs"].range(after(INDEX), b"\xff" * 64))
-        if jobs != rows:
-            raise Violation("unpublished", f"{partition}: {jobs.keys() ^ rows.keys()}")
-
-    def folds(self) -> None:
-        """G6: each store is the fold of its changelog.
-
-        Raises:
-            Violation: one is not.
-        """
-        for stage, spec, partition, overlay, log in self._world.cluster.stores():
-            folded = backend_for(spec, MemoryTables())
-            changes = folded.from_changelog((r.key or b"", r.value) for r in log)
-            newest = max((r.timestamp for r in log), default=0)
-            fold(folded, changes, newest, len(log), 0)
-            everything = (b"", b"\xff" * 64)
-            if list(overlay.range(*everything)) != list(folded.range(*everything)):
-                raise Violation("fold", f"{stage}/{spec.name}-{partition}")
 
     def _has_job(self, asked: Asked) -> bool:
         """It made one, or repeats a request within its window that has one."""

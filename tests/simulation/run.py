@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from simulation import told
+from simulation import consistency, told
 from simulation.chance import certain
 from simulation.outside import Violation
 from simulation.story import KINDS, Story
@@ -81,7 +81,7 @@ def _go_on(world: World, story: Story) -> None:
         world.tell("***", op.name, *op.args)
         KINDS[op.name].act(world, *op.args)
         world.tick(0.1)
-        world.judge.derived()
+        consistency.derived(world)
     world.heal()
     live = sum(job.status not in TERMINAL for job in world.judge.jobs.values())
     world.judge.at_the_end(settled=world.settle(_SETTLE_SECONDS + live * _EACH_SECONDS))
@@ -90,7 +90,7 @@ def _go_on(world: World, story: Story) -> None:
     if world.judge.waiting.held:
         world.let_pass(20)
     world.judge.waiting.at_the_end()
-    world.judge.folds()
+    consistency.folds(world)
     told.at_the_end(world)
 
 

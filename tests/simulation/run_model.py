@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,10 @@ class RunModel:
         """Whether it may begin something now."""
         valid = self.worker.seconds < self.held.valid_until
         return self.running and self.started and self.verdict is None and valid
+
+    def busy(self) -> AbstractContextManager[None]:
+        """`RunSession.busy`: a run of this model does one thing at a time."""
+        return nullcontext()
 
     def stop(self, verdict: str, why: str = "") -> None:
         """End the run; the first verdict stands."""
