@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from streams.errors import HistoryDiverged
 from streams.serde.step_ids import is_inside
 from streams.worker.handler.calls import Call
@@ -13,8 +15,6 @@ from streams.worker.handler.run_session import RunSession
 async def may_begin(session: RunSession, history: History, call: Call) -> None:
     """Return if a call without a result may begin; otherwise the run ends here.
 
-    Tools that other tasks call have answered by then, so that their outcomes are known.
-
     Raises:
         RunStopped: the history diverged.
         LeaseLost: the run is over.
@@ -22,7 +22,16 @@ async def may_begin(session: RunSession, history: History, call: Call) -> None:
     try:
         await history.check(call)
     except HistoryDiverged as error:
-        if not is_inside(call.branch):
-            await session.calls_ended()
-        session.stop(raised(error))
-        raise RunStopped(str(error)) from error
+        await diverge(session, call, error)
+
+
+async def diverge(session: RunSession, call: Call, error: HistoryDiverged) -> NoReturn:
+    """End the run, after the tools that other tasks call: their outcomes are known then.
+
+    Raises:
+        RunStopped: always.
+    """
+    if not is_inside(call.branch):
+        await session.calls_ended()
+    session.stop(raised(error))
+    raise RunStopped(str(error)) from error

@@ -7,7 +7,7 @@ is given when the handler makes the call, not when it awaits it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any
@@ -17,6 +17,7 @@ from streams.serde.records import StepResult
 from streams.serde.step_ids import branch_of, mark_id, passed_id
 from streams.worker.handler.branches import current_branch
 from streams.worker.handler.calls import Call, Calls, check_label
+from streams.worker.handler.values import from_json
 
 __all__ = ["MARK", "Call", "History"]
 
@@ -148,7 +149,24 @@ class History:
             await asyncio.sleep(_ROUND_SECONDS)
         other = self._passed_over(call)
         if other is not None:
-            raise HistoryDiverged(_told(other, call, self.code), other.id)
+            raise self._diverged(other, call)
+
+    def _diverged(self, recorded: StepResult, asked: Call) -> HistoryDiverged:
+        old, new = recorded.id, asked.id
+        if recorded.kind != asked.kind:
+            old, new = f"{recorded.kind} {old}", f"{asked.kind} {new}"
+        return self._told(recorded, old, new)
+
+    def chosen_before(self, recorded: StepResult, asked: Iterable[str]) -> HistoryDiverged:
+        """The error of a handler that asks for the first of other waits than it did before."""
+        came = from_json(recorded.value)
+        return self._told(recorded, f"{recorded.id} {came}", f"{recorded.id} of {', '.join(asked)}")
+
+    def _told(self, recorded: StepResult, old: str, new: str) -> HistoryDiverged:
+        versions = ""
+        if recorded.code != self.code:
+            versions = f"; code {recorded.code or 'unknown'}, now {self.code or 'unknown'}"
+        return HistoryDiverged(f"recorded {old}, asked {new}{versions}", recorded.id)
 
     def patched(self, name: str) -> bool:
         """See `Context.patched`. A mark takes no place among the calls, so it may go later."""
@@ -193,13 +211,3 @@ def _is_evidence(result: StepResult, call: Call, failed: bytes) -> bool:
     """
     before = result.kind != MARK and 0 <= result.position <= call.position
     return before and not _bits(result.failed_before) & ~_bits(failed)
-
-
-def _told(recorded: StepResult, asked: Call, code: str | None) -> str:
-    old, new = recorded.id, asked.id
-    if recorded.kind != asked.kind:
-        old, new = f"{recorded.kind} {old}", f"{asked.kind} {new}"
-    versions = ""
-    if recorded.code != code:
-        versions = f"; code {recorded.code or 'unknown'}, now {code or 'unknown'}"
-    return f"recorded {old}, asked {new}{versions}"

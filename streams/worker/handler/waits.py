@@ -8,7 +8,7 @@ and does it again in the later one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -22,12 +22,13 @@ from streams.serde.step_ids import is_inside
 from streams.worker.handler.asking import ask
 from streams.worker.handler.branches import current_branch
 from streams.worker.handler.claiming import Claimant
-from streams.worker.handler.divergence import may_begin
+from streams.worker.handler.divergence import diverge, may_begin
 from streams.worker.handler.history import Call, History
 from streams.worker.handler.run_result import RunResult, RunStopped
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.steps import Steps
 from streams.worker.handler.values import from_json, to_json
+from streams.worker.handler.wait_groups import grouped
 from streams.worker.transport.replies import Replies
 
 _Name = TypeVar("_Name")
@@ -104,12 +105,14 @@ class Waits:
             with self._history.awaited(call):
                 await self.ends(tuple(waits.values()), needs_all=False)
             name = self._first_ended(waits)
+            if self._is_refused(waits[name]):  # a replay asks for it again
+                return name, await waits[name].given_now()
             left = self._history.result(call, value=to_json(name, "first"))
             with self._session.busy():
                 await self._steps.keep(left)
         name = from_json(left.value)
-        if name not in waits:
-            raise errors.WaitRefused(f"{call.id}: {name!r} came first, and is not asked any more")
+        if name not in waits or self.left(waits[name]) is None:
+            await diverge(self._session, call, self._history.chosen_before(left, waits))
         return name, await waits[name].given_now()
 
     async def all(self, waits: tuple[Pending, ...]) -> list[Any]:
@@ -119,6 +122,10 @@ class Waits:
         if failed:
             await self._first_ended(failed).given_now()  # raises it
         return [await wait.given_now() for wait in waits]
+
+    def _is_refused(self, wait: Pending) -> bool:
+        left = self.left(wait)
+        return left is not None and left.raises == errors.WaitRefused.__name__
 
     def _first_ended(self, waits: Mapping[_Name, Pending]) -> _Name:
         """The name of the wait that ended first, as its partition's order of records has it."""
@@ -167,7 +174,7 @@ class Waits:
         self._session.check()
         if self._session.task is not None and self._session.task.done():
             raise RunStopped("the handler has ended")
-        waits = _grouped(self._awaited)
+        waits = grouped(self._awaited)
         _check_number(len(waits))
         self._session.stop(RunResult(PARKED, waits=waits))
         raise RunStopped("the run is parked")
@@ -220,25 +227,6 @@ class Pending:
     async def _value(self) -> Any:
         await self._waits.ends((self,), needs_all=False)
         return await self.given_now()
-
-
-def _grouped(awaited: Iterable[tuple[Wait, ...]]) -> tuple[Wait, ...]:
-    """The waits with the numbers of their groups; groups that share a wait are one.
-
-    Any end goes on with such a group: the next run parks for what is left.
-    """
-    groups: list[dict[str, Wait]] = []
-    for waits in awaited:
-        group = {wait.id: wait for wait in waits}
-        for other in [each for each in groups if not group.keys().isdisjoint(each)]:
-            groups.remove(other)
-            group = {id_: replace(w, needs_all=False) for id_, w in (other | group).items()}
-        groups.append(group)
-    return tuple(
-        replace(wait, group=number)
-        for number, group in enumerate(groups)
-        for wait in group.values()
-    )
 
 
 def _check_number(waits: int) -> None:

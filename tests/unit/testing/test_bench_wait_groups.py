@@ -151,6 +151,46 @@ def test_so_does_a_timeout() -> None:
         assert job.result == 2
 
 
+async def answered_or_late(ctx: Context) -> str:
+    waits = {"answer": ctx.wait_for_event(subject("a")), "late": ctx.sleep(HOUR)}
+    name, _ = await ctx.first(**waits)
+    await ctx.sleep(HOUR)
+    return name
+
+
+async def with_another_name(ctx: Context) -> str:
+    name, _ = await ctx.first(answer=ctx.wait_for_event(subject("a")), time=ctx.sleep(HOUR))
+    await ctx.sleep(HOUR)
+    return name
+
+
+async def with_another_wait(ctx: Context) -> str:
+    late = ctx.sleep(HOUR, name="late")
+    name, _ = await ctx.first(answer=ctx.wait_for_event(subject("a")), late=late)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("changed", "told", "drops", "ends"),
+    [
+        (with_another_name, "recorded first late, asked first of answer, time", ["first"], "time"),
+        (with_another_wait, "recorded first late, asked first of answer, late", ["first"], None),
+    ],
+)
+def test_the_first_of_other_waits_than_before_is_a_divergence(
+    changed: Any, told: str, drops: list[str], ends: str | None
+) -> None:
+    with Bench(app_of(answered_or_late)) as bench:
+        job = bench.submit("job").run()
+        bench.advance(HOUR + 1)
+        job.run()
+        bench.deploy(app_of(changed))
+        bench.advance(HOUR + 1)
+        assert (job.run().status, job.error) == ("needs_review", f"HistoryDiverged: {told}")
+        job.settle_steps(drop=drops).run()
+        assert (job.result, job.status == "needs_review") == (ends, ends is None)
+
+
 async def listens_and_reminds(ctx: Context) -> str:
     answer = await ctx.listen(subject("a"))
     for number in range(3):

@@ -228,12 +228,17 @@ def test_a_condition_may_make_lists(where: str) -> None:
         assert job.run().result == "t1"
 
 
-def test_a_replay_asks_for_a_refused_wait_again() -> None:
+@pytest.mark.parametrize("first", [False, True])
+def test_a_replay_asks_for_a_refused_wait_again(first: bool) -> None:
+    async def waited(ctx: Context, wait: Any) -> Any:
+        return (await ctx.first(wait=wait, late=ctx.sleep(60)))[1] if first else await wait
+
     async def refused(ctx: Context) -> None:
-        await ctx.wait_for_event(MESSAGE, since=datetime(2025, 1, 1, tzinfo=UTC))
+        since = datetime(2025, 1, 1, tzinfo=UTC)
+        await waited(ctx, ctx.wait_for_event(MESSAGE, since=since))
 
     async def mended(ctx: Context) -> Any:
-        return (await ctx.wait_for_event(MESSAGE)).event_type
+        return (await waited(ctx, ctx.wait_for_event(MESSAGE))).event_type
 
     with Bench(app_of(refused)) as bench:
         job = bench.submit("job").run()
