@@ -64,7 +64,7 @@ async def approve(request: web.Request) -> web.Response:
     wanted = await read_body(request, ApproveRequest)
     shown = await _pending(state, request.match_info["approval_id"])
     if shown.asked is None:
-        told = "what was asked cannot be shown, so nobody can approve it: reject it"
+        told = "what was asked cannot be shown here, so nobody can approve it: reject it"
         raise Refusal(410, "approval-unreadable", told)
     body = _decision(shown, wanted, approved=True)
     if wanted.edit is not None:

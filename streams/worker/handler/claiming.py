@@ -23,6 +23,9 @@ from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest
 from streams.worker.transport.replies import Replies
 
+_NO_FOR_NOW = ("busy", "approval", "refused")
+"""Another job, or a person who approves, may change these answers before a copy is read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
@@ -90,7 +93,7 @@ class Claims:
             if copies:
                 self.withdraw(claim, None if answer.cancelled() else answer.result())
             raise
-        if reply.kind == "busy" and copies > 1:
+        if reply.kind in _NO_FOR_NOW and copies > 1:
             self.withdraw(claim, None)  # another copy may be granted later
         return reply
 

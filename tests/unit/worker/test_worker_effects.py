@@ -82,7 +82,10 @@ async def test_the_digest_ignores_the_order_of_arguments_and_nothing_else() -> N
 
 
 async def test_the_digest_of_arguments_stays_what_it_is() -> None:
-    """With another digest, each effect that was begun before an upgrade would be refused after."""
+    """With another digest, each effect that was begun before an upgrade would be refused after.
+
+    The fields of a dataclass are sorted, as those of the dict that a person sees and edits.
+    """
     app = App("test")
 
     @dataclass
@@ -98,7 +101,7 @@ async def test_the_digest_of_arguments_stays_what_it_is() -> None:
 
     _, at = await outcome_of(app)
     text = (
-        '{"lines":[{"sku":"z","amount":1.1},{"sku":"a","amount":null}],'
+        '{"lines":[{"amount":1.1,"sku":"z"},{"amount":null,"sku":"a"}],'
         '"n":18446744073709551615,"to":"é","when":"2026-11-28T12:00:00+00:00"}'
     )
     assert at.bodies(Claim)[0].digest == hashlib.sha256(text.encode()).digest()

@@ -154,20 +154,26 @@ async def test_it_is_not_asked_for_inside_another_effect() -> None:
     assert [claim.once_per for claim in at.bodies(Claim)] == ["job", "job"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "ends"), [("busy", "blocked"), ("refused", "failed"), ("approval", "parked")]
+)
 @pytest.mark.parametrize(("declared", "left"), [({}, "failed"), ({"key_lifetime": 60}, "unknown")])
-async def test_a_busy_answer_to_one_of_two_copies_takes_the_other_back(
-    monkeypatch: pytest.MonkeyPatch, declared: dict[str, Any], left: str
+async def test_a_no_for_now_to_one_of_two_copies_takes_the_other_back(
+    monkeypatch: pytest.MonkeyPatch, declared: dict[str, Any], left: str, kind: str, ends: str
 ) -> None:
-    """The other copy may be granted after the run is over: nobody would know that nothing began."""
+    """The other copy may be granted, for example because a person has approved meanwhile.
+
+    After the run is over nobody would know that nothing began.
+    """
     monkeypatch.setattr(asking, "RESEND_SECONDS", 0.01)
     copies = list[Claim]()
 
     def answer(claim: Claim) -> dict[str, Any] | None:
         copies.append(claim)
-        return {"kind": "busy", "message": "in job_1"} if len(copies) == 2 else None
+        return {"kind": kind, "message": "in job_1"} if len(copies) == 2 else None
 
     app, tool = app_of(**declared)
     ended, at = await outcome_of(app, answer)
-    assert (ended.status, tool.calls) == ("blocked", [])
+    assert (ended.status, tool.calls) == (ends, [])
     (outcome,) = at.bodies(Outcome)
     assert (outcome.claim_id, outcome.status) == (copies[0].claim_id, left)
