@@ -9,6 +9,7 @@ import orjson
 
 from simulation.outside import Violation
 from simulation.wiring import ANSWER
+from streams.dispatcher.wait_ends import APART_MS
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Record
 from streams.serde.codec import ENVELOPE, STEP_RESULT
@@ -42,6 +43,17 @@ class Answers:
         """
         if (job.job_id, job.epoch) not in self.parked:
             raise Violation("parked_unasked", f"{job.job_id}: run {job.epoch} did not park")
+
+    def went_on(self, job: Job, old: Job) -> None:
+        """A job has changed.
+
+        Raises:
+            Violation: it goes on after a wait, but none of its runs since then parked.
+        """
+        epochs = range(old.epoch, job.epoch + 1)
+        parked = any((job.job_id, epoch) in self.parked for epoch in epochs)
+        if job.resumes > old.resumes and not parked:
+            raise Violation("parked_unasked", f"{job.job_id} goes on after run {old.epoch}")
 
     def event(self, record: Record) -> None:
         """A record of `events`."""
@@ -89,6 +101,8 @@ class Answers:
     def _is_first(self, job: Job, result: StepResult, before: StepResult | None) -> None:
         taken = _taken(result)
         came = self._came[job.tenant_id, str(taken["subject"])]
+        if self._world.read_again and self._came_just_before(job, came, taken["event_id"]):
+            return
         ids = [id_ for at, id_ in came if at >= job.event_time]
         if before is not None:
             ids = ids[ids.index(_taken(before)["event_id"]) + 1 :]
@@ -96,6 +110,11 @@ class Answers:
             raise Violation(
                 "answer_missed", f"{job.job_id} {result.id} got {taken['event_id']} of {ids}"
             )
+
+    def _came_just_before(self, job: Job, came: list[tuple[int, str]], event_id: str) -> bool:
+        """Whether an event is so little older than a job that it may count if it is read again."""
+        since = range(job.event_time - APART_MS, job.event_time)
+        return any(at in since for at, id_ in came if id_ == event_id)
 
 
 def _taken(result: StepResult) -> dict[str, str]:

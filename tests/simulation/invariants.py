@@ -230,6 +230,7 @@ class Judge:
         if job.history[-1:] != old.history[-1:]:
             self._failed(job)
         self.code.went_on(job, old)
+        self.answers.went_on(job, old)
         if _unburied(old, job):
             self._lives[job.job_id].append((at, math.inf))
         elif old.status in TERMINAL and job.status != old.status:
@@ -255,11 +256,12 @@ class Judge:
         if job.status == "succeeded":
             if old.cancel_requested:
                 raise Violation("cancel_overtaken", f"{job.job_id} succeeded after its cancel")
-            since = self._cancelled_at.get(place)
-            if since is not None and at - since > _CANCEL_SECONDS * 1000 and self._told(job, old):
-                raise Violation("cancel_lost", f"{job.job_id} succeeded {at - since} ms after it")
             self._complete(job)
         if job.status == "cancelled":
+            since = self._cancelled_at.get(place, at)
+            late = job.result is not None and at - since > _CANCEL_SECONDS * 1000
+            if late and self._told(job, old):
+                raise Violation("cancel_lost", f"{job.job_id} ran for {at - since} ms after it")
             self._cancel_meant(job)
         if job.status == "dead":
             self._dead(job)

@@ -73,6 +73,8 @@ class World:
         self._hears_at = 0.0
         self.last_fault = 0.0
         """When the flow last stood still, in seconds: until then nobody could be told anything."""
+        self.read_again = False
+        """Whether the dispatcher has read its inputs again."""
         self._receivers = Receivers(self.dice, lambda *place: self.cluster.records[place])
         topology = self.wiring.topology()
         self.cluster = Cluster(self._stages(), topology, self.partitions)
@@ -279,6 +281,7 @@ class World:
 
     def reset_offsets(self, stage: str) -> None:
         self.judge.refired |= stage == "scheduler"
+        self.read_again |= stage == "dispatcher"
         self.cluster.reset_offsets(stage)
 
     def lose_timers(self) -> None:
