@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from streams import user_json
 from streams.dispatcher.approval_rows import withdraw
-from streams.dispatcher.checkpoints import keep
+from streams.dispatcher.checkpoints import keep, result_of
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import requeue
 from streams.serde.ids import new_id
@@ -96,14 +96,16 @@ def _note_progress(step: Step, job: Job, wait: Wait, won: StepResult) -> None:
 
     If it is asked again, it goes on there. So does a later wait of its name for events.
     """
-    progress: dict[str, object] = {}
+    id_ = passed_id(wait.id)
+    before = result_of(step.checkpoints, job, id_)
+    progress = {} if before is None else user_json.read(before.value or "{}")
     if wait.kind == "event" and wait.at != step.now:  # else this step may not have looked for it
         progress |= _place(step, job, wait, won)
     if wait.until is not None and wait.kind != "approval":
         progress["until"] = wait.until
     if progress:
         value = user_json.write(progress).decode()
-        keep(step.checkpoints, job, StepResult(passed_id(wait.id), "passed", value=value))
+        keep(step.checkpoints, job, StepResult(id_, "passed", value=value))
 
 
 def _place(step: Step, job: Job, wait: Wait, won: StepResult | None = None) -> dict[str, object]:

@@ -106,6 +106,26 @@ def test_a_wait_that_was_dropped_goes_on_where_it_had_got_to(handler: Any) -> No
         assert job.run().result == "e1"
 
 
+async def polls_for_hours(ctx: Context) -> Any:
+    message = ctx.wait_for_event(MESSAGE, timeout=12 * 3600)
+    for _ in range(4):
+        for seconds in (1800, 0):
+            _, event = await ctx.first(event=message, time=ctx.sleep(seconds))
+            if event is not None:
+                return event.event_type
+    return None
+
+
+def test_a_wait_that_is_dropped_as_it_begins_keeps_where_it_had_got_to() -> None:
+    with Bench(app_of(polls_for_hours)) as bench:
+        job = bench.submit("job").run()
+        for _ in range(3):
+            bench.advance(1801)
+            job.run()
+        deliver(bench, "e1")
+        assert job.run().result == "e1"
+
+
 async def listens(ctx: Context) -> list[str]:
     seen = []
     for number in range(3):
