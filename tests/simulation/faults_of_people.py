@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from streams import ledger
+from streams.delivery import inputs, messages
 from streams.dispatcher import approved_effects, votes
 from streams.dispatcher.parts import approvals, claims
 from streams.dispatcher.parts.unfinished_cancels import UnfinishedCancels
@@ -43,6 +45,22 @@ def late_decision_counts() -> Any:
 def ended_job_still_asks() -> Any:
     """The approvals of a job that has ended stay pending."""
     return patch.object(approvals.Approvals, "ended", lambda *_: None)
+
+
+def nobody_is_told_of_approvals() -> Any:
+    """Endpoints hear of no approval."""
+    return patch.dict(inputs._TOLD, {"approvals": lambda *_: None})
+
+
+def each_vote_asks() -> Any:
+    """A record of an approval that has a vote gives another message."""
+    made = messages.of_approval
+
+    def message(approval: Any, now: int) -> Any:
+        found = made(approval, now)
+        return replace(found, message_id=f"{found.message_id}{len(approval.votes) or ''}")
+
+    return patch.object(messages, "of_approval", message)
 
 
 def cancel_is_forgotten() -> Any:

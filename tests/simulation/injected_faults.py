@@ -252,6 +252,18 @@ INJECTED_FAULTS = {
         ("deliver", "decide"),
         ("refund", "loan"),
     ),
+    "nobody is told of approvals": InjectedFault(
+        faults_of_people.nobody_is_told_of_approvals,
+        ("untold",),
+        ("deliver",),
+        ("refund",),
+    ),
+    "each vote asks": InjectedFault(
+        faults_of_people.each_vote_asks,
+        ("untold", "unexplained"),
+        ("deliver", "decide"),
+        ("refund",),
+    ),
     "an ended job still asks": InjectedFault(
         faults_of_people.ended_job_still_asks,
         ("approval_left",),
