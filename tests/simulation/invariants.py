@@ -89,6 +89,8 @@ class Judge:
         """Those of them that ended without a word."""
         self.failed: Counter[tuple[str, str]] = Counter()
         """How many of them failed: their worker said so, or went on without them."""
+        self.blocked: set[tuple[str, int]] = set()
+        """Jobs and epochs of the runs that wait for a shared effect, until it is known."""
         self._overtaken: Counter[_Lane] = Counter()
         """Starts of others since a lane last had its turn."""
         self._closed: dict[str, Record] = {}
@@ -225,7 +227,8 @@ class Judge:
 
     def _went_on(self, job: Job, old: Job, at: int) -> None:
         due = old.next_retry_at or old.scheduled_at
-        if old.status == "scheduled" and job.status in ("pending", "running") and due and at < due:
+        is_due = due is None or at >= due or (job.job_id, old.epoch) in self.blocked
+        if old.status == "scheduled" and not is_due and job.status in ("pending", "running"):
             raise Violation("early", f"{job.job_id} was due at {due} and is {job.status} at {at}")
         if job.history[-1:] != old.history[-1:]:
             self._failed(job)

@@ -124,6 +124,8 @@ class World:
     def spoke(self, lease: Lease, status: str) -> None:
         if status == "parked":
             self.judge.answers.parked.add((lease.job_id, lease.epoch))
+        if status == "blocked":
+            self.judge.blocked.add((lease.job_id, lease.epoch))
         if status == "retry":
             self.judge.failed[lease.job_id, lease.scope] += 1
 
