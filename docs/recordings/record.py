@@ -1,7 +1,8 @@
 """`make recordings`: what the commands print on a terminal, as pictures beside this file.
 
-An application of `tidegate new` runs in a `tidegate dev` of its own, in a temporary directory. Each
-command runs in a pseudo-terminal of 100 columns. Its output is drawn as printed, with its colours.
+An application of `tidegate new`, and then the support desk of `examples/`, run in a `tidegate dev`
+of their own, in a temporary directory. Each command runs in a pseudo-terminal of 100 columns. Its
+output is drawn as printed, with its colours.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
 from threading import Thread
@@ -30,6 +31,7 @@ from support.console_page import drawn_last
 from streams.broker.ports import pick_free
 
 HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
 COLUMNS, LINES = 100, 50
 _USUAL_PORT = 8080
 _WITHIN_SECONDS = 120.0
@@ -37,6 +39,12 @@ _NO_SUBJECT = (
     '{"id": "e2", "type": "zen:event-type:ticket.created", "time": "2026-11-23T20:00:00Z",'
     ' "account_id": 1, "subject": "zen:ticket:7", "detail": {"id": "7"}, "event": {}}'
 )
+_TICKET = (
+    '{{"id": "e{0}", "type": "zen:event-type:ticket.{1}", "time": "2026-11-23T20:0{0}:00Z",'
+    ' "account_id": 1, "subject": "zen:ticket:7", "event": {{}},'
+    ' "detail": {{"id": "7", "subject": "My printer is on fire"}}}}'
+)
+_SUPPORT = "tidegate dev --app examples.support.app:app --topology examples/support/topology.yaml"
 _DEV = "tidegate dev --app app:app --topology topology.yaml --reload"
 _DOCTOR = "tidegate doctor --topology topology.yaml"
 _SEND = "tidegate send --tenant demo --source zendesk --sample ticket.created --times 3"
@@ -91,16 +99,20 @@ def _chunk(descriptor: int) -> bytes:
         return b""
 
 
-def picture(command: str, printed: str, name: str) -> str:
-    """A command and its output as an SVG."""
+def picture(typed: Sequence[tuple[str, str]], name: str) -> str:
+    """Commands, each with its output, as an SVG."""
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True)
-    console.print(Text(f"$ {command}", style="bold"))
-    console.print(Text.from_ansi(drawn_last(printed).rstrip()))
+    for command, printed in typed:
+        console.print(Text(f"$ {command}", style="bold"))
+        console.print(Text.from_ansi(drawn_last(printed).rstrip()))
     svg = console.export_svg(title="tidegate", unique_id=name)
     return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # no fonts from other servers
 
 
-def record(folder: Path, environ: dict[str, str], save: Callable[[str, str, str], None]) -> None:
+Save = Callable[[str, Sequence[tuple[str, str]]], None]
+
+
+def record_application(folder: Path, environ: dict[str, str], save: Save) -> None:
     """Run every command against a fresh `dev`, and save each output."""
     dev = Terminal(_DEV, folder, environ)
     try:
@@ -108,25 +120,68 @@ def record(folder: Path, environ: dict[str, str], save: Callable[[str, str, str]
 
         def typed(name: str, command: str) -> str:
             printed = Terminal(command, folder, environ).ends()
-            save(name, command, printed)
+            save(name, [(command, printed)])
             return printed
 
         sent = typed("send", _SEND)
-        found = re.search(r"\bjob_[0-9a-z]+", sent)
-        if not found:
-            sys.exit(f"no job was made:\n{sent}")
-        typed("jobs-watch", f"tidegate jobs watch {found[0]}")
-        typed("jobs-show", f"tidegate jobs show {found[0]}")
+        job = _named("job", sent)
+        typed("jobs-watch", f"tidegate jobs watch {job}")
+        typed("jobs-show", f"tidegate jobs show {job}")
         (folder / "no-subject.json").write_text(_NO_SUBJECT)
         typed("send-failed", "tidegate send no-subject.json --tenant demo --source zendesk")
         typed("dlq-list", "tidegate dlq list")
         # Its standard error has only what moves while it looks.
-        save("doctor", _DOCTOR, Terminal(f"{_DOCTOR} 2>/dev/null", folder, environ).ends())
+        save("doctor", [(_DOCTOR, Terminal(f"{_DOCTOR} 2>/dev/null", folder, environ).ends())])
         typed("topology-describe", "tidegate topology describe --topology topology.yaml")
         dev.waits_for("dead letter")
-        save("dev", _DEV, dev.printed)
+        save("dev", [(_DEV, dev.printed)])
     finally:
         dev.interrupt()
+
+
+def record_support_desk(folder: Path, environ: dict[str, str], save: Save) -> None:
+    """A follow-up that a solved ticket cancels, and an answer that a person approves."""
+    (folder / "examples").symlink_to(EXAMPLES)
+    for number, what in enumerate(("pending", "solved", "escalated"), 1):
+        (folder / f"{what}.json").write_text(_TICKET.format(number, what))
+    dev = Terminal(_SUPPORT, folder, environ)
+    try:
+        dev.waits_for("Ctrl-C stops everything")
+        typed: list[tuple[str, str]] = []
+
+        def told(command: str) -> str:
+            typed.append((command, Terminal(command, folder, environ).ends()))
+            return typed[-1][1]
+
+        job = _named("job", told(_sent("pending")))
+        dev.waits_for(f"waiting    {job}")
+        told(f"tidegate jobs show {job}")
+        told(_sent("solved"))
+        dev.waits_for(f"cancelled  {job}")
+        told("tidegate jobs list --type follow_up")
+        save("follow-up", typed)
+        typed.clear()
+        job = _named("job", told(_sent("escalated")))
+        dev.waits_for(f"waiting    {job}")
+        approval = _named("apr", told("tidegate approvals list --status pending"))
+        told(f"tidegate approvals show {approval}")
+        told(f'tidegate approvals approve {approval} --note "well said"')
+        told(f"tidegate jobs watch {job}")
+        save("draft", typed)
+    finally:
+        dev.interrupt()
+
+
+def _sent(what: str) -> str:
+    return f"tidegate send {what}.json --tenant demo --source zendesk --no-wait"
+
+
+def _named(kind: str, printed: str) -> str:
+    """The first id of a kind."""
+    found = re.search(rf"\b{kind}_[0-9a-z]+", printed)
+    if not found:
+        sys.exit(f"no {kind}:\n{printed}")
+    return found[0]
 
 
 def _environment() -> dict[str, str]:
@@ -148,8 +203,8 @@ def _port() -> int:
     return pick_free() if taken else _USUAL_PORT
 
 
-def _save(name: str, command: str, printed: str) -> None:
-    (HERE / f"{name}.svg").write_text(picture(command, printed, name))
+def _save(name: str, typed: Sequence[tuple[str, str]]) -> None:
+    (HERE / f"{name}.svg").write_text(picture(typed, name))
     print(f"drawn {name}.svg", flush=True)
 
 
@@ -157,7 +212,9 @@ def main() -> None:
     environ = _environment()
     with tempfile.TemporaryDirectory(prefix="tidegate-recordings-") as folder:
         Terminal("tidegate new helpdesk", Path(folder), environ).ends()
-        record(Path(folder) / "helpdesk", environ, _save)
+        record_application(Path(folder) / "helpdesk", environ, _save)
+        (Path(folder) / "desk").mkdir()
+        record_support_desk(Path(folder) / "desk", environ, _save)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ percent-encoded (`a/b` becomes `a%2Fb`).
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 _SEPARATOR = "/"
 _PROPOSAL = "!"
 _CODES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/#[]()!"})
@@ -59,6 +61,11 @@ def proposal_id(action: str) -> str:
 def is_proposal_id(id_: str) -> bool:
     """Whether an approval's wait is the one of an effect that its handler just asks for."""
     return id_.startswith(_PROPOSAL)
+
+
+def shown_id(id_: str) -> str:
+    """An id as people read it: what an effect waits for is told by the effect's name."""
+    return unquote(id_[id_.index("[") + 1 : -1]) if is_proposal_id(id_) else id_
 
 
 def passed_id(id_: str) -> str:

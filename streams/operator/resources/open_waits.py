@@ -7,6 +7,7 @@ from streams.operator.resources.json_values import Json, parsed
 from streams.serde.effect_scopes import full_action
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job, LedgerEntry, Wait
+from streams.serde.step_ids import shown_id
 
 
 def waits_json(job: Job, awaited: LedgerEntry | None) -> list[Json]:
@@ -58,11 +59,11 @@ def _effect(job: Job, awaited: LedgerEntry) -> Json:
 
 
 def _told(wait: Wait) -> str:
+    name, until = shown_id(wait.id), rfc3339(wait.until)
     what = {
-        "time": f"{wait.id} ends",
-        "event": f"an event that matches {wait.match} ({wait.id})",
-        "job": f"the end of job {wait.job_id} ({wait.id})",
-        "approval": f"approval {wait.approval_id} ({wait.id})",
+        "time": f"the time {until} ({name})",
+        "event": f"an event that matches {wait.match} ({name})",
+        "job": f"the end of job {wait.job_id} ({name})",
+        "approval": f"approval {wait.approval_id} ({name})",
     }[wait.kind]
-    limit = "at" if wait.kind == "time" else "until"
-    return what if wait.until is None else f"{what}, {limit} {rfc3339(wait.until)}"
+    return what if until is None or wait.kind == "time" else f"{what}, until {until}"

@@ -21,7 +21,7 @@ def shown(svg: str) -> str:
 def test_a_picture_has_the_command_and_what_was_drawn_last() -> None:
     picture = runpy.run_path(str(RECORDINGS / "record.py"))["picture"]
     printed = "\x1b[1mrunning\x1b[0m\nstep\r\x1b[2K\x1b[1A\x1b[2K\x1b[31msucceeded\x1b[0m\n"
-    svg = picture("tidegate jobs watch job_1", printed, "watch")
+    svg = picture([("tidegate jobs watch job_1", printed)], "watch")
     text = shown(svg)
     assert "$ tidegate jobs watch job_1" in text
     assert "succeeded" in text

@@ -191,6 +191,15 @@ def test_a_solved_ticket_ends_the_follow_up(app: App) -> None:
         assert (job.status, job.calls) == ("cancelled", [])
 
 
+def test_the_answer_to_an_escalated_ticket_is_sent_once_a_person_approves(app: App) -> None:
+    with Bench(app, topology=ROOT / "examples/support/topology.yaml") as bench:
+        bench.fake("email:send", returns={})
+        job = bench.event("ticket.escalated", orjson.loads(TICKET), source="zendesk").run()
+        assert (job.status, job.calls) == ("waiting", [])
+        job.approve("email:send/reply").run()
+        assert (job.status, len(job.calls)) == ("succeeded", 1)
+
+
 def test_wherever_the_worker_dies_each_mail_is_sent_once(app: App) -> None:
     for crash in crash_points():
         with Bench(app, topology=ROOT / "examples/support/topology.yaml", crash=crash) as bench:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.serde.step_ids import branch_of, branch_path, inside_path, mark_id, step_id
+from streams.serde.step_ids import (
+    branch_of,
+    branch_path,
+    inside_path,
+    mark_id,
+    proposal_id,
+    shown_id,
+    step_id,
+)
 
 TEXT = st.text(alphabet="ab#/[]()!%2F\\ ", min_size=1, max_size=4)
 CALL = st.tuples(
@@ -33,6 +41,11 @@ def test_the_usual_ids_are_plain() -> None:
     assert step_id(branch_path(branch_path("", "a"), "b"), "draft") == "a/b/draft"
     assert step_id(inside_path("draft#2"), "ask") == "draft#2()/ask"
     assert step_id("", "a/b%") == "a%2Fb%25"
+
+
+def test_people_read_the_name_of_the_effect_that_waits_for_them() -> None:
+    ids = ["draft#2", proposal_id("pay:refund/order 7%"), mark_id("", "new greeting")]
+    assert [*map(shown_id, ids)] == ["draft#2", "pay:refund/order 7%", "!new greeting"]
 
 
 @given(CALL, CALL)
