@@ -65,7 +65,8 @@ def is_proposal_id(id_: str) -> bool:
 
 def shown_id(id_: str) -> str:
     """An id as people read it: what an effect waits for is told by the effect's name."""
-    return unquote(id_[id_.index("[") + 1 : -1]) if is_proposal_id(id_) else id_
+    _, key, action = id_.partition("[")
+    return unquote(action.removesuffix("]")) if key and is_proposal_id(id_) else id_
 
 
 def passed_id(id_: str) -> str:
