@@ -169,10 +169,10 @@ class StageLoop:
             self._work(records)
         except TransactionAborted:
             self._rewind()
+        # Restore after the work: a ready task begins with the records read after its start.
+        self._restore()
         self._source.hold_back(self._held_back())
         self._start_rested()
-        # Restore last: a task that is ready now begins with the records read after its start.
-        self._restore()
 
     def _read(self) -> list[Record]:
         try:
