@@ -18,8 +18,9 @@ And beside them, with what stands in the transaction or the chunk for the number
     restoring      a store is about to be written from its changelog
 
 A worker has steps of its own (`WORKER_STEPS`, told by `worker_points.py`): it read a lease
-(`leased`) or a granted claim (`told`); its handler called a tool, and nobody knows (`called pay`);
-it is about to send a command (`sends Claim`), or that one is at the broker (`acked Claim`).
+(`leased`), also one after a wait (`resumed`), or a granted claim (`told`); its handler called a
+tool, and nobody knows (`called pay`); it is about to send a command (`sends Claim`), or that one is
+at the broker (`acked Claim`). The end of a run that parks is `Park`.
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ STEPS = (
     "before_write",
     "after_write",
 )
-COMMANDS = ("Heartbeat", "Checkpoint", "Claim", "Outcome", "Ended")
+COMMANDS = ("Heartbeat", "Checkpoint", "Claim", "Outcome", "Ended", "Park")
 WORKER_STEPS = (
     "leased",
     "told",
+    "resumed",
     "called mail",
     "called pay",
     *(f"{when} {command}" for command in COMMANDS for when in ("sends", "acked")),

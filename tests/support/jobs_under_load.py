@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -105,6 +106,7 @@ class JobsUnderLoad:
         self.named: dict[str, FaultyProcess] = {}
         self._round = 0
         self._undecided: dict[str, CommandBody] = {}
+        self._unanswered: list[str] = []
         self._acquitted = False
         (folder / "key").write_bytes(b"k" * 32)
         (folder / "happened").touch()
@@ -182,16 +184,23 @@ class JobsUnderLoad:
         self.processes.append(self.named[name])
         return self.named[name]
 
-    def strike(self, step: str, *names: str, leaving: bool = False) -> list[str]:
+    def strike(
+        self,
+        step: str,
+        *names: str,
+        leaving: bool = False,
+        ask: Callable[[], None] | None = None,
+    ) -> list[str]:
         """SIGKILL at that step, while it works or, told by SIGTERM, leaves; who was struck.
 
         Of several processes it is the first that gets there, or more that do so at that moment.
+        `ask` brings the work, unless it is that of each round.
         """
         processes = {name: self.named[name] for name in names}
         for name, process in processes.items():
             eventually(process.ready, what=f"{name} is ready")
             process.points.arm(step, signal.SIGKILL)
-        self.ask()
+        (ask or self.ask)()
         if leaving:
             for process in processes.values():
                 process.signal(signal.SIGTERM)
@@ -229,6 +238,24 @@ class JobsUnderLoad:
         self._command("initech", endless, Cancel("not needed", "ops"))
         self._event("globex", f"order-{self._round}")
 
+    def ask_to_wait(self, count: int) -> None:
+        """So many jobs of each tenant that wait; every other one has its answers before."""
+        self.decide()
+        self._round += 1
+        for number in range(count):
+            for tenant in TENANTS:
+                job_id = self._submit(tenant, "patient", number=number)
+                if number % 2:
+                    self._answer_twice(tenant, job_id)
+                else:
+                    self._unanswered.append(job_id)
+
+    def answer(self) -> None:
+        """The jobs that were asked to wait get what they have not got yet."""
+        for job_id in self._unanswered:
+            self._answer_twice(self.asked[job_id].tenant, job_id)
+        self._unanswered.clear()
+
     def decide(self) -> None:
         """An operator says what becomes of jobs and events that wait for one."""
         if self._undecided:
@@ -248,9 +275,9 @@ class JobsUnderLoad:
         ended = {j.job_id for j in jobs.values() if j.status in (*TERMINAL, "needs_review")}
         return self.asked.keys() - self._undecided.keys() - ended
 
-    def _submit(self, tenant: str, type_: str, delay_ms: int | None = None) -> str:
+    def _submit(self, tenant: str, type_: str, delay_ms: int | None = None, number: int = 0) -> str:
         """Sent twice, as by somebody who got no answer."""
-        job_id = submitted_job_id(tenant, f"{type_}-{self._round}")
+        job_id = submitted_job_id(tenant, f"{type_}-{self._round}-{number}")
         body = Submit(type_, "null", None, None, None, None, None, "ops", b"h", None, delay_ms)
         self._command(tenant, job_id, body, times=2)
         self._expect(job_id, tenant, type_)

@@ -84,11 +84,15 @@ def done_once(
 
 
 def answered_in_order(asked: Mapping[str, Asked], jobs: Mapping[str, Job]) -> Iterator[Violation]:
-    """Every patient job got each of its two answers once, in the order in which they came."""
+    """Every patient job got its two answers in the order in which they came, by one wake each."""
     for job_id, wanted in asked.items():
         expected = f'["{job_id}-1","{job_id}-2"]'
-        if wanted.type == "patient" and jobs[job_id].result != expected:
+        if wanted.type != "patient":
+            continue
+        if jobs[job_id].result != expected:
             yield Violation("answers", job_id, 1, (str(jobs[job_id].result),))
+        if jobs[job_id].resumes != 2:
+            yield Violation("wakes", job_id, jobs[job_id].resumes)
 
 
 def never_two(lines: Sequence[str]) -> list[Violation]:

@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from streams.serde.codec import COMMAND, REPLY
-from streams.serde.records import Heartbeat
+from streams.serde.codec import COMMAND, LEASE, REPLY
+from streams.serde.records import Ended, Heartbeat
+from streams.serde.run_ends import PARKED
 from streams.worker.transport.contract import Done
 from streams.worker.transport.kafka import KafkaTransport
 from streams.worker.worker import Worker
@@ -45,6 +46,8 @@ def install() -> None:
 
     def taking(self: Worker, record: Any) -> None:
         leased(self, record)
+        if any(left.kind == "event" for left in LEASE.decode(record.value).steps):
+            reach("resumed")
         reach("leased")
 
     def hearing(self: Worker, record: Any) -> None:
@@ -62,5 +65,7 @@ def _command(value: bytes) -> str | None:
     body = COMMAND.decode(value).body
     if isinstance(body, Heartbeat):
         return "leaving" if body.leaving else "Heartbeat" if body.leases else None
+    if isinstance(body, Ended) and body.status == PARKED:
+        return "Park"
     name = type(body).__name__
     return name if name in COMMANDS else None
