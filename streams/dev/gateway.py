@@ -17,11 +17,12 @@ from streams.dev.readiness import unready
 from streams.dev.scrape import merged_metrics
 from streams.http.forward import Origin, forward, forwarding_session
 from streams.http.problem import problem
+from streams.operator.http.pages import ROOTS as PAGES
 from streams.operator.http.schemas import ROOTS as SCHEMAS
 from streams.telemetry import readiness
 
 _ANALYTICS = "/v1/analytics/"
-_API = ("/v1/", *SCHEMAS)
+_API = ("/v1/", *SCHEMAS, *PAGES)
 _LARGEST_BODY = 1 << 40  # the process behind enforces its own limit
 _SESSION: web.AppKey[ClientSession] = web.AppKey("session", ClientSession)
 

@@ -13,6 +13,7 @@ from aiohttp.typedefs import Middleware
 from streams.errors import KafkaUnavailable
 from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
+from streams.operator.http import pages
 from streams.operator.http.app_state import STATE
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.schemas import ROOTS
@@ -24,7 +25,8 @@ log = structlog.get_logger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
-"""They need no token and no read model; schemas need no read model, and a token if it is set so."""
+"""They need no token and no read model, and neither do pages. Schemas need no read model, and a
+token if it is set so."""
 
 _HTTP_ERRORS = {
     404: ("route-unknown", "no call has this path: docs/http-api.md lists the calls"),
@@ -87,7 +89,7 @@ def authenticated(token: str, *, open_schemas: bool) -> Middleware:
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in OPEN_PATHS or (open_schemas and _is_of_schemas(request)):
+        if _is_open(request) or (open_schemas and _is_of_schemas(request)):
             return await handler(request)
         return admin.refusal(request) or await handler(request)
 
@@ -119,11 +121,15 @@ async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
 @web.middleware
 async def caught_up(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse calls while rows are still missing: a missing row may still appear."""
-    open_ = request.path in OPEN_PATHS or _is_of_schemas(request)
+    open_ = _is_open(request) or _is_of_schemas(request)
     if not open_ and not request.app[STATE].ready():
         late = "the operator has not read its topics to their end yet: ask again in a few seconds"
         raise Refusal(503, "not-ready", late)
     return await handler(request)
+
+
+def _is_open(request: web.Request) -> bool:
+    return request.path in OPEN_PATHS or request.path.startswith(pages.ROOTS)
 
 
 def _is_of_schemas(request: web.Request) -> bool:

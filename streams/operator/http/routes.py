@@ -19,6 +19,7 @@ from streams.operator.http import (
     events,
     jobs,
     moves,
+    pages,
     quarantine,
     recoveries,
     schemas,
@@ -49,6 +50,7 @@ _CALLS = (
     recoveries,
     endpoint_test,
     schemas,
+    pages,
 )
 
 

@@ -102,7 +102,9 @@ def pair() -> tuple[Behind, Behind]:
     return Behind("ingress"), Behind("operator")
 
 
-@pytest.mark.parametrize("path", ["/v1/jobs", "/schemas/ids/3", "/subjects", "/mode"])
+@pytest.mark.parametrize(
+    "path", ["/v1/jobs", "/schemas/ids/3", "/subjects", "/mode", "/approvals/a"]
+)
 async def test_the_api_is_the_operators(path: str) -> None:
     async with fronted(*pair()) as client:
         rest = await (await client.get(path)).json()

@@ -1,0 +1,86 @@
+// The page of one approval. What a job asks is written by its handler, so all of it is set as text.
+"use strict";
+
+const id = decodeURIComponent(location.pathname.split("/").pop());
+const path = `/v1/approvals/${encodeURIComponent(id)}`;
+const FACTS = ["status", "tenant_id", "job_id", "key", "expires_at", "by", "note"];
+const element = (name) => document.getElementById(name);
+let token = "";
+
+async function call(method, to, body) {
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const answer = await fetch(to, { method, headers, body: body && JSON.stringify(body) });
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(found.detail || `the operator answered ${answer.status}`);
+  return found;
+}
+
+function appended(parent, kind, text) {
+  const made = document.createElement(kind);
+  made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+function show(approval) {
+  element("prompt").textContent = approval.prompt || "";
+  element("effects").replaceChildren();
+  for (const effect of approval.effects) {
+    appended(element("effects"), "strong", `${effect.tool}/${effect.key}`);
+    appended(element("effects"), "pre", JSON.stringify(effect.arguments, null, 2));
+  }
+  if (approval.details.edit) {
+    appended(element("effects"), "strong", "with these changes");
+    appended(element("effects"), "pre", JSON.stringify(approval.details.edit, null, 2));
+  }
+  element("facts").replaceChildren();
+  for (const name of FACTS.filter((each) => approval[each])) {
+    const row = appended(element("facts"), "tr", "");
+    appended(row, "th", name.replaceAll("_", " "));
+    appended(row, "td", approval[name]);
+  }
+  element("shown").hidden = false;
+  element("login").hidden = true;
+  element("decision").hidden = approval.status !== "pending";
+}
+
+async function refresh() {
+  const approval = await call("GET", path);
+  show(approval);
+  return approval.status;
+}
+
+async function decide(event) {
+  const decision = event.submitter.value;
+  const body = { by: element("by").value, note: element("note").value };
+  const edit = element("edit").value.trim();
+  if (edit && decision === "approve") body.edit = JSON.parse(edit);
+  await call("POST", `${path}/${decision}`, body);
+  const status = await refresh();
+  element("told").textContent = status === "pending"
+    ? "Your decision is sent. More people have to decide, or it is not counted yet: look again."
+    : `This approval is ${status}.`;
+}
+
+function on(form, act) {
+  element(form).addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const buttons = element(form).querySelectorAll("button");
+    buttons.forEach((button) => { button.disabled = true; });
+    element("told").textContent = "";
+    try {
+      await act(event);
+    } catch (error) {
+      element("told").textContent = error.message;
+      if (form === "decision") await refresh().catch(() => {});
+    } finally {
+      buttons.forEach((button) => { button.disabled = false; });
+    }
+  });
+}
+
+on("login", async () => {
+  token = element("token").value;
+  await refresh();
+});
+on("decision", decide);
