@@ -58,7 +58,8 @@ class EventMatch:
     def text(self) -> str:
         """The match as JSON, without what it leaves open."""
         found = asdict(self) | {"attributes": dict(self.attributes)}
-        given = {name: value for name, value in found.items() if value and value != "*"}
+        open_ = [name for name in ("source", "event_type") if found[name] == "*"]
+        given = {name: value for name, value in found.items() if value and name not in open_}
         return user_json.write(given, sort_keys=True).decode()
 
 

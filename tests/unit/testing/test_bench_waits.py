@@ -222,6 +222,19 @@ def test_a_match_without_an_equality_is_refused() -> None:
         assert "give a subject or an attribute" in (bench.submit("job").run().error or "")
 
 
+@pytest.mark.parametrize("more", [{}, {"attributes": {"k": "v"}}])
+def test_a_subject_is_no_glob(more: dict[str, Any]) -> None:
+    async def starred(ctx: Context) -> Any:
+        return (await ctx.wait_for_event({"subject": "*"} | more)).subject
+
+    with Bench(app_of(job=starred)) as bench:
+        job = bench.submit("job").run()
+        bench.deliver("any", key="1", subject="t1", attributes={"k": "v"})
+        assert job.run().status == "waiting"
+        bench.deliver("any", key="2", subject="*", attributes={"k": "v"})
+        assert job.run().result == "*"
+
+
 def test_a_cancelled_job_waits_no_more() -> None:
     with Bench(app_of(follow_up=follow_up)) as bench:
         job = bench.event("ticket.created", {"n": 1}, job="follow_up").run()
