@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from streams.dispatcher import approvals
@@ -51,15 +51,14 @@ class Parking:
         job = jobs.moved(job, WAITING, step.now, attempts=max(0, job.attempts - 1), waits=listened)
         step.table.put(job)
         left = {wait.id: _left(step, job, wait) for wait in asked}
-        begun = [wait for wait in asked if left[wait.id] is None]
-        for wait in begun:
-            job = self._open(step, job, wait)
         for wait in asked:
-            found = left[wait.id]
-            if found is not None and job.status == WAITING:
-                job = group_over(step, job, wait, found)
-        for wait, over in self._in_order(step, job, begun):
-            job = self._end_at_once(step, job, wait, over)
+            if left[wait.id] is None:
+                job = self._open(step, job, wait)
+        for wait, over in self._in_order(step, job, asked, left):
+            if left[wait.id] is None:
+                job = self._end_at_once(step, job, wait, over)
+            elif over is not None and job.status == WAITING:
+                job = group_over(step, job, wait, over)
 
     def listen(self, step: Step, job: Job, asked: Wait) -> None:
         """Open a wait while its run goes on, unless it is open or over."""
@@ -77,17 +76,18 @@ class Parking:
         return job
 
     def _in_order(
-        self, step: Step, job: Job, asked: list[Wait]
+        self, step: Step, job: Job, asked: tuple[Wait, ...], left: Mapping[str, StepResult | None]
     ) -> list[tuple[Wait, StepResult | None]]:
-        """Waits with what ends them at once, in its order; first those that are refused."""
+        """Waits with what has ended them or does at once, in its order; first the refused ones."""
 
         def place(found: tuple[Wait, StepResult | None]) -> int:
-            left = found[1]
-            if left is None or left.raises == "WaitRefused":
+            over = found[1]
+            if over is None or over.raises == "WaitRefused":
                 return 0
-            return left.number or self._recent.last + 1
+            return over.number or self._recent.last + 1
 
-        return sorted(((wait, self._at_once(step, job, wait)) for wait in asked), key=place)
+        over = ((wait, left[wait.id] or self._at_once(step, job, wait)) for wait in asked)
+        return sorted(over, key=place)
 
     def _end_at_once(self, step: Step, job: Job, asked: Wait, left: StepResult | None) -> Job:
         """End a wait, if its group is not over, that is refused or need not be awaited."""

@@ -67,6 +67,22 @@ def test_what_ended_before_a_wait_begins_comes_first() -> None:
         assert job.run().result == "b"
 
 
+async def listens_to_b_alone(ctx: Context) -> Any:
+    b = await ctx.listen(subject("b"), name="b")
+    await ctx.effect("mail", done, key="k")
+    return (await ctx.first(b=b, a=ctx.wait_for_event(subject("a"))))[0]
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_an_earlier_event_comes_first_though_another_ended_what_the_job_listens_to(
+    order: str,
+) -> None:
+    with Bench(app_of(listens_to_b_alone)) as bench:
+        job = bench.submit("job").pause_in("mail")
+        deliver(bench, *order)
+        assert job.run().result == order[0]
+
+
 async def a_loop_beside_what_it_listens_to(ctx: Context) -> list[str]:
     stop, seen = await ctx.listen(subject("stop"), name="stop"), []
     await ctx.effect("mail", done, key="k")
