@@ -89,6 +89,7 @@ class Waits:
 
     async def listen(self, wait: Pending) -> Pending:
         """Open a wait now, and go on; see `Context.listen`."""
+        _check_place(wait)
         if self.left(wait) is None:
             self._listened.add(wait.call.id)
             _check_number(len(self._listened))
@@ -138,10 +139,7 @@ class Waits:
         done = [left for wait in waits if (left := self.left(wait)) is not None]
         if (done and not needs_all) or len(done) == len(waits) or any(map(_raises, done)):
             return
-        if is_inside(current_branch()):
-            raise PermanentError(
-                f"wait {waits[0].call.id}: no step or effect waits: wait in the handler itself"
-            )
+        _check_place(waits[0])
         self._steps.check_room()
         with self._session.busy():
             for wait in waits:
@@ -227,6 +225,13 @@ class Pending:
     async def _value(self) -> Any:
         await self._waits.ends((self,), needs_all=False)
         return await self.given_now()
+
+
+def _check_place(wait: Pending) -> None:
+    if is_inside(current_branch()):
+        raise PermanentError(
+            f"wait {wait.call.id}: no step or effect waits: wait in the handler itself"
+        )
 
 
 def _check_number(waits: int) -> None:

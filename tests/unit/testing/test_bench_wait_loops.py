@@ -160,6 +160,13 @@ async def in_an_effect(ctx: Context) -> Any:
     return await ctx.effect("mail", waits, key="a")
 
 
+async def listens_in_a_step(ctx: Context) -> None:
+    async def listens() -> None:
+        await ctx.listen(MESSAGE)
+
+    await ctx.step("listen", listens)
+
+
 async def for_itself(ctx: Context) -> None:
     await ctx.wait_for_job(ctx.job_id)
 
@@ -219,6 +226,7 @@ async def in_two_tasks(ctx: Context) -> None:
     [
         (in_a_step, "no step or effect waits"),
         (in_an_effect, "no step or effect waits"),
+        (listens_in_a_step, "no step or effect waits"),
         (for_itself, "its own end"),
         (for_a_surrogate, "match: subject"),
         (for_no_match, "match: 't1'"),
