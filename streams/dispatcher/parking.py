@@ -78,13 +78,17 @@ class Parking:
     def _in_order(
         self, step: Step, job: Job, asked: tuple[Wait, ...], left: Mapping[str, StepResult | None]
     ) -> list[tuple[Wait, StepResult | None]]:
-        """Waits with what has ended them or does at once, in its order; first the refused ones."""
+        """Waits with what has ended them or does at once, in its order.
+
+        Those that are refused come first, unless one ended before the park: that counts.
+        """
+        last = self._recent.last + 1
+        refused = last if any(left.values()) else 0
 
         def place(found: tuple[Wait, StepResult | None]) -> int:
-            over = found[1]
-            if over is None or over.raises == "WaitRefused":
-                return 0
-            return over.number or self._recent.last + 1
+            if found[1] is not None and found[1].raises == "WaitRefused":
+                return refused
+            return 0 if found[1] is None else found[1].number or last
 
         over = ((wait, left[wait.id] or self._at_once(step, job, wait)) for wait in asked)
         return sorted(over, key=place)

@@ -54,16 +54,15 @@ def begin(step: Step, job: Job, wait: Wait) -> Job:
 
 
 def end_wait(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
-    """End an open wait with what it leaves; a job that is parked for its group goes on."""
+    """End an open wait with what it leaves, and its group if that is over."""
     if not left.number:
         left = replace(left, number=step.shared.open_waits.next_number(step))
     keep(step.checkpoints, job, left)
-    job = _close(step, job, (wait,))
-    return group_over(step, job, wait, left) if job.status == WAITING else job
+    return group_over(step, _close(step, job, (wait,)), wait, left)
 
 
 def group_over(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
-    """Have a parked job go on if the group of a wait is over by what the wait left.
+    """Have a job go on, if it is parked, once the group of a wait is over by what the wait left.
 
     The other waits of the group are dropped, with their timers. Those that the job listens to stay
     open, because no event may be missed since the handler began to listen.
@@ -76,7 +75,8 @@ def group_over(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
     dropped = tuple(each for each in others if not each.listened)
     for other in dropped:
         _note_progress(step, job, other, left)
-    return _resume(step, _close(step, _only_listened(job, wait.group), dropped))
+    job = _close(step, _only_listened(job, wait.group), dropped)
+    return _resume(step, job) if job.status == WAITING else job
 
 
 def _only_listened(job: Job, group: int) -> Job:
@@ -102,7 +102,7 @@ def _note_progress(step: Step, job: Job, wait: Wait, won: StepResult) -> None:
     if wait.kind == "event" and wait.at != step.now:  # else this step may not have looked for it
         progress |= _place(step, job, wait, won)
     if wait.until is not None and wait.kind != "approval":
-        progress["until"] = wait.until
+        progress.setdefault("until", wait.until)  # a run that began before the drop asks anew
     if progress:
         value = user_json.write(progress).decode()
         keep(step.checkpoints, job, StepResult(id_, "passed", value=value))

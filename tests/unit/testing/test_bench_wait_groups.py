@@ -264,3 +264,27 @@ def test_a_wait_in_two_groups_ends_both() -> None:
         assert ([call.key for call in job.calls], job.status) == (["k"], "waiting")
         deliver(bench, "b")
         assert job.run().status == "succeeded"
+
+
+@pytest.mark.parametrize("consume", ["all", "one"])
+def test_of_two_that_end_while_another_task_works_the_second_is_left_for_the_next(
+    consume: Any,
+) -> None:
+    async def works(ctx: Context) -> None:
+        await ctx.wait_for_event(subject("go"), name="go")
+        await ctx.effect("mail", done, key="k")
+
+    async def loop(ctx: Context) -> list[str]:
+        return [(await ctx.first(a=one(ctx, "a"), b=one(ctx, "b")))[0] for _ in range(2)]
+
+    def one(ctx: Context, name: str) -> Any:
+        return ctx.wait_for_event(subject(name), name=name, consume=consume)
+
+    async def both(ctx: Context) -> Any:
+        return (await asyncio.gather(works(ctx), loop(ctx)))[1]
+
+    with Bench(app_of(both)) as bench:
+        bench.fake("mail", returns={}, takes=20)
+        job = bench.submit("job").run()
+        deliver(bench, "go", "b", "a")
+        assert job.run().result == ["b", "a"]
