@@ -34,7 +34,7 @@ from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.shared import Shared
 from streams.event_match import read_match
 from streams.runtime import fused_task
-from streams.serde.job_states import RUNNING
+from streams.serde.job_states import RUNNING, WAITING
 from streams.serde.run_ends import PARKED
 
 
@@ -201,7 +201,8 @@ def _losers_stay() -> Any:
     """The waits that did not win stay open with their timers."""
 
     def group_over(step: Any, job: Any, wait: Any, left: Any) -> Any:
-        return job if wait.group < 0 else waiting._resume(step, job)
+        parked = wait.group >= 0 and job.status == WAITING
+        return waiting._resume(step, job) if parked else job
 
     return patch.object(waiting, "group_over", group_over)
 
