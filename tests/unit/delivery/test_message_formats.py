@@ -47,9 +47,9 @@ messages = st.builds(
     content_type=st.sampled_from(["application/json", "text/plain", "", "a/b+json; x=1"])
     | st.text(max_size=20),
     data=st.binary(max_size=60)
-    | st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5).map(
-        lambda value: json.dumps(value).encode()
-    ),
+    | st.recursive(
+        st.none() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=5), st.lists, max_leaves=5
+    ).map(lambda value: json.dumps(value).encode()),
     attributes=st.dictionaries(
         st.text(max_size=8), st.text(st.characters(), max_size=8), max_size=4
     ),
