@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-from support.counting import fused_stage, fused_topology
+from support.counting import Passing, fused_stage, fused_topology
 
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.partition_task import PartitionTask
-from streams.runtime.processor import Record
+from streams.runtime.processor import Context, Record
+from streams.runtime.stage import FusedStage
 
 
 @pytest.fixture
@@ -134,3 +136,43 @@ def test_nothing_that_is_handed_over_overtakes_what_was_not_taken(
         for key in (b"3", b"4"):
             driver.pipe("raw", key, b"count")
     assert [record.key for record in driver.output("out")] == [b"1", b"2", b"3", b"4"]
+
+
+def test_what_was_read_before_it_was_held_back_overtakes_nothing(
+    driver: TopologyTestDriver,
+) -> None:
+    run = driver.run_of("both")
+    old = Record("in", 0, 0, driver.now, b"old", b"count", [])
+    driver._broker.records["in", 0].append(old)
+    run.start()
+    task = run.tasks[0]
+    assert task.held_back == {"raw"}
+    task.process([Record("raw", 0, 0, driver.now, b"new", b"count", []), old])
+    assert [r.key for topic, _, own in task.outputs if topic == "out" for r in own] == [b"old"]
+
+
+class Late(Passing):
+    """Relays `raw`, and at its next punctuation forwards one record more."""
+
+    relayed = False
+
+    def process(self, record: Record, ctx: Context) -> None:
+        super().process(record, ctx)
+        self.relayed = True
+
+    def punctuate(self, now: int, ctx: Context) -> None:
+        if self.relayed:
+            ctx.forward("in", b"later", b"count")
+        self.relayed = False
+
+
+def test_nothing_overtakes_what_the_same_transaction_left_in_the_topic() -> None:
+    late, counting = fused_stage().parts
+    stage = FusedStage("both", (replace(late, processor=Late), counting))
+    driver = TopologyTestDriver([stage], fused_topology(), partitions=1)
+    with driver.together():
+        for key, verb in ((b"guilty", b"poison"), (b"1", b"count")):
+            driver.pipe("raw", key, verb)
+        driver.run_of("both").step(punctuate=True)
+    driver.advance(1)
+    assert [record.key for record in driver.output("out")] == [b"1", b"later"]
