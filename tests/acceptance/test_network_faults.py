@@ -46,10 +46,10 @@ def proxy(kafka: KafkaUnderTest, dedup: DedupUnderLoad) -> Iterator[KafkaProxy]:
         yield found
 
 
-def await_struck(fault: Fault, times: int = 1) -> None:
-    """It struck so often, each time with records in flight, and is over."""
+def await_struck(fault: Fault, times: int = 1, idle: int = 0) -> None:
+    """It struck so often, all but `idle` times with records in flight, and is over."""
     eventually(lambda: fault.ended == times, 60, what=f"{fault.api.name} struck {times} times")
-    assert all(place.in_flight for place in fault.landed), fault.landed
+    assert sum(not place.in_flight for place in fault.landed) <= idle, fault.landed
     print(f"{fault.kind} {fault.api.name}: struck at {fault.landed}")
 
 
@@ -92,8 +92,11 @@ def test_late_answers(dedup: DedupUnderLoad, proxy: KafkaProxy, api: Api, second
 
 @pytest.mark.chaos
 def test_a_slow_broker(dedup: DedupUnderLoad, proxy: KafkaProxy) -> None:
-    """Every record is acknowledged late, a disk's worth, for many transactions."""
-    await_struck(proxy.delay_answers(Api.PRODUCE, 0.5, 30), 30)
+    """Every record is acknowledged late, a disk's worth, for many transactions.
+
+    The source may have nothing new while one of so many answers is late.
+    """
+    await_struck(proxy.delay_answers(Api.PRODUCE, 0.5, 30), 30, idle=3)
     dedup.await_recovery("30 slow answers")
     assert dedup.verdict() == []
 
