@@ -60,6 +60,7 @@ class Approvals:
         self._history = history
         self._waits = waits
         self._keyring = keyring
+        self._asked: dict[str, tuple[str, Pending]] = {}  # by action, with the approval's key
 
     def asked(
         self, key: str, prompt: str, effects: Sequence[Mapping[str, Any]], terms: Terms
@@ -79,7 +80,9 @@ class Approvals:
         call = self._history.call(
             "approval", kind="approval", digest=evidence, key=key, is_value=True
         )
-        return self._pending(call, key, prompt, found, terms, _decision)
+        pending = self._pending(call, key, prompt, found, terms, _decision)
+        self._asked |= {effect.action: (key, pending) for effect, _ in found}
+        return pending
 
     async def known(
         self, tool: str, key: str, arguments: Mapping[str, Any]
@@ -87,8 +90,10 @@ class Approvals:
         """The arguments with which people approved a proposed effect; None if it was not proposed.
 
         Raises:
-            PermanentError: they rejected it, or it was proposed with other arguments.
+            PermanentError: they rejected it, it was proposed with other arguments, or the handler
+                asked for it and has no decision yet.
         """
+        self._check_decided(f"{tool}/{key}")
         if not self._history.has(proposal_id(f"{tool}/{key}")):
             return None
         decision = await self._proposed(tool, key, arguments)
@@ -96,6 +101,18 @@ class Approvals:
             by = "in time" if decision.by is None else f"by {decision.by}: {decision.note}"
             raise PermanentError(f"effect {tool}/{key} was not approved {by}")
         return arguments if decision.edit is None else decision.edit
+
+    def _check_decided(self, action: str) -> None:
+        """Refuse an effect whose approval was made in this run and never awaited.
+
+        The ledger knows of an approval only once its handler waits for it.
+        """
+        key, pending = self._asked.get(action, ("", None))
+        if pending is not None and self._waits.left(pending) is None:
+            raise PermanentError(
+                f"effect {action} does not begin: approval {key!r} has no decision: await it "
+                "before the effect"
+            )
 
     async def propose(
         self, tool: str, key: str, arguments: Mapping[str, Any], why: str

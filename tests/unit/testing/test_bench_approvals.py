@@ -253,6 +253,34 @@ def test_a_handler_that_ignores_a_rejection_begins_nothing(bench: Bench) -> None
     assert "rejected by ann: too much" in (job.error or "")
 
 
+def test_an_effect_whose_decision_is_not_awaited_does_not_begin(bench: Bench) -> None:
+    @app.job("hasty")
+    async def hasty(ctx: Context) -> None:
+        decision = ctx.approval("refund", effects=[_effect(82_000)])
+        await ctx.effect("pay:refund", pay, key="ch_1", charge="ch_1", amount=82_000)
+        await decision
+
+    bench.deploy(app)
+    job = bench.submit("hasty").run()
+    assert (job.status, job.calls) == ("failed", [])
+    assert "approval 'refund' has no decision: await it" in (job.error or "")
+
+
+def test_an_effect_that_nobody_decided_about_when_another_wait_ended_does_not_begin(
+    bench: Bench,
+) -> None:
+    @app.job("tired")
+    async def tired(ctx: Context) -> None:
+        asked = ctx.approval("refund", effects=[_effect(82_000)])
+        await ctx.first(decision=asked, time=ctx.sleep(60))
+        await ctx.effect("pay:refund", pay, key="ch_1", charge="ch_1", amount=82_000)
+
+    bench.deploy(app)
+    job = bench.submit("tired").run()
+    bench.advance(61)
+    assert (job.run().status, job.calls) == ("failed", [])
+
+
 def test_a_rule_of_the_topology_asks_for_a_handler_that_does_not(tmp_path: Path) -> None:
     with with_topology(tmp_path, RULES) as bench:
         job = bench.submit("pays", ASKED).run()
