@@ -10,6 +10,7 @@ from rich.console import Console
 from streams.cli import delivery_tables, tables
 from streams.cli.cells import Json, cell, console_of_any_width, print_fields
 from streams.cli.lists import listed, page
+from streams.topology.model import ATTRIBUTE
 
 _EVENTS = (
     "received_at",
@@ -55,6 +56,7 @@ _APART = (
     "attributes",
     "route",
     "route_command",
+    "awaited_by",
     "deliveries",
     "deliver_again",
 )
@@ -94,6 +96,8 @@ def _without_job(console: Console, found: Json) -> None:
         _say(console, "no job: it became a dead letter")
     elif only_cancels(found):
         _say(console, f"no job: {cancelling(found)}")
+    elif awaited(found):
+        _say(console, f"no job: {awaiting(found)}")
     elif found["routed"]:
         _say(
             console,
@@ -114,7 +118,35 @@ def only_cancels(found: Json) -> bool:
 def cancelling(found: Json) -> str:
     """What becomes of an event whose route only cancels."""
     ends = found["route"]["cancels"]
-    return f"its route makes none, and cancels earlier jobs of type {ends['job']} by {ends['by']}"
+    by, kind = ends["by"], ends["job"]
+    if not _has_value(found, by):
+        return (
+            f"its route makes none, and cancels none of type {kind}, because the event has no "
+            f"{by}: map one with `tidegate sources set --mapping`"
+        )
+    return f"its route makes none, and cancels earlier jobs of type {kind} by {by}"
+
+
+def _has_value(found: Json, by: str) -> bool:
+    """Whether an event has the value by which its route cancels."""
+    _, attribute, name = by.partition(ATTRIBUTE)
+    return bool(found["attributes"].get(name) if attribute else found["subject"])
+
+
+def is_meant_without_job(found: Json) -> bool:
+    """Whether the topology has a use for an event that makes no job."""
+    return only_cancels(found) or awaited(found)
+
+
+def awaited(found: Json) -> bool:
+    """Whether jobs wait for such an event, which no route matches."""
+    return found.get("route") is None and bool(found.get("awaited_by"))
+
+
+def awaiting(found: Json) -> str:
+    """What becomes of an event that no route matches and jobs wait for."""
+    types = ", ".join(found["awaited_by"])
+    return f"no route matches it; jobs of type {types} that wait for such an event go on with it"
 
 
 def review(found: Json) -> None:

@@ -59,7 +59,7 @@ def show_event(api: Api, event_id: EventId) -> Answer:
     Example: tidegate events show evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
     """
     found = api.get(f"/v1/events/{part(event_id)}")
-    if found["job"] is None and not event_tables.only_cancels(found):
+    if found["job"] is None and not event_tables.is_meant_without_job(found):
         note = "a route matches it now"
         found["route_command"] = api.command("events", "route", event_id, "--note", note)
     return found | {"deliver_again": _deliver_again(api, found)}

@@ -18,7 +18,7 @@ from ingress.schemes import SCHEMES, SignedRequest
 from streams.cli import send_advice
 from streams.cli.api_client import CallFailed
 from streams.cli.delivery import Reply, check_source, posted, signed, unsigned
-from streams.cli.event_tables import cancelling, only_cancels
+from streams.cli.event_tables import awaiting, cancelling, is_meant_without_job, only_cancels
 from streams.cli.operator_command import Answer, Api, found_or_none, part, program
 from streams.cli.options import Ingress, JsonLines, OfTenant
 from streams.cli.sources import hook_url
@@ -78,8 +78,8 @@ def send(
     under the source's own secret. --json prints one object a line.
 
     Exit codes: 0 the job succeeded, or the event was accepted and its route only cancels jobs, or
-    with --no-wait it was accepted; 1 it was refused; 3 the job failed, is dead or was cancelled,
-    or there is none; 4 the job needs review.
+    it has no route and jobs wait for such events, or with --no-wait it was accepted; 1 it was
+    refused; 3 the job failed, is dead or was cancelled, or there is none; 4 the job needs review.
 
     Example: tidegate send --tenant acme --source shop --sample invoice.paid --times 3
     """
@@ -105,8 +105,9 @@ def send(
 def _told_without_job(api: Api, sent: Sent, first: Reply) -> int:
     """Say why an event has no job; the exit code."""
     found = _shown(api, first.document["event_id"])
-    if found is not None and only_cancels(found):
-        typer.echo(f"it has no job: {cancelling(found)}", err=True)
+    if found is not None and is_meant_without_job(found):
+        told = cancelling(found) if only_cancels(found) else awaiting(found)
+        typer.echo(f"it has no job: {told}", err=True)
         return 0
     typer.echo(send_advice.unrouted(api, sent.source, sent.delivery, first), err=True)
     return NO_JOB

@@ -240,6 +240,17 @@ class Topology:
         """The events that some job type waits for."""
         return tuple(dict.fromkeys(e for t in self.job_types.values() for e in t.waits_for))
 
+    def awaited_by(self, source: str, event_type: str) -> list[str]:
+        """The job types that wait for such an event."""
+        return [
+            job_type.name
+            for job_type in self.job_types.values()
+            if any(
+                fnmatchcase(source, events.source) and fnmatchcase(event_type, events.event_type)
+                for events in job_type.waits_for
+            )
+        ]
+
     def outputs(self, stage: StageDeclaration) -> list[str]:
         """The declared topics that a stage writes; `writes` has them by their globs."""
         return [t for t in self.topics if any(fnmatchcase(t, glob) for glob in stage.writes)]

@@ -27,7 +27,8 @@ from streams.topology.model import Topology
 def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topology) -> Json | None:
     """Return an event with its duplicates, job, replays, dead letters, quarantine, deliveries.
 
-    `route` is the one that matches it now.
+    `route` is the one that matches it now, `awaited_by` names the job types that wait for such
+    events.
     """
     found = event(connection, event_id)
     if found is None:
@@ -41,6 +42,7 @@ def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topolog
         "partition": arrived.partition,
         "offset": arrived.offset,
         "route": None if route is None else asdict(route),
+        "awaited_by": topology.awaited_by(found.source, found.event_type),
         "duplicates": _duplicates(connection, found, arrived),
         "job": None if job_id is None else shown_job(connection, job_id, topology),
         "replays": replayed,

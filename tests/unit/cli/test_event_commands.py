@@ -137,6 +137,14 @@ def test_an_event_whose_route_only_cancels_needs_no_route(operator: OperatorApi)
     assert "route_command" not in story
 
 
+def test_an_event_that_jobs_wait_for_needs_no_route(operator: OperatorApi) -> None:
+    awaited = {"route": None, "routed": False, "awaited_by": ["follow_up"]}
+    operator.on("GET", "/v1/events/evt_1", STORY | awaited)
+    shown = run(operator, events, "show", "evt_1").stdout
+    assert "jobs of type follow_up that wait for such an event" in shown
+    assert "events route" not in shown
+
+
 def test_an_event_shows_its_job_its_replays_and_dead_letters(operator: OperatorApi) -> None:
     letter = dead_letter_json(
         DeadLetter("dispatcher:events:1:7", "record", "", "output_refused", "large", "d", 1)

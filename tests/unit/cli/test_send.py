@@ -202,11 +202,33 @@ def test_an_event_whose_route_only_cancels_is_a_success(
     monkeypatch.setattr(time, "sleep", slept.append)
     route = {"job": None, "cancels": {"job": "follow_up", "by": "subject"}}
     shop.on("POST", HOOK, UNROUTED)
-    shop.on("GET", "/v1/events/evt_a", problem(404, "event-unknown"), {"route": route})
+    shown = {"route": route, "subject": "o-1"}
+    shop.on("GET", "/v1/events/evt_a", problem(404, "event-unknown"), shown)
     done = by_file(shop, tmp_path, "-", typed=b'{"id": "e1", "type": "order.paid"}')
     assert (done.exit_code, slept) == (0, [0.0, 0.3])
     assert "cancels earlier jobs of type follow_up by subject" in done.stderr
     assert "no route" not in done.stderr
+
+
+def test_an_event_that_cancels_nothing_for_want_of_a_value_says_so(
+    shop: OperatorApi, tmp_path: Path
+) -> None:
+    shop.on("POST", HOOK, UNROUTED)
+    for by in ("subject", "attributes.order"):
+        route = {"job": None, "cancels": {"job": "follow_up", "by": by}}
+        shown = {"route": route, "subject": None, "attributes": {"status": "paid"}}
+        shop.on("GET", "/v1/events/evt_a", shown)
+        done = by_file(shop, tmp_path)
+        assert f"cancels none of type follow_up, because the event has no {by}: map" in done.stderr
+
+
+def test_an_event_that_jobs_wait_for_needs_no_route(shop: OperatorApi, tmp_path: Path) -> None:
+    shop.on("POST", HOOK, UNROUTED)
+    shop.on("GET", "/v1/events/evt_a", {"route": None, "awaited_by": ["follow_up"]})
+    done = by_file(shop, tmp_path)
+    assert done.exit_code == 0
+    assert "jobs of type follow_up that wait for such an event go on" in done.stderr
+    assert "YOUR_JOB" not in done.stderr
 
 
 @pytest.mark.parametrize(

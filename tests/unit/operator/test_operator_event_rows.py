@@ -49,7 +49,7 @@ from streams.serde.records import (
 )
 from streams.settings import Settings
 from streams.topology.load import load
-from streams.topology.model import Cancels, Route
+from streams.topology.model import Cancels, Events, JobType, Route
 
 CODECS: dict[type, tuple[str, Any]] = {
     Envelope: ("events", ENVELOPE),
@@ -236,6 +236,21 @@ def test_an_event_whose_route_only_cancels_is_not_unrouted_and_names_its_route(
     assert story is not None
     assert (story["job"], story["route"]["job"]) == (None, None)
     assert story["route"]["cancels"] == {"job": "follow_up", "by": "subject"}
+
+
+def test_a_story_names_the_job_types_that_wait_for_such_events(
+    connection: sqlite3.Connection,
+) -> None:
+    event = make_event("k1", routed=False)
+    fold(connection, event)
+    types = {
+        "follow_up": JobType("follow_up", waits_for=(Events(event_type=event.event_type),)),
+        "other": JobType("other", waits_for=(Events(event_type="none.such"),)),
+        "elsewhere": JobType("elsewhere", waits_for=(Events("none", event.event_type),)),
+    }
+    story = shown_event(connection, event.event_id, replace(TOPOLOGY, job_types=types))
+    assert story is not None
+    assert story["awaited_by"] == ["follow_up"]
 
 
 def test_no_other_tenant_is_in_a_story(connection: sqlite3.Connection) -> None:
