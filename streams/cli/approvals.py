@@ -23,7 +23,7 @@ By = Annotated[str | None, typer.Option(help="Who decides, if not the operator."
 
 def _decided(found: Json) -> None:
     by = f" by {found['by']}" if found["by"] else ""
-    tell(f"approval {found['approval_id']} is {found['status']}{by}; its job {found['job_id']}")
+    tell(f"approval {found['approval_id']} of job {found['job_id']} is {found['status']}{by}")
 
 
 @approvals.callback()
@@ -48,11 +48,22 @@ def list_approvals(
 
 @command(approvals, "show", tables.approval)
 def show(api: Api, approval_id: ApprovalId) -> Answer:
-    """Show what is asked, with its arguments, its votes and its edit.
+    """Show what is asked, with its arguments, its votes and its edit, and how to decide.
 
     Example: tidegate approvals show apr_1
     """
-    return api.get(f"/v1/approvals/{part(approval_id)}")
+    found = api.get(f"/v1/approvals/{part(approval_id)}")
+    return found | _ways(api, approval_id) if found["status"] == PENDING else found
+
+
+def _ways(api: Api, approval_id: str) -> Answer:
+    """The commands and the page that decide."""
+    noted = (approval_id, "--note", "TEXT")
+    return {
+        "to_approve": api.command("approvals", "approve", *noted),
+        "to_reject": api.command("approvals", "reject", *noted),
+        "page": f"{api.url}/approvals/{part(approval_id)}",
+    }
 
 
 @command(approvals, "approve", _decided)
@@ -61,7 +72,8 @@ def approve(
     approval_id: ApprovalId,
     note: Why = "",
     edit: Annotated[
-        str | None, typer.Option(metavar="JSON", help="The changed arguments, as JSON.")
+        str | None,
+        typer.Option(metavar="JSON", help="The changed arguments, as JSON; the others stay."),
     ] = None,
     by: By = None,
 ) -> Answer:

@@ -35,7 +35,7 @@ jobs.command("submit")(program(submit))
 @jobs.command("watch")
 @program
 def watch_job(api: Api, job_id: JobId, as_json: JsonLines = False) -> int:
-    """Watch a job until it ends or waits for a person.
+    """Watch a job until it ends or needs review; an approval that it waits for does not end this.
 
     A pipe gets a line for each change, and with --json an object a line. A pause of the API, such
     as a restart, does not end it.

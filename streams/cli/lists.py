@@ -186,7 +186,7 @@ def _below(row: Mapping[str, Text], columns: Sequence[str], room: int) -> Iterat
 
 
 def _is_time(column: str) -> bool:
-    return column in ("at", "since") or column.endswith("_at")
+    return column in ("at", "since", "until") or column.endswith("_at")
 
 
 def _title(column: str) -> str:

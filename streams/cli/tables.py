@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
-from streams.cli import delivery_tables
+from streams.cli import delivery_tables, finished_steps
 from streams.cli.cells import Json, console_of_any_width, print_block, print_fields, tell
 from streams.cli.lists import listed, page
 from streams.serde.job_states import SUCCEEDED
+from streams.serde.step_ids import shown_id
 
 Show = Callable[[Json], None]
 
@@ -32,6 +33,7 @@ _APART = (
     "deliveries",
     "input",
 )
+_WAYS = ("to_approve", "to_reject", "page")
 _WAITS = ("kind", "name", "match", "job_id", "approval_id", "since", "until")
 _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 
@@ -64,12 +66,14 @@ def one(found: Json) -> None:
 
 
 def approval(found: Json) -> None:
-    """What is asked of people: its fields, then the arguments of each effect."""
+    """What is asked of people: its fields, the arguments of each effect, and how to decide."""
     console = console_of_any_width()
-    fields = {name: value for name, value in found.items() if name not in ("effects", "details")}
-    print_fields(console, fields | found["details"])
+    apart = ("effects", "details", *_WAYS)
+    print_fields(console, {k: v for k, v in found.items() if k not in apart} | found["details"])
     for effect in found["effects"]:
         print_block(console, f"{effect['tool']}/{effect['key']}", effect["arguments"])
+    for way in (way for way in _WAYS if way in found):
+        tell(f"{way.replace('_', ' ')}: {found[way]}")
 
 
 def released(found: Json) -> None:
@@ -90,7 +94,8 @@ def job(found: Json) -> None:
         print_fields(console, found["held"], "held: no lease can be made for it")
     if found["waits"]:
         console.print("what it waits for or listens to")
-        listed(found["waits"], _WAITS, None)
+        waits = [{**wait, "name": shown_id(wait["name"])} for wait in found["waits"]]
+        listed(waits, _WAITS, None)
     if found["history"]:
         console.print("runs that did not succeed")
         listed(found["history"], _HISTORY, None)
@@ -106,8 +111,7 @@ def job(found: Json) -> None:
 
 def _steps(console: Console, steps: Sequence[Json]) -> None:
     """What finished steps left, then those that were asked again with other arguments."""
-    left = {step["name"]: step["error"] or step["value"] for step in steps}
-    print_fields(console, left, "steps")
+    print_fields(console, finished_steps.left_by_name(steps), "steps")
     if changed := [step["name"] for step in steps if step["changed_args"]]:
         tell(f"asked again with other arguments, and kept: {', '.join(changed)}")
 

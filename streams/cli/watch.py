@@ -12,11 +12,11 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
+from streams.cli import finished_steps
 from streams.cli.api_client import CallFailed, NoAnswer
 from streams.cli.cells import console_of_any_width, fields, plain
 from streams.cli.operator_command import Answer, Api, part
 from streams.serde import job_states
-from streams.serde.step_ids import shown_id
 
 EXIT_CODES = {
     state.name: state.exit_code for state in job_states.JOB_STATES if state.exit_code is not None
@@ -109,7 +109,7 @@ def facts(job: Answer) -> list[str]:
         found.append(job["why"]["detail"])
     if job["progress"] is not None:
         found.append(f"progress {plain(job['progress'])}")
-    found += [f"{each['kind']} {shown_id(each['name'])}" for each in job["steps"]]
+    found += finished_steps.told(job["steps"])
     found += [f"effect {each['action']} {each['status']}" for each in job["effects"]]
     if job["last_error"] and status != job_states.SUCCEEDED:
         found.append(f"error: {job['last_error']}")

@@ -8,6 +8,7 @@ from streams import user_json
 from streams.serde import records
 from streams.serde.effect_scopes import once_per
 from streams.serde.job_states import SCHEDULED
+from streams.serde.step_ids import shown_id
 from streams.testing.installation import Installation
 from streams.testing.values import Call, DeadLetter, Effect, FailedRun
 
@@ -60,8 +61,11 @@ class JobView:
 
     @property
     def waits(self) -> list[str]:
-        """The names of what the job waits for, or listens to."""
-        return [wait.id for wait in self.record.waits]
+        """The names of what the job waits for, or listens to.
+
+        An effect that waits for people has its action as the name, with which `approve` takes it.
+        """
+        return [shown_id(wait.id) for wait in self.record.waits]
 
     @property
     def changed_args(self) -> list[str]:

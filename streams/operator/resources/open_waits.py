@@ -64,6 +64,6 @@ def _told(wait: Wait) -> str:
         "time": f"the time {until} ({name})",
         "event": f"an event that matches {wait.match} ({name})",
         "job": f"the end of job {wait.job_id} ({name})",
-        "approval": f"approval {wait.approval_id} ({name})",
+        "approval": f"a person: `tidegate approvals show {wait.approval_id}` ({name})",
     }[wait.kind]
     return what if until is None or wait.kind == "time" else f"{what}, until {until}"

@@ -41,13 +41,24 @@ def test_approvals_are_listed_and_shown(operator: OperatorApi) -> None:
     assert json.loads(run(operator, "show", "apr_1", "--json").stdout)["key"] == "refund"
 
 
+def test_a_pending_approval_is_shown_with_the_ways_to_decide(operator: OperatorApi) -> None:
+    details: dict[str, Any] = {"details": {}}
+    operator.on("GET", PATH, SHOWN | details, SHOWN | details | {"status": "rejected"})
+    shown = run(operator, "show", "apr_1").stdout
+    for decide in ("approve", "reject"):
+        command = f"tidegate approvals {decide} apr_1 --note TEXT --url {operator.url}\n"
+        assert f"to {decide}: {command}" in shown
+    assert f"page: {operator.url}/approvals/apr_1\n" in shown
+    assert "--note TEXT" not in run(operator, "show", "apr_1").stdout
+
+
 def test_a_decision_is_posted_with_its_edit(operator: OperatorApi) -> None:
     approved = {**SHOWN, "status": "approved", "by": "ann", "answered": True}
     operator.on("POST", f"{PATH}/approve", approved)
     operator.on("POST", f"{PATH}/reject", {**approved, "status": "rejected", "by": "operator"})
     words = ("--note", "half", "--edit", '{"amount": 41000}', "--by", "ann")
     told = run(operator, "approve", "apr_1", *words)
-    assert "approval apr_1 is approved by ann; its job job_a" in told.stdout
+    assert "approval apr_1 of job job_a is approved by ann" in told.stdout
     assert "is rejected by operator" in run(operator, "reject", "apr_1", "--note", "no").stdout
     bodies = operator.bodies("POST")
     edited = {"note": "half", "by": "ann", "edit": {"amount": 41_000}}

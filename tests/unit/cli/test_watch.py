@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from streams.cli import watch
 from streams.cli.jobs import jobs
 from streams.operator.resources.job_view import JobDetails, job_json
+from streams.operator.resources.steps import Step
 from streams.serde.job_states import TERMINAL
 
 PATH, SUBMIT = "/v1/jobs/job_a", "/v1/tenants/acme/jobs"
@@ -208,3 +209,46 @@ def test_submit_warns_of_a_type_that_nothing_handles_and_names_the_next_step(
         "warning: did you mean 'draft_reply'?",
         f"follow it with: tidegate jobs watch job_a --url {operator.url}",
     ]
+
+
+def test_what_waits_gave_is_told_in_words(operator: OperatorApi) -> None:
+    decided = {"approved": True, "by": "ann", "note": "half of it", "edit": {"key_id": "k"}}
+    event = {"event": {"event_type": "ticket.answered", "event_id": "evt_a"}, "payload_ref": None}
+    steps = (
+        Step("draft", '"Hi"'),
+        Step("event", json.dumps(event), "event"),
+        Step("sleep!", '{"until": 1}', "passed"),
+        Step("first", '"answer"', "first"),
+        Step("!effect[mail:send%2Freply]", json.dumps(decided), "approval"),
+        Step("sleep", "null", "time"),
+        Step("event#2", "null", "event", "WaitTimeout: its time is over"),
+    )
+    ended = job_json(make_job("job_a", status="succeeded"), JobDetails(steps=steps))
+    operator.on("GET", PATH, ended)
+    (line,) = lines(invoke(operator, "watch", "job_a"))
+    assert (
+        ", ".join(
+            (
+                "step draft",
+                "event: ticket.answered evt_a",
+                "first: answer",
+                "mail:send/reply: approved by ann, with an edit: half of it",
+                "sleep: its time came",
+                "event#2: WaitTimeout: its time is over",
+            )
+        )
+        in line
+    )
+    shown = invoke(operator, "show", "job_a").stdout
+    assert re.search(r"event +ticket.answered evt_a *$", shown, re.MULTILINE)
+    assert "sleep!" not in shown
+
+
+def test_a_wait_for_people_is_shown_by_its_effect_and_with_its_time(operator: OperatorApi) -> None:
+    wait = {"kind": "approval", "name": "!effect[mail:send%2Freply]", "approval_id": "apr_1"}
+    times = {"since": "2026-11-21T09:00:00.123Z", "until": "2026-11-22T09:00:00.123Z"}
+    operator.on("GET", PATH, job("waiting", waits=[{**wait, **times}]))
+    shown = invoke(operator, "show", "job_a").stdout
+    assert "mail:send/reply" in shown
+    assert "!effect" not in shown
+    assert "2026-11-22 09:00:00Z" in shown
