@@ -79,11 +79,13 @@ def _routes(topology: Topology) -> Table:
 
 def _job_types(topology: Topology) -> Table:
     title = "Job types: the others run in the default pool under their handler's policy"
-    table = _table(title, "job type", "pool", "max attempts", "timeout")
+    waits = ["waits for"] if topology.waited_for else []
+    table = _table(title, "job type", "pool", "max attempts", "timeout", *waits)
     for job in topology.job_types.values():
         attempts = "handler's" if job.max_attempts is None else str(job.max_attempts)
         timeout = "handler's" if job.timeout_seconds is None else f"{job.timeout_seconds:g} s"
-        _row(table, job.name, job.pool, attempts, timeout)
+        awaited = "\n".join(f"{e.source} {e.event_type}" for e in job.waits_for) or "-"
+        _row(table, job.name, job.pool, attempts, timeout, *[awaited][: len(waits)])
     return table
 
 

@@ -126,6 +126,19 @@ def test_describe_shows_what_a_route_cancels(file: Path) -> None:
     assert "2 b * follow_up webhook -" in rows
 
 
+def test_describe_shows_what_a_job_type_waits_for(file: Path) -> None:
+    file.write_text(
+        "job_types:\n"
+        "  - {name: follow_up, waits_for: [{event_type: answered}, {source: b}]}\n"
+        "  - {name: refund}\n"
+    )
+    shown = run("describe", "--topology", str(file)).stdout
+    rows = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "follow_up default handler's handler's * answered" in rows
+    assert "b *" in rows
+    assert "refund default handler's handler's -" in rows
+
+
 def plain(shown: str) -> list[str]:
     """Lines without the terminal's escape sequences."""
     return re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
