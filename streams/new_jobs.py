@@ -1,4 +1,4 @@
-"""New jobs: of an event, a submission, a replay of a job, and a replay of an event.
+"""New jobs: of an event, a submission, a schedule, a replay of a job, and a replay of an event.
 
 The dispatcher makes them. Before it has read a command, the operator shows the job that it will
 make. Times are in milliseconds, by the broker's time.
@@ -10,9 +10,17 @@ from dataclasses import dataclass, replace
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.event_match import event_info
-from streams.serde.ids import scope_of
+from streams.serde.ids import new_traceparent, scope_of
 from streams.serde.job_states import PENDING, SCHEDULED
-from streams.serde.records import Envelope, Job, Replay, ReplayEvent, Submit
+from streams.serde.records import (
+    Envelope,
+    Job,
+    Occurrence,
+    Replay,
+    ReplayEvent,
+    ScheduleRow,
+    Submit,
+)
 from streams.topology.model import Topology
 
 
@@ -98,6 +106,35 @@ def from_submission(
     )
 
 
+def from_schedule(
+    job_id: str,
+    schedule: ScheduleRow,
+    occurrence: Occurrence,
+    topology: Topology,
+    *,
+    place: Generation,
+    now: int,
+) -> Job:
+    """The job of one time of a schedule; it is ready at once."""
+    job = _new(
+        job_id,
+        schedule.tenant_id,
+        schedule.spec.job,
+        topology.default_priority,
+        topology,
+        place=place,
+        born=occurrence.at,
+        now=now,
+    )
+    return replace(
+        job,
+        input=schedule.spec.input,
+        traceparent=new_traceparent(),
+        schedule_id=schedule.schedule_id,
+        scheduled_for=occurrence.at,
+    )
+
+
 def from_replay(
     job_id: str, replay: Replay, old: Job, topology: Topology, *, at: int, now: int
 ) -> Job:
@@ -126,6 +163,8 @@ def from_replay(
         replay_note=replay.note,
         submitted_by=replay.submitted_by,
         traceparent=old.traceparent,
+        schedule_id=old.schedule_id,
+        scheduled_for=old.scheduled_for,
         draft=job.draft or old.draft or (route is not None and route.draft),
     )
 

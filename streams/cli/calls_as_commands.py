@@ -20,6 +20,7 @@ _COMMANDS = {
     "GET /v1/jobs/{id}": "jobs show {id}",
     "GET /v1/effects": "effects list",
     "GET /v1/approvals": "approvals list",
+    "GET /v1/tenants/{t}/schedules": "schedules list --tenant {t}",
     "GET /v1/events": "events list",
     "GET /v1/duplicates": "events duplicates",
     "GET /v1/quarantine": "quarantine list",

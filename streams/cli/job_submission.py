@@ -59,7 +59,7 @@ def submit(
         raise typer.BadParameter("give --delay or --at, not both")
     asked: Answer = {
         "type": type_,
-        "input": _input(input_),
+        "input": input_value(input_),
         "priority": priority,
         "run_at": None if at is None else moment(at, "--at", ahead=True),
         "delay_seconds": None if delay is None else duration(delay, "--delay"),
@@ -76,7 +76,12 @@ def submit(
     return show(job, as_json, job_sentences.submitted)
 
 
-def _input(given: str) -> Any:
+def input_value(given: str) -> Any:
+    """The value of `--input`: JSON, `@FILE`, or `-` for standard input.
+
+    Raises:
+        BadParameter: it cannot be read.
+    """
     if given == "-":
         text = sys.stdin.read()
     elif given.startswith("@"):

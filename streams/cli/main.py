@@ -37,6 +37,7 @@ _GROUPS = {
     "jobs": "streams.cli.jobs:jobs",
     "effects": "streams.cli.effects:effects",
     "approvals": "streams.cli.approvals:approvals",
+    "schedules": "streams.cli.schedules:schedules",
     "dlq": "streams.cli.dlq:dlq",
     "quarantine": "streams.cli.quarantine:quarantine",
     "rejections": "streams.cli.rejections:rejections",

@@ -35,6 +35,7 @@ _APART = (
 )
 _WAYS = ("to_approve", "to_reject", "page")
 _WAITS = ("kind", "name", "match", "job_id", "approval_id", "since", "until")
+_OF_ROWS = ("last", "skipped", "next", "input", "cron", "every_seconds", "at")
 _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 
 
@@ -74,6 +75,33 @@ def approval(found: Json) -> None:
         print_block(console, f"{effect['tool']}/{effect['key']}", effect["arguments"])
     for way in (way for way in _WAYS if way in found):
         tell(f"{way.replace('_', ' ')}: {found[way]}")
+
+
+def schedule(found: Json) -> None:
+    """One schedule with its fields, its next times below each other, and its jobs' input."""
+    console = console_of_any_width()
+    print_fields(console, {**_schedule_row(found), "next": "\n".join(found["next"]) or "never"})
+    if found["input"] not in (None, {}):
+        print_block(console, "input", found["input"])
+
+
+def deleted_schedule(found: Json) -> None:
+    tell(f"schedule {found['id']} of tenant {found['tenant_id']} is deleted")
+
+
+def _schedule_row(found: Json) -> Json:
+    """A schedule with when it fires, its next time, and its last job, each as one text."""
+    last, skipped, ahead = found["last"] or {}, found["skipped"] or {}, found["next"]
+    every = f"every {found['every_seconds']} s"
+    return {
+        **{name: value for name, value in found.items() if name not in _OF_ROWS},
+        "when": found["cron"] or found["at"] or every,
+        "next": "paused" if found["paused"] else ahead[0] if ahead else "never",
+        "last_job_id": last.get("job_id"),
+        "last_at": last.get("scheduled_for"),
+        "skipped_at": skipped.get("scheduled_for"),
+        "skipped_because": skipped.get("because"),
+    }
 
 
 def released(found: Json) -> None:
@@ -212,6 +240,11 @@ effects = page(
 approvals = page(
     "approvals",
     ("approval_id", "status", "key", "job_id", "tenant_id", "expires_at", "by", "prompt"),
+)
+schedules = page(
+    "schedules",
+    ("id", "when", "tz", "job", "tenant_id", "next", "last_at", "last_job_id"),
+    _schedule_row,
 )
 held = page("held", ("reason", "jobs", "since", "partition", "pool", "type", "tenant_id", "detail"))
 """What lists print."""

@@ -43,6 +43,10 @@ class DueSpace:
         start = behind + b"\0" if behind else self._prefix
         found = store.range(start, self._prefix + _TIME.pack(now + 1))
         for key, value in list(islice(found, limit)):
-            head = len(self._prefix)
-            at = _TIME.unpack_from(key, head)[0]
-            yield DueEntry(key, at, split(key[head + _TIME.size :]), value)
+            yield self.entry(key, value)
+
+    def entry(self, key: bytes, value: bytes) -> DueEntry:
+        """What a key of this space and its value say."""
+        head = len(self._prefix)
+        at = _TIME.unpack_from(key, head)[0]
+        return DueEntry(key, at, split(key[head + _TIME.size :]), value)

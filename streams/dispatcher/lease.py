@@ -48,4 +48,6 @@ def lease_of(
         granted_at=job.updated_at,
         alone=history.is_suspect(job),
         number=worker.sent + 1,
+        schedule_id=job.schedule_id,
+        scheduled_for=job.scheduled_for,
     )

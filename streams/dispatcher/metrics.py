@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram
 
 ATTEMPTS = Counter("tidegate_dispatcher_attempts", "Runs begun", ["type"])
 RETRIES = Counter(
@@ -43,6 +43,16 @@ BROUGHT_BACK = Counter(
 )
 NO_POOL = Counter(
     "tidegate_dispatcher_undeclared_heartbeats", "Heartbeats of an undeclared pool or partition"
+)
+SCHEDULES = Counter(
+    "tidegate_dispatcher_schedule_times",
+    "Times of schedules that came, by what became of them",
+    ["outcome"],
+)
+SCHEDULE_LATENESS = Histogram(
+    "tidegate_dispatcher_schedule_lateness_seconds",
+    "How much later than its time the job of a schedule was made",
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300, 3600),
 )
 PAUSED = Gauge(
     "tidegate_dispatcher_leasing_paused",

@@ -6,11 +6,15 @@ from streams.errors import PoisonRecord
 from streams.serde.records import (
     Claim,
     Command,
+    DeclareSchedules,
+    DeleteSchedule,
     Ended,
     Envelope,
     Listen,
+    PauseSchedule,
     Replay,
     ReplayEvent,
+    SetSchedule,
     Submit,
 )
 
@@ -35,4 +39,8 @@ def _names(command: Command) -> str:
         names += [name for wait in waits for name in (wait.id, wait.job_id or "")]
     elif isinstance(body, Claim):
         names += [body.action, body.once_per]
+    elif isinstance(body, SetSchedule | PauseSchedule | DeleteSchedule):
+        names.append(body.schedule_id)
+    elif isinstance(body, DeclareSchedules):
+        names += [body.app, *(each.schedule_id for each in body.schedules)]
     return "".join(names)

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 
-from streams.dispatcher import live_index, metrics, names
+from streams.dispatcher import live_index, metrics, names, schedule_rows
 from streams.dispatcher.hooks import hooks
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change, Part
 from streams.dispatcher.parts.approvals import Approvals
 from streams.dispatcher.parts.claims import Claims
+from streams.dispatcher.parts.declared_schedules import DeclaredSchedules
 from streams.dispatcher.parts.divergences import Divergences
 from streams.dispatcher.parts.event_cancels import EventCancels
 from streams.dispatcher.parts.events import Events
@@ -31,6 +32,7 @@ from streams.dispatcher.parts.retention import Retention
 from streams.dispatcher.parts.reviews import Reviews
 from streams.dispatcher.parts.routes import Routes
 from streams.dispatcher.parts.runs import Runs
+from streams.dispatcher.parts.schedules import Schedules
 from streams.dispatcher.parts.shared_effects import SharedEffects
 from streams.dispatcher.parts.submissions import Submissions
 from streams.dispatcher.parts.sweep import Sweep
@@ -56,6 +58,8 @@ PARTS: tuple[type[Part], ...] = (
     Tenants,
     Submissions,
     Replays,
+    DeclaredSchedules,
+    Schedules,
     Routes,
     EventCancels,
     Waits,
@@ -89,7 +93,7 @@ _LARGE_BYTES = 8 * 1024
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
     """The stage that reads `events`, `duplicates`, `jobs.commands` and `tenants`."""
     processor = partial(Dispatcher, topology, cluster_key)
-    indexes = {"jobs": live_index.LIVE_AND_ENDED}
+    indexes = {"jobs": live_index.LIVE_AND_ENDED, "schedules": schedule_rows.BY_TIME_AND_APP}
     return declared_stage(topology, "dispatcher", processor, indexes=indexes)
 
 

@@ -54,6 +54,11 @@ def replay_job_id(tenant_id: str, replay_of: str, key: str | None) -> str:
     return "job_" + _encode(_hash("replay", tenant_id, replay_of, key))
 
 
+def scheduled_job_id(tenant_id: str, schedule_id: str, generation: int, occurrence: str) -> str:
+    """The one job of a schedule's time, which its nominal local time and fold name."""
+    return "job_" + _encode(_hash("schedule", tenant_id, schedule_id, str(generation), occurrence))
+
+
 def event_replay_id(tenant_id: str | None, key: str | None) -> str:
     """A replay of events: by its idempotency key, otherwise new."""
     if key is None:

@@ -25,6 +25,11 @@ def approval_key(tenant_id: str, scope: str, approval_id: str) -> bytes:
     return join(tenant_id, scope, approval_id)
 
 
+def schedule_key(tenant_id: str, schedule_id: str) -> bytes:
+    """Key of a schedule on `schedules`."""
+    return join(tenant_id, schedule_id)
+
+
 def checkpoint_key(job_id: str, incarnation: int, step: str) -> bytes:
     """Key of a finished step in `checkpoints`."""
     return join(job_id, str(incarnation), step)

@@ -23,6 +23,7 @@ _OF_TOPIC = {
     "jobs.replies": "reply",
     "ledger": "ledger_entry",
     "approvals": "approval",
+    "schedules": "schedule_row",
     "dlq": "dead_letter",
     "quarantine": "quarantine",
     "rejections": "rejection",

@@ -96,8 +96,8 @@ _INGRESS = _Use(
 _OPERATOR = _Use(
     reads=_names(
         "events jobs jobs.held jobs.progress ledger dispatcher.checkpoints.changelog dlq quarantine"
-        " approvals rejections duplicates deliveries deliveries.attempts deliveries.endpoints"
-        " tenants payloads replays"
+        " approvals schedules rejections duplicates deliveries deliveries.attempts"
+        " deliveries.endpoints tenants payloads replays"
     ),
     writes=_names(
         "payloads events.received jobs.commands tenants quarantine dlq replays deliveries.commands"

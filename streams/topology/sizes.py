@@ -49,6 +49,7 @@ def largest() -> Iterator[tuple[str, int, str]]:
     yield "jobs", 2 * MAX_VALUE_BYTES, "a job with its input and result"
     yield "dispatcher.checkpoints.changelog", MAX_VALUE_BYTES, "a step's value"
     yield "ledger", MAX_VALUE_BYTES, "an effect's result"
+    yield "schedules", 2 * MAX_VALUE_BYTES, "a schedule with its input"
     yield "approvals", 2 * MAX_VALUE_BYTES, "an approval with its edit"
     yield (
         "dlq",

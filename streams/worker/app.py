@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streams.errors import ConfigError
-from streams.serde.records import Handler
+from streams.serde.records import DeclaredSchedule, Handler
 from streams.worker.handler.effect_lint import check_effects
 from streams.worker.handler.values import is_label
+from streams.worker.schedules import ALL_TENANTS, Declaration, Moment, declaration, declared
 
 if TYPE_CHECKING:
     from streams.worker.handler.context import Context
@@ -97,6 +98,7 @@ class App:
         self.jobs: dict[str, JobType] = {}
         self.preflights: dict[str, PreflightFunction] = {}
         self.tools: dict[str, Tool] = {}
+        self._schedules: list[Declaration] = []
 
     def job(
         self,
@@ -187,14 +189,76 @@ class App:
         errors = _error_types(name, nothing_done)
         self.tools[name] = Tool(name, float(key_lifetime or 0), errors, float(keep))
 
+    def schedule(
+        self,
+        cron: str | None = None,
+        *,
+        every_seconds: float | None = None,
+        at: Moment | None = None,
+        tz: str = "UTC",
+        id: str | None = None,
+        job: str | None = None,
+        tenant: str | None = None,
+        tenants: str | Iterable[str] = ALL_TENANTS,
+        input: object = None,
+        missed: str = "latest",
+        grace_seconds: float = 60,
+        overlap: str = "allow",
+        window_seconds: float = 0,
+        from_: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Callable[[_Job], _Job]:
+        """Have jobs made by the clock: decorate a handler with it, or name its type with `job`.
+
+        Give one of `cron` (five fields on the wall clock of `tz`), `every_seconds` and `at`. `id`
+        is the job type unless given. It holds for each tenant, unless `tenant` or `tenants` name
+        some. docs/schedules.md has the meaning of each argument.
+
+        Raises:
+            ConfigError: an argument is wrong; the message names it, and what to write instead.
+        """
+        whom = tenants if tenant is None else tenant
+        made = declaration(
+            id,
+            job,
+            whom,
+            input,
+            at,
+            from_,
+            until,
+            cron=cron,
+            every_seconds=every_seconds,
+            tz=tz,
+            missed=missed,
+            grace_seconds=grace_seconds,
+            overlap=overlap,
+            window_seconds=window_seconds,
+        )
+        self._schedules.append(made)
+
+        def declare(function: _Job) -> _Job:
+            made.function = function
+            return function
+
+        return declare
+
+    def schedules(self) -> tuple[DeclaredSchedule, ...]:
+        """The schedules as a worker announces them.
+
+        Raises:
+            ConfigError: one belongs to no job type, or two have one id.
+        """
+        return declared(self._schedules, self.jobs)
+
     def check_effects(self) -> None:
         """Check the handlers again, after their modules have defined every function they call.
 
         Raises:
-            ConfigError: as `job` does.
+            ConfigError: as `job` does, and as `schedules`.
         """
         for job in self.jobs.values():
             check_effects(job.function, f"job type {job.name!r}")
+        self.schedules()
 
     def handlers(self) -> tuple[Handler, ...]:
         """The job types as a worker announces them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,10 @@ from uuid_utils import uuid7
 from streams.errors import LeaseLost
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread, in_daemon_thread
-from streams.serde.records import Ended
+from streams.process.wall_clock import wall_ms
+from streams.serde.codec import COMMAND
+from streams.serde.ids import new_id
+from streams.serde.records import Command, DeclareSchedules, Ended
 from streams.serde.run_ends import LOST, RELEASED
 from streams.topology.model import Topology
 from streams.tracing.spans import exemplar
@@ -43,7 +47,7 @@ from streams.worker.lease.notices import Notices
 from streams.worker.lease.receiver import LeaseReceiver
 from streams.worker.transport.contract import Incoming, Transport
 from streams.worker.transport.replies import Replies
-from streams.worker.transport.retrying_sender import RetryingSender, command
+from streams.worker.transport.retrying_sender import Letter, RetryingSender, command
 
 log = structlog.get_logger(__name__)
 
@@ -122,6 +126,7 @@ class Worker:
     def start(self) -> None:
         """Open the transport. Heartbeats are sent by `serve`, or by calling `heartbeater.beat`."""
         self._transport.start(self)
+        self._declare_schedules()
 
     async def serve(self, stop: asyncio.Event, drain_seconds: float = DRAIN_SECONDS) -> None:
         """Work until `stop` is set, then drain.
@@ -237,6 +242,15 @@ class Worker:
             self._replies.leave(session)
             self.held_leases.drop(session.held)
             self.heartbeater.tell()
+
+    def _declare_schedules(self) -> None:
+        """Send every partition the application's schedules, which replace its former ones."""
+        body = DeclareSchedules(self._app.name, self._app.schedules())
+        value = COMMAND.encode(Command(new_id("cmd"), "", "", 0, wall_ms(), body))
+        key, what = self._app.name.encode(), "the application's schedules"
+        for partition in range(self._topology.partitions):
+            letter = Letter("jobs.commands", key, value, partition, what)
+            self._sender.post(letter, lambda: math.inf)
 
     async def _leave(self) -> None:
         """Stop getting leases, after every run has reported its end."""

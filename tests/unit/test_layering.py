@@ -28,6 +28,7 @@ LAYERS = (
         "streams.dead_letter",
         "streams.event_match",
         "streams.ledger",
+        "streams.schedules",
         "streams.schemas",
         "streams.topology",
         "streams.tracing",
@@ -79,6 +80,7 @@ PROCESSORS = (
     "streams.new_jobs",
     "streams.retry_policy",
     "streams.scheduler",
+    "streams.schedules",
 )
 
 

@@ -72,6 +72,8 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "payload_ref": asdict(job.payload_ref) if job.payload_ref else None,
         # Before its first run a job has only the timeout that its submission asked for.
         "timeout_seconds": job.timeout_seconds or None,
+        "schedule_id": job.schedule_id,
+        "scheduled_for": rfc3339(job.scheduled_for),
         "scheduled_at": rfc3339(job.scheduled_at),
         "next_retry_at": rfc3339(job.next_retry_at),
         "last_error": job.last_error,

@@ -14,6 +14,7 @@ from streams.serde.effect_scopes import JOB
 from streams.serde.effect_states import OutcomeStatus, SettledStatus
 from streams.serde.records.approvals import ApprovalEffect, Approvers, OnTimeout, Sealed
 from streams.serde.records.jobs import StepResult, Wait
+from streams.serde.records.schedules import DeclaredSchedule, ScheduleSpec
 from streams.serde.run_ends import ReportedEnd
 
 T = TypeVar("T")
@@ -276,6 +277,39 @@ class Decide:
     edited: tuple[bytes, ...] = ()
 
 
+@_sent_by("operator", is_answered=True)
+@dataclass(frozen=True, slots=True)
+class SetSchedule:
+    schedule_id: str
+    spec: ScheduleSpec
+    paused: bool | None
+    note: str
+    by: str
+
+
+@_sent_by("operator", is_answered=True)
+@dataclass(frozen=True, slots=True)
+class PauseSchedule:
+    schedule_id: str
+    paused: bool
+    note: str
+    by: str
+
+
+@_sent_by("operator", is_answered=True)
+@dataclass(frozen=True, slots=True)
+class DeleteSchedule:
+    schedule_id: str
+    by: str
+
+
+@_sent_by("worker")
+@dataclass(frozen=True, slots=True)
+class DeclareSchedules:
+    app: str
+    schedules: tuple[DeclaredSchedule, ...]
+
+
 CommandBody = (
     Submit
     | Replay
@@ -296,6 +330,10 @@ CommandBody = (
     | WaitOver
     | AskApproval
     | Decide
+    | SetSchedule
+    | PauseSchedule
+    | DeleteSchedule
+    | DeclareSchedules
 )
 
 

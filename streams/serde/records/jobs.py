@@ -104,6 +104,8 @@ class Job:
     resumes: int = 0
     draft: bool = False
     awaits_effect: str | None = None
+    schedule_id: str | None = None
+    scheduled_for: int | None = None
 
     @property
     def due_at(self) -> int | None:

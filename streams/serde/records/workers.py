@@ -34,6 +34,8 @@ class Lease:
     granted_at: int
     number: int
     alone: bool
+    schedule_id: str | None = None
+    scheduled_for: int | None = None
     mac: bytes = b"\0" * 32
 
 

@@ -1,0 +1,199 @@
+"""Schedules in the code of applications: each tenant gets those that are declared for it.
+
+At its start a worker sends all schedules of its application. That set replaces the former one of
+the application's name: what is gone is removed, what is the same goes on as it was, and what
+differs begins a new generation. A step looks at a bounded part of the tenants.
+
+The store `parts` keeps, under `S`: `t` tenant for each tenant that is known, `a` application with
+its last command, `u` tenant for those that are looked at next, and `c` with the tenant behind which
+a round over all of them goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import ClassVar
+
+import structlog
+
+from streams.closed_tenants import address_of
+from streams.dispatcher import schedule_rows
+from streams.dispatcher.part import AT_ONCE, Part
+from streams.dispatcher.schedule import changed, created, planned
+from streams.dispatcher.shared import Shared
+from streams.dispatcher.step import Step
+from streams.errors import PoisonRecord
+from streams.runtime.part import handles, reads
+from streams.runtime.processor import Context, Record
+from streams.schedules.definition import ID, check
+from streams.schedules.timetable import WrongSchedule
+from streams.serde.codec import COMMAND
+from streams.serde.keys import after
+from streams.serde.records import Command, DeclaredSchedule, DeclareSchedules, ScheduleSpec
+
+log = structlog.get_logger(__name__)
+
+ALL_TENANTS = "*"
+_SPACE = b"S"
+_KNOWN, _APP, _NEXT, _ROUND = _SPACE + b"t", _SPACE + b"a", _SPACE + b"u", _SPACE + b"c"
+
+Wanted = dict[str, tuple[str, ScheduleSpec]]
+"""The schedules of one tenant by id, each with its application."""
+
+
+class DeclaredSchedules(Part):
+    """Keeps the schedules of one partition's tenants as applications declare them."""
+
+    keys: ClassVar = {_SPACE: "tenants, and what applications declare for them"}
+    awaits_logs = True
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._declared: dict[str, tuple[DeclaredSchedule, ...]] = {}
+        self._has_work = True
+
+    def restored(self, ctx: Context) -> None:
+        found = ctx.store("parts").range(_APP, after(_APP))
+        bodies = [COMMAND.decode(value).body for _, value in found]
+        self._declared = {b.app: b.schedules for b in bodies if isinstance(b, DeclareSchedules)}
+        self._has_work = True
+
+    @handles(DeclareSchedules)
+    def declare(self, step: Step, command: Command, body: DeclareSchedules, at: int) -> None:
+        """Replace what an application declares; the same set again changes nothing.
+
+        Raises:
+            PoisonRecord: one of the schedules cannot be.
+        """
+        for each in body.schedules:
+            _check(each)
+        before = self._declared.get(body.app, ())
+        if before == body.schedules:
+            return
+        step.on_undo(self._note, body.app, before)
+        self._note(body.app, body.schedules)
+        key = _APP + body.app.encode()
+        if body.schedules:
+            step.store.put(key, COMMAND.encode(command))
+        else:
+            step.store.delete(key)
+        step.store.put(_ROUND, b"")
+        self._has_work = True
+
+    @reads("tenants")
+    def follow(self, step: Step, record: Record) -> None:
+        """Note a new tenant, and one that was erased: the schedules of both follow."""
+        address = address_of(record.key)
+        if address is None or record.value is None:
+            return
+        tenant_id, kind, _ = address
+        known = _KNOWN + tenant_id.encode()
+        is_new = kind == "tenant" and step.store.get(known) is None
+        if is_new and tenant_id not in self.shared.closed.erased:
+            step.store.put(known, b"")
+        elif kind != "erasure":
+            return
+        step.store.put(_NEXT + tenant_id.encode(), b"")
+        self._has_work = True
+
+    def tick(self, step: Step) -> None:
+        """Look at some tenants: first at those that are new or erased, then at all in a round."""
+        if not self._has_work:
+            return
+        step.on_undo(setattr, self, "_has_work", True)
+        tenants = _keys(step, _NEXT, after(_NEXT))
+        for key in tenants:
+            if not self._follow(step, key[len(_NEXT) :].decode()):
+                return
+            step.store.delete(key)
+        if len(tenants) < AT_ONCE:
+            self._has_work = self._go_round(step)
+
+    def rests(self) -> bool:
+        """Whether every tenant has what is declared for it."""
+        return not self._has_work
+
+    def _go_round(self, step: Step) -> bool:
+        """Go on with a round over all tenants; whether any is left."""
+        behind = step.store.get(_ROUND)
+        if behind is None:
+            return False
+        start = _KNOWN + behind + b"\0" if behind else _KNOWN
+        known = _keys(step, start, after(_KNOWN))
+        for key in known:
+            if not self._follow(step, key[len(_KNOWN) :].decode()):
+                return True
+            step.store.put(_ROUND, key[len(_KNOWN) :])
+        if len(known) < AT_ONCE:
+            step.store.delete(_ROUND)
+        return len(known) == AT_ONCE
+
+    def _follow(self, step: Step, tenant_id: str) -> bool:
+        """Give a tenant the schedules that it should have; False if the step has done enough."""
+        if tenant_id in self.shared.closed.erased:
+            return self._erase(step, tenant_id)
+        if step.looked[DeclaredSchedules] >= AT_ONCE:
+            return False
+        step.looked[DeclaredSchedules] += 1
+        wanted = self._wanted(tenant_id)
+        for row in schedule_rows.declared_in(step, tenant_id):
+            if row.app != wanted.get(row.schedule_id, ("",))[0]:
+                step.looked[DeclaredSchedules] += 1
+                schedule_rows.delete(step, row)
+        for schedule_id, (app, spec) in wanted.items():
+            self._set(step, tenant_id, schedule_id, app, spec)
+        return True
+
+    def _erase(self, step: Step, tenant_id: str) -> bool:
+        rows = schedule_rows.of_tenant(step, tenant_id, AT_ONCE)
+        for row in rows:
+            schedule_rows.delete(step, row)
+        step.looked[DeclaredSchedules] += len(rows)
+        step.store.delete(_KNOWN + tenant_id.encode())
+        return len(rows) < AT_ONCE
+
+    def _set(
+        self, step: Step, tenant_id: str, schedule_id: str, app: str, spec: ScheduleSpec
+    ) -> None:
+        known = schedule_rows.find(step, tenant_id, schedule_id)
+        if known is not None and known.app is None:
+            log.warning(
+                "a declared schedule is left out, because the tenant has one of this id: delete "
+                "that, or give the declared one another id",
+                schedule_id=schedule_id,
+                tenant_id=tenant_id,
+                app=app,
+            )
+            return
+        row = known or created(tenant_id, schedule_id, spec, app, app, step.now)
+        row = changed(row, spec, app, step.now)
+        if row != known:
+            step.looked[DeclaredSchedules] += 1
+            keep_ms = self.topology.finished_jobs_ms
+            schedule_rows.put(step, planned(row, step.now, keep_ms))
+
+    def _wanted(self, tenant_id: str) -> Wanted:
+        return {
+            each.schedule_id: (app, each.spec)
+            for app, schedules in sorted(self._declared.items())
+            for each in schedules
+            if each.tenant in (ALL_TENANTS, tenant_id)
+        }
+
+    def _note(self, app: str, schedules: tuple[DeclaredSchedule, ...]) -> None:
+        self._declared[app] = schedules
+
+
+def _check(each: DeclaredSchedule) -> None:
+    if ID.fullmatch(each.schedule_id) is None:
+        raise PoisonRecord("bad_id", f"{each.schedule_id!r} is no id of a schedule")
+    try:
+        check(each.spec)
+    except WrongSchedule as error:
+        raise PoisonRecord("schedule_wrong", f"{each.schedule_id}: {error}") from None
+
+
+def _keys(step: Step, start: bytes, end: bytes) -> list[bytes]:
+    found: Iterator[bytes] = (key for key, _ in step.store.range(start, end))
+    return list(islice(found, AT_ONCE))

@@ -1,0 +1,99 @@
+"""Transitions of a schedule, as functions from one frozen `ScheduleRow` to the next.
+
+Times are in milliseconds, by the broker's time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streams.schedules import time_zones
+from streams.schedules.timetable import Timetable, WrongSchedule, shift_of
+from streams.serde.records import Occurrence, ScheduleRow, ScheduleSpec
+
+
+def timetable(row: ScheduleRow) -> Timetable:
+    """When the schedule fires."""
+    shift = shift_of(row.tenant_id, row.schedule_id, row.spec.window_ms)
+    return Timetable(row.spec, shift)
+
+
+def created(
+    tenant_id: str, schedule_id: str, spec: ScheduleSpec, app: str | None, by: str, at: int
+) -> ScheduleRow:
+    """A new schedule, whose first time is after `at`."""
+    return ScheduleRow(
+        tenant_id=tenant_id,
+        schedule_id=schedule_id,
+        generation=1,
+        spec=spec,
+        app=app,
+        paused=False,
+        note="",
+        by=by,
+        since=at,
+        last="",
+        due_at=None,
+        look_at=None,
+        tzdata="",
+        queued=None,
+        last_job_id=None,
+        last_at=None,
+        skipped_at=None,
+        skipped_because="",
+        created_at=at,
+        updated_at=at,
+    )
+
+
+def changed(row: ScheduleRow, spec: ScheduleSpec, by: str, at: int) -> ScheduleRow:
+    """The schedule with another definition; what waits of the former one is dropped."""
+    if spec == row.spec:
+        return row
+    return replace(
+        row,
+        generation=row.generation + 1,
+        spec=spec,
+        by=by,
+        since=at,
+        last="",
+        queued=None,
+    )
+
+
+def paused(row: ScheduleRow, pause: bool, note: str, by: str, at: int) -> ScheduleRow:
+    """The schedule stopped, or going on; times that come while it is stopped make no job."""
+    if pause == row.paused:
+        return row
+    return replace(row, paused=pause, note=note, by=by, since=at, last="", queued=None)
+
+
+def planned(row: ScheduleRow, now: int, keep_ms: int) -> ScheduleRow:
+    """The schedule with its next time, by the present rules of its zone.
+
+    It is looked at after `now`, however late that is. One without a time is looked at once more
+    after `keep_ms`, to be forgotten.
+    """
+    due = None if row.paused else _next(row)
+    release = time_zones.version() if row.spec.cron is not None else ""
+    row = replace(row, due_at=due, tzdata=release, updated_at=now)
+    look = None if due is None else max(due, now + 1)
+    return replace(row, look_at=now + keep_ms if is_over(row) else look)
+
+
+def is_over(row: ScheduleRow) -> bool:
+    """Whether it will never fire again, and nothing of it waits."""
+    return row.due_at is None and row.queued is None and not row.paused
+
+
+def skipped(row: ScheduleRow, occurrence: Occurrence, because: str) -> ScheduleRow:
+    """The schedule after a time that makes no job."""
+    return replace(row, skipped_at=occurrence.at, skipped_because=because)
+
+
+def _next(row: ScheduleRow) -> int | None:
+    try:
+        found = next(timetable(row).after(row.since, row.last), None)
+    except WrongSchedule:  # rules or a parser of another release do not know it
+        return None
+    return None if found is None else found.at

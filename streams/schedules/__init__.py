@@ -1,0 +1,1 @@
+"""Schedules as values: what is a valid one, and when it fires."""

@@ -1,0 +1,121 @@
+"""What `@app.schedule` declares: schedules of an application's job types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from streams import user_json
+from streams.errors import ConfigError
+from streams.http.moments import milliseconds
+from streams.schedules.definition import ID, definition
+from streams.schedules.timetable import WrongSchedule
+from streams.serde.records import DeclaredSchedule, ScheduleSpec
+
+if TYPE_CHECKING:
+    from streams.worker.app import JobType
+
+ALL_TENANTS = "*"
+_MOST_INPUT_BYTES = 512 * 1024
+"""Of all schedules of an application: they travel in one record."""
+
+Moment = str | datetime
+"""An RFC 3339 time, or a datetime with its zone."""
+
+
+@dataclass(slots=True)
+class Declaration:
+    """One `@app.schedule`; its job is named, or is that of the function that it decorates."""
+
+    id: str | None
+    job: str | None
+    tenants: tuple[str, ...]
+    spec: ScheduleSpec
+    function: object = None
+
+
+def declaration(
+    id: str | None,
+    job: str | None,
+    tenants: str | Iterable[str],
+    input: object,
+    at: Moment | None,
+    from_: Moment | None,
+    until: Moment | None,
+    **fields: Any,
+) -> Declaration:
+    """A checked declaration; `fields` are those of `definition`.
+
+    Raises:
+        ConfigError: a field is wrong; the message says which, and what to write instead.
+    """
+    name = id or job or fields.get("cron") or "?"
+    if id is not None and not ID.fullmatch(id):
+        told = "use 1 to 128 letters, digits, '_', '.', ':' or '-', first a letter or digit"
+        raise ConfigError(f"schedule id={id!r}: {told}")
+    whom = (tenants,) if isinstance(tenants, str) else tuple(tenants)
+    if not whom or not all(isinstance(each, str) and each for each in whom):
+        raise ConfigError(f"schedule {name!r}: tenants={tenants!r}: name tenants, or '*' for each")
+    try:
+        text = user_json.write({} if input is None else input).decode()
+        bounds = {"starts_at": _ms(from_), "ends_at": _ms(until)}
+        spec = definition(job or "", text, at=_ms(at), **bounds, **fields)
+    except WrongSchedule as error:
+        raise ConfigError(f"schedule {name!r}: {error.field}: {error.message}") from None
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"schedule {name!r}: {error}") from None
+    return Declaration(id, job, whom, spec)
+
+
+def declared(
+    declarations: Sequence[Declaration], jobs: Mapping[str, JobType]
+) -> tuple[DeclaredSchedule, ...]:
+    """The schedules of an application with its job types.
+
+    Raises:
+        ConfigError: one has no job type of the application, two have one id, or all together are
+            too large.
+    """
+    found: dict[str, list[DeclaredSchedule]] = {}
+    for each in declarations:
+        job = _job_of(each, jobs)
+        id_ = each.id or job
+        if id_ in found:
+            raise ConfigError(f"two schedules have the id {id_!r}: give one another, with id=")
+        spec = replace(each.spec, job=job)
+        found[id_] = [DeclaredSchedule(id_, tenant, spec) for tenant in each.tenants]
+    schedules = tuple(each for several in found.values() for each in several)
+    if sum(len(each.spec.input.encode()) for each in schedules) > _MOST_INPUT_BYTES:
+        most = f"{_MOST_INPUT_BYTES // 1024} KiB"
+        raise ConfigError(f"the inputs of all schedules together are larger than {most}")
+    return schedules
+
+
+def _job_of(each: Declaration, jobs: Mapping[str, JobType]) -> str:
+    if each.job is not None:
+        if each.job not in jobs:
+            raise ConfigError(
+                f"schedule of {each.job!r}: no such job type; declare it with "
+                f"@app.job({each.job!r})"
+            )
+        return each.job
+    for name, job in jobs.items():
+        if job.function is each.function:
+            return name
+    what = each.id or each.spec.cron or "a schedule"
+    raise ConfigError(
+        f"schedule {what!r} decorates no handler: put it on a function with @app.job, or name a "
+        "type with job="
+    )
+
+
+def _ms(moment: Moment | None) -> int | None:
+    if moment is None:
+        return None
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise ValueError(f"{moment!r} has no time zone: give it one")
+        moment = moment.isoformat()
+    return milliseconds(moment)

@@ -1,0 +1,118 @@
+"""Schedules in the code of applications: one set for each application, at each of its tenants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.scheduling import DAY, HOUR, MINUTE, Clockwork, spec
+
+from streams.serde.records import DeclaredSchedule
+
+
+def each(id_: str, tenant: str = "*", **fields: Any) -> DeclaredSchedule:
+    return DeclaredSchedule(id_, tenant, spec(**fields))
+
+
+@pytest.fixture
+def works() -> Clockwork:
+    works = Clockwork()
+    works.tenant("acme")
+    works.tenant("beta")
+    return works
+
+
+def names(works: Clockwork) -> list[tuple[str, str]]:
+    return sorted(works.rows())
+
+
+def test_each_tenant_has_what_is_declared_for_it(works: Clockwork) -> None:
+    works.declare(each("all"), each("one", "beta"), each("none", "unknown"))
+    assert names(works) == [("acme", "all"), ("beta", "all"), ("beta", "one")]
+    assert {row.app for row in works.rows().values()} == {"support"}
+    works.driver.advance(MINUTE)
+    assert [len(works.made(i, t)) for t, i in names(works)] == [1, 1, 1]
+
+
+def test_a_new_tenant_has_them_too(works: Clockwork) -> None:
+    works.declare(each("all"), each("late", "later"))
+    works.tenant("later")
+    works.driver.advance(0.3)
+    assert [name for tenant, name in names(works) if tenant == "later"] == ["all", "late"]
+
+
+def test_a_set_replaces_the_former_one_as_a_whole(works: Clockwork) -> None:
+    works.declare(each("same"), each("gone"), each("other"))
+    works.declare(each("mine"), app="shop")
+    before = works.row("same")
+    works.pause("other")
+    works.driver.advance(30)
+    works.declare(each("same"), each("other", every_seconds=HOUR), each("new"))
+    assert [i for t, i in names(works) if t == "acme"] == ["mine", "new", "other", "same"]
+    after = works.row("same")
+    assert (after.generation, after.created_at) == (1, before.created_at)
+    assert len(works.made("same")) == 1
+    other = works.row("other")
+    assert (other.generation, other.paused) == (2, True)
+
+
+def test_an_empty_set_removes_all_of_an_application(works: Clockwork) -> None:
+    works.declare(each("all"))
+    works.declare(each("mine"), app="shop")
+    works.declare()
+    assert names(works) == [("acme", "mine"), ("beta", "mine")]
+
+
+def test_the_same_set_again_writes_nothing(works: Clockwork) -> None:
+    works.declare(each("all"))
+    before = (
+        len(works.driver.output("schedules")),
+        len(works.driver.output("dispatcher.parts.changelog")),
+    )
+    works.driver.restart("dispatcher")
+    works.declare(each("all"))
+    assert before == (
+        len(works.driver.output("schedules")),
+        len(works.driver.output("dispatcher.parts.changelog")),
+    )
+
+
+def test_one_of_the_api_stays_and_a_declared_one_is_not_changed_by_it(works: Clockwork) -> None:
+    works.schedule("all", every_seconds=HOUR)
+    works.declare(each("all"), each("own"))
+    row = works.row("all")
+    assert (row.app, row.spec.every_ms) == (None, 3_600_000)
+    works.schedule("own", every_seconds=HOUR)
+    assert works.dead_letters()[-1].reason == "schedule_declared"
+    works.delete("own")
+    assert ("acme", "own") not in works.rows()
+
+
+def test_many_tenants_follow_in_parts(works: Clockwork) -> None:
+    for number in range(700):
+        works.tenant(f"t{number}")
+    works.declare(each("all", every_seconds=DAY), each("two", every_seconds=DAY))
+    works.driver.restart("dispatcher")
+    works.driver.advance(3)
+    assert len(works.rows()) == 2 * 702
+    works.declare(each("two", every_seconds=DAY))
+    works.driver.advance(3)
+    assert len(works.rows()) == 702
+
+
+def test_an_erased_tenant_gets_none_again(works: Clockwork) -> None:
+    works.declare(each("all"))
+    works.tenant("acme", "erasure")
+    works.tenant("acme", disabled=True)
+    works.driver.advance(0.5)
+    assert names(works) == [("beta", "all")]
+    works.declare(each("all"), each("more"))
+    assert names(works) == [("beta", "all"), ("beta", "more")]
+
+
+def test_a_set_with_a_schedule_that_cannot_be_is_refused_whole(works: Clockwork) -> None:
+    wrong = each("bad", cron="0 9 * * *")
+    object.__setattr__(wrong.spec, "tz", "Europe/Bonn")
+    works.declare(each("all"), wrong)
+    assert works.rows() == {}
+    assert works.dead_letters()[-1].reason == "schedule_wrong"
