@@ -11,14 +11,13 @@ from streams.errors import ConfigError
 from streams.testing import admission
 from streams.testing.beside_loop import beside_loop
 from streams.testing.crash_points import Crash
-from streams.testing.installation import Installation
+from streams.testing.installation import TENANT, Installation
 from streams.testing.job import Job
 from streams.testing.routing import routed_by_caller, routed_by_file
 from streams.testing.tools import Fake
 from streams.testing.values import Call
 from streams.worker.app import App
 
-_TENANT = "acme"
 _PATIENCE_SECONDS = 30.0
 
 
@@ -92,7 +91,7 @@ class Bench:
         subject: str | None = None,
         occurred_at: datetime | None = None,
         attributes: Mapping[str, str] | None = None,
-        tenant: str = _TENANT,
+        tenant: str = TENANT,
     ) -> Job:
         """Deliver an event, as `POST /v1/tenants/{t}/events:batch` does; returns its job.
 
@@ -121,7 +120,7 @@ class Bench:
         subject: str | None = None,
         occurred_at: datetime | None = None,
         attributes: Mapping[str, str] | None = None,
-        tenant: str = _TENANT,
+        tenant: str = TENANT,
     ) -> Job | None:
         """Deliver an event that jobs wait for; returns its own job, if a route gives it one.
 
@@ -145,7 +144,7 @@ class Bench:
         key: str | None = None,
         delay_seconds: float | None = None,
         timeout_seconds: float | None = None,
-        tenant: str = _TENANT,
+        tenant: str = TENANT,
     ) -> Job:
         """Submit a job, as `POST /v1/tenants/{t}/jobs` does; `input` is any JSON.
 
@@ -158,6 +157,11 @@ class Bench:
             self._known(type), given, key, delay_seconds, timeout_seconds, tenant
         )
         return Job(job_id, self._behind)
+
+    def scheduled(self, schedule_id: str, *, tenant: str = TENANT) -> list[Job]:
+        """The jobs that a schedule has made so far, in the order of its times."""
+        found = self._behind.pipeline.scheduled(tenant, schedule_id)
+        return [Job(record.job_id, self._behind) for record in found]
 
     def fake(
         self,

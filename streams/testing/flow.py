@@ -9,7 +9,7 @@ from math import ceil
 
 from streams.runtime.processor import Record
 from streams.serde import job_states
-from streams.serde.codec import JOB
+from streams.serde.codec import JOB, SCHEDULE_ROW
 from streams.serde.records import Job
 from streams.testing.link import Sent
 from streams.testing.pipeline_in_memory import PipelineInMemory
@@ -20,6 +20,7 @@ _WORK = "jobs.work."
 _RUNNING_MS = 1_000
 """While a lease lives, the dispatcher looks at least so often."""
 _WAITING_MS = 5_000
+_NEVER = 2**63
 _TICK_MS = 25
 """The pipeline's own pace, at which a timer that is due fires."""
 
@@ -46,6 +47,8 @@ class Flow:
         self._read: dict[str, int] = {}
         self._live: dict[str, Job] = {}
         self._jobs_read = 0
+        self._times: dict[bytes | None, int] = {}
+        self._schedules_read = 0
 
     def advance(self, seconds: float) -> None:
         """Let time pass, with whatever happens meanwhile."""
@@ -78,8 +81,8 @@ class Flow:
                 return
             wait = self._next_wait()
             if end is not None:
-                wait = end - self._pipeline.now if wait is None else wait
-                wait = min(wait, end - self._pipeline.now)
+                longest = min(self._next_time(), end) - self._pipeline.now
+                wait = longest if wait is None else min(wait, longest)
             if wait is None:
                 raise Stuck(f"nothing more will happen, and still waited until {what()}")
             self._pass(wait)
@@ -151,6 +154,16 @@ class Flow:
         if waits and self.worker is not None and self.worker.loop.wakes_in is not None:
             waits.append(max(1, ceil(self.worker.loop.wakes_in * 1000)))
         return min(waits, default=None)
+
+    def _next_time(self) -> int:
+        """When the next job of a schedule is due: it is not made up for at the end of a call."""
+        records = self._pipeline.output("schedules")
+        for record in records[self._schedules_read :]:
+            row = None if record.value is None else SCHEDULE_ROW.decode(record.value)
+            self._times[record.key] = _NEVER if row is None or not row.due_at else row.due_at
+        self._schedules_read = len(records)
+        due = min(self._times.values(), default=_NEVER)
+        return max(due, self._pipeline.now + _TICK_MS)
 
     def _live_jobs(self) -> list[Job]:
         records = self._pipeline.output("jobs")

@@ -24,7 +24,10 @@ from streams.topology.model import Topology
 from streams.vault.key_encryption import KEY_BYTES, local_vault
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
+from streams.worker.schedules import ALL_TENANTS
 
+TENANT = "acme"
+"""Whose jobs and events those of a bench are, unless a call names another tenant."""
 _BURIAL_SECONDS = 2.0
 
 
@@ -48,6 +51,8 @@ class Installation:
         self.points.kill = self._die
         self.flow.died = self.crash_worker
         self.observer = Observer(self.tools, self.stops, self.points)
+        named = {each for one in app.declarations for each in one.tenants}
+        self.pipeline.set_up(sorted({TENANT, *named} - {ALL_TENANTS}))
         self._app = self.observer.app(app)
         self._around = Surroundings(
             topology,

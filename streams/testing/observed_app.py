@@ -35,6 +35,7 @@ class Observer:
         """A copy of the application whose handlers and preflights are observed."""
         copy = App(app.name, version=app.version)
         copy.tools = app.tools
+        copy.declarations = app.declarations
         copy.jobs = {
             name: replace(job, function=self._handler(job.function))
             for name, job in app.jobs.items()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from streams import pipeline
 from streams.ledger_entries import current
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.processor import Record
-from streams.serde.codec import APPROVAL, COMMAND, DEAD_LETTER, JOB, PROGRESS, STEP_RESULT
+from streams.serde.codec import (
+    APPROVAL,
+    COMMAND,
+    DEAD_LETTER,
+    JOB,
+    PROGRESS,
+    STEP_RESULT,
+    TENANT,
+)
 from streams.serde.ids import new_id
-from streams.serde.keys import SEPARATOR, after, join
+from streams.serde.keys import SEPARATOR, after, join, tenant_key
 from streams.serde.records import (
     Approval,
     Command,
@@ -20,6 +28,7 @@ from streams.serde.records import (
     LedgerEntry,
     Progress,
     StepResult,
+    TenantRecord,
 )
 from streams.testing.refused import Refused
 from streams.topology.model import Topology
@@ -85,6 +94,21 @@ class PipelineInMemory:
         self.pipe("jobs.commands", tenant_id.encode(), COMMAND.encode(command))
         for letter in self.record_letters()[before:]:
             raise Refused(letter.reason, letter.detail)
+
+    def set_up(self, tenants: Iterable[str]) -> None:
+        """Let there be these tenants, as `PUT /v1/tenants/{t}` does."""
+        for tenant_id in tenants:
+            record = TenantRecord(tenant_id, "tenant", "", False, "{}")
+            self.pipe("tenants", tenant_key(tenant_id, "tenant", ""), TENANT.encode(record))
+
+    def scheduled(self, tenant_id: str, schedule_id: str) -> list[Job]:
+        """The jobs of a schedule, in the order of its times."""
+        newest: dict[bytes | None, Job] = {
+            r.key: JOB.decode(r.value) for r in self.output("jobs") if r.value
+        }
+        whose = tenant_id, schedule_id
+        found = [job for job in newest.values() if (job.tenant_id, job.schedule_id) == whose]
+        return sorted(found, key=lambda job: job.scheduled_for or 0)
 
     def output(self, topic: str) -> list[Record]:
         """Every record of a topic so far."""

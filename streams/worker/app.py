@@ -98,7 +98,8 @@ class App:
         self.jobs: dict[str, JobType] = {}
         self.preflights: dict[str, PreflightFunction] = {}
         self.tools: dict[str, Tool] = {}
-        self._schedules: list[Declaration] = []
+        self.declarations: list[Declaration] = []
+        """What `schedule` declares; `schedules` has them by their ids."""
 
     def job(
         self,
@@ -130,6 +131,9 @@ class App:
             _check_async(function, f"job type {type!r}")
             check_effects(function, f"job type {type!r}")
             self.jobs[type] = JobType(type, function, retry or Retry(), float(timeout), allowed)
+            for each in self.declarations:
+                if each.function is function:
+                    each.decorates(function, [type])
             return function
 
         return declare
@@ -234,10 +238,10 @@ class App:
             overlap=overlap,
             window_seconds=window_seconds,
         )
-        self._schedules.append(made)
+        self.declarations.append(made)
 
         def declare(function: _Job) -> _Job:
-            made.function = function
+            made.decorates(function, [n for n, j in self.jobs.items() if j.function is function])
             return function
 
         return declare
@@ -248,7 +252,7 @@ class App:
         Raises:
             ConfigError: one belongs to no job type, or two have one id.
         """
-        return declared(self._schedules, self.jobs)
+        return declared(self.declarations, self.jobs)
 
     def check_effects(self) -> None:
         """Check the handlers again, after their modules have defined every function they call.

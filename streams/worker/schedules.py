@@ -35,6 +35,12 @@ class Declaration:
     spec: ScheduleSpec
     function: object = None
 
+    def decorates(self, function: object, types: Sequence[str]) -> None:
+        """Note the function, and its job type once that is declared."""
+        self.function = function
+        if self.job is None and types:
+            self.job = types[0]
+
 
 def declaration(
     id: str | None,
@@ -94,21 +100,16 @@ def declared(
 
 
 def _job_of(each: Declaration, jobs: Mapping[str, JobType]) -> str:
-    if each.job is not None:
-        if each.job not in jobs:
-            raise ConfigError(
-                f"schedule of {each.job!r}: no such job type; declare it with "
-                f"@app.job({each.job!r})"
-            )
-        return each.job
-    for name, job in jobs.items():
-        if job.function is each.function:
-            return name
-    what = each.id or each.spec.cron or "a schedule"
-    raise ConfigError(
-        f"schedule {what!r} decorates no handler: put it on a function with @app.job, or name a "
-        "type with job="
-    )
+    if each.job is None:
+        raise ConfigError(
+            f"schedule {each.id or each.spec.cron or 'without an id'!r} decorates no handler: put "
+            "it on a function with @app.job, or name a type with job="
+        )
+    if each.job not in jobs:
+        raise ConfigError(
+            f"schedule of {each.job!r}: no such job type; declare it with @app.job({each.job!r})"
+        )
+    return each.job
 
 
 def _ms(moment: Moment | None) -> int | None:

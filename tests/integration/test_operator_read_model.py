@@ -125,6 +125,8 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         "waits": [],
         "draft": False,
         "resumes": 0,
+        "schedule_id": None,
+        "scheduled_for": None,
         "why": None,
         "deliveries": [],
         "end_reason": None,

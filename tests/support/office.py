@@ -43,7 +43,7 @@ class Office:
 
     async def query(self, look: Callable[[sqlite3.Connection], Any]) -> Any:
         batch: dict[str, Changes] = {}
-        for topic in ("jobs", "ledger", "approvals", "dlq", "tenants"):
+        for topic in ("jobs", "ledger", "approvals", "schedules", "dlq", "tenants"):
             for record in self.desk.driver.output(topic):
                 project(record, batch)
         for changes in batch.values():

@@ -74,6 +74,7 @@ FOLLOWED = (
     "jobs.progress",
     "ledger",
     "approvals",
+    "schedules",
     "dlq",
     "tenants",
     "quarantine",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ingress.formats.document import carried_json
 from streams.errors import Misfit, PermanentError
+from streams.http.moments import moment
 from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo
 from streams.worker.handler.decision import Proposed
@@ -53,6 +55,10 @@ class Context(Waiting):
         self.attempt: int = lease.attempt
         self.event: EventInfo | None = lease.event
         self.input: Any = from_json(lease.input)
+        self.schedule_id: str | None = lease.schedule_id
+        self.scheduled_for: datetime | None = (
+            None if lease.scheduled_for is None else moment(lease.scheduled_for)
+        )
         self._session = session
         self._effects = effects
         self._steps = steps

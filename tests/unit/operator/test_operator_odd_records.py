@@ -35,6 +35,7 @@ SCHEMAS = {
     "jobs.progress": "progress",
     "ledger": "ledger_entry",
     "approvals": "approval",
+    "schedules": "schedule_row",
     "dlq": "dead_letter",
     "quarantine": "quarantine",
     "rejections": "rejection",

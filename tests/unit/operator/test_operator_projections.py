@@ -17,11 +17,13 @@ from support.operator_cluster import (
 from support.outgoing_rows import make_attempt, make_delivery, make_state
 from support.step_results import framed
 
+from streams.dispatcher.schedule import created
 from streams.errors import DecodeError
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.resources import TABLES
 from streams.runtime.processor import Record
+from streams.schedules.definition import definition
 from streams.serde.codec import (
     APPROVAL,
     DEAD_LETTER,
@@ -37,6 +39,7 @@ from streams.serde.codec import (
     QUARANTINED,
     REJECTION,
     REPLAY,
+    SCHEDULE_ROW,
     TENANT,
 )
 from streams.serde.keys import (
@@ -47,6 +50,7 @@ from streams.serde.keys import (
     ledger_key,
     quarantine_key,
     replay_key,
+    schedule_key,
     tenant_key,
 )
 from streams.serde.records import (
@@ -87,6 +91,7 @@ APPROVAL_A = Approval(
     None,
     None,
 )
+SCHEDULE_A = created("acme", "s", definition("report", "{}", cron="0 9 * * *"), None, "ops", 1)
 KEPT = make_quarantined(b"<xml/>", PayloadRef(0, (0,), 6, "kek"))
 HELD_JOBS = Held(0, "default", "draft_reply", None, "no_worker", 1, 3, "start one")
 VALUES: dict[str, tuple[bytes, bytes]] = {
@@ -98,6 +103,7 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
         approval_key("acme", JOB_A.scope, APPROVAL_A.approval_id),
         APPROVAL.encode(APPROVAL_A),
     ),
+    "schedules": (schedule_key("acme", "s"), SCHEDULE_ROW.encode(SCHEDULE_A)),
     "ledger": (ledger_key("acme", JOB_A.scope, ENTRY.action), LEDGER_ENTRY.encode(ENTRY)),
     "dlq": (b"job_a", DEAD_LETTER.encode(make_letter(JOB_A))),
     "quarantine": (
