@@ -66,8 +66,8 @@ def declaration(
         raise ConfigError(f"schedule {name!r}: tenants={tenants!r}: name tenants, or '*' for each")
     try:
         text = user_json.write({} if input is None else input).decode()
-        bounds = {"starts_at": _ms(from_), "ends_at": _ms(until)}
-        spec = definition(job or "", text, at=_ms(at), **bounds, **fields)
+        fields |= {"at": _ms(at), "starts_at": _ms(from_), "ends_at": _ms(until)}
+        spec = definition(job or "", text, **fields)
     except WrongSchedule as error:
         raise ConfigError(f"schedule {name!r}: {error.field}: {error.message}") from None
     except (TypeError, ValueError) as error:

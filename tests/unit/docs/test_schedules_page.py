@@ -1,4 +1,4 @@
-"""docs/schedules.md shows the files of `schedules_page/`, which run and are type-checked as such."""
+"""docs/schedules.md shows the files of `schedules_page/`, which run as they are shown."""
 
 from __future__ import annotations
 
