@@ -51,9 +51,7 @@ class Installation:
         self.points.kill = self._die
         self.flow.died = self.crash_worker
         self.observer = Observer(self.tools, self.stops, self.points)
-        named = {each for one in app.declarations for each in one.tenants}
-        self.pipeline.set_up(sorted({TENANT, *named} - {ALL_TENANTS}))
-        self._app = self.observer.app(app)
+        self._app = self._observed(app)
         self._around = Surroundings(
             topology,
             cluster_key,
@@ -91,7 +89,7 @@ class Installation:
     def deploy(self, app: App) -> None:
         """Kill the worker process, and start one with another application."""
         self.kill_worker()
-        self._app = self.observer.app(app)
+        self._app = self._observed(app)
         self.start_worker()
 
     def close(self) -> None:
@@ -112,6 +110,12 @@ class Installation:
         fault, self.tools.fault = self.tools.fault, None
         if fault is not None:
             raise Unprovided(fault)
+
+    def _observed(self, app: App) -> App:
+        """The application as it runs here; there are the tenants that its schedules name."""
+        named = {each for one in app.declarations for each in one.tenants}
+        self.pipeline.set_up(sorted({TENANT, *named} - {ALL_TENANTS}))
+        return self.observer.app(app)
 
     def _die(self) -> None:
         """The worker process dies while things happen; `flow` finds it dead."""

@@ -21,7 +21,7 @@ async def sync(ctx: Context) -> None:
     """Copy what has changed since the last time."""
 
 
-app.schedule(every_seconds=900, job="sync", tenant="acme", window_seconds=600)
+app.schedule(every_seconds=21_600, job="sync", tenant="acme", window_seconds=600)
 app.schedule("0 3 * * sun", job="sync", id="deep_sync", tenant="acme", input={"deep": True})
 
 
