@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from streams.errors import (
     AmbiguousStep,
     ApprovalExpired,
+    ChildConflict,
+    ChildFailed,
     HistoryDiverged,
     JobFailed,
     PermanentError,
@@ -32,6 +34,8 @@ __all__ = [
     "AmbiguousStep",
     "App",
     "ApprovalExpired",
+    "ChildConflict",
+    "ChildFailed",
     "Context",
     "DatabaseSink",
     "Decision",

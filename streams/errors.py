@@ -28,7 +28,9 @@
         │   ├── WaitTimeout    ... what the handler waited for did not come in time
         │   ├── ApprovalExpired  ... nobody decided about an approval in time
         │   ├── WaitRefused    ... a wait cannot begin, or is another one than before
+        │   ├── ChildConflict  ... the job asked for another job under the same key
         │   └── JobFailed      ... the job that the handler waited for did not succeed
+        │       └── ChildFailed  ... which this job had asked for
         └── HistoryDiverged    the code asks for other steps than the job has: a person decides
 
 A message says what is wrong, names the thing, and ends with what the reader does next.
@@ -218,3 +220,23 @@ class ApprovalExpired(PermanentError):
 
 class JobFailed(PermanentError):
     """The job that the handler waited for ended without success."""
+
+
+class ChildFailed(JobFailed):
+    """A job that the handler asked for ended without success.
+
+    `type` is its job type, and `error` what its last run raised, as `Type: message`.
+    """
+
+    def __init__(self, job_id: str, type: str, error: str) -> None:
+        super().__init__(f"job {job_id} ({type}) did not succeed: {error}")
+        self.job_id = job_id
+        self.type = type
+        self.error = error
+
+    def __reduce__(self) -> tuple[type[ChildFailed], tuple[str, str, str]]:
+        return ChildFailed, (self.job_id, self.type, self.error)
+
+
+class ChildConflict(PermanentError):
+    """A run asked for a job under a name or key under which it had asked for another one."""

@@ -13,9 +13,11 @@ from streams.event_match import event_info
 from streams.serde.ids import new_traceparent, scope_of
 from streams.serde.job_states import PENDING, SCHEDULED
 from streams.serde.records import (
+    ChildSpec,
     Envelope,
     Job,
     Occurrence,
+    Parent,
     Replay,
     ReplayEvent,
     ScheduleRow,
@@ -132,6 +134,39 @@ def from_schedule(
         traceparent=new_traceparent(),
         schedule_id=schedule.schedule_id,
         scheduled_for=occurrence.at,
+    )
+
+
+def from_child(
+    job_id: str,
+    parent: Job,
+    spec: ChildSpec,
+    gather: str,
+    topology: Topology,
+    *,
+    place: Generation,
+    now: int,
+) -> Job:
+    """The job that a run of `parent` asks for; it is ready at once, or scheduled.
+
+    It belongs to the parent's workflow, and needs approvals where the parent does.
+    """
+    priority = _declared(spec.priority or parent.priority, topology)
+    whose = job_id, parent.tenant_id, spec.type, priority, topology
+    job = _new(*whose, place=place, born=now, now=now)
+    due = None if not spec.delay_ms else now + min(spec.delay_ms, LONGEST_WAIT_SECONDS * 1000)
+    return replace(
+        job,
+        status=PENDING if due is None else SCHEDULED,
+        scheduled_at=due,
+        input=spec.input,
+        request_hash=spec.digest,
+        workflow_id=parent.workflow_id,
+        submitted_by=parent.submitted_by,
+        traceparent=spec.traceparent or parent.traceparent,
+        draft=job.draft or parent.draft,
+        parent=Parent(parent.job_id, parent.incarnation, spec.call, gather, spec.abandoned),
+        depth=parent.depth + 1,
     )
 
 

@@ -37,6 +37,7 @@ class Hooks:
     revived: Hook
     replaced: Hook
     forgotten: Hook
+    written: Hook
     handled: Hook
     rests: Hook
     initiate: Hook
@@ -69,6 +70,7 @@ def hooks(kinds: Sequence[type[Part]], shared: Shared) -> Hooks:
         revived=bound("revived"),
         replaced=bound("replaced"),
         forgotten=bound("forgotten"),
+        written=bound("written"),
         handled=bound("handled"),
         rests=bound("rests"),
         initiate=bound("initiate"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from streams.serde.ids import scope_of
 from streams.serde.job_states import (
     CANCELLED,
     DUE_LATER,
@@ -86,6 +87,37 @@ def ended(
 def wake_of(job: Job, due: int) -> Wake:
     """What a timer that wakes the job at `due` says; a job waits at most once in each epoch."""
     return Wake(job.incarnation, job.epoch, due)
+
+
+def continued(job: Job, text: str, now: int) -> Job:
+    """The job with another input (JSON), as its next incarnation: nothing of its runs is left."""
+    incarnation = job.incarnation + 1
+    return moved(
+        job,
+        PENDING,
+        now,
+        incarnation=incarnation,
+        continuations=job.continuations + 1,
+        scope=scope_of(job.job_id, incarnation, job.event_time),
+        input=text,
+        payload_ref=None,
+        ready_at=now,
+        scheduled_at=None,
+        attempts=0,
+        resumes=0,
+        lost=0,
+        lost_alone=0,
+        history=(),
+        waits=(),
+        last_error=None,
+        run_id=None,
+        code_at_start=None,
+    )
+
+
+def is_same_life(job: Job, incarnation: int) -> bool:
+    """Whether a job has, or had before it began anew, this incarnation."""
+    return job.incarnation - job.continuations <= incarnation <= job.incarnation
 
 
 def awaits(job: Job, wake: Wake) -> bool:

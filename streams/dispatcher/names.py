@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from streams.errors import PoisonRecord
 from streams.serde.records import (
+    AddChildren,
     Claim,
     Command,
     DeclareSchedules,
     DeleteSchedule,
     Ended,
+    Enqueue,
     Envelope,
     Listen,
     PauseSchedule,
     Replay,
     ReplayEvent,
+    SealGather,
     SetSchedule,
     Submit,
 )
@@ -43,4 +46,9 @@ def _names(command: Command) -> str:
         names.append(body.schedule_id)
     elif isinstance(body, DeclareSchedules):
         names += [body.app, *(each.schedule_id for each in body.schedules)]
+    elif isinstance(body, Enqueue):
+        names += [body.left.id, body.child.call, body.child.type]
+    elif isinstance(body, SealGather | AddChildren):
+        specs = body.children if isinstance(body, AddChildren) else ()
+        names += [body.id, *(name for spec in specs for name in (spec.call, spec.type))]
     return "".join(names)

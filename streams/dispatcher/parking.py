@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from streams.dispatcher import approvals
+from streams.dispatcher import approvals, gathers
 from streams.dispatcher import job as jobs
 from streams.dispatcher.checkpoints import keep, result_of
+from streams.dispatcher.children import successor
 from streams.dispatcher.recent_events import RecentEvents
 from streams.dispatcher.step import Step
 from streams.dispatcher.wait_ends import APART_MS, end_of_job, taken_by, takes
@@ -114,6 +115,9 @@ class Parking:
             until = min(expires, step.now + LONGEST_WAIT_SECONDS * 1000)
         if asked.kind == "approval":
             until = approvals.expires_at(step, job, asked, until)
+        awaited = step.table.get(asked.job_id) if asked.job_id else None
+        if awaited is not None:
+            asked = replace(asked, job_id=successor(step, awaited).job_id)
         since = step.now if asked.since == "now" else _since(job, asked)
         behind = self._recent.number(step)
         return replace(asked, until=until, at=step.now, since=str(since), behind=behind)
@@ -136,6 +140,8 @@ class Parking:
             return self._came_before(step, job, asked)
         if wait.kind == "approval":
             return approvals.over_at_once(step, job, wait)
+        if wait.kind == "gather":
+            return gathers.over_at_once(step, job, wait)
         if wait.kind == "job":
             awaited = step.table.get(wait.job_id or "")
             return end_of_job(wait, awaited) if awaited and not jobs.is_live(awaited) else None
@@ -229,11 +235,19 @@ def _waits_for_ever(step: Step, job: Job) -> bool:
         each = found.get(id_) or step.table.get(id_)
         if each is None or each.status != WAITING or len(found) > _MOST_FOLLOWED:
             return False
-        if any(wait.kind != "job" or wait.until is not None for wait in each.waits):
+        if any(wait.until is not None or not _is_of(found, each, wait) for wait in each.waits):
             return False
         found[id_] = each
-        ids += {wait.job_id or "" for wait in each.waits} - set(ids)
+        ids += {wait.job_id for wait in each.waits if wait.job_id} - set(ids)
     return True
+
+
+def _is_of(found: Mapping[str, Job], job: Job, wait: Wait) -> bool:
+    """Whether a job waits for another one's end, or gathers one of those that were found."""
+    if wait.kind == "gather":
+        parents = [each.parent for each in found.values() if each.parent is not None]
+        return any(p.job_id == job.job_id and p.gather == wait.id for p in parents)
+    return wait.kind == "job"
 
 
 def _since(job: Job, asked: Wait) -> int:

@@ -11,7 +11,7 @@ part that is not in a store is reversed by `Step.on_undo`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from streams.dispatcher.live_index import Live
@@ -42,6 +42,18 @@ class Change(NamedTuple):
     def reversed(self) -> Change:
         """The change that takes this one back."""
         return Change(self.job_id, self.after, self.before, not self.undone)
+
+
+class RowChange(NamedTuple):
+    """A job's row as the last commit left it, and as it is now (None: there was, or is, none)."""
+
+    before: Job | None
+    after: Job | None
+
+    @property
+    def is_of_workflow(self) -> bool:
+        """Whether the job belongs, or belonged, to a workflow."""
+        return any(job is not None and job.workflow_id is not None for job in self)
 
 
 class Part(Declaration):
@@ -84,6 +96,9 @@ class Part(Declaration):
 
     def forgotten(self, step: Step, job: Job) -> None:
         """A finished job was deleted from the table."""
+
+    def written(self, ctx: Context, changes: Sequence[RowChange]) -> None:
+        """Rows of jobs that belong to workflows are written, each once, as the step commits."""
 
     def handled(self, step: Step) -> None:
         """All records of this step are handled."""

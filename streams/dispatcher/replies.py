@@ -5,7 +5,7 @@ from __future__ import annotations
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Context
 from streams.serde.codec import REPLY
-from streams.serde.records import Reply
+from streams.serde.records import Command, Enqueue, ReadChildren, Reply, ReplyKind, SealGather
 from streams.topology.model import Topology
 
 TOPIC = "jobs.replies"
@@ -14,6 +14,19 @@ TOPIC = "jobs.replies"
 def answer(ctx: Context, reply: Reply, partition: int) -> None:
     """Send a reply to the partition of `jobs.replies` that its worker reads."""
     ctx.forward(TOPIC, reply.worker_id.encode(), REPLY.encode(reply), partition=partition)
+
+
+def answer_call(
+    ctx: Context,
+    command: Command,
+    body: Enqueue | SealGather | ReadChildren,
+    kind: ReplyKind,
+    message: str = "",
+    result: str | None = None,
+) -> None:
+    """Answer what a run asks about jobs of its own; `result` is JSON."""
+    whose = body.worker_id, command.job_id, command.epoch, body.claim_id
+    answer(ctx, Reply(*whose, kind, result=result, message=message), body.reply_partition)
 
 
 def check_partition(topology: Topology, name: str, partition: int) -> None:

@@ -13,6 +13,7 @@ from streams.topology.model import Topology
 
 if TYPE_CHECKING:
     from streams.dispatcher.wait_index import WaitIndex
+    from streams.dispatcher.work_list import WorkList
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class Shared:
     - `open_waits` finds the waits of jobs, once the partition is restored.
     - `awaits_effects` is False while no job has waited for a shared effect: then nothing looks for
       what such a wait left.
+    - `stops` are jobs below which all end, once the partition is restored.
     - `has_approvals` is False while no job has asked for an approval: then nothing looks for one.
     """
 
@@ -49,6 +51,7 @@ class Shared:
     awaits_effects: bool = False
     has_approvals: bool = False
     open_waits: WaitIndex = field(init=False)
+    stops: WorkList = field(init=False)
 
     def changed(self, change: Change) -> None:
         """Follow a change of a job."""

@@ -16,14 +16,17 @@ from itertools import chain, islice
 from streams.dispatcher import live_index, metrics, names, schedule_rows
 from streams.dispatcher.hooks import hooks
 from streams.dispatcher.live_index import Live
-from streams.dispatcher.part import Change, Part
+from streams.dispatcher.part import Change, Part, RowChange
 from streams.dispatcher.parts.approvals import Approvals
+from streams.dispatcher.parts.children import Children
 from streams.dispatcher.parts.claims import Claims
+from streams.dispatcher.parts.continuations import Continuations
 from streams.dispatcher.parts.declared_schedules import DeclaredSchedules
 from streams.dispatcher.parts.divergences import Divergences
 from streams.dispatcher.parts.event_cancels import EventCancels
 from streams.dispatcher.parts.events import Events
 from streams.dispatcher.parts.expiry import Expiry
+from streams.dispatcher.parts.gathers import Gathers
 from streams.dispatcher.parts.held import HeldJobs
 from streams.dispatcher.parts.leasing import Leasing
 from streams.dispatcher.parts.questions import Questions
@@ -41,6 +44,7 @@ from streams.dispatcher.parts.timers import Timers
 from streams.dispatcher.parts.unhandled import UnhandledTypes
 from streams.dispatcher.parts.waits import Waits
 from streams.dispatcher.parts.workers import Workers
+from streams.dispatcher.parts.workflows import Workflows
 from streams.dispatcher.shared import shared
 from streams.dispatcher.step import Step
 from streams.dispatcher.table import Table
@@ -64,9 +68,12 @@ PARTS: tuple[type[Part], ...] = (
     EventCancels,
     Waits,
     Approvals,
+    Children,
+    Gathers,
     Timers,
     Workers,
     Runs,
+    Continuations,
     Claims,
     SharedEffects,
     Reviews,
@@ -78,6 +85,7 @@ PARTS: tuple[type[Part], ...] = (
     Retention,
     Leasing,
     Questions,
+    Workflows,
 )
 """In the order in which they are told of a change and of the time."""
 
@@ -115,7 +123,7 @@ class Dispatcher(BatchProcessor):
         all of them are read.
         """
         self._listens, self._unheard_since = False, ctx.monotonic
-        self._table = Table(ctx, self._follow)
+        self._table = Table(ctx, self._follow, partial(self._tell_written, ctx))
         for part in self._hooks.parts.values():
             part.restored(ctx)
         found = live_index.entries(ctx.store("jobs"))
@@ -199,6 +207,10 @@ class Dispatcher(BatchProcessor):
         self.shared.changed(change)
         for changed in self._hooks.changed:
             changed(change)
+
+    def _tell_written(self, ctx: Context, changes: Sequence[RowChange]) -> None:
+        for written in self._hooks.written:
+            written(ctx, changes)
 
     def _fold(self, found: Iterable[tuple[str, Live]], now: float) -> bool:
         """Follow jobs that appear; whether there was any."""

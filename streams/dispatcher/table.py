@@ -9,11 +9,11 @@ is its changelog, so a row that is written is published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from streams.dispatcher.due import DueEntry
 from streams.dispatcher.live_index import ENDED, Live, changes, entries, live
-from streams.dispatcher.part import Change
+from streams.dispatcher.part import Change, RowChange
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Context
 from streams.serde.codec import JOB
@@ -26,13 +26,19 @@ from streams.serde.sizes import MAX_JOB_BYTES
 class Table:
     """The jobs of one partition, with what the present transaction changed.
 
-    `changed` is called with each change.
+    `changed` is called with each change, and `written` as rows of workflows are written.
     """
 
-    def __init__(self, ctx: Context, changed: Callable[[Change], None]) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        changed: Callable[[Change], None],
+        written: Callable[[Sequence[RowChange]], None],
+    ) -> None:
         self._ctx = ctx
         self._store = ctx.store("jobs")
         self._changed = changed
+        self._written = written
         self._cache = DecodedCache(JOB)
         self._rows: dict[str, Job] = {}  # changed and not yet written
         self._stored: dict[str, Job | None] = {}  # of changed jobs: the rows in the store
@@ -78,7 +84,11 @@ class Table:
         """Write the jobs that changed."""
         rows, self._rows = self._rows, {}
         written: dict[bytes, bytes | None] = {}
+        of_workflows: list[RowChange] = []
         for job_id, job in rows.items():
+            change = RowChange(self._stored[job_id], job)
+            if change.is_of_workflow:
+                of_workflows.append(change)
             written[job_id.encode()] = self._cache.encode(job_id, job)
             written |= changes(self._stored[job_id], job)
             self._ctx.on_undo(self._stored.__setitem__, job_id, self._stored[job_id])
@@ -87,6 +97,8 @@ class Table:
                 self._cache.forget(job_id)
         if written:
             self._store.put_many(written)
+        if of_workflows:
+            self._written(of_workflows)
 
     def forget(self, job: Job) -> None:
         """Delete a finished job, here and on `jobs`."""
@@ -95,6 +107,8 @@ class Table:
             self._ctx.on_undo(self._rows.__setitem__, job.job_id, earlier)
         stored = self._stored.get(job.job_id, job)
         self._store.put_many({job.job_id.encode(): None, **changes(stored, None)})
+        if job.workflow_id is not None:
+            self._written([RowChange(stored, None)])
 
     def drop_entry(self, key: bytes) -> None:
         """Delete an entry of the index that belongs to no row any more."""

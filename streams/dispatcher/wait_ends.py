@@ -7,9 +7,11 @@ from dataclasses import asdict, replace
 from streams import user_json
 from streams.dispatcher.recent_events import Offered
 from streams.dispatcher.waiting import left_by
+from streams.errors import ChildFailed
 from streams.event_match import read_match
 from streams.serde.job_states import SUCCEEDED
 from streams.serde.records import Job, StepResult, Wait
+from streams.serde.step_ids import end_id
 
 APART_MS = 1_000
 """How far the clocks of brokers are apart that lead a topic's partition one after another."""
@@ -35,9 +37,19 @@ def taken_by(wait: Wait, event: Offered) -> StepResult:
     return replace(left_by(wait, user_json.write(value).decode()), number=event.number)
 
 
+def child_failed(wait: Wait, ended: Job) -> StepResult:
+    """What the end leaves of a job that the waiting one had asked for, and that did not succeed."""
+    error = ended.last_error or f"it is {ended.status}"
+    about = {"job_id": ended.job_id, "type": ended.type, "error": error}
+    told = str(ChildFailed(**about))
+    return left_by(wait, user_json.write(about).decode(), ChildFailed.__name__, told)
+
+
 def end_of_job(wait: Wait, ended: Job) -> StepResult:
     """What the end of a job leaves: its result, or its error."""
     if ended.status == SUCCEEDED:
         return left_by(wait, ended.result or "null")
+    if ended.parent is not None and wait.id == end_id(ended.parent.call):
+        return child_failed(wait, ended)
     told = f"job {ended.job_id} is {ended.status}: {ended.last_error or 'without an error'}"
     return left_by(wait, raises="JobFailed", message=told)

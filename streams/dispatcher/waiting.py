@@ -53,6 +53,15 @@ def begin(step: Step, job: Job, wait: Wait) -> Job:
     return _put(step, job, replace(job, waits=(*job.waits, wait)))
 
 
+def await_another(step: Step, job: Job, wait: Wait, job_id: str) -> None:
+    """Have an open wait for a job's end wait for another job's, which took that one's place."""
+    step.shared.open_waits.drop(step, job, wait)
+    moved = replace(wait, job_id=job_id)
+    step.shared.open_waits.add(step, job, moved)
+    waits = tuple(moved if each == wait else each for each in job.waits)
+    step.table.put(replace(job, waits=waits))
+
+
 def end_wait(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
     """End an open wait with what it leaves, and its group if that is over."""
     if not left.number:

@@ -78,6 +78,11 @@ def recovery_command_id(tenant_id: str, endpoint_id: str, key: str | None) -> st
     return "cmd_" + _encode(_hash("recover", tenant_id, endpoint_id, key))
 
 
+def child_job_id(tenant_id: str, scope: str, call: str) -> str:
+    """The job that the call of a run asks for; the runs of all jobs in a scope ask for the same."""
+    return "job_" + _encode(_hash("child", tenant_id, scope, call))
+
+
 def scope_of(job_id: str, incarnation: int, born_ms: int) -> str:
     """The idempotency scope of a job's own effects; `born_ms` is its event time, milliseconds.
 

@@ -30,6 +30,11 @@ def schedule_key(tenant_id: str, schedule_id: str) -> bytes:
     return join(tenant_id, schedule_id)
 
 
+def workflow_key(tenant_id: str, workflow_id: str) -> bytes:
+    """Key of a workflow on `workflows`."""
+    return join(tenant_id, workflow_id)
+
+
 def checkpoint_key(job_id: str, incarnation: int, step: str) -> bytes:
     """Key of a finished step in `checkpoints`."""
     return join(job_id, str(incarnation), step)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Final, Literal
 
 ReportedEnd = Literal[
-    "succeeded", "retry", "failed", "cancelled", "review", "released", "blocked", "parked"
+    "succeeded",
+    "retry",
+    "failed",
+    "cancelled",
+    "review",
+    "released",
+    "blocked",
+    "parked",
+    "continued",
 ]
 SUCCEEDED: Final = "succeeded"
 RETRY: Final = "retry"
@@ -21,6 +29,8 @@ BLOCKED: Final = "blocked"
 """A run of another job makes an effect that this one asked for."""
 PARKED: Final = "parked"
 """The run goes on in another one, once what its job waits for has come."""
+CONTINUED: Final = "continued"
+"""The job begins anew, with another input and without what its steps and waits left."""
 
 RunEnd = Literal[ReportedEnd, "lost"]
 LOST: Final = "lost"

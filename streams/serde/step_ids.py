@@ -8,6 +8,8 @@
     !new greeting           the mark of `ctx.patched("new greeting")`
     !effect[pay:refund%2F7]  the approval that the effect "pay:refund/7" waits for
     answer!                 how far the wait "answer" had got when it was dropped
+    refund[order 7]!end     the end of the job that the call "refund[order 7]" asked for
+    gather[digests]/3       the fourth job of the gather "digests"
 
 Two different calls never have one id: the characters `/ # [ ] ( ) !` and `%` of a name or key are
 percent-encoded (`a/b` becomes `a%2Fb`).
@@ -17,6 +19,8 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
+CHILD = "child"
+"""The kind of what a call leaves that asks for a job."""
 _SEPARATOR = "/"
 _PROPOSAL = "!"
 _CODES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/#[]()!"})
@@ -72,6 +76,16 @@ def shown_id(id_: str) -> str:
 def passed_id(id_: str) -> str:
     """The id of the note how far a dropped wait with this id had got."""
     return f"{id_}!"
+
+
+def end_id(id_: str) -> str:
+    """The id of the wait for the end of the job that the call with this id asked for."""
+    return f"{id_}!end"
+
+
+def gathered_id(gather: str, index: int, key: str | None) -> str:
+    """The id by which a gather asks for one of its jobs: its key, or its place in the list."""
+    return gather + _SEPARATOR + (str(index) if key is None else step_id("", "", key=key))
 
 
 def branch_of(id_: str) -> str:

@@ -24,6 +24,7 @@ _OF_TOPIC = {
     "ledger": "ledger_entry",
     "approvals": "approval",
     "schedules": "schedule_row",
+    "workflows": "workflow",
     "dlq": "dead_letter",
     "quarantine": "quarantine",
     "rejections": "rejection",

@@ -25,12 +25,19 @@ _AUTHOR = "bench"
 class Job(JobView):
     """One job; `Bench.event` and `Bench.submit` make it."""
 
+    @property
+    def children(self) -> list[Job]:
+        """The jobs that it asked for, in the order in which they were made."""
+        found = self._behind.pipeline.children(self.id)
+        return [Job(child.job_id, self._behind) for child in found]
+
     @beside_loop
     def run(self, *, runs: int | None = None) -> Self:
         """Let the job go on until it has ended, is parked or waits for a person.
 
-        Its backoffs are included. A parked job goes on with what it waits for: `Bench.deliver` an
-        event, or `Bench.advance` the time. With `runs`, only until so many more runs are over.
+        Its backoffs are included, and so are the jobs that it asked for and waits for. A parked job
+        goes on with what it waits for: `Bench.deliver` an event, or `Bench.advance` the time. With
+        `runs`, only until so many more runs are over.
 
         Raises:
             AssertionError: the job does not come to that.
@@ -43,7 +50,7 @@ class Job(JobView):
         def over() -> bool:
             record = self.record
             enough = runs is not None and record.epoch >= until_epoch
-            return record.status in STANDS_STILL or (enough and record.status not in LEASED)
+            return self._is_at_rest(record) or (enough and record.status not in LEASED)
 
         self._until(over, lambda: f"{self!r} ends, is parked or waits for a person")
         return self
@@ -207,6 +214,14 @@ class Job(JobView):
 
     def _ask(self, body: Cancel | Settle | SettleSteps | Replay | Decide, job_id: str) -> None:
         self._behind.pipeline.ask(body, self.record.tenant_id, job_id)
+
+    def _is_at_rest(self, job: records.Job) -> bool:
+        """Whether it stands still, and so do the jobs below it that it may wait for."""
+        if job.status not in STANDS_STILL:
+            return False
+        if not any(wait.kind in ("job", "gather") for wait in job.waits):
+            return True
+        return all(map(self._is_at_rest, self._behind.pipeline.children(job.job_id)))
 
     def _until(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
         behind = self._behind

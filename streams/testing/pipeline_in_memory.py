@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from streams import pipeline
@@ -45,6 +46,8 @@ class PipelineInMemory:
         self._driver = TopologyTestDriver([stage], topology)
         self._run = self._driver.run_of(stage.name)
         self._driver.advance(_HEARD_OUT_SECONDS)
+        self._jobs: defaultdict[str, list[Job]] = defaultdict(list)
+        self._jobs_read = 0
 
     @property
     def now(self) -> int:
@@ -116,8 +119,14 @@ class PipelineInMemory:
 
     def job_records(self, job_id: str) -> list[Job]:
         """Every record of one job, in order."""
-        key = job_id.encode()
-        return [JOB.decode(r.value) for r in self.output("jobs") if r.key == key and r.value]
+        self._follow_jobs()
+        return self._jobs.get(job_id, [])
+
+    def children(self, job_id: str) -> list[Job]:
+        """The jobs that a job asked for, as they are now, in the order in which they were made."""
+        self._follow_jobs()
+        newest = (records[-1] for records in self._jobs.values())
+        return [job for job in newest if job.parent and job.parent.job_id == job_id]
 
     def entries(self, job: Job) -> list[LedgerEntry]:
         """Each effect that a job asked for, as it is now, in the order in which it first did."""
@@ -156,6 +165,14 @@ class PipelineInMemory:
     def record_letters(self) -> list[DeadLetter]:
         """Records that a stage could not process."""
         return [letter for letter in self._letters() if letter.kind == "record"]
+
+    def _follow_jobs(self) -> None:
+        """Decode what is new on `jobs`: a test asks often."""
+        records = self.output("jobs")
+        for record in records[self._jobs_read :]:
+            if record.key is not None and record.value is not None:
+                self._jobs[record.key.decode()].append(JOB.decode(record.value))
+        self._jobs_read = len(records)
 
     def _letters(self) -> list[DeadLetter]:
         return [DEAD_LETTER.decode(record.value) for record in self.output("dlq")]

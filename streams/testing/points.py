@@ -8,13 +8,17 @@ from streams.runtime.processor import Record
 from streams.serde.codec import COMMAND, JOB
 from streams.serde.lease_mac import open_lease
 from streams.serde.records import (
+    AddChildren,
     AskApproval,
     Checkpoint,
     Claim,
     CommandBody,
     Ended,
+    Enqueue,
     Listen,
     Outcome,
+    ReadChildren,
+    SealGather,
 )
 from streams.serde.run_ends import PARKED
 from streams.testing.crash_points import Crash
@@ -92,7 +96,7 @@ def _names(body: CommandBody) -> tuple[str, str] | None:
     """The points before a command is sent, and after it is kept; None if no run depends on it."""
     before = after = _kept(body)
     match body:
-        case Claim():
+        case Claim() | Enqueue() | SealGather():
             after = f"{after}, before the run was answered"
         case Outcome(action=action):
             return (
@@ -117,6 +121,14 @@ def _kept(body: CommandBody) -> str | None:
             kept = f"the job listened to {wait.id}"
         case AskApproval(key=key):
             kept = f"people were asked for {key}"
+        case Enqueue(child=child):
+            kept = f"job {child.call} was made"
+        case SealGather(id=id_):
+            kept = f"the list of {id_} was sealed"
+        case AddChildren(id=id_, first=first, children=some):
+            kept = f"jobs {first + 1} to {first + len(some)} of {id_} were listed"
+        case ReadChildren():
+            kept = "it was asked how the jobs of a gather ended"
         case Ended(status=status) if status == PARKED:
             kept = f"the job was parked for {', '.join(wait.id for wait in body.waits)}"
         case Ended(status=status):

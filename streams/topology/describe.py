@@ -120,6 +120,8 @@ def _times(topology: Topology) -> Table:
     _row(table, "lease term", f"{leases.term_seconds:g} s")
     _row(table, "heartbeat every", f"{leases.heartbeat_seconds:g} s")
     _row(table, "margin before its end", f"{leases.margin_seconds:g} s")
+    _row(table, "jobs that one call gathers", f"{topology.workflows.most_children:,} at most")
+    _row(table, "levels of jobs in a workflow", f"{topology.workflows.most_levels:,} at most")
     for priority in topology.priorities.values():
         _row(table, f"priority {priority.name}", f"{priority.head_start_seconds:+g} s")
     _row(table, "pools", ", ".join(topology.pools))

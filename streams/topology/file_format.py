@@ -65,6 +65,7 @@ class TopologyShape(Declared):
     limits: tuple[model.Limit, ...]
     retention: RetentionShape
     leases: model.LeasePolicy
+    workflows: model.WorkflowBounds
     approvals: tuple[model.ApprovalRule, ...] = ()
 
 
@@ -93,6 +94,7 @@ def build(shape: TopologyShape) -> model.Topology:
         lookback_ms=_days(shape.retention.lookback_minutes / 1440),
         deliveries_ms=_days(shape.retention.deliveries_days),
         approvals=shape.approvals,
+        workflows=shape.workflows,
     )
 
 

@@ -185,6 +185,14 @@ class LeasePolicy(Declared):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkflowBounds(Declared):
+    """How many jobs one call may gather, and how many levels of jobs a workflow may have."""
+
+    most_children: Count = 10_000
+    most_levels: Count = 32
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """The whole declaration; tuples keep the file's order, which decides between routes."""
 
@@ -210,6 +218,7 @@ class Topology:
     """How long events are kept for waits that begin after them (`JobType.waits_for`)."""
     approvals: tuple[ApprovalRule, ...] = ()
     """Which effects need an approval that their handlers do not ask for."""
+    workflows: WorkflowBounds = WorkflowBounds()
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""

@@ -27,11 +27,13 @@ from streams.vault.keyring import DataKeyring
 from streams.worker import metrics
 from streams.worker.app import App
 from streams.worker.handler.approvals import Approvals
+from streams.worker.handler.children import Children
 from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.context import Context
 from streams.worker.handler.effects import Effects
 from streams.worker.handler.ended_runs import EndedRuns
 from streams.worker.handler.execution import Execution
+from streams.worker.handler.gathering import Gathering
 from streams.worker.handler.history import History
 from streams.worker.handler.run_result import RunResult, raised
 from streams.worker.handler.run_session import RunSession
@@ -265,6 +267,8 @@ class Worker:
         history = History(session.lease.steps, self._app.version)
         steps = Steps(session, history)
         waits = Waits(session, history, steps, self._replies, claimant)
+        children = Children(session, history, steps, waits, self._replies, claimant)
+        most = self._topology.workflows.most_children
         context = Context(
             session,
             Effects(session, self._replies, claimant),
@@ -273,6 +277,8 @@ class Worker:
             waits,
             WaitCalls(history, waits),
             Approvals(session, history, waits, self._keyring),
+            children,
+            Gathering(session, history, waits, children, most),
             self._keyring,
             self._transport.fetch,
         )

@@ -16,6 +16,7 @@ from simulation.handlers import (
 )
 from simulation.run_calls import Answered, at_once, may_begin
 from streams.errors import PermanentError
+from streams.serde.records import CommandBody
 from streams.vault.key_encryption import local_vault
 from streams.vault.keyring import DataKeyring
 from streams.worker.handler.approvals import Approvals
@@ -31,6 +32,17 @@ _KEYRING = DataKeyring(VAULT)
 Arguments = Mapping[str, Any]
 
 
+class _Noting:
+    """The product's session, which only notes what is to be said."""
+
+    def __init__(self, run: RunModel) -> None:
+        self.lease = run.lease
+        self.noted: list[CommandBody] = []
+
+    async def say(self, body: CommandBody) -> None:
+        self.noted.append(body)
+
+
 class Asking:
     """The approvals of one run; `edited` has arguments that people gave, by their effect."""
 
@@ -38,7 +50,9 @@ class Asking:
         session, nothing = cast("Any", run), cast("Any", None)
         waits = Waits(session, run.history, nothing, nothing, nothing)
         self._run = run
-        self._product = Approvals(session, run.history, waits, _KEYRING)
+        self._session = _Noting(run)
+        noting = cast("Any", self._session)
+        self._product = Approvals(noting, run.history, waits, _KEYRING)
         self.edited: dict[str, Arguments] = {}
 
     def ask(self, action: str) -> Answered:
@@ -93,7 +107,9 @@ class Asking:
         if not (yield from may_begin(self._run, pending.call)):
             return False
         assert pending.before is not None
-        return (yield from self._run.said(pending.before(), lambda: self._run.held.valid_until))
+        at_once(cast("Any", pending.before()))
+        body = self._session.noted.pop()
+        return (yield from self._run.said(body, lambda: self._run.held.valid_until))
 
     def _await(self, pending: Pending) -> Generator[None, None, None]:
         if (yield from self._prepared(pending)):

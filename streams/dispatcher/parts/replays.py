@@ -13,6 +13,7 @@ from streams import dead_letter
 from streams.dispatcher import metrics
 from streams.dispatcher.approval_rows import has_lapsed
 from streams.dispatcher.checkpoints import keep, steps_of
+from streams.dispatcher.children import has_failed, stand_in
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
 from streams.dispatcher.scopes import SHARED, in_scope, share
@@ -48,6 +49,7 @@ class Replays(Part):
         else:
             _check_scope(step, old)
         job = from_replay(command.job_id, body, old, self.topology, at=at, now=step.now)
+        old, job = stand_in(step, old, job)
         _close(step, old, body, job, at)
         if not body.fresh_scope:
             share(step, job)
@@ -117,10 +119,11 @@ def _check_effects(step: Step, old: Job, body: Replay) -> None:
 
 def _close(step: Step, old: Job, body: Replay, job: Job, at: int) -> None:
     """Record the replay in the old job and in its dead letter."""
+    old = replace(old, replayed_as=job.job_id)
     if old.status == NEEDS_REVIEW:
         old = end(step, old, CANCELLED, error=f"replayed as {job.job_id}: {body.note}")
-    old = replace(old, replayed_as=job.job_id)
-    step.table.put(old)
+    else:
+        step.table.put(old)
     if old.status != CANCELLED:
         letter = dead_letter.of_replayed(old, job.job_id, at, body.note, body.submitted_by)
         step.dead_letter(letter)
@@ -130,8 +133,10 @@ def _inherit_steps(step: Step, job: Job, old: Job) -> None:
     """Copy the finished steps of `old` to a job that continues in its scope.
 
     A wait that was refused never began: the new job asks for it again. So it does for an effect
-    that people had to approve, and nobody decided about it in time.
+    that people had to approve, and nobody decided about it in time, and for a job that did not
+    succeed.
     """
     for result in steps_of(step.checkpoints, old):
-        if result.raises != "WaitRefused" and not has_lapsed(result):
+        lapsed = result.raises == "WaitRefused" or has_lapsed(result) or has_failed(step, result)
+        if not lapsed:
             keep(step.checkpoints, job, result)

@@ -1,13 +1,16 @@
 """Forgets finished jobs whose time has come: record, steps, ledger entries and approvals.
 
 A finished job whose id lives again is replaced in the table. The store `parts` keeps `x` time
-job_id incarnation for it, with its tenant and scope, until its steps and effects are forgotten.
+job_id incarnation for it, with its tenant and scope, until its steps and effects are forgotten. A
+job is kept as long as the one that asked for it goes on, since that may ask how it ended: under `P`
+time job_id it is looked at again.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from streams.dispatcher.children import parent_of
 from streams.dispatcher.due import DueSpace
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import AT_ONCE, Part
@@ -18,19 +21,24 @@ from streams.serde.keys import SEPARATOR, after, join, split
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore
 
-_REPLACED = b"x"
+_REPLACED, _KEPT = b"x", b"P"
 _LEFT = DueSpace(_REPLACED)
+_AGAIN = DueSpace(_KEPT)
+_DAY_MS = 86_400_000
 
 
 class Retention(Part):
     """Goes on behind the last entries that it deleted."""
 
-    keys: ClassVar = {_REPLACED: "finished jobs whose id lives again"}
+    keys: ClassVar = {
+        _REPLACED: "finished jobs whose id lives again",
+        _KEPT: "finished jobs that are kept for the one that asked for them",
+    }
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._keep_ms = shared.topology.finished_jobs_ms
-        self._finished = self._left = b""
+        self._finished = self._left = self._kept = b""
 
     def replaced(self, step: Step, job: Job) -> None:
         key = _LEFT.key(job.updated_at, job.job_id, str(job.incarnation))
@@ -38,7 +46,7 @@ class Retention(Part):
 
     def tick(self, step: Step) -> None:
         """Forget some of the jobs that are due."""
-        step.on_undo(self._return_to, self._finished, self._left)
+        step.on_undo(self._return_to, self._finished, self._left, self._kept)
         by = step.now - self._keep_ms
         for entry in step.table.finished(by, AT_ONCE, self._finished):
             self._finished = entry.key
@@ -46,16 +54,32 @@ class Retention(Part):
             if job is None or is_live(job) or job.updated_at != entry.at:
                 step.table.drop_entry(entry.key)
                 continue
-            step.forget(job)
-            _forget_run(step, job.job_id, job.incarnation, job.tenant_id, job.scope)
+            _forget(step, job)
+        for entry in _AGAIN.due(step.store, step.now, AT_ONCE, self._kept):
+            self._kept = entry.key
+            step.store.delete(entry.key)
+            job = step.table.get(entry.name[0])
+            if job is not None and not is_live(job) and job.updated_at <= by:
+                _forget(step, job)
         for entry in _LEFT.due(step.store, by, AT_ONCE, self._left):
             self._left = entry.key
             step.store.delete(entry.key)
             job_id, incarnation = entry.name
             _forget_run(step, job_id, int(incarnation), *split(entry.value))
 
-    def _return_to(self, finished: bytes, left: bytes) -> None:
-        self._finished, self._left = finished, left
+    def _return_to(self, finished: bytes, left: bytes, kept: bytes) -> None:
+        self._finished, self._left, self._kept = finished, left, kept
+
+
+def _forget(step: Step, job: Job) -> None:
+    """Forget a finished job, or look at it again in a day if the one that asked for it goes on."""
+    parent = parent_of(step, job)
+    if parent is not None and is_live(parent):
+        day = step.now // _DAY_MS + 1
+        step.store.put(_AGAIN.key(day * _DAY_MS, job.job_id), b"")
+        return
+    step.forget(job)
+    _forget_run(step, job.job_id, job.incarnation, job.tenant_id, job.scope)
 
 
 def _forget_run(step: Step, job_id: str, incarnation: int, tenant_id: str, scope: str) -> None:

@@ -27,12 +27,12 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury
 from streams.dispatcher.wait_ends import end_of_job, taken_by, takes
 from streams.dispatcher.wait_index import Place, WaitIndex
-from streams.dispatcher.waiting import close_all, end_wait
+from streams.dispatcher.waiting import await_another, close_all, end_wait
 from streams.event_match import equalities
 from streams.runtime.part import handles, reads
 from streams.runtime.processor import Context, Record
 from streams.serde import run_ends
-from streams.serde.job_states import FAILED, WAITING
+from streams.serde.job_states import CANCELLED, FAILED, WAITING
 from streams.serde.records import (
     Command,
     Ended,
@@ -189,7 +189,7 @@ class Waits(Part):
         for place in places[:most]:
             step.looked[Waits] += 1
             if found := self._found(step, place):
-                end_wait(step, *found, end_of_job(found[1], ended))
+                _tell(step, *found, ended)
         if len(places) > most:
             self._offers.go_on_with_job(step, ended.job_id)
 
@@ -236,3 +236,11 @@ class Waits(Part):
                 if wait.id == place.wait_id:
                     return job, wait
         return None
+
+
+def _tell(step: Step, job: Job, wait: Wait, ended: Job) -> None:
+    """End a wait for a job's end, unless a replay took that job's place."""
+    if ended.status == CANCELLED and ended.replayed_as is not None:
+        await_another(step, job, wait, ended.replayed_as)
+    else:
+        end_wait(step, job, wait, end_of_job(wait, ended))

@@ -14,3 +14,4 @@ from streams.serde.records.jobs import *  # noqa: F403
 from streams.serde.records.schedules import *  # noqa: F403
 from streams.serde.records.tenants import *  # noqa: F403
 from streams.serde.records.workers import *  # noqa: F403
+from streams.serde.records.workflows import *  # noqa: F403

@@ -310,6 +310,65 @@ class DeclareSchedules:
     schedules: tuple[DeclaredSchedule, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """A job that a run asks for; `call` is the id of the call, and `input` JSON."""
+
+    call: str
+    type: str
+    input: str
+    digest: bytes
+    priority: str | None = None
+    delay_ms: int | None = None
+    abandoned: bool = False
+    traceparent: str | None = None
+
+
+@_sent_by("worker", of_a_moment=True)
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    worker_id: str
+    reply_partition: int
+    claim_id: str
+    run_id: str
+    left: StepResult
+    child: ChildSpec
+
+
+@_sent_by("worker", of_a_moment=True)
+@dataclass(frozen=True, slots=True)
+class SealGather:
+    worker_id: str
+    reply_partition: int
+    claim_id: str
+    run_id: str
+    id: str
+    digest: bytes
+    count: int
+    limit: int
+    tolerated: int
+    min_success: int
+
+
+@_sent_by("worker", of_a_moment=True)
+@dataclass(frozen=True, slots=True)
+class AddChildren:
+    run_id: str
+    id: str
+    first: int
+    children: tuple[ChildSpec, ...]
+
+
+@_sent_by("worker", of_a_moment=True)
+@dataclass(frozen=True, slots=True)
+class ReadChildren:
+    worker_id: str
+    reply_partition: int
+    claim_id: str
+    run_id: str
+    job_ids: tuple[str, ...]
+
+
 CommandBody = (
     Submit
     | Replay
@@ -334,6 +393,10 @@ CommandBody = (
     | PauseSchedule
     | DeleteSchedule
     | DeclareSchedules
+    | Enqueue
+    | SealGather
+    | AddChildren
+    | ReadChildren
 )
 
 

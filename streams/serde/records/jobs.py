@@ -24,7 +24,18 @@ class Attempt:
     code: str | None = None
 
 
-WaitKind = Literal["time", "event", "job", "approval"]
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The job whose run asked for this one; `gather` is the id of the call that gathers it."""
+
+    job_id: str
+    incarnation: int
+    call: str
+    gather: str = ""
+    abandoned: bool = False
+
+
+WaitKind = Literal["time", "event", "job", "approval", "gather"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,9 @@ class Job:
     awaits_effect: str | None = None
     schedule_id: str | None = None
     scheduled_for: int | None = None
+    parent: Parent | None = None
+    depth: int = 0
+    continuations: int = 0
 
     @property
     def due_at(self) -> int | None:

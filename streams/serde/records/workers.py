@@ -50,11 +50,13 @@ ReplyKind = Literal[
     "cancel",
     "listening",
     "approval",
+    "made",
+    "conflict",
     "wanted",
     "who",
     "no_pool",
 ]
-"""The first ten answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
+"""The first twelve answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
 and `no_pool` says that the worker's pool is not declared."""
 
 

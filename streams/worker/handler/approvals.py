@@ -161,10 +161,10 @@ class Approvals:
         value = {"prompt": prompt, "arguments": [arguments for _, arguments in effects]}
         # Their digest is known: what is sealed must not follow later changes of the handler.
         value = from_json(to_json(value, f"approval {key}"))
-        ask = partial(self._ask, key, call.digest, id_, value, effects, terms)
+        ask = partial(self._say, key, call.digest, id_, value, effects, terms)
         return self._waits.pending(call, wait, partial(self._given, id_, given), ask)
 
-    def _ask(
+    async def _say(
         self,
         key: str,
         evidence: bytes,
@@ -172,11 +172,11 @@ class Approvals:
         value: Any,
         effects: Sequence[tuple[ApprovalEffect, Any]],
         terms: Terms,
-    ) -> AskApproval:
+    ) -> None:
         from streams.vault.sealed_json import seal_with  # `import streams` is light
 
         lease = self._session.lease
-        return AskApproval(
+        asked = AskApproval(
             lease.run_id,
             key,
             evidence,
@@ -187,6 +187,7 @@ class Approvals:
             terms.on_timeout,
             terms.timeout_ms,
         )
+        await self._session.say(asked)
 
     async def _given(
         self, id_: str, given: Callable[[Mapping[str, Any], Any], Decision], value: Any

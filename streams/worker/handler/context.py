@@ -14,6 +14,7 @@ from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo
 from streams.worker.handler.decision import Proposed
 from streams.worker.handler.own_frames import calling_line
+from streams.worker.handler.spawning import Spawning
 from streams.worker.handler.values import from_json, to_json
 from streams.worker.handler.waiting import Waiting
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from streams.vault.keyring import DataKeyring
     from streams.vault.opening import Fetch
     from streams.worker.handler.approvals import Approvals
+    from streams.worker.handler.children import Children
     from streams.worker.handler.effects import Effects
+    from streams.worker.handler.gathering import Gathering
     from streams.worker.handler.history import History
     from streams.worker.handler.run_session import RunSession
     from streams.worker.handler.steps import Steps
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from streams.worker.handler.waits import Waits
 
 
-class Context(Waiting):
+class Context(Waiting, Spawning):
     """One run of one job. Every method raises `LeaseLost` once the run is over.
 
     Let that error pass: the task is being cancelled, and another run may have begun.
@@ -44,10 +47,13 @@ class Context(Waiting):
         waits: Waits,
         calls: WaitCalls,
         approvals: Approvals,
+        children: Children,
+        gathering: Gathering,
         keyring: DataKeyring,
         fetch: Fetch,
     ) -> None:
-        super().__init__(waits, calls, approvals)
+        Waiting.__init__(self, waits, calls, approvals)
+        Spawning.__init__(self, children, gathering)
         lease = session.lease
         self.tenant_id: str = lease.tenant_id
         self.job_id: str = lease.job_id

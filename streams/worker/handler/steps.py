@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -101,6 +102,12 @@ class Steps:
         await self.keep_marks()
         await self._keep(left)
 
+    async def keep_by(self, left: StepResult, ask: Callable[[], Awaitable[StepResult]]) -> None:
+        """Have the dispatcher make a result that takes about as much as `left`, and keep it."""
+        await self.keep_marks()
+        async with self._reserved(left):
+            self._history.kept(await ask())
+
     async def keep_marks(self) -> None:
         """Make durable what `ctx.patched` has answered; call this before a park, too."""
         for mark in self._history.new_marks():
@@ -119,15 +126,20 @@ class Steps:
             )
 
     async def _keep(self, left: StepResult) -> None:
+        async with self._reserved(left):
+            await self._session.say(Checkpoint(self._session.lease.run_id, left))
+            self._history.kept(left)
+
+    @asynccontextmanager
+    async def _reserved(self, left: StepResult) -> AsyncIterator[None]:
         # Reserve before awaiting, so that steps which end at the same time count each other.
         self._reserve(left)
         try:
             self._session.check()
-            await self._session.say(Checkpoint(self._session.lease.run_id, left))
+            yield
         except BaseException:
             self._count(left, -self._sizes.pop(left.id, 0))
             raise
-        self._history.kept(left)
 
     async def _changed(self, left: StepResult, call: Call, strict: bool) -> None:
         """Show the operator that the arguments are others than those that gave the value."""

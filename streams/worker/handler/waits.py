@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from streams import errors
 from streams.errors import LeaseLost, PermanentError
 from streams.serde.ids import new_id
-from streams.serde.records import CommandBody, Listen, PayloadRef, StepResult, Wait
+from streams.serde.records import Listen, PayloadRef, StepResult, Wait
 from streams.serde.run_ends import PARKED
 from streams.serde.step_ids import is_inside
 from streams.worker.handler.asking import ask
@@ -42,7 +42,13 @@ Meanwhile a result gets from task to task, and new tasks make their calls.
 """
 _ERRORS = {
     e.__name__: e
-    for e in (errors.WaitTimeout, errors.WaitRefused, errors.JobFailed, errors.ApprovalExpired)
+    for e in (
+        errors.WaitTimeout,
+        errors.WaitRefused,
+        errors.JobFailed,
+        errors.ApprovalExpired,
+        errors.ChildConflict,
+    )
 }
 
 
@@ -71,11 +77,11 @@ class Waits:
         call: Call,
         wait: Wait,
         given: Callable[[Any], Awaitable[Any]],
-        before: Callable[[], CommandBody] | None = None,
+        before: Callable[[], Awaitable[None]] | None = None,
     ) -> Pending:
         """A wait that is asked now; `given` makes what the handler gets of its value.
 
-        `before` makes a command that is sent before the run parks for the wait.
+        `before` is called before the run parks for the wait.
         """
         return Pending(self, call, wait, given, before)
 
@@ -158,7 +164,7 @@ class Waits:
 
     async def _prepare(self, wait: Pending) -> None:
         if wait.before is not None:
-            await self._session.say(wait.before())
+            await wait.before()
             self._session.check()
 
     async def _park(self) -> None:
@@ -202,7 +208,7 @@ class Pending:
     call: Call
     asked: Wait
     _given: Callable[[Any], Awaitable[Any]]
-    before: Callable[[], CommandBody] | None = None
+    before: Callable[[], Awaitable[None]] | None = None
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._value().__await__()
@@ -218,13 +224,19 @@ class Pending:
                 "wait another name"
             )
         if left.raises is not None:
-            raise _ERRORS.get(left.raises, PermanentError)(left.message)
+            raise _error(left)
         with self._waits.busy():
             return await self._given(from_json(left.value))
 
     async def _value(self) -> Any:
         await self._waits.ends((self,), needs_all=False)
         return await self.given_now()
+
+
+def _error(left: StepResult) -> PermanentError:
+    if left.raises == errors.ChildFailed.__name__:
+        return errors.ChildFailed(**from_json(left.value))
+    return _ERRORS.get(left.raises or "", PermanentError)(left.message)
 
 
 def _check_place(wait: Pending) -> None:

@@ -23,6 +23,8 @@ def test_the_public_names_are_these_and_no_more() -> None:
         "AmbiguousStep",
         "App",
         "ApprovalExpired",
+        "ChildConflict",
+        "ChildFailed",
         "Context",
         "DatabaseSink",
         "Decision",

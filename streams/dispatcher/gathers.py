@@ -1,0 +1,181 @@
+"""What is known of the jobs that a call gathers: how many there are, have begun and have ended.
+
+The list is sealed before its first job is made. The store `parts` keeps `G` parent_id incarnation
+gather for the numbers, which is all that the end of a job changes, and `l` parent_id incarnation
+gather place for each job of the list that is not made yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+import orjson
+
+from streams import user_json
+from streams.dispatcher.children import newest
+from streams.dispatcher.step import Step
+from streams.dispatcher.wait_ends import child_failed
+from streams.dispatcher.waiting import left_by
+from streams.serde.job_states import SUCCEEDED
+from streams.serde.keys import SEPARATOR, after, join
+from streams.serde.records import ChildSpec, Job, SealGather, StepResult, Wait
+
+NUMBERS, LISTED = b"G", b"l"
+_CONFLICT = "ChildConflict"
+
+
+class Outcome(NamedTuple):
+    """How one job ended; `result` is JSON."""
+
+    status: str
+    result: str | None
+    error: str | None
+    job_id: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """The numbers of one gather. `failure` is the job that ended it, and `refusal` says why a job
+    of the list cannot be made."""
+
+    digest: str
+    count: int
+    limit: int
+    tolerated: int
+    min_success: int
+    listed: int = 0
+    begun: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    is_over: bool = False
+    failure: str = ""
+    refusal: str = ""
+
+    @property
+    def room(self) -> int:
+        """How many more jobs of the list may begin now."""
+        if self.is_over:
+            return 0
+        return max(0, min(self.limit - self.begun + self.ended, self.listed - self.begun))
+
+    @property
+    def ended(self) -> int:
+        """How many of the jobs have ended."""
+        return self.succeeded + self.failed
+
+    def with_end(self, job: Job) -> Gather:
+        """The numbers after the end of one of the jobs."""
+        if job.status == SUCCEEDED:
+            return replace(self, succeeded=self.succeeded + 1)._decided("")
+        return replace(self, failed=self.failed + 1)._decided(job.job_id)
+
+    def refused(self, why: str) -> Gather:
+        """The numbers of a gather that ends because a job of its list cannot be made."""
+        return replace(self, is_over=True, refusal=why)
+
+    def _decided(self, failure: str) -> Gather:
+        hopeless = self.failed > self.tolerated or self.count - self.failed < self.min_success
+        if self.ended < self.count and not hopeless:
+            return self
+        return replace(self, is_over=True, failure=failure if hopeless else "")
+
+
+def sealed(body: SealGather) -> Gather:
+    """The numbers of a gather of which no job is known yet."""
+    bounds = max(1, body.limit), body.tolerated, body.min_success
+    gather = Gather(body.digest.hex(), body.count, *bounds)
+    return replace(gather, is_over=body.count <= 0)
+
+
+def find(step: Step, parent: Job, id_: str) -> Gather | None:
+    """The numbers of a gather of a job, if its list was sealed."""
+    value = step.store.get(_key(parent, id_))
+    return None if value is None else Gather(*orjson.loads(value))
+
+
+def put(step: Step, parent: Job, id_: str, gather: Gather) -> None:
+    """Keep the numbers of a gather."""
+    step.store.put(_key(parent, id_), orjson.dumps(astuple(gather)))
+
+
+def list_more(step: Step, parent: Job, id_: str, first: int, specs: tuple[ChildSpec, ...]) -> None:
+    """Keep jobs of a list until they are made."""
+    for place, spec in enumerate(specs, first):
+        step.store.put(_place(parent, id_, place), _packed(spec))
+
+
+def take(step: Step, parent: Job, id_: str, place: int) -> ChildSpec:
+    """The job at a place of the list, which is made now."""
+    key = _place(parent, id_, place)
+    value = step.store.get(key)
+    step.store.delete(key)
+    return _unpacked(value or b"")
+
+
+def left(step: Step, wait: Wait, gather: Gather) -> StepResult:
+    """What a gather leaves that is over."""
+    if gather.refusal:
+        return left_by(wait, raises=_CONFLICT, message=f"{wait.id}: {gather.refusal}")
+    failure = step.table.get(gather.failure) if gather.failure else None
+    if failure is not None:
+        return child_failed(wait, failure)
+    return left_by(wait, user_json.write({"count": gather.count}).decode())
+
+
+def over_at_once(step: Step, job: Job, wait: Wait) -> StepResult | None:
+    """What the wait for a gather leaves that is over, or cannot be."""
+    gather = find(step, job, wait.id)
+    if gather is None or (not gather.is_over and gather.listed < gather.count):
+        told = 0 if gather is None else gather.listed
+        message = f"{wait.id}: only {told:,} jobs of its list have come"
+        return left_by(wait, raises="WaitRefused", message=message)
+    return left(step, wait, gather) if gather.is_over else None
+
+
+def outcome(step: Step, parent: Job, job_id: str) -> Outcome:
+    """How a job ended that a parent gathered, or the replay that took its place."""
+    job = step.table.get(job_id)
+    if job is None or job.tenant_id != parent.tenant_id:
+        return Outcome("forgotten", None, "it is not kept any more", job_id, "")
+    job = newest(step, job)
+    return Outcome(job.status, job.result, job.last_error, job.job_id, job.type)
+
+
+def leftovers(step: Step, run: bytes, limit: int | None) -> list[bytes]:
+    """Some keys of what a run's gathers keep, or one of them; `run` is how they begin."""
+    found = (_keys(step, space + run) for space in (LISTED, NUMBERS))
+    return list(islice((key for keys in found for key in keys), limit))
+
+
+def run_of(job: Job) -> bytes:
+    """How the keys of all gathers of a job begin."""
+    return join(job.job_id, str(job.incarnation)) + SEPARATOR
+
+
+def _keys(step: Step, prefix: bytes) -> Iterator[bytes]:
+    return (key for key, _ in step.store.range(prefix, after(prefix)))
+
+
+def _key(parent: Job, id_: str) -> bytes:
+    return NUMBERS + run_of(parent) + join(id_)
+
+
+def _place(parent: Job, id_: str, place: int) -> bytes:
+    return LISTED + run_of(parent) + join(id_, f"{place:08x}")
+
+
+def _packed(spec: ChildSpec) -> bytes:
+    fields = astuple(replace(spec, digest=b""))
+    return spec.digest + orjson.dumps([*fields[:3], *fields[4:]])
+
+
+def _unpacked(value: bytes) -> ChildSpec:
+    call, type_, text, *others = orjson.loads(value[_DIGEST_BYTES:])
+    return ChildSpec(call, type_, text, value[:_DIGEST_BYTES], *others)
+
+
+_DIGEST_BYTES = 32

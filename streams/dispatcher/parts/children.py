@@ -1,0 +1,147 @@
+"""Children: a run asks for jobs of its own, and they end with the job that asked for them.
+
+A job that ends without success takes those below it along, however deep; one that succeeds leaves
+them alone. This is done in parts, and a job below one that has ended is not leased meanwhile, and
+can ask for no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import ClassVar
+
+from streams import user_json
+from streams.dispatcher.checkpoints import drop, keep, result_of, steps_of
+from streams.dispatcher.children import (
+    BELOW,
+    above,
+    has_any_below,
+    has_failed,
+    in_workflow,
+    leave,
+    make,
+    stop_below,
+    why_not,
+)
+from streams.dispatcher.job import is_live
+from streams.dispatcher.living_lease import living
+from streams.dispatcher.part import AT_ONCE, Part
+from streams.dispatcher.replies import TOPIC, answer_call, check_partition
+from streams.dispatcher.step import Step
+from streams.dispatcher.transitions import stop
+from streams.dispatcher.work_list import WorkList
+from streams.errors import PoisonRecord
+from streams.runtime.part import handles
+from streams.runtime.processor import Context
+from streams.serde.job_states import SUCCEEDED
+from streams.serde.keys import after, split
+from streams.serde.records import Command, Enqueue, Job, ReplyKind
+
+_STOPS = b"K"
+
+
+class Children(Part):
+    """The jobs that one partition's jobs ask for."""
+
+    keys: ClassVar = {
+        BELOW: "jobs that end with the one that asked for them",
+        _STOPS: "jobs below which all end, and how far that is",
+    }
+
+    def restored(self, ctx: Context) -> None:
+        self.shared.stops = WorkList(ctx, _STOPS)
+
+    @handles(Enqueue)
+    def enqueue(self, step: Step, command: Command, body: Enqueue, at: int) -> None:
+        """Make a job for a run, unless its call was answered before."""
+        check_partition(self.topology, TOPIC, body.reply_partition)
+        job = living(step, command, body.run_id)
+        refusal = why_not(step, job)
+        if job is None or refusal is not None:
+            answer_call(step.ctx, command, body, *(refusal or ("lost",)))
+        else:
+            answer_call(step.ctx, command, body, *_made(step, job, body))
+
+    def may_go_on(self, step: Step, job: Job) -> bool:
+        """Stop a job below one that has ended without success, or is being cancelled."""
+        for each in above(step, job):
+            if each.cancel_requested or not (is_live(each) or each.status == SUCCEEDED):
+                stop(step, job, _why(each))
+                return False
+        return True
+
+    def ended(self, step: Step, job: Job) -> None:
+        if job.status != SUCCEEDED and has_any_below(step, job):
+            stop_below(step, job.job_id)
+        leave(step, job)
+
+    def revived(self, step: Step, job: Job) -> None:
+        """Have a job that lives again ask anew for those that did not succeed."""
+        if job.workflow_id is not None:
+            for result in steps_of(step.checkpoints, job):
+                if has_failed(step, result):
+                    drop(step.checkpoints, job, result)
+
+    def handled(self, step: Step) -> None:
+        self._stop(step)
+
+    def tick(self, step: Step) -> None:
+        """End jobs below those that have ended."""
+        self._stop(step)
+
+    def rests(self) -> bool:
+        return not len(self.shared.stops)
+
+    def _stop(self, step: Step) -> None:
+        """End as many jobs as one step does, level by level."""
+        while step.looked[Children] < AT_ONCE:
+            found = self.shared.stops.some(step, AT_ONCE)
+            for prefix, behind in found:
+                self._stop_some(step, prefix, behind)
+            if not found:
+                return
+
+    def _stop_some(self, step: Step, prefix: bytes, behind: bytes) -> None:
+        """End jobs behind a key, as far as the step goes."""
+        most = max(0, AT_ONCE - step.looked[Children])
+        start = BELOW + prefix
+        found = step.store.range(behind + b"\0" if behind else start, after(start))
+        keys = [key for key, _ in islice(found, most + 1)]
+        step.looked[Children] += 1 + min(len(keys), most)
+        for key in keys[:most]:
+            _stop_one(step, key, split(prefix)[0])
+        if len(keys) <= most:
+            self.shared.stops.drop(step, prefix)
+        elif most:
+            self.shared.stops.put(step, prefix, keys[most - 1])
+
+
+def _stop_one(step: Step, key: bytes, parent_id: str) -> None:
+    job = step.table.get(split(key)[-1])
+    if job is None:
+        step.store.delete(key)
+    elif is_live(job):
+        stop(step, job, _why(step.table.get(parent_id)))
+    else:
+        stop_below(step, job.job_id)
+
+
+def _made(step: Step, job: Job, body: Enqueue) -> tuple[ReplyKind, str, str | None]:
+    known = result_of(step.checkpoints, job, body.left.id)
+    if known is not None:
+        return "made", "", known.value
+    try:
+        child = make(step, in_workflow(step, job), body.child)
+    except PoisonRecord as error:
+        return ("conflict" if error.reason == "conflict" else "refused"), error.detail, None
+    value = user_json.write({"job_id": child.job_id}).decode()
+    keep(step.checkpoints, job, replace(body.left, value=value))
+    return "made", "", value
+
+
+def _why(parent: Job | None) -> str:
+    if parent is None or (is_live(parent) and not parent.cancel_requested):
+        return "it is not needed any more"
+    told = "is being cancelled" if is_live(parent) else f"is {parent.status}"
+    return f"job {parent.job_id}, which asked for it, {told}"
