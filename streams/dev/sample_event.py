@@ -40,9 +40,10 @@ def advice(topology: Topology, data_dir: str = "") -> list[str]:
     route = next((route for route in topology.routes if route.job is not None), None)
     if route is None:
         return []
+    name = "SOURCE" if set("*?[") & set(route.source) else route.source
     commands = (
-        f"sources set SOURCE --tenant {TENANT} --scheme SCHEME --generate",
-        f"send FILE --tenant {TENANT} --source SOURCE --times 3",
+        f"sources set {name} --tenant {TENANT} --scheme SCHEME --generate",
+        f"send FILE --tenant {TENANT} --source {name} --times 3",
     )
     return [
         f"No sample has a route. The first route takes {route.event_type!r} of source "

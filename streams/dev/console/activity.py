@@ -23,9 +23,11 @@ from streams.serde.records import (
     Quarantined,
 )
 from streams.serde.records.commands import kind_of
+from streams.serde.step_ids import shown_id
 
 _RUNS_REMEMBERED = 10_000
 _LONGEST_ERROR = 200
+_WAITS_NAMED = 3
 
 CODECS: dict[str, Any] = {
     "events.received": ENVELOPE,
@@ -101,9 +103,20 @@ class Activity:
 
 def _waits(job: Job, id_: str) -> Line:
     if job.next_retry_at is None:
-        return Line("job", f"{job.status:<10} {id_}")
+        return Line("job", f"{job.status:<10} {id_}{_awaited(job)}")
     wait = max(0, job.next_retry_at - job.updated_at) / 1000
     return Line("job", f"retries    {id_} after {wait:.0f} s{_because(job.last_error)}", "warning")
+
+
+def _awaited(job: Job) -> str:
+    """What a parked job waits for, and where a person sees what it asks."""
+    parked = [wait for wait in job.waits if wait.group >= 0]
+    names = ", ".join(shown_id(wait.id) for wait in parked[:_WAITS_NAMED])
+    more = ", ..." if len(parked) > _WAITS_NAMED else ""
+    asked = next(
+        (f"; see tidegate approvals show {w.approval_id}" for w in parked if w.approval_id), ""
+    )
+    return f" for {names}{more}{asked}" if parked else ""
 
 
 def _event(event: Envelope) -> Line:

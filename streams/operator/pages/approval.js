@@ -50,11 +50,19 @@ async function refresh() {
   return approval.status;
 }
 
+function read(edit) {
+  try {
+    return JSON.parse(edit);
+  } catch (error) {
+    throw new Error(`The changed arguments are not JSON: ${error.message}`);
+  }
+}
+
 async function decide(event) {
   const decision = event.submitter.value;
   const body = { by: element("by").value, note: element("note").value };
   const edit = element("edit").value.trim();
-  if (edit && decision === "approve") body.edit = JSON.parse(edit);
+  if (edit && decision === "approve") body.edit = read(edit);
   await call("POST", `${path}/${decision}`, body);
   const status = await refresh();
   element("told").textContent = status === "pending"

@@ -26,6 +26,7 @@ from streams.serde.records import (
     LedgerEntry,
     PayloadRef,
     Settle,
+    Wait,
 )
 
 JOB = "job_5m617qialfa4384hq99vmogle8"
@@ -137,6 +138,21 @@ def test_a_job_that_waits_for_something_outside_is_no_end() -> None:
     assert activity.line(job("waiting", last_error="E: old")) == Line(
         "job", f"waiting    {JOB} answer"
     )
+
+
+def test_a_job_that_is_parked_names_what_it_waits_for() -> None:
+    approval = Wait("approval[refund]", "approval", 1, b"", group=0, approval_id="apr_1")
+    listened = Wait("paid", "event", 0, b"")
+    for waits, told in (
+        ((listened, approval), "approval[refund]; see tidegate approvals show apr_1"),
+        (
+            (Wait("event", "event", 0, b"", group=0), Wait("sleep", "time", 1, b"", group=0)),
+            "event, sleep",
+        ),
+        (tuple(Wait(f"w{n}", "time", n, b"", group=0) for n in range(4)), "w0, w1, w2, ..."),
+    ):
+        line = Activity().line(job("waiting", waits=waits))
+        assert text(line) == f"waiting    {JOB} answer for {told}"
 
 
 def test_a_state_that_only_a_newer_release_knows_has_its_line() -> None:

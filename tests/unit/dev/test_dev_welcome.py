@@ -118,8 +118,9 @@ def test_a_hint_that_makes_a_secret_says_when_to_give_the_vendors(
 
 
 def test_without_a_sample_that_fits_it_says_what_to_create(tmp_path: Path) -> None:
-    assert hint(tmp_path, ("shop", "order.paid")) == [
-        "sources set SOURCE --tenant demo --scheme SCHEME --generate",
-        "send FILE --tenant demo --source SOURCE --times 3",
-    ]
+    for route, name in (("shop", "shop"), ("shop-*", "SOURCE")):
+        assert hint(tmp_path, (route, "order.paid")) == [
+            f"sources set {name} --tenant demo --scheme SCHEME --generate",
+            f"send FILE --tenant demo --source {name} --times 3",
+        ]
     assert hint(tmp_path) == []
