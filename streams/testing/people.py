@@ -7,7 +7,7 @@ from typing import Any
 
 from streams.approval_edits import edited
 from streams.serde import records
-from streams.serde.ids import approval_id, new_id
+from streams.serde.ids import new_id
 from streams.serde.records import Approval, Decide
 from streams.testing.pipeline_in_memory import PipelineInMemory
 from streams.testing.refused import Refused, require_json
@@ -30,20 +30,25 @@ class People:
         Raises:
             Refused: the job asks for no such approval, or the edit does not fit it.
         """
-        id_ = approval_id(job.tenant_id, job.scope, key)
+        found = self._approval(job, key)
+        id_ = found.approval_id
         body = Decide(id_, new_id("dec"), approved, by, note)
         if edit is None:
             return body
         require_json(edit, "the edit")
-        found = next((a for a in self._pipeline.approvals(job) if a.approval_id == id_), None)
-        if found is None:
-            raise Refused("approval_unknown", f"job {job.job_id} asks for no approval {key!r}")
         try:
             value, digests = edited(found.effects, self.asked(found)["arguments"], edit)
         except ValueError as error:
             raise Refused("not_supported", str(error)) from None
         sealed = seal_with(self._keyring, job.tenant_id, id_, value)
         return Decide(id_, body.decision_id, approved, by, note, sealed, digests)
+
+    def _approval(self, job: records.Job, key: str) -> Approval:
+        known = {approval.key: approval for approval in self._pipeline.approvals(job)}
+        if key not in known:
+            told = "it asks for " + (", ".join(map(repr, known)) or "none: let it run first")
+            raise Refused("approval_unknown", f"job {job.job_id} has no approval {key!r}: {told}")
+        return known[key]
 
     def asked(self, approval: Approval) -> Any:
         """The prompt and the arguments of an approval."""

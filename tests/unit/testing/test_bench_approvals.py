@@ -106,6 +106,17 @@ def test_an_edit_is_given_to_the_handler(bench: Bench) -> None:
     assert [call.args["amount"] for call in job.calls] == [41_000]
 
 
+def test_a_decision_under_another_key_is_refused_with_the_keys_that_the_job_asks_for(
+    bench: Bench,
+) -> None:
+    job = bench.submit("refund", ASKED)
+    with pytest.raises(Refused, match="has no approval 'refund': it asks for none: let it run"):
+        job.reject("refund")
+    job.run()
+    with pytest.raises(Refused, match=r"approval_unknown: .* it asks for 'refund'"):
+        job.approve("pay:refund/ch_1")
+
+
 def test_an_edit_that_fits_no_effect_is_refused(bench: Bench) -> None:
     job = bench.submit("refund", {"amount": 82_000}).run()
     with pytest.raises(Refused, match="no effect"):
