@@ -12,7 +12,7 @@ import structlog
 
 from streams.errors import PermanentError
 from streams.serde.codec import STEP_RESULT
-from streams.serde.records import Checkpoint, StepResult
+from streams.serde.records import Checkpoint, Lease, StepResult
 from streams.serde.sizes import MAX_LEASE_BYTES
 from streams.tracing.conventions import STEP
 from streams.tracing.spans import child
@@ -30,7 +30,8 @@ STEP_KIND = "step"
 MAX_TOTAL_BYTES = 512 * 1024
 """The limit of all steps of one job."""
 _BESIDE_BYTES, _LEAST_BYTES = 32 * 1024, 32 * 1024
-"""What a lease holds beside input, steps and waits; what steps and waits have beside any input."""
+"""What a lease holds beside the input, the event's attributes, and what steps and waits left; what
+these have beside any input."""
 
 MAX_STEPS = 10_000
 
@@ -45,7 +46,7 @@ class Steps:
         self._sizes = {left.id: _size(left) for left in lease.steps}
         self._total = sum(self._sizes.values())
         self._of_steps = sum(self._sizes[left.id] for left in lease.steps if left.kind == STEP_KIND)
-        self._most = max(_LEAST_BYTES, MAX_LEASE_BYTES - _BESIDE_BYTES - len(lease.input))
+        self._most = max(_LEAST_BYTES, MAX_LEASE_BYTES - _BESIDE_BYTES - _given(lease))
 
     def step(
         self,
@@ -176,6 +177,13 @@ class Steps:
     def _count(self, left: StepResult, size: int) -> None:
         self._total += size
         self._of_steps += size if left.kind == STEP_KIND else 0
+
+
+def _given(lease: Lease) -> int:
+    """The bytes of what the job was made of."""
+    attributes = lease.event.attributes if lease.event is not None else {}
+    texts = (lease.input, *attributes, *attributes.values())
+    return sum(len(text.encode()) for text in texts)
 
 
 def _size(left: StepResult) -> int:

@@ -71,7 +71,7 @@ class Run:
 
     def __post_init__(self) -> None:
         left = tuple(self.world.recorded.values())
-        lease = SimpleNamespace(steps=left, input="null", run_id="run", job_id="job")
+        lease = SimpleNamespace(steps=left, input="null", event=None, run_id="run", job_id="job")
         self.history = History(left)
         self.died = asyncio.get_running_loop().create_future()
         session: Any = SimpleNamespace(

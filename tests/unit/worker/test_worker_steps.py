@@ -256,3 +256,12 @@ async def test_an_id_of_many_branches_is_bounded() -> None:
 
     ended, _ = await ended_of(handler)
     assert "step 'draft' has an id of 5,025 characters" in (ended.error or "")
+
+
+async def test_what_is_left_and_the_input_fit_a_lease_as_bytes() -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.step("one", lambda: None)
+
+    kept = tuple(StepResult(f"{n}", "event", -1, value="x" * 230_000) for n in range(3))
+    ended, _ = await ended_of(handler, steps=kept, input=f'"{"日" * 80_000}"')
+    assert "let another job go on after fewer" in (ended.error or "")
