@@ -89,7 +89,7 @@ class Calls:
             if label is not None:
                 check_label(label, kind)
         branch, line = current_branch(), calling_line()
-        self._check_alone(branch, name, key, line)
+        self._check_alone(branch, name, kind, key, line)
         call = self._numbered(branch, name, kind, digest, key, was)
         made = _Open(call, line, self._caller(branch))
         if is_value:
@@ -148,14 +148,14 @@ class Calls:
         finally:
             del self._branches[path]
 
-    def _check_alone(self, branch: str, name: str, key: str | None, line: str) -> None:
+    def _check_alone(self, branch: str, name: str, kind: str, key: str | None, line: str) -> None:
         other = self._open.get((branch, name, key))
         if other is None or not other.in_flight:
             return
-        means = "another key=" if key is not None else "key="
+        means = "" if kind == "first" else "another key=, or " if key is not None else "key=, or "
         raise AmbiguousStep(
             f"{other.call.kind} {name!r} is in flight twice at once, asked at {other.line} and at "
-            f"{line}: tell them apart by {means}, or by `async with ctx.branch(...)`"
+            f"{line}: tell them apart by {means}`async with ctx.branch(...)`"
         )
 
     def _numbered(

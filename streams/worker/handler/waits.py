@@ -147,6 +147,10 @@ class Waits:
             return
         _check_place(waits[0])
         self._steps.check_room()
+        with self._history.awaited(*(wait.call for wait in waits)):
+            await self._wait(waits, needs_all)
+
+    async def _wait(self, waits: tuple[Pending, ...], needs_all: bool) -> None:
         with self._session.busy():
             for wait in waits:
                 if self.left(wait) is None:
@@ -157,8 +161,7 @@ class Waits:
         group = tuple(replace(asked, needs_all=needs_all) for asked in open_)
         self._awaited.append(group)
         try:
-            with self._history.awaited(*(wait.call for wait in waits)):
-                await self._park()
+            await self._park()
         finally:
             self._awaited.remove(group)
 

@@ -93,3 +93,38 @@ async def test_a_task_that_parks_later_is_parked_with_the_others() -> None:
     async with bench(app) as at:
         ended = await at.ended(at.give())
     assert {wait.id for wait in ended.waits} == {"event", "sleep"}
+
+
+async def test_a_wait_is_in_flight_while_the_run_prepares_to_park() -> None:
+    async def one(ctx: Context) -> Any:
+        assert ctx.patched("pause")
+        refuse_one(at)
+        await ctx.sleep(60)
+
+    async def other(ctx: Context) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await ctx.sleep(5)
+
+    async def handler(ctx: Context) -> None:
+        await asyncio.gather(one(ctx), other(ctx))
+
+    app = App("test")
+    app.job("job")(handler)
+    async with bench(app) as at:
+        ended = await at.ended(at.give())
+    assert (ended.error or "").startswith("AmbiguousStep: time 'sleep' is in flight twice at once")
+
+
+async def test_two_at_once_that_take_the_first_are_told_apart_by_a_branch_alone() -> None:
+    async def one(ctx: Context, name: str) -> None:
+        await ctx.first(event=ctx.wait_for_event({"subject": name}, name=name))
+
+    async def handler(ctx: Context) -> None:
+        await asyncio.gather(one(ctx, "a"), one(ctx, "b"))
+
+    app = App("test")
+    app.job("job")(handler)
+    async with bench(app) as at:
+        ended = await at.ended(at.give())
+    assert (ended.error or "").endswith("tell them apart by `async with ctx.branch(...)`")
