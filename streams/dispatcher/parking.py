@@ -9,9 +9,9 @@ from streams.dispatcher import approvals, gathers
 from streams.dispatcher import job as jobs
 from streams.dispatcher.checkpoints import keep, result_of
 from streams.dispatcher.children import successor
-from streams.dispatcher.recent_events import RecentEvents
+from streams.dispatcher.recent_events import APART_MS, RecentEvents
 from streams.dispatcher.step import Step
-from streams.dispatcher.wait_ends import APART_MS, end_of_job, taken_by, takes
+from streams.dispatcher.wait_ends import end_of_job, taken_by, takes
 from streams.dispatcher.waiting import (
     LISTENED,
     begin,

@@ -37,6 +37,10 @@ _NUMBER = struct.Struct(">Q")
 _PLACE = struct.Struct(">QQ")
 _STATE = struct.Struct(">QQQ")
 _HEAD = struct.Struct(">?q")
+_FEW = 32
+
+APART_MS = 1_000
+"""How far the clocks of brokers are apart that lead a topic's partition one after another."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def unpacked(number: int, value: bytes) -> Offered:
 
 
 class Place(NamedTuple):
-    """A moment (milliseconds), and the number of the last event before it."""
+    """A moment (milliseconds), and the number of the last event before it, or then."""
 
     at: int
     number: int
@@ -93,6 +97,7 @@ class RecentEvents:
         self._last, number, at = _STATE.unpack(store.get(_LAST) or bytes(_STATE.size))
         self._forgotten = Place(at, number)
         self._oldest = _EVENT
+        self._is_empty = next(iter(store.range(_EVENT, after(_EVENT))), None) is None
 
     @property
     def last(self) -> int:
@@ -117,7 +122,7 @@ class RecentEvents:
 
     def keep(self, step: Step, event: Offered) -> None:
         """Keep an event, or what has changed of it."""
-        number = _NUMBER.pack(event.number)
+        number, self._is_empty = _NUMBER.pack(event.number), False
         step.store.put(_EVENT + number, event.packed())
         for key in _found_by(event.envelope):
             step.store.put(key + number, _NUMBER.pack(max(0, event.at)))
@@ -154,20 +159,41 @@ class RecentEvents:
     ) -> Iterator[Offered]:
         """The kept events that a match finds by its equality, after a number, in their order."""
         prefix = _FOUND_BY + join(tenant_id, *match.equality) + SEPARATOR
-        for key, at in step.store.range(prefix + _NUMBER.pack(behind + 1), after(prefix)):
-            number = key[-_NUMBER.size :]
-            value = step.store.get(_EVENT + number) if at >= _NUMBER.pack(max(0, since)) else None
+        behind = self._shortly_before(step, prefix, behind, since)
+        for at, number in _places(step.store, prefix, behind):
+            value = step.store.get(_EVENT + _NUMBER.pack(number)) if at >= since else None
             if value is not None:
-                yield unpacked(_NUMBER.unpack(number)[0], value)
+                yield unpacked(number, value)
+
+    def _shortly_before(self, step: Step, prefix: bytes, behind: int, since: int) -> int:
+        """The number behind which to look for what came `since`: before it may be very many.
+
+        Events with higher numbers came later, but for `APART_MS`.
+        """
+        since -= APART_MS
+        few = list(islice(_places(step.store, prefix, behind), _FEW))
+        if len(few) < _FEW or few[-1].at >= since:
+            return behind
+        low, high = few[-1].number, self._last
+        while low < high:
+            middle = (low + high) // 2
+            found = next(_places(step.store, prefix, middle), None)
+            if found is None or found.at >= since:
+                high = middle
+            else:
+                low = found.number
+        return low
 
     def tick(self, step: Step) -> None:
         """Note since when events are kept, and forget some that are too old."""
         self.follow_declaration(step)
-        if not self._types and not self._since:
+        if self._is_empty:
             return
         by, store = step.now - self._keep_ms, step.store
-        step.on_undo(setattr, self, "_oldest", self._oldest)
-        for key, value in list(islice(store.range(self._oldest, after(_EVENT)), AT_ONCE)):
+        step.on_undo(self._begin_at, self._oldest, self._is_empty)
+        found = list(islice(store.range(self._oldest, after(_EVENT)), AT_ONCE))
+        self._is_empty = not found
+        for key, value in found:
             number = key[1:]
             event = unpacked(_NUMBER.unpack(number)[0], value)
             if event.at >= by:
@@ -188,7 +214,7 @@ class RecentEvents:
         # An event before may have no number, if it concerned nobody.
         since = Place(0, 0) if self._is_new else Place(step.now, self.number(step))
         for gone in self._since.keys() - declared:
-            _delete(step.store, gone)
+            step.store.delete(_SINCE + join(*gone))
         for new in declared - self._since.keys():
             step.store.put(_SINCE + join(*new), _PLACE.pack(*since))
         self._since = {each: self._since.get(each, since) for each in declared}
@@ -201,9 +227,14 @@ class RecentEvents:
     def _return_to(self, last: int, forgotten: Place) -> None:
         self._last, self._forgotten = last, forgotten
 
+    def _begin_at(self, oldest: bytes, is_empty: bool) -> None:
+        self._oldest, self._is_empty = oldest, is_empty
 
-def _delete(store: KeyValueStore, globs: tuple[str, str]) -> None:
-    store.delete(_SINCE + join(*globs))
+
+def _places(store: KeyValueStore, prefix: bytes, behind: int) -> Iterator[Place]:
+    """The times and numbers of the events that an index has behind a number."""
+    for key, at in store.range(prefix + _NUMBER.pack(behind + 1), after(prefix)):
+        yield Place(_NUMBER.unpack(at)[0], _NUMBER.unpack(key[-_NUMBER.size :])[0])
 
 
 def _found_by(envelope: Envelope) -> list[bytes]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from streams import user_json
-from streams.dispatcher.recent_events import Offered
+from streams.dispatcher.recent_events import APART_MS, Offered
 from streams.dispatcher.waiting import left_by
 from streams.errors import ChildFailed
 from streams.event_match import read_match
 from streams.serde.job_states import SUCCEEDED
 from streams.serde.records import Job, StepResult, Wait
 from streams.serde.step_ids import end_id
-
-APART_MS = 1_000
-"""How far the clocks of brokers are apart that lead a topic's partition one after another."""
 
 
 def takes(job: Job, wait: Wait, event: Offered) -> bool:

@@ -9,7 +9,7 @@ import orjson
 
 from simulation.outside import Violation
 from simulation.wiring import ANSWER
-from streams.dispatcher.wait_ends import APART_MS
+from streams.dispatcher.recent_events import APART_MS
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Record
 from streams.serde.codec import ENVELOPE, STEP_RESULT

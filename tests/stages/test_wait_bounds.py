@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from typing import Any
 
 import pytest
+from support.counted_work import instructions
 from support.dispatching import ROUTES
 from support.waiter import HOUR, Waiter, event_wait, sleep
 
@@ -230,6 +232,38 @@ def test_a_wait_is_held_against_a_bounded_number_of_recent_events(
         if key == "a":
             assert at.status(lease) == "waiting", "earlier events do not count"
     assert at.left(lease)["answer"].raises == "WaitRefused"
+
+
+def test_a_wait_does_not_look_at_what_came_long_before_it_counts() -> None:
+    at, park, wait = Waiter(), Waiter.park, event_wait(since="job")
+    work = []
+    for number, count in enumerate((100, 3_000)):
+        with at.desk.held_back():
+            for _ in range(count):
+                at.reply("t1")
+        at.desk.driver.advance(2)
+        lease = at.job(f"j{number}")
+        work.append(instructions(partial(park, at, lease, wait)))
+        assert at.status(lease) == "waiting"
+        at.desk.cancel(lease.job_id)
+    assert work[1] < 1.5 * work[0]
+
+
+def test_of_many_events_the_first_is_found_that_came_since_then() -> None:
+    at, sent = Waiter(), []
+    begin = at.desk.driver.now
+    with at.desk.held_back():
+        for number in range(200):
+            back = 900 if number % 7 == 3 else 0  # of a broker whose clock is behind
+            sent.append(begin + 400 * number - back)
+            at.reply("t1", type_=f"reply.{number}", at=sent[-1])
+    at.desk.driver.advance(90)
+    for number in range(0, 200, 9):
+        lease, since = at.job(f"j{number}"), begin + 400 * number
+        at.park(lease, event_wait(since=str(since)))
+        found = json.loads(at.left(lease)["answer"].value or "")["event"]["event_type"]
+        first = next(n for n, each in enumerate(sent) if each >= since)
+        assert found == f"reply.{first}"
 
 
 def test_a_job_has_a_bounded_number_of_open_waits() -> None:

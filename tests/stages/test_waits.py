@@ -295,12 +295,16 @@ def test_waits_survive_a_restart_with_and_without_the_disk() -> None:
         assert subject_of(at.left(lease)["answer"]) == "t1"
 
 
-def test_recent_events_are_forgotten() -> None:
+@pytest.mark.parametrize("declared", [True, False])
+def test_recent_events_are_forgotten(declared: bool) -> None:
     at = Waiter()
     for n in range(3):
         at.reply(f"t{n}")
     store = at.desk.driver.store("dispatcher", "parts")
     assert sum(1 for _ in store.range(b"d", b"e")) == 3
+    if not declared:
+        at.desk.deploy(job_types={})
+        store = at.desk.driver.store("dispatcher", "parts")
     at.desk.driver.advance(HOUR + 5)
     assert [key for key, _ in store.range(b"d", b"g")] == []
 
