@@ -12,6 +12,7 @@ from streams.dispatcher.children import successor
 from streams.dispatcher.recent_events import APART_MS, RecentEvents
 from streams.dispatcher.step import Step
 from streams.dispatcher.wait_ends import end_of_job, taken_by, takes
+from streams.dispatcher.wait_faults import WaitFaults, counts_since
 from streams.dispatcher.waiting import (
     LISTENED,
     begin,
@@ -22,15 +23,10 @@ from streams.dispatcher.waiting import (
 )
 from streams.errors import LONGEST_WAIT_SECONDS, PermanentError
 from streams.event_match import read_match
-from streams.http.moments import rfc3339
 from streams.serde.job_states import WAITING
 from streams.serde.records import Job, StepResult, Wait
 from streams.topology.model import Topology
 
-MOST_OPEN = 150
-"""How many open waits a job may have: its record has them all."""
-_MOST_FOLLOWED = 100
-"""Through how many jobs a circle of jobs is found that wait for each other."""
 MOST_LOOKED = 2_000
 """How many recent events one wait is held against when it begins."""
 
@@ -41,6 +37,7 @@ class Parking:
     def __init__(self, topology: Topology, recent: RecentEvents) -> None:
         self._body_ms = topology.topics["payloads"].retention_ms
         self._recent = recent
+        self._faults = WaitFaults(topology, recent)
 
     def park(self, step: Step, job: Job, asked: Iterable[Wait]) -> None:
         """Have a job wait; it is ready again at once if one of the groups is over already.
@@ -118,7 +115,7 @@ class Parking:
         awaited = step.table.get(asked.job_id) if asked.job_id else None
         if awaited is not None:
             asked = replace(asked, job_id=successor(step, awaited).job_id)
-        since = step.now if asked.since == "now" else _since(job, asked)
+        since = step.now if asked.since == "now" else counts_since(job, asked)
         behind = self._recent.number(step)
         return replace(asked, until=until, at=step.now, since=str(since), behind=behind)
 
@@ -133,7 +130,7 @@ class Parking:
 
     def _begun(self, step: Step, job: Job, asked: Wait, wait: Wait) -> StepResult | None:
         """What a wait leaves that is refused, or over, as it begins."""
-        fault = self._fault(step, job, asked, wait)
+        fault = self._faults.of(step, job, asked, wait)
         if fault is not None:
             return left_by(wait, raises="WaitRefused", message=f"{wait.id}: {fault}")
         if wait.kind == "event":
@@ -148,51 +145,14 @@ class Parking:
         is_over = wait.until is not None and wait.until <= step.now
         return timed_out(step, job, wait) if is_over else None
 
-    def _fault(self, step: Step, job: Job, asked: Wait, wait: Wait) -> str | None:
-        """Why a wait cannot begin, or None."""
-        until = wait.until
-        if len(job.waits) > MOST_OPEN:
-            return f"the job has {MOST_OPEN} open waits already, the most that it may have"
-        if until is not None and until > step.now + LONGEST_WAIT_SECONDS * 1000:
-            return f"it would wait until {rfc3339(until)}, which is more than a year"
-        expires = self._body_ms and job.event_time + self._body_ms
-        if until is not None and job.payload_ref is not None and expires and until > expires:
-            return (
-                f"it would wait until {rfc3339(until)}, but the job's body is kept only until "
-                f"{rfc3339(expires)} (retention of the topic payloads): shorten the wait"
-            )
-        if wait.kind == "job":
-            return _job_fault(step, job, wait)
-        return self._match_fault(step, job, asked) if wait.kind == "event" else None
-
-    def _match_fault(self, step: Step, job: Job, asked: Wait) -> str | None:
-        match = read_match(asked.match)
-        if asked.since == "now" and asked.behind is None:
-            return None
-        kept = self._recent.kept_since(step, match)
-        types = f"source {match.source!r}, event type {match.event_type!r}"
-        if kept is None:
-            return (
-                f"events of {types} are not kept for waits that begin after them: name them under "
-                f"waits_for of job type {job.type!r} in the topology, or use since='now'"
-            )
-        since = _since(job, asked)
-        if since < kept.at if asked.behind is None else asked.behind < kept.number:
-            return (
-                f"events of {types} are kept since {rfc3339(kept.at)}, not since "
-                f"{rfc3339(since)}: use ctx.listen before what may cause the event, or a later "
-                "`since`, or raise retention.lookback_minutes in the topology"
-            )
-        return None
-
     def _came_before(self, step: Step, job: Job, asked: Wait) -> StepResult | None:
         """What the first recent event leaves that the wait takes."""
         if asked.since == "now" and asked.behind is None:
             return None
-        reaching = replace(asked, since=str(_since(job, asked)), behind=asked.behind or 0)
+        reaching = replace(asked, since=str(counts_since(job, asked)), behind=asked.behind or 0)
         match = read_match(asked.match)
         # An event that came after another one may have an earlier time; see `APART_MS`.
-        since = _since(job, asked) - (0 if asked.behind is None else APART_MS)
+        since = counts_since(job, asked) - (0 if asked.behind is None else APART_MS)
         behind = asked.behind or 0
         found = self._recent.behind(step, job.tenant_id, match, behind, since)
         for looked, event in enumerate(found):
@@ -215,44 +175,6 @@ def _left(step: Step, job: Job, asked: Wait) -> StepResult | None:
             found = left_by(asked, raises="WaitRefused", message=f"{asked.id}: {error}")
             keep(step.checkpoints, job, found)
     return found
-
-
-def _job_fault(step: Step, job: Job, wait: Wait) -> str | None:
-    awaited = step.table.get(wait.job_id or "")
-    if wait.job_id == job.job_id:
-        return "a job cannot wait for its own end"
-    if awaited is None or awaited.tenant_id != job.tenant_id:
-        return f"no job {wait.job_id} of this tenant: it is not made yet, or forgotten"
-    if _waits_for_ever(step, job):
-        return f"job {wait.job_id} waits for this one: each would wait for ever"
-    return None
-
-
-def _waits_for_ever(step: Step, job: Job) -> bool:
-    """Whether a job, and all that it waits for, wait for nothing but the end of each other."""
-    found, ids = {job.job_id: job}, [job.job_id]
-    for id_ in ids:
-        each = found.get(id_) or step.table.get(id_)
-        if each is None or each.status != WAITING or len(found) > _MOST_FOLLOWED:
-            return False
-        if any(wait.until is not None or not _is_of(found, each, wait) for wait in each.waits):
-            return False
-        found[id_] = each
-        ids += {wait.job_id for wait in each.waits if wait.job_id} - set(ids)
-    return True
-
-
-def _is_of(found: Mapping[str, Job], job: Job, wait: Wait) -> bool:
-    """Whether a job waits for another one's end, or gathers one of those that were found."""
-    if wait.kind == "gather":
-        parents = [each.parent for each in found.values() if each.parent is not None]
-        return any(p.job_id == job.job_id and p.gather == wait.id for p in parents)
-    return wait.kind == "job"
-
-
-def _since(job: Job, asked: Wait) -> int:
-    """From when on events count, in milliseconds."""
-    return int(asked.since) if asked.since.lstrip("-").isdecimal() else job.event_time
 
 
 def _changed(wait: Wait) -> StepResult:

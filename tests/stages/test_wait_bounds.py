@@ -12,12 +12,13 @@ from support.counted_work import instructions
 from support.dispatching import ROUTES
 from support.waiter import HOUR, Waiter, event_wait, sleep
 
-from streams.dispatcher import parking
+from streams.dispatcher import parking, wait_faults
 from streams.dispatcher.part import AT_ONCE
 from streams.dispatcher.parts import waits
 from streams.dispatcher.parts.waits import Waits
 from streams.event_match import match_of
 from streams.serde.records import Lease, Listen, StepResult, Wait, WaitOver
+from streams.serde.sizes import MAX_WAITS_BYTES
 from streams.topology.model import Events, JobType
 
 DECLARED = {"draft_reply": JobType("draft_reply", waits_for=(Events("zendesk", "reply.*"),))}
@@ -270,9 +271,19 @@ def test_a_job_has_a_bounded_number_of_open_waits() -> None:
     at = Waiter()
     lease = at.job()
     with at.desk.held_back():
-        for number in range(parking.MOST_OPEN + 5):
+        for number in range(wait_faults.MOST_OPEN + 5):
             listen(at, lease, event_wait(f"s{number}", f"w{number}", since="now"))
-    assert len(at.index()) == parking.MOST_OPEN
+    assert len(at.index()) == wait_faults.MOST_OPEN
+
+
+def test_the_open_waits_of_a_job_have_a_bounded_size() -> None:
+    at = Waiter()
+    lease, subject = at.job(), "s" * 2_000
+    most = MAX_WAITS_BYTES // event_wait(subject, "w100").size
+    with at.desk.held_back():
+        for number in range(100, 245):
+            listen(at, lease, event_wait(subject, f"w{number}", since="now"))
+    assert len(at.index()) == most < 145
 
 
 def test_a_job_goes_on_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,11 @@ class Wait:
     until: int | None = None
     at: int = 0
 
+    @property
+    def size(self) -> int:
+        """The bytes of the texts that an application chooses, which may be long."""
+        return sum(len(text.encode()) for text in (self.id, self.match, self.job_id or ""))
+
 
 @dataclass(frozen=True, slots=True)
 class Job:

@@ -28,13 +28,11 @@ from streams.worker.handler.run_result import RunResult, RunStopped
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.steps import Steps
 from streams.worker.handler.values import from_json, to_json
-from streams.worker.handler.wait_groups import grouped
+from streams.worker.handler.wait_groups import check_number, grouped
 from streams.worker.transport.replies import Replies
 
 _Name = TypeVar("_Name")
 
-MOST_WAITS = 100
-"""How many waits one park may have."""
 _TURNS = 50
 """How often the event loop goes round before a run parks.
 
@@ -98,7 +96,7 @@ class Waits:
         _check_place(wait)
         if self.left(wait) is None:
             self._listened.add(wait.call.id)
-            _check_number(len(self._listened))
+            check_number(len(self._listened))
             with self._session.busy():
                 await may_begin(self._session, self._history, wait.call)
                 await self._steps.keep_marks()
@@ -182,7 +180,6 @@ class Waits:
         if self._session.task is not None and self._session.task.done():
             raise RunStopped("the handler has ended")
         waits = grouped(self._awaited)
-        _check_number(len(waits))
         self._session.stop(RunResult(PARKED, waits=waits))
         raise RunStopped("the run is parked")
 
@@ -247,11 +244,6 @@ def _check_place(wait: Pending) -> None:
         raise PermanentError(
             f"wait {wait.call.id}: no step or effect waits: wait in the handler itself"
         )
-
-
-def _check_number(waits: int) -> None:
-    if waits > MOST_WAITS:
-        raise PermanentError(f"{waits} waits at once: {MOST_WAITS} are the most")
 
 
 def _raises(left: StepResult) -> bool:

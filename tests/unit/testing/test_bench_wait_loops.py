@@ -210,6 +210,15 @@ async def for_too_many(ctx: Context) -> None:
         await ctx.listen({"subject": str(number)})
 
 
+async def for_much_text(ctx: Context) -> None:
+    match = {"source": "s" * 2_000, "subject": "t" * 2_000}
+    await ctx.all(*(ctx.wait_for_event(match) for _ in range(100)))
+
+
+async def for_a_long_id(ctx: Context) -> None:
+    await ctx.wait_for_job("j" * 300_000)
+
+
 async def in_two_tasks(ctx: Context) -> None:
     async def one(subject: str, seconds: int) -> None:
         async def slow() -> None:
@@ -233,6 +242,8 @@ async def in_two_tasks(ctx: Context) -> None:
         (for_a_long_text, "1 to 2,000 characters"),
         (for_too_long, "take too long"),
         (for_too_many, "100 are the most"),
+        (for_much_text, "262,144 are the most"),
+        (for_a_long_id, "262,144 are the most"),
         (in_two_tasks, "AmbiguousStep"),
     ],
 )

@@ -1,0 +1,105 @@
+"""Why a wait cannot begin: each fault tells the author of the handler what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streams.dispatcher.recent_events import RecentEvents
+from streams.dispatcher.step import Step
+from streams.errors import LONGEST_WAIT_SECONDS
+from streams.event_match import read_match
+from streams.http.moments import rfc3339
+from streams.serde.job_states import WAITING
+from streams.serde.records import Job, Wait
+from streams.serde.sizes import MAX_WAITS_BYTES
+from streams.topology.model import Topology
+
+MOST_OPEN = 150
+"""How many open waits a job may have: its record has them all."""
+_MOST_FOLLOWED = 100
+"""Through how many jobs a circle of jobs is found that wait for each other."""
+
+
+class WaitFaults:
+    """Finds the faults of the waits of one partition's jobs."""
+
+    def __init__(self, topology: Topology, recent: RecentEvents) -> None:
+        self._body_ms = topology.topics["payloads"].retention_ms
+        self._recent = recent
+
+    def of(self, step: Step, job: Job, asked: Wait, wait: Wait) -> str | None:
+        """Why a wait cannot begin, or None."""
+        until = wait.until
+        if len(job.waits) > MOST_OPEN:
+            return f"the job has {MOST_OPEN} open waits already, the most that it may have"
+        if sum(each.size for each in job.waits) > MAX_WAITS_BYTES:
+            return f"the job's open waits have more than {MAX_WAITS_BYTES:,} bytes of text"
+        if until is not None and until > step.now + LONGEST_WAIT_SECONDS * 1000:
+            return f"it would wait until {rfc3339(until)}, which is more than a year"
+        expires = self._body_ms and job.event_time + self._body_ms
+        if until is not None and job.payload_ref is not None and expires and until > expires:
+            return (
+                f"it would wait until {rfc3339(until)}, but the job's body is kept only until "
+                f"{rfc3339(expires)} (retention of the topic payloads): shorten the wait"
+            )
+        if wait.kind == "job":
+            return _job_fault(step, job, wait)
+        return self._match_fault(step, job, asked) if wait.kind == "event" else None
+
+    def _match_fault(self, step: Step, job: Job, asked: Wait) -> str | None:
+        match = read_match(asked.match)
+        if asked.since == "now" and asked.behind is None:
+            return None
+        kept = self._recent.kept_since(step, match)
+        types = f"source {match.source!r}, event type {match.event_type!r}"
+        if kept is None:
+            return (
+                f"events of {types} are not kept for waits that begin after them: name them under "
+                f"waits_for of job type {job.type!r} in the topology, or use since='now'"
+            )
+        since = counts_since(job, asked)
+        if since < kept.at if asked.behind is None else asked.behind < kept.number:
+            return (
+                f"events of {types} are kept since {rfc3339(kept.at)}, not since "
+                f"{rfc3339(since)}: use ctx.listen before what may cause the event, or a later "
+                "`since`, or raise retention.lookback_minutes in the topology"
+            )
+        return None
+
+
+def counts_since(job: Job, asked: Wait) -> int:
+    """From when on events count, in milliseconds."""
+    return int(asked.since) if asked.since.lstrip("-").isdecimal() else job.event_time
+
+
+def _job_fault(step: Step, job: Job, wait: Wait) -> str | None:
+    awaited = step.table.get(wait.job_id or "")
+    if wait.job_id == job.job_id:
+        return "a job cannot wait for its own end"
+    if awaited is None or awaited.tenant_id != job.tenant_id:
+        return f"no job {wait.job_id} of this tenant: it is not made yet, or forgotten"
+    if _waits_for_ever(step, job):
+        return f"job {wait.job_id} waits for this one: each would wait for ever"
+    return None
+
+
+def _waits_for_ever(step: Step, job: Job) -> bool:
+    """Whether a job, and all that it waits for, wait for nothing but the end of each other."""
+    found, ids = {job.job_id: job}, [job.job_id]
+    for id_ in ids:
+        each = found.get(id_) or step.table.get(id_)
+        if each is None or each.status != WAITING or len(found) > _MOST_FOLLOWED:
+            return False
+        if any(wait.until is not None or not _is_of(found, each, wait) for wait in each.waits):
+            return False
+        found[id_] = each
+        ids += {wait.job_id for wait in each.waits if wait.job_id} - set(ids)
+    return True
+
+
+def _is_of(found: Mapping[str, Job], job: Job, wait: Wait) -> bool:
+    """Whether a job waits for another one's end, or gathers one of those that were found."""
+    if wait.kind == "gather":
+        parents = [each.parent for each in found.values() if each.parent is not None]
+        return any(p.job_id == job.job_id and p.gather == wait.id for p in parents)
+    return wait.kind == "job"
