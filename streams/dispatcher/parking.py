@@ -115,7 +115,8 @@ class Parking:
         awaited = step.table.get(asked.job_id) if asked.job_id else None
         if awaited is not None:
             asked = replace(asked, job_id=successor(step, awaited).job_id)
-        since = step.now if asked.since == "now" else counts_since(job, asked)
+        # An event that came after the command may be read a while later, if this stage was away.
+        since = min(step.now, step.at) if asked.since == "now" else counts_since(job, asked)
         behind = self._recent.number(step)
         return replace(asked, until=until, at=step.now, since=str(since), behind=behind)
 

@@ -24,7 +24,8 @@ from streams.topology.model import Route
 class Step:
     """What a part works with while it handles records or the passing of time.
 
-    `now` is in milliseconds and stays the same during the step; `monotonic` is in seconds.
+    `now` is in milliseconds and stays the same during the step; `monotonic` is in seconds. `at` is
+    when the broker took in the newest command of the step, or `now` before any.
     `looked` counts what each part has looked at in this step, so that the step stays bounded.
     """
 
@@ -33,7 +34,7 @@ class Step:
         self.table = table
         self.shared = shared
         self.topology = shared.topology
-        self.now = ctx.now
+        self.now = self.at = ctx.now
         self.monotonic = ctx.monotonic
         self.looked: Counter[type] = Counter()
         self._hooks = hooks
@@ -70,6 +71,7 @@ class Step:
 
     def apply(self, command: Command, at: int) -> None:
         """Have the part that handles a command apply it, as of `at` (milliseconds)."""
+        self.at = at
         self._hooks.handles[type(command.body)](self, command, command.body, at)
 
     def route(self, event: Envelope, route: Route, at: int, *, late: bool = False) -> None:

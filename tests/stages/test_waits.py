@@ -119,6 +119,16 @@ def test_an_independent_group_stays_open_while_another_goes_on() -> None:
     assert subject_of(at.left(lease)["b"]) == "t2"
 
 
+def test_an_event_that_came_after_the_park_counts_however_late_that_is_read() -> None:
+    at = Waiter(declared=False)
+    lease, parked_at = at.job(), at.desk.driver.now
+    at.desk.driver.advance(10)  # the stage was away
+    body = dataclasses.replace(at.ended(lease), waits=(event_wait(since="now"),))
+    at.desk.command(body, lease.job_id, lease.epoch, at=parked_at)
+    at.reply("t1", at=parked_at + 5_000)
+    assert "answer" in at.left(lease)
+
+
 def test_a_park_of_a_run_that_is_over_changes_nothing() -> None:
     at = Waiter()
     first = at.job()
