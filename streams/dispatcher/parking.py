@@ -11,7 +11,7 @@ from streams.dispatcher.checkpoints import keep, result_of
 from streams.dispatcher.children import successor
 from streams.dispatcher.recent_events import APART_MS, RecentEvents
 from streams.dispatcher.step import Step
-from streams.dispatcher.wait_ends import end_of_job, taken_by, takes
+from streams.dispatcher.wait_ends import end_of_job_before, taken_by, takes
 from streams.dispatcher.wait_faults import WaitFaults, counts_since
 from streams.dispatcher.waiting import (
     LISTENED,
@@ -141,8 +141,7 @@ class Parking:
         if wait.kind == "gather":
             return gathers.over_at_once(step, job, wait)
         if wait.kind == "job":
-            awaited = step.table.get(wait.job_id or "")
-            return end_of_job(wait, awaited) if awaited and not jobs.is_live(awaited) else None
+            return end_of_job_before(step, wait)
         is_over = wait.until is not None and wait.until <= step.now
         return timed_out(step, job, wait) if is_over else None
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from streams import user_json
+from streams.dispatcher.children import successor
+from streams.dispatcher.job import is_live
 from streams.dispatcher.recent_events import APART_MS, Offered
+from streams.dispatcher.step import Step
 from streams.dispatcher.waiting import left_by
 from streams.errors import ChildFailed
 from streams.event_match import read_match
@@ -40,6 +43,13 @@ def child_failed(wait: Wait, ended: Job) -> StepResult:
     about = {"job_id": ended.job_id, "type": ended.type, "error": error}
     told = str(ChildFailed(**about))
     return left_by(wait, user_json.write(about).decode(), ChildFailed.__name__, told)
+
+
+def end_of_job_before(step: Step, wait: Wait) -> StepResult | None:
+    """What the wait for a job leaves that has ended already, or None."""
+    awaited = step.table.get(wait.job_id or "")
+    ended = None if awaited is None else successor(step, awaited)
+    return end_of_job(wait, ended) if ended is not None and not is_live(ended) else None
 
 
 def end_of_job(wait: Wait, ended: Job) -> StepResult:

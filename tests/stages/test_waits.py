@@ -9,7 +9,7 @@ import pytest
 from support.waiter import HOUR, Waiter, event_wait, sleep, subject_of
 
 from streams.dispatcher.part import AT_ONCE
-from streams.serde.records import Listen, Wait
+from streams.serde.records import Listen, Wait, WaitOver
 
 
 def test_a_parked_job_gives_its_slot_back_and_goes_on_with_the_event() -> None:
@@ -227,6 +227,21 @@ def test_the_end_of_another_job_is_waited_for(order: str, end: str) -> None:
     else:
         assert (found.raises, other.job_id in found.message) == ("JobFailed", True)
     assert at.index() == []
+
+
+def test_the_end_of_a_job_that_is_not_told_to_all_yet_came_before_a_later_timeout() -> None:
+    at = Waiter()
+    *leases, other = at.jobs(AT_ONCE + 50)
+    with at.desk.held_back():
+        for lease in leases:
+            at.park(
+                lease, Wait("w", "job", 0, b"j", group=0, job_id=other.job_id, timeout_ms=5_000)
+            )
+    at.worker.stay(4, other)
+    at.worker.end(other, "succeeded", result='{"n": 1}')
+    late = next(lease for lease in leases if at.status(lease) == "waiting")
+    at.desk.command(WaitOver(1, at.desk.job(late.job_id).waits[0].until or 0), late.job_id)
+    assert at.left(late)["w"].value == '{"n": 1}'
 
 
 def test_an_unknown_job_or_one_of_another_tenant_is_not_waited_for() -> None:

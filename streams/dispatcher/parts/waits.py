@@ -25,7 +25,7 @@ from streams.dispatcher.recent_events import Offered, RecentEvents
 from streams.dispatcher.replies import TOPIC, check_partition
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury
-from streams.dispatcher.wait_ends import end_of_job, taken_by, takes
+from streams.dispatcher.wait_ends import end_of_job, end_of_job_before, taken_by, takes
 from streams.dispatcher.wait_index import Place, WaitIndex
 from streams.dispatcher.waiting import await_another, close_all, end_wait
 from streams.event_match import equalities
@@ -158,7 +158,9 @@ class Waits(Part):
         return changed
 
     def _came_before(self, step: Step, job: Job, wait: Wait) -> StepResult | None:
-        """What an event leaves that is still being offered, as it came before the time was over."""
+        """What came before the time was over leaves, if not all waits were told of it yet."""
+        if wait.kind == "job":
+            return end_of_job_before(step, wait)
         if wait.kind != "event" or not self._offers.has(job.tenant_id):
             return None
         for offered, behind in self._offers.events(step):
