@@ -18,6 +18,7 @@ from streams.dispatcher.waiting import (
     begin,
     end_wait,
     group_over,
+    late_by,
     left_by,
     timed_out,
 )
@@ -135,18 +136,21 @@ class Parking:
         if fault is not None:
             return left_by(wait, raises="WaitRefused", message=f"{wait.id}: {fault}")
         if wait.kind == "event":
-            return self._came_before(step, job, asked)
+            came = self._came_before(step, job, asked, _late_since(step, job, wait))
+            return came or (late_by(wait) if _is_late(step, wait) else None)
         if wait.kind == "approval":
             return approvals.over_at_once(step, job, wait)
         if wait.kind == "gather":
-            return gathers.over_at_once(step, job, wait)
-        if wait.kind == "job":
-            return end_of_job_before(step, wait)
+            ended = gathers.over_at_once(step, job, wait)
+        else:
+            ended = end_of_job_before(step, wait) if wait.kind == "job" else None
         is_over = wait.until is not None and wait.until <= step.now
-        return timed_out(step, job, wait) if is_over else None
+        return ended or (timed_out(step, job, wait) if is_over else None)
 
-    def _came_before(self, step: Step, job: Job, asked: Wait) -> StepResult | None:
-        """What the first recent event leaves that the wait takes."""
+    def _came_before(
+        self, step: Step, job: Job, asked: Wait, late: int | None
+    ) -> StepResult | None:
+        """What the first recent event leaves that the wait takes, and that is not too `late`."""
         if asked.since == "now" and asked.behind is None:
             return None
         reaching = replace(asked, since=str(counts_since(job, asked)), behind=asked.behind or 0)
@@ -161,7 +165,7 @@ class Parking:
                 told += f"{match.equality[0]}: wait for what fewer have, or since='now'"
                 return left_by(asked, raises="WaitRefused", message=told)
             if takes(job, reaching, event):
-                return taken_by(asked, event)
+                return taken_by(asked, event) if late is None or event.at <= late else None
         return None
 
 
@@ -175,6 +179,19 @@ def _left(step: Step, job: Job, asked: Wait) -> StepResult | None:
             found = left_by(asked, raises="WaitRefused", message=f"{asked.id}: {error}")
             keep(step.checkpoints, job, found)
     return found
+
+
+def _late_since(step: Step, job: Job, wait: Wait) -> int | None:
+    """When the group of a wait that begins was over, because the time of one that is asked again
+    was; None if it was not."""
+    group = (wait,) if wait.needs_all else job.waits
+    late = (w.until or 0 for w in group if w.group == wait.group and _is_late(step, w))
+    return min(late, default=None)
+
+
+def _is_late(step: Step, wait: Wait) -> bool:
+    """Whether the time of a wait that begins was over before."""
+    return wait.at == step.now and wait.until is not None and wait.until < step.now
 
 
 def _changed(wait: Wait) -> StepResult:

@@ -44,6 +44,11 @@ def timed_out(step: Step, job: Job, wait: Wait) -> StepResult:
     if wait.kind == "time":
         return left_by(wait, "null")
     place = user_json.write(_place(step, job, wait)).decode() if wait.kind == "event" else None
+    return late_by(wait, place)
+
+
+def late_by(wait: Wait, place: str | None = None) -> StepResult:
+    """What a wait leaves whose time is over before it ended, and how far it had got."""
     return left_by(wait, place, "WaitTimeout", f"{wait.id}: its time is over")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,59 @@ def test_a_time_that_is_used_again_ends_when_it_first_would_have() -> None:
             assert job.run().status == "waiting"
         bench.advance(5 * 60 + 1)
         assert job.run().result == ["e0", "e0"]
+
+
+async def works_for_ten_minutes(ctx: Context) -> list[str]:
+    end, seen = ctx.sleep(600), list[str]()
+    for number in range(9):
+        await ctx.effect("mail", done, key=str(number))
+        name, event = await ctx.first(end=end, event=ctx.wait_for_event(subject("a")))
+        if name == "end":
+            break
+        seen.append(event.event_type)
+    return [*seen, name, (await ctx.wait_for_event(subject("a"))).event_type]
+
+
+async def waits_for_ten_minutes(ctx: Context) -> list[str]:
+    end, seen = ctx.wait_for_event(subject("b"), timeout=600), list[str]()
+    with suppress(WaitTimeout):
+        for number in range(9):
+            await ctx.effect("mail", done, key=str(number))
+            _, event = await ctx.first(end=end, event=ctx.wait_for_event(subject("a")))
+            seen.append(event.event_type)
+    return [*seen, "end", (await ctx.wait_for_event(subject("a"))).event_type]
+
+
+@pytest.mark.parametrize("handler", [works_for_ten_minutes, waits_for_ten_minutes])
+def test_a_time_that_was_over_before_an_event_comes_first_and_the_event_is_left(
+    handler: Any,
+) -> None:
+    with Bench(app_of(handler)) as bench:
+        job = bench.submit("job")
+        for number in range(4):
+            job.pause_in(f"mail/{number}")
+            bench.advance(250)
+            bench.deliver(f"e{number}", key=str(number), subject="a")
+        assert job.run().result == ["e0", "e1", "e2", "end", "e3"]
+
+
+async def answered_in_time(ctx: Context) -> list[str]:
+    answer, seen = ctx.wait_for_event(subject("a"), timeout=200), list[str]()
+    await ctx.first(answer=answer, time=ctx.sleep(0))
+    await ctx.effect("mail", done, key="k")
+    try:
+        await answer
+    except WaitTimeout:
+        seen.append("late")
+    return [*seen, (await ctx.wait_for_event(subject("a"))).event_type]
+
+
+def test_an_event_after_the_time_of_a_wait_that_is_asked_again_is_left_for_the_next() -> None:
+    with Bench(app_of(answered_in_time)) as bench:
+        job = bench.submit("job").pause_in("mail")
+        bench.advance(250)
+        deliver(bench, "a")
+        assert job.run().result == ["late", "e0"]
 
 
 async def reminds_within_an_hour(ctx: Context) -> int:
