@@ -16,6 +16,7 @@ from streams.dispatcher.wait_faults import WaitFaults, counts_since
 from streams.dispatcher.waiting import (
     LISTENED,
     begin,
+    drop,
     end_wait,
     group_over,
     late_by,
@@ -43,7 +44,8 @@ class Parking:
     def park(self, step: Step, job: Job, asked: Iterable[Wait]) -> None:
         """Have a job wait; it is ready again at once if one of the groups is over already.
 
-        The run that parks gives its attempt back.
+        The run that parks gives its attempt back. What an earlier run waited for, and no task of
+        this one, is dropped.
         """
         asked = tuple(asked)
         listened = tuple(replace(wait, group=LISTENED) for wait in job.waits)
@@ -53,6 +55,8 @@ class Parking:
         for wait in asked:
             if left[wait.id] is None:
                 job = self._open(step, job, wait)
+        left_out = tuple(w for w in job.waits if w.group == LISTENED and not w.listened)
+        job = drop(step, job, left_out) if left_out else job
         for wait, over in self._in_order(step, job, asked, left):
             if left[wait.id] is None:
                 job = self._end_at_once(step, job, wait, over)
@@ -69,7 +73,8 @@ class Parking:
         known = _open_wait(job, asked.id)
         if known is None:
             return begin(step, job, self._fixed(step, job, asked))
-        wait = replace(known, group=asked.group, needs_all=asked.needs_all)
+        listened = known.listened or asked.listened
+        wait = replace(known, group=asked.group, needs_all=asked.needs_all, listened=listened)
         job = replace(job, waits=tuple(wait if each is known else each for each in job.waits))
         step.table.put(job)
         return job

@@ -87,10 +87,15 @@ def group_over(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
     if wait.needs_all and left.raises is None and others:
         return job
     dropped = tuple(each for each in others if not each.listened)
-    for other in dropped:
-        _note_progress(step, job, other, left)
-    job = _close(step, _only_listened(job, wait.group), dropped)
+    job = drop(step, _only_listened(job, wait.group), dropped, left)
     return _resume(step, job) if job.status == WAITING else job
+
+
+def drop(step: Step, job: Job, waits: tuple[Wait, ...], won: StepResult | None = None) -> Job:
+    """Close waits, with the timers, and note how far each had got; `won` came before them."""
+    for wait in waits:
+        _note_progress(step, job, wait, won)
+    return _close(step, job, waits)
 
 
 def _only_listened(job: Job, group: int) -> Job:
@@ -105,7 +110,7 @@ def close_all(step: Step, job: Job) -> None:
     _close(step, job, job.waits)
 
 
-def _note_progress(step: Step, job: Job, wait: Wait, won: StepResult) -> None:
+def _note_progress(step: Step, job: Job, wait: Wait, won: StepResult | None) -> None:
     """Keep how far a dropped wait had got, and until when it waits.
 
     If it is asked again, it goes on there. So does a later wait of its name for events.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import get_args
 
 import pytest
-from support.asking import ACTION, HOUR_MS, Asker, digest
+from support.asking import ACTION, EVIDENCE, HOUR_MS, Asker, digest
 from support.dispatching import ROUTES
 
 from streams import user_json
@@ -33,6 +33,21 @@ def test_a_decision_between_the_question_and_the_park_is_found() -> None:
     at.decide(lease, id_)
     at.park(lease, id_)
     assert at.decision(lease)["approved"]
+
+
+@pytest.mark.parametrize(("again", "is_now"), [(True, "pending"), (False, "cancelled")])
+def test_an_approval_that_no_task_awaits_any_more_is_withdrawn(again: bool, is_now: str) -> None:
+    at, nap = Asker(), Wait("nap", "time", 1, b"s", group=1, timeout_ms=5_000)
+    lease = at.job()
+    id_ = at.ask(lease)
+    at.park(lease, id_, nap)
+    at.desk.driver.advance(6)
+    lease = at.go_on(lease.job_id)
+    waits = [dataclasses.replace(nap, id="nap#2", group=0)]
+    if again:  # in a branch, since the code has changed
+        waits.append(Wait("x/approval[refund]", "approval", 0, EVIDENCE, group=1, approval_id=id_))
+    at.worker.end(lease, "parked", waits=tuple(waits))
+    assert (at.status(lease), at.approval().status) == ("waiting", is_now)
 
 
 def test_of_two_decisions_in_one_batch_the_first_counts() -> None:

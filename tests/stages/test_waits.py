@@ -119,6 +119,31 @@ def test_an_independent_group_stays_open_while_another_goes_on() -> None:
     assert subject_of(at.left(lease)["b"]) == "t2"
 
 
+def test_what_no_task_awaits_any_more_is_dropped_at_the_next_park() -> None:
+    at = Waiter()
+    lease, other = at.job("a"), at.job("b")
+    answer = event_wait(takes_it_alone=True, timeout_ms=60_000)
+    at.park(lease, sleep(5, "nap"), dataclasses.replace(answer, group=1))
+    at.desk.driver.advance(6)
+    at.park(at.go_on(lease.job_id), sleep(HOUR, "nap#2"))
+    at.park(other, answer)
+    at.reply("t1")
+    assert (at.status(lease), at.status(other) == "waiting") == ("waiting", False)
+    assert (at.index(), at.timers()) == ([], 1)
+
+
+def test_what_a_run_has_begun_to_listen_to_stays_open_though_an_earlier_run_awaited_it() -> None:
+    at = Waiter()
+    lease, answer = at.job(), event_wait(group=1)
+    at.park(lease, sleep(5, "nap"), answer)
+    at.desk.driver.advance(6)
+    again = at.go_on(lease.job_id)
+    body = Listen(at.worker.name, 3, "clm_1", again.run_id, answer)
+    at.desk.command(body, again.job_id, again.epoch)
+    at.park(again, sleep(HOUR, "nap#2"))
+    assert len(at.index()) == 1
+
+
 def test_an_event_that_came_after_the_park_counts_however_late_that_is_read() -> None:
     at = Waiter(declared=False)
     lease, parked_at = at.job(), at.desk.driver.now

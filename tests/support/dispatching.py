@@ -48,6 +48,7 @@ from streams.serde.records import (
     Reply,
     Submit,
     TenantRecord,
+    Wait,
 )
 from streams.topology.load import load
 from streams.topology.model import Limit, Route, Topology
@@ -335,8 +336,9 @@ class ScriptedWorker:
         after: float | None = None,
         traceback: str | None = None,
         diverged: str | None = None,
+        waits: tuple[Wait, ...] = (),
     ) -> None:
-        told = (result, error, after, self.received, traceback, diverged)
+        told = (result, error, after, self.received, traceback, diverged, waits)
         body = Ended(self.name, lease.run_id, free, status, *told)
         self.desk.command(body, lease.job_id, lease.epoch)
 

@@ -282,6 +282,31 @@ def test_what_a_job_listens_to_is_kept_while_another_wait_comes_first(tmp_path: 
         assert job.run().result == "answered after 1"
 
 
+async def beside_a_tick(ctx: Context) -> list[str]:
+    seen: list[str] = []
+    while len(seen) < 2:
+        event = asyncio.ensure_future(ctx.wait_for_event(subject("a")))
+        tick = asyncio.ensure_future(ctx.sleep(HOUR))
+        await asyncio.wait((event, tick), return_when=asyncio.FIRST_COMPLETED)
+        event.cancel()
+        tick.cancel()
+        await asyncio.wait((event, tick))
+        if not event.cancelled():
+            seen.append(event.result().event_type)
+    return seen
+
+
+def test_the_wait_of_a_task_that_is_cancelled_is_dropped_and_no_event_is_missed() -> None:
+    with Bench(app_of(beside_a_tick)) as bench:
+        job = bench.submit("job").run()
+        for _ in range(2):
+            bench.advance(HOUR + 1)
+            assert len(job.run().waits) == 2
+            deliver(bench, "a")
+            job.run()
+        assert job.result == ["e0", "e0"]
+
+
 async def all_with_one_in_common(ctx: Context) -> None:
     shared = ctx.wait_for_event(subject("a"))
     others = [ctx.wait_for_event(subject(name), name=name) for name in "bc"]
