@@ -53,6 +53,13 @@ GITHUB = laid_out(
         None,
         {
             "action": "action",
+            "check_suite": (
+                "check_suite.id || check_run.check_suite.id || workflow_run.check_suite_id"
+            ),
+            "conclusion": (
+                "workflow_run.conclusion || workflow_job.conclusion || check_suite.conclusion"
+                " || check_run.conclusion"
+            ),
             "number": "pull_request.number || issue.number || discussion.number || number",
             "organization": "organization.login",
             "ref": "ref",

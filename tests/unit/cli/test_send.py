@@ -179,7 +179,7 @@ def test_an_event_whose_type_is_named_is_sent(
 
 def test_the_help_names_the_samples_of_every_scheme() -> None:
     shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "400"}).stdout
-    assert "stripe: charge.refunded, invoice.paid; github: issues, push;" in shown
+    assert "stripe: charge.refunded, invoice.paid; github: issues, push, workflow_run;" in shown
 
 
 def test_an_event_without_a_route_is_told_with_the_route_that_it_lacks(

@@ -34,7 +34,8 @@ from streams.topology.load import load
 from streams.vault.key_encryption import local_vault
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+EXAMPLES = ROOT.glob("examples/*/README.md")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *EXAMPLES])
 INDEX = ROOT / "docs/index.md"
 _DAY_MS = 86_400_000
 _METRIC_MODULES = (

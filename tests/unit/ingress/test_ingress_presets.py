@@ -325,6 +325,23 @@ def test_githubs_form_is_the_event_that_its_field_payload_holds() -> None:
     assert found.payload_hash == hashlib.sha256(form).digest()
 
 
+@pytest.mark.parametrize(
+    ("event", "entity"),
+    [
+        ("check_suite", {"id": 7, "conclusion": "failure"}),
+        ("check_run", {"id": 1, "check_suite": {"id": 7}, "conclusion": "failure"}),
+        ("workflow_run", {"id": 2, "check_suite_id": 7, "conclusion": "failure"}),
+    ],
+)
+def test_events_of_one_check_suite_of_github_are_found_by_its_id(
+    event: str, entity: dict[str, Any]
+) -> None:
+    body = orjson.dumps({"action": "completed", event: entity})
+    found = normalized("github", body, X_GitHub_Event=event)
+    ends = {"action": "completed", "check_suite": "7", "conclusion": "failure"}
+    assert found.attributes == ends
+
+
 @pytest.mark.parametrize("body", [b"a=1", b"payload=1&payload=2", b"payload", b"payload=%7B"])
 def test_a_form_without_one_readable_payload_is_no_event_of_github(body: bytes) -> None:
     with pytest.raises(MalformedBody):
