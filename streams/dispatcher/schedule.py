@@ -47,7 +47,10 @@ def created(
 
 
 def changed(row: ScheduleRow, spec: ScheduleSpec, by: str, at: int) -> ScheduleRow:
-    """The schedule with another definition; what waits of the former one is dropped."""
+    """The schedule with another definition; what waits of the former one is dropped.
+
+    Its times up to `since` stay over: the command may be read a second time.
+    """
     if spec == row.spec:
         return row
     return replace(
@@ -55,7 +58,7 @@ def changed(row: ScheduleRow, spec: ScheduleSpec, by: str, at: int) -> ScheduleR
         generation=row.generation + 1,
         spec=spec,
         by=by,
-        since=at,
+        since=max(row.since, at),
         last="",
         queued=None,
     )
@@ -65,7 +68,8 @@ def paused(row: ScheduleRow, pause: bool, note: str, by: str, at: int) -> Schedu
     """The schedule stopped, or going on; times that come while it is stopped make no job."""
     if pause == row.paused:
         return row
-    return replace(row, paused=pause, note=note, by=by, since=at, last="", queued=None)
+    since = max(row.since, at)
+    return replace(row, paused=pause, note=note, by=by, since=since, last="", queued=None)
 
 
 def planned(row: ScheduleRow, now: int, keep_ms: int) -> ScheduleRow:

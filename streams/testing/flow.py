@@ -53,6 +53,8 @@ class Flow:
     def advance(self, seconds: float) -> None:
         """Let time pass, with whatever happens meanwhile."""
         end = self._pipeline.now + ceil(seconds * 1000)
+        if seconds * 1000 > _TICK_MS:
+            self._pass(_TICK_MS)  # a worker may have declared schedules
         self._go_on(lambda: self._pipeline.now >= end, end, lambda: f"{seconds:g} s pass")
 
     def until(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:

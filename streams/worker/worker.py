@@ -248,10 +248,10 @@ class Worker:
     def _declare_schedules(self) -> None:
         """Send every partition the application's schedules, which replace its former ones."""
         body = DeclareSchedules(self._app.name, self._app.schedules())
-        value = COMMAND.encode(Command(new_id("cmd"), "", "", 0, wall_ms(), body))
         key, what = self._app.name.encode(), "the application's schedules"
         for partition in range(self._topology.partitions):
-            letter = Letter("jobs.commands", key, value, partition, what)
+            sent = Command(new_id("cmd"), "", "", 0, wall_ms(), body)
+            letter = Letter("jobs.commands", key, COMMAND.encode(sent), partition, what)
             self._sender.post(letter, lambda: math.inf)
 
     async def _leave(self) -> None:

@@ -133,7 +133,8 @@ def root_of(lease: Lease) -> str:
     """The request that a handler believes it serves: nothing of ours need be believed for it."""
     if lease.event is not None:
         return lease.event.event_id
-    return str(orjson.loads(lease.input)["root"])
+    root = str(orjson.loads(lease.input)["root"])
+    return root if lease.scheduled_for is None else f"{root}-{lease.scheduled_for}"
 
 
 def owner_of(lease: Lease) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -23,6 +24,7 @@ from streams.dispatcher.parts import (
     expiry,
     replays,
     runs,
+    schedules,
     submissions,
     sweep,
     unhandled,
@@ -228,7 +230,30 @@ def _read_again_wakes() -> Any:
     return _both(patch.object(parking, "takes", takes), patch.object(waits, "takes", takes))
 
 
+@contextmanager
+def _tick_fires_twice() -> Iterator[None]:
+    """A schedule stands where it stood before its time, and its job's id is of this moment."""
+
+    def fire(original: Any, self: Any, step: Any, row: Any) -> Any:
+        after = original(self, step, row)
+        return replace(after, since=row.since, last=row.last)
+
+    def job_id(_: str, schedule_id: str, generation: int, name: str) -> str:
+        return f"job_{schedule_id}.{generation}.{name}.{next(numbers)}"
+
+    numbers = count()
+    fires = _around(schedules.Schedules, "_fire", fire)
+    with fires, patch.object(schedules, "scheduled_job_id", job_id):
+        yield
+
+
 INJECTED_FAULTS = {
+    "a tick fires twice": InjectedFault(
+        _tick_fires_twice,
+        ("schedule_twice",),
+        ("schedule", "wait"),
+        ("note",),
+    ),
     "an approved digest is not compared": InjectedFault(
         faults_of_people.digest_is_not_compared,
         ("unapproved_call",),

@@ -35,8 +35,10 @@ from streams.serde.records import (
     Lease,
     LedgerEntry,
     Move,
+    PauseSchedule,
     Replay,
     Reroute,
+    SetSchedule,
     Settle,
     SettleSteps,
 )
@@ -138,6 +140,8 @@ class Judge:
         for record in self._news("events"):
             self.answers.event(record)
             self.event_cancels.event(record)
+        for record in self._news("schedules"):
+            self._world.schedules.changed(record)
         for record in self._news("jobs"):
             self._job(record)
         for record in self._news("dispatcher.checkpoints.changelog"):
@@ -153,6 +157,7 @@ class Judge:
         self.event_cancels.look(self._begun)
         self._together()
         self.approvals.look()
+        self._world.schedules.look()
         self.waiting.look(list(self.jobs.values()))
 
     def _news(self, topic: str) -> Iterator[Record]:
@@ -185,6 +190,8 @@ class Judge:
             f"attempts={job.attempts} lost={job.lost}",
             job.last_error,
         )
+        if old is None and job.schedule_id is not None:
+            self._world.schedules.made(job, record.timestamp)
         if job.tenant_id != self._world.desk.owners.get(job_id):
             raise Violation("foreign_tenant", f"{job_id} is now of {job.tenant_id}")
         if old is None or old.scope != job.scope or self.root_of(old) != self.root_of(job):
@@ -291,7 +298,7 @@ class Judge:
                 return
         if job.tenant_id in self._world.desk.erased:
             return
-        if self.event_cancels.meant(job):
+        if self.event_cancels.meant(job) or self._world.schedules.cancels(job):
             return
         if any(r.replay_of == job.job_id for r in self._world.desk.replays.values()):
             return
@@ -456,6 +463,7 @@ class Judge:
             if job.status in _BURIED and job.job_id not in self.letters:
                 raise Violation("no_dead_letter", f"{job.job_id} is {job.status}")
         self.event_cancels.at_the_end()
+        self._world.schedules.at_the_end()
         for asked in self._world.desk.asked.values():
             erased = asked.tenant in self._world.desk.erased
             if asked.owed and not erased and not self._has_job(asked):
@@ -481,7 +489,8 @@ class Judge:
         """The request that a job says it came of."""
         if job.event is not None:
             return job.event.event_id
-        return str(orjson.loads(job.input)["root"])
+        root = str(orjson.loads(job.input)["root"])
+        return root if job.scheduled_for is None else f"{root}-{job.scheduled_for}"
 
     def effects(self, job: Job) -> list[LedgerEntry]:
         """The ledger's entries of a job's scope, as an operator reads them."""
@@ -495,7 +504,8 @@ def _may_be_refused(letter: DeadLetter) -> bool:
     if letter.topic != "jobs.commands":
         return False
     body = COMMAND.decode(letter.value).body
-    return isinstance(body, Replay | Settle | SettleSteps | Decide | Reroute | Cancel | Move)
+    people = Replay | Settle | SettleSteps | Decide | Reroute | Cancel | Move
+    return isinstance(body, people | SetSchedule | PauseSchedule)
 
 
 def _unburied(old: Job, job: Job) -> bool:

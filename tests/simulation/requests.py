@@ -210,6 +210,11 @@ class Desk:
         self._times[kind, tenant, key] += 1
         return f"{kind}_{tenant}-{key}-{self._times[kind, tenant, key]}"
 
+    def noted(self, asked: Asked) -> None:
+        """Something else than a person has asked for a job."""
+        self.asked[asked.root] = asked
+        self.owners[asked.job_id] = asked.tenant
+
     def _note(self, asked: Asked) -> None:
         self.asked[asked.root] = asked
         if asked.job_id not in self.owners:

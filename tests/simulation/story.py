@@ -143,6 +143,19 @@ KINDS: dict[str, Kind] = {
     "release": Kind(
         2, lambda d: (d.below(3), d.below(5)), lambda w, i, v: w.release(_which(w, i), v)
     ),
+    # tenant, key, type, its times, what is missed, what overlaps
+    "schedule": Kind(
+        2,
+        lambda d: (*d.ask(), d.below(4), d.below(3), d.below(4)),
+        lambda w, *a: w.schedules.set(*a),
+    ),
+    # the so-manieth schedule
+    "pause": Kind(
+        0.7,
+        lambda d: (d.below(3), d.one(True, False)),
+        lambda w, i, p: w.schedules.pause(i, paused=p),
+    ),
+    "unschedule": Kind(0.5, lambda d: (d.below(3),), lambda w, i: w.schedules.delete(i)),
     # the so-manieth event
     "reroute": Kind(1, lambda d: (d.below(6),), lambda w, i: w.desk.reroute(i)),
     "kill": Kind(3, Die.worker, lambda w, i: w.kill_worker(_which(w, i))),

@@ -15,6 +15,7 @@ from simulation.outside import Call, Outside
 from simulation.people import People
 from simulation.receivers import Receivers
 from simulation.requests import Desk
+from simulation.schedules import Schedules
 from simulation.wiring import TENANTS, Wiring
 from simulation.worker_model import CLUSTER_KEY, WorkerModel
 from streams import dedup, dispatcher, scheduler
@@ -39,6 +40,7 @@ STORES = (
     ("dispatcher", "checkpoints"),
     ("dispatcher", "ledger"),
     ("dispatcher", "approvals"),
+    ("dispatcher", "schedules"),
     ("delivery", "deliveries"),
     ("delivery", "queue"),
 )
@@ -81,6 +83,7 @@ class World:
         self.judge = Judge(self)
         self.desk = Desk(self)
         self.people = People(self)
+        self.schedules = Schedules(self)
         for tenant_id in TENANTS:
             self.endpoint(tenant_id, 0, "set", 0)
             self.endpoint(tenant_id, 1, "set", 0)
@@ -415,6 +418,7 @@ class World:
             if tenant_id not in self.desk.erased:
                 self.tenant(tenant_id, "enable")
         self.wiring.unrouted.clear()
+        self.schedules.delete_all()
         self.rewire()
         self._join("w8", "default", 8, "late")
         if self.wiring.heavy:

@@ -265,6 +265,30 @@ def test_a_tick_that_is_taken_twice_makes_one_job(works: Clockwork) -> None:
     assert works.times() == ["06-15 15:07:00", "06-15 15:08:00"]
 
 
+def test_a_log_that_is_read_again_makes_no_second_job(works: Clockwork) -> None:
+    works.schedule(every_seconds=60)
+    works.schedule("changed", every_seconds=30)
+    works.schedule("changed", every_seconds=60)
+    works.schedule("gone", every_seconds=60)
+    works.schedule("again", every_seconds=60)
+    works.driver.advance(5 * MINUTE)
+    works.delete("gone")
+    works.delete("again")
+    works.schedule("again", every_seconds=60)
+    works.driver.advance(MINUTE + 30)
+    names = ("s", "changed", "gone", "again")
+    before = {name: works.times(name) for name in names}
+    run = works.driver.run_of("dispatcher")
+    for place in run.offsets:
+        run.offsets[place] = 0
+    works.driver.restart("dispatcher", keep_state=True)
+    works.driver.advance(10)
+    assert {name: works.times(name) for name in names} == before
+    works.driver.advance(MINUTE)
+    after = {name: len(works.times(name)) - len(before[name]) for name in names}
+    assert after == {"s": 1, "changed": 1, "gone": 0, "again": 1}
+
+
 def test_the_rules_of_a_zone_change_while_a_schedule_waits(
     works: Clockwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 from streams.dispatcher import live_index
 from streams.dispatcher.part import Part
+from streams.dispatcher.parts.declared_schedules import DeclaredSchedules
 from streams.dispatcher.parts.event_cancels import EventCancels
 from streams.dispatcher.parts.events import Events
 from streams.dispatcher.parts.held import HeldJobs
 from streams.dispatcher.parts.questions import Questions
 from streams.dispatcher.parts.retention import Retention
+from streams.dispatcher.parts.schedules import Schedules
 from streams.dispatcher.parts.submissions import Submissions
 from streams.dispatcher.parts.sweep import Sweep
 from streams.dispatcher.parts.unhandled import UnhandledTypes
@@ -64,6 +66,7 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
         shared.open_waits._jobs,
         len(part(dispatcher, Waits)._offers),
         part(dispatcher, Waits)._recent.last,
+        {app: each for app, each in part(dispatcher, DeclaredSchedules)._declared.items() if each},
     )
     return waiting, charged, running, dict(shared.queue._caps._running), closed, kept
 
@@ -126,6 +129,7 @@ def _undoable(dispatcher: Dispatcher) -> dict[str, Any]:
             part(dispatcher, Retention)._finished,
             part(dispatcher, Retention)._left,
             part(dispatcher, Submissions)._behind,
+            part(dispatcher, Schedules)._behind,
         ),
         "seen": dict(part(dispatcher, HeldJobs)._seen),
         "dead types": set(part(dispatcher, UnhandledTypes)._dead_types),

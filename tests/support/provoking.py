@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from streams.dispatcher.stage import Dispatcher
 from streams.runtime.processor import Record
 from streams.runtime.task import Task
+from streams.schedules.definition import definition
 from streams.serde.codec import COMMAND, JOB, TENANT
 from streams.serde.job_states import RUNNING
 from streams.serde.keys import after, tenant_key
@@ -15,10 +16,13 @@ from streams.serde.records import (
     Claim,
     Command,
     CommandBody,
+    DeclaredSchedule,
+    DeclareSchedules,
     Ended,
     Heartbeat,
     Job,
     Move,
+    SetSchedule,
     Submit,
     TenantRecord,
 )
@@ -27,6 +31,9 @@ from streams.state.indexed import INDEX
 
 _ENDS: tuple[ReportedEnd, ...] = ("succeeded", "retry", "released", "review")
 _SUBMIT = Submit("note", "{}", None, None, None, None, None, "ops", b"", None)
+_EVERY = definition("note", "{}", every_seconds=1)
+_SET = SetSchedule("provoking", _EVERY, None, "", "ops")
+_DECLARE = DeclareSchedules("provoking", (DeclaredSchedule("declared", "*", _EVERY),))
 _POISON = Heartbeat("w/b", "default", 1, -1, (), (), received=0, leaving=False)
 
 
@@ -39,7 +46,7 @@ def provoking(task: Task, dispatcher: Dispatcher) -> list[Record]:
     jobs = [JOB.decode(value) for _, value in rows]
     bodies = [found for number, job in enumerate(jobs) for found in _about(job, number, dispatcher)]
     middle = len(bodies) // 2
-    bodies[middle:middle] = [("", 0, "acme", _POISON)]
+    bodies[middle:middle] = [("", 0, "acme", _POISON), ("", 0, "acme", _SET), ("", 0, "", _DECLARE)]
     at = task.positions["jobs.commands"]
     commands = [
         _record("jobs.commands", at + number, task, *_command(task, number, *body))

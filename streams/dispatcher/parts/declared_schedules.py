@@ -46,6 +46,7 @@ class DeclaredSchedules(Part):
     """Keeps the schedules of one partition's tenants as applications declare them."""
 
     keys: ClassVar = {_SPACE: "tenants, and what applications declare for them"}
+    awaits_logs = True  # of several sets that are read again, the last one counts
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -95,9 +96,6 @@ class DeclaredSchedules(Part):
             return
         step.store.put(_NEXT + tenant_id.encode(), b"")
         self._has_work = True
-
-    def handled(self, step: Step) -> None:
-        self.tick(step)
 
     def tick(self, step: Step) -> None:
         """Look at some tenants: first at those that are new or erased, then at all in a round."""
