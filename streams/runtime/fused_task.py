@@ -180,7 +180,7 @@ class FusedTask:
             position = reader.positions[topic]
             if (after := reach(position, own, self._taken[topic])) > position:
                 reader.move({topic: after})
-        self._order.committed(written, self._taken)
+        self._order.committed()
         self._taken.clear()
         self._looked = dict.fromkeys(self._parts, 0)
         self._due_committed = dict(self._due)
@@ -220,8 +220,11 @@ class FusedTask:
         for place in range(begin, len(part.outputs)):
             topic, to, records = part.outputs[place]
             reader = self._readers.get(topic)
-            here = reader is not None and to == self.partition and topic not in self._order
-            if records and reader is not None and here:
+            if not records or reader is None or to != self.partition:
+                continue
+            if topic in self._order:
+                self._order.left({topic})
+            else:
                 found.setdefault(reader, []).append(place)
         return found
 

@@ -145,7 +145,7 @@ class StageRun:
         )
 
     def _caught_up_to(self, topic: str, partition: int, _moment: float) -> bool:
-        if topic not in self.stage.own_inputs:
+        if topic in self._unread or topic not in self.stage.writes:
             return topic not in self._unread
         log = self._broker.records[topic, partition]
         return self.tasks[partition].positions[topic] >= len(log)

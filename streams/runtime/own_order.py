@@ -7,11 +7,10 @@ What is handed over would then overtake them, and an event would end a wait for 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from streams.runtime.clock import Clock
-from streams.runtime.own_records import Written
 from streams.runtime.stage import FusedStage
 from streams.runtime.task import Task
 
@@ -19,16 +18,15 @@ from streams.runtime.task import Task
 class OwnOrder:
     """It contains the topics of which nothing may be handed over now.
 
-    Of a topic with other writers, the order between what they write is nobody's promise, and
-    nothing is said here.
+    At the start these are the topics that the stage alone writes. Of a topic with other writers
+    only what this process left counts: the order between the writers is nobody's promise.
     """
 
     def __init__(self, stage: FusedStage, parts: Sequence[Task], clock: Clock) -> None:
         self._clock = clock
-        self._own = stage.own_inputs
-        self._readers = {t: part for part in parts for t in part.stage.inputs if t in self._own}
+        self._readers = {topic: part for part in parts for topic in part.stage.inputs}
         self._first = _first_inputs(stage)
-        self._behind = dict.fromkeys(self._own, clock.monotonic())  # unread up to this moment
+        self._behind = dict.fromkeys(self._first, clock.monotonic())  # unread up to this moment
         self._left: set[str] = set()  # in this transaction
 
     def __contains__(self, topic: object) -> bool:
@@ -41,11 +39,11 @@ class OwnOrder:
         They are those of the first parts only. The parts behind them may send each other records in
         circles, so that a part whose inputs are held back might never catch up.
         """
-        return frozenset(t for topic in self._behind for t in self._first[topic])
+        return frozenset(t for topic in self._behind for t in self._first.get(topic, ()))
 
-    def left(self, topics: Collection[str]) -> None:
+    def left(self, topics: Iterable[str]) -> None:
         """Note that records of these topics are written which nobody took."""
-        self._left |= self._own & set(topics)
+        self._left.update(topics)
 
     def look(self) -> None:
         """See which parts have caught up; everything that was read must have been processed."""
@@ -53,10 +51,9 @@ class OwnOrder:
             if self._readers[topic].ctx.caught_up_to(topic, moment):
                 del self._behind[topic]
 
-    def committed(self, written: Mapping[str, Written], taken: Mapping[str, int]) -> None:
-        """Note what a transaction wrote, and how many of these records were taken."""
-        now = self._clock.monotonic()
-        self._behind |= {t: now for t, own in written.items() if own.number > taken.get(t, 0)}
+    def committed(self) -> None:
+        """What the transaction left is in its topics, to be read."""
+        self._behind |= dict.fromkeys(self._left, self._clock.monotonic())
         self._left.clear()
 
     def rollback(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -133,6 +133,28 @@ def test_nothing_that_is_handed_over_overtakes_what_was_not_taken(
         for key in (b"1", b"2"):
             driver.pipe("raw", key, b"count")
     with driver.together():
+        for key in (b"3", b"4"):
+            driver.pipe("raw", key, b"count")
+    assert [record.key for record in driver.output("out")] == [b"1", b"2", b"3", b"4"]
+
+
+def returning_stage() -> FusedStage:
+    """Fused stages whose topic is not theirs alone: dead letters come back on it, too."""
+    passing, counting = fused_stage().parts
+    return FusedStage("both", (passing, replace(counting, letters="in")))
+
+
+@pytest.mark.parametrize("stage", [fused_stage, returning_stage])
+@pytest.mark.parametrize("verb", [b"poison", b"huge"])
+def test_nothing_of_the_next_transactions_overtakes_what_is_left_in_a_topic(
+    stage: Callable[[], FusedStage], verb: bytes
+) -> None:
+    driver = TopologyTestDriver([stage()], fused_topology(), partitions=1)
+    with driver.together():
+        for key, what in ((b"1", b"count"), (b"guilty", verb), (b"2", b"count")):
+            driver.pipe("raw", key, what)
+        driver.run_of("both").step(punctuate=False)
+        assert len(driver.output("in")) == 3
         for key in (b"3", b"4"):
             driver.pipe("raw", key, b"count")
     assert [record.key for record in driver.output("out")] == [b"1", b"2", b"3", b"4"]
