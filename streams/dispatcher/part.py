@@ -82,7 +82,10 @@ class Part(Declaration):
         """A new job was put in the table; an earlier part may have changed or ended it since."""
 
     def may_go_on(self, step: Step, job: Job) -> bool:
-        """Whether a job may be leased, or its run be heard; a part that says no has stopped it."""
+        """Whether a job may be leased or given up, or its run be heard.
+
+        A part that says no has stopped it.
+        """
         return True
 
     def ended(self, step: Step, job: Job) -> None:

@@ -88,7 +88,7 @@ class Step:
         self._tell(self._hooks.admitted, job)
 
     def may_go_on(self, job: Job) -> bool:
-        """Whether a job may be leased; if not, it has ended, or its worker was told to end it."""
+        """Whether a job may be leased or given up; if not, it has ended or been told to end."""
         return all(may(self, job) for may in self._hooks.may_go_on)
 
     def leased(self, job_id: str) -> Job | None:

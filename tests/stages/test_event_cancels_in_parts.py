@@ -17,6 +17,7 @@ from support.event_cancels import (
     statuses,
 )
 
+from streams.dispatcher.parts import event_cancels
 from streams.runtime.memory_broker import CrashPoint
 from streams.runtime.task import Task
 from streams.serde.codec import JOB
@@ -167,6 +168,21 @@ def test_a_job_of_the_rest_whose_worker_is_gone_is_cancelled(
         worker.leave()
     desk.driver.advance(2)
     assert set(statuses(desk, *running)) == {"cancelled"}
+
+
+def test_a_job_of_the_rest_is_cancelled_although_its_type_has_had_no_worker_for_long(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it were dead for want of a worker, it would go on when one comes."""
+    monkeypatch.setattr(event_cancels, "AT_ONCE", 1)
+    desk.deploy(unhandled_ms=60_000)
+    flood(desk)
+    for _ in range(11):
+        desk.driver.advance(10)
+    event(desk, "s1", "ticket.solved")
+    for _ in range(5):
+        desk.driver.advance(10)
+    assert (cancelled(desk), desk.dead_letters()) == (450, [])
 
 
 def test_unfinished_cancels_of_one_subject_are_one(desk: Desk) -> None:

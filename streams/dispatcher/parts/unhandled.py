@@ -98,7 +98,7 @@ class UnhandledTypes(Part):
     def _dead_letter(self, job_ids: list[str], step: Step) -> None:
         for job_id in job_ids:
             job = step.table.get(job_id)
-            if job is None or job.status != PENDING:
+            if job is None or job.status != PENDING or not step.may_go_on(job):
                 continue
             error = (
                 f"UnknownJobType: no worker of pool {job.pool!r} handled {job.type!r} for "
