@@ -218,6 +218,20 @@ def test_a_cancel_of_the_earlier_routes_is_finished_under_the_present_ones(desk:
     assert (statuses(desk, later), kept(desk)) == (["pending"], [])
 
 
+def test_a_job_of_the_same_millisecond_that_comes_after_the_routes_changed_is_spared(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    """No route cancels its type any more, so nothing but its event tells that it came later."""
+    ids = flood(desk)
+    event(desk, "s1", "ticket.solved")
+    desk.deploy(routes=(CREATED,))
+    later = event(desk, "l1")
+    worker.heartbeat()
+    desk.driver.advance(1)
+    assert statuses(desk, later) == ["running"]
+    assert (set(statuses(desk, *ids)), kept(desk)) == ({"cancelled"}, [])
+
+
 def test_routes_that_return_before_their_round_is_over_lose_no_cancel_and_leave_no_entry(
     desk: Desk,
 ) -> None:

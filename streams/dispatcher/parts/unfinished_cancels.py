@@ -65,16 +65,21 @@ class EventCancel:
     def covers(self, other: EventCancel) -> bool:
         """Whether it ends every job that an earlier cancel of its bucket ends, if its own is not
         made yet."""
+        if (self.at, self.event_id) < (other.at, other.event_id):
+            return False
         if self.until is None or other.until is None:
-            mine, theirs = (self.at, self.event_id), (other.at, other.event_id)
-            return self.until is other.until and mine >= theirs
-        return self.until >= other.until and self.at >= other.at
+            return self.until is other.until
+        return self.until >= other.until
 
     def means(self, job: Job, number: int) -> bool:
-        """Whether the event ends a job of the bucket that has this number."""
+        """Whether the event ends a job of the bucket that has this number.
+
+        A job without one (0) was made while no route cancelled its type: before the event, or after
+        the routes changed again.
+        """
         if job.event is None or job.job_id == self.job_id or not is_live(job):
             return False
-        if self.until is None:
+        if self.until is None or not number:
             # Ids of events are ordered by time: records of one batch have one time.
             return (job.event_time, job.event.event_id) < (self.at, self.event_id)
         return number <= self.until and job.event_time <= self.at
