@@ -23,8 +23,8 @@ from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest
 from streams.worker.transport.replies import Replies
 
-_NO_FOR_NOW = ("busy", "approval", "refused")
-"""Another job, or a person who approves, may change these answers before a copy is read."""
+_NO_FOR_NOW = ("busy", "held", "approval", "refused")
+"""Another call, or a person who approves, may change these answers before a copy is read."""
 
 
 @dataclass(frozen=True, slots=True)
