@@ -68,12 +68,16 @@ def list_jobs(
     replay: Annotated[
         str | None, typer.Option(help="Only of this replay of events.", metavar="REPLAY_ID")
     ] = None,
+    workflow: Annotated[
+        str | None, typer.Option(help="Only of this workflow, at all levels.", metavar="ID")
+    ] = None,
 ) -> Answer:
     """List jobs, newest first.
 
     Example: tidegate jobs list --tenant acme --status needs_review
     """
-    return api.get("/v1/jobs", **page.query, status=status, type=type_, replay_id=replay)
+    only = {"status": status, "type": type_, "replay_id": replay, "workflow_id": workflow}
+    return api.get("/v1/jobs", **page.query, **only)
 
 
 @command(jobs, "cancel", job_sentences.cancelled)

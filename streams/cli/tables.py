@@ -34,7 +34,7 @@ _APART = (
     "input",
 )
 _WAYS = ("to_approve", "to_reject", "page")
-_WAITS = ("kind", "name", "match", "job_id", "approval_id", "since", "until")
+_WAITS = ("kind", "name", "match", "job_id", "approval_id", "count", "made", "since", "until")
 _OF_ROWS = ("last", "skipped", "next", "input", "cron", "every_seconds", "at")
 _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 
@@ -113,7 +113,7 @@ def released(found: Json) -> None:
 def job(found: Json) -> None:
     """One job, its input, where it failed, then its steps and effects."""
     console = console_of_any_width()
-    print_fields(console, {k: v for k, v in found.items() if k not in _APART})
+    print_fields(console, {k: v for k, v in _with_place(found).items() if k not in _APART})
     if (given := found.get("input")) not in (None, {}):
         print_block(console, "input", given)
     if why := found.get("why"):
@@ -135,6 +135,14 @@ def job(found: Json) -> None:
     for effect in found["effects"]:
         print_fields(console, effect, "effect")
     delivery_tables.related(console, found.get("deliveries", ()))
+
+
+def _with_place(found: Json) -> Json:
+    """A job with the one that asked for it as one text, and without numbers that say nothing."""
+    parent = found.get("parent")
+    asked = None if parent is None else f"{parent['job_id']} by {shown_id(parent['call'])}"
+    numbers = {name: found.get(name) or None for name in ("depth", "continuations")}
+    return {**found, "parent": asked, **numbers}
 
 
 def _steps(console: Console, steps: Sequence[Json]) -> None:

@@ -9,11 +9,11 @@ from streams.http.moments import rfc3339
 from streams.operator.resources.effects import effect_json
 from streams.operator.resources.held import held_reason
 from streams.operator.resources.json_values import Json, parsed, trace_id
-from streams.operator.resources.open_waits import waits_json
+from streams.operator.resources.open_waits import Gathers, waits_json
 from streams.operator.resources.steps import Step, step_json
 from streams.serde.effect_scopes import full_action
 from streams.serde.effect_states import CLAIMED
-from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry
+from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry, Parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class JobDetails:
     duplicates: Duplicate | None = None
     held: Held | None = None
     settle_after: Mapping[str, int] = field(default_factory=dict)
+    gathers: Gathers = field(default_factory=dict)
 
     def awaited(self, job: Job) -> LedgerEntry | None:
         """The effect that the job waits for, while a run of another job makes it."""
@@ -56,7 +57,7 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "status": job.status,
         "held": None if details.held is None else held_reason(details.held),
         "priority": job.priority,
-        "waits": waits_json(job, details.awaited(job)),
+        "waits": waits_json(job, details.awaited(job), details.gathers),
         "draft": job.draft,
         "attempts": job.attempts,
         "resumes": job.resumes,
@@ -68,6 +69,9 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "event_id": job.event.event_id if job.event else None,
         "run_id": job.run_id,
         "workflow_id": job.workflow_id,
+        "parent": None if job.parent is None else parent_json(job.parent),
+        "depth": job.depth,
+        "continuations": job.continuations,
         "callback_url": job.callback_url,
         "payload_ref": asdict(job.payload_ref) if job.payload_ref else None,
         # Before its first run a job has only the timeout that its submission asked for.
@@ -98,6 +102,14 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "created_at": rfc3339(job.created_at),
         "updated_at": rfc3339(job.updated_at),
     }
+
+
+def parent_json(parent: Parent) -> Json:
+    """Return which job asked for one, and by which call.
+
+    The job goes on if its parent ends without success, when it is `abandoned`.
+    """
+    return asdict(parent) | {"gather": parent.gather or None}
 
 
 def _attempt(run: Attempt) -> Json:

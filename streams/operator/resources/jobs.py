@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streams.ledger import settleable_at
-from streams.operator.resources import deliveries, duplicates, held, paging, tenants
+from streams.operator.resources import deliveries, duplicates, held, paging, places, tenants
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.effects import effects_of
 from streams.operator.resources.job_view import JobDetails, job_json
@@ -28,7 +28,15 @@ from streams.serde.effect_states import UNSETTLED
 from streams.serde.records import Job, LedgerEntry
 from streams.topology.model import Topology
 
-FILTERS: Filters = {"tenant_id": (), "status": job_states.NAMES, "type": (), "replay_id": ()}
+FILTERS: Filters = {
+    "tenant_id": (),
+    "status": job_states.NAMES,
+    "type": (),
+    "replay_id": (),
+    "workflow_id": (),
+}
+_IN_WORKFLOW = {name: f"+{name} = ?" for name in ("tenant_id", "status", "type", "replay_id")}
+"""SQL that leaves the index of a workflow's jobs as the only one to walk."""
 IS_LIVE = status_in(*job_states.LIVE)
 
 
@@ -86,6 +94,11 @@ def details_of(connection: sqlite3.Connection, found: Job, topology: Topology) -
         duplicates.of_job(connection, found),
         held.of_job(connection, found),
         _settle_after(connection, found, effects, topology),
+        {
+            wait.id: places.in_gather(connection, found, wait.id)
+            for wait in found.waits
+            if wait.kind == "gather"
+        },
     )
 
 
@@ -124,7 +137,8 @@ def jobs_page(connection: sqlite3.Connection, query: PageQuery, topology: Topolo
 
     What surrounds them counts for `PAGE_BYTES`.
     """
-    rows, after = newest(connection, TABLE.name, ("created_at", "job_id"), query)
+    only = _IN_WORKFLOW if query.filters.get("workflow_id") else {}
+    rows, after = newest(connection, TABLE.name, ("created_at", "job_id"), query, only)
     items, size, running = list[Json](), 0, RunningJobs(connection)
     for at, job_id, record in rows:
         found = JOB.decode(record)
@@ -162,6 +176,7 @@ def _row(record: Record) -> Row:
         job["replay_id"],
         replayed,
         record.partition,
+        *places.row(job),
         job["created_at"],
         job["ready_at"],
         record.value,
@@ -174,8 +189,8 @@ TABLE = Table(
     key="job_id TEXT",
     columns="tenant_id TEXT NOT NULL, type TEXT NOT NULL, status TEXT NOT NULL, "
     "pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, replay_id TEXT, replayed_event TEXT, "
-    "part INTEGER NOT NULL, created_at INTEGER NOT NULL, ready_at INTEGER NOT NULL, "
-    "record BLOB NOT NULL",
+    f"part INTEGER NOT NULL, {places.COLUMNS}, created_at INTEGER NOT NULL, "
+    "ready_at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     indexes={
         "newest": "(created_at, job_id)",
@@ -190,5 +205,6 @@ TABLE = Table(
         "by_replay": "(replay_of) WHERE replay_of IS NOT NULL",
         "of_replayed_event": "(replayed_event) WHERE replayed_event IS NOT NULL",
         "of_replay": "(replay_id, created_at, job_id) WHERE replay_id IS NOT NULL",
+        **places.INDEXES,
     },
 )

@@ -81,7 +81,7 @@ def waits_of(
             detail = "a person has to say whether an effect was done: see `tidegate jobs review`"
             return _waits("review", detail, since)
         case "outside":
-            return _waits("outside", f"it waits for {told(job)}", since)
+            return _waits("outside", f"it waits for {told(job, details.gathers)}", since)
         case _:
             return None
 

@@ -60,6 +60,7 @@ class Wait:
     timeout_ms: int | None = None
     until: int | None = None
     at: int = 0
+    count: int | None = None
 
     @property
     def size(self) -> int:

@@ -96,6 +96,7 @@ class Gathering:
             call.digest,
             call.failed_before,
             timeout_ms=span_ms(timeout, "timeout"),
+            count=len(asked),
         )
         before = partial(self._begin, call, asked, bounds)
         given = partial(self._results, call, asked, bounds)

@@ -19,7 +19,7 @@ from streams.runtime.processor import Record
 from streams.serde.codec import HELD, JOB
 from streams.serde.job_states import JOB_STATES, JobState
 from streams.serde.keys import held_key
-from streams.serde.records import Held, Job
+from streams.serde.records import Held, Job, Parent, Wait
 from streams.topology.load import load
 from streams.topology.model import Limit, LimitScope, Topology
 
@@ -177,3 +177,65 @@ def test_a_list_tells_of_each_pending_job_why_it_waits_and_counts_a_cap_once(
     told = {each["job_id"]: each["why"] and each["why"]["reason"] for each in page.items}
     assert told == {"job_a": "cap", "job_b": "cap", "job_c": "turn", "r1": None, "r2": None}
     assert sum("count(*)" in each for each in statements) == 2, "one for each tenant"
+
+
+def gathering(**fields: Any) -> Job:
+    """A job that waits for the ten jobs of its gather."""
+    wait = Wait("gather[all]", "gather", 0, b"", group=0, count=10)
+    return make_job("job_p", status="waiting", waits=(wait,), **fields)
+
+
+def gathered(n: int, status: Any, incarnation: int = 1, tenant_id: str = "acme") -> Job:
+    """A job of that gather."""
+    parent = Parent("job_p", incarnation, f"gather[all]/{n}", "gather[all]")
+    return make_job(f"job_{n}", tenant_id, status=status, parent=parent, depth=1, workflow_id="w")
+
+
+def test_a_job_that_gathers_others_says_how_far_they_are(connection: sqlite3.Connection) -> None:
+    fold(connection, gathering(), gathered(0, "succeeded"), gathered(1, "failed"))
+    fold(connection, gathered(2, "running"), gathered(3, "running", tenant_id="globex"))
+    shown = jobs.shown_job(connection, "job_p", load())
+    assert shown is not None
+    (wait,) = shown["waits"]
+    assert (wait["count"], wait["made"]) == (10, 3)
+    assert wait["by_status"] == {"failed": 1, "running": 1, "succeeded": 1}
+    assert shown["why"]["detail"] == (
+        "it waits for jobs that it asked for (gather[all]): 3 of 10 are made, 2 of them have ended"
+    )
+
+
+def test_a_gather_counts_no_jobs_of_the_incarnation_before(connection: sqlite3.Connection) -> None:
+    fold(connection, gathering(incarnation=2, continuations=1), gathered(0, "succeeded"))
+    fold(connection, gathered(1, "running", incarnation=2))
+    shown = jobs.shown_job(connection, "job_p", load())
+    assert shown is not None
+    assert (shown["waits"][0]["made"], shown["continuations"]) == (1, 1)
+
+
+def test_a_job_tells_which_one_asked_for_it(connection: sqlite3.Connection) -> None:
+    fold(connection, gathered(7, "pending"))
+    shown = jobs.shown_job(connection, "job_7", load())
+    assert shown is not None
+    assert (shown["depth"], shown["workflow_id"]) == (1, "w")
+    assert shown["parent"] == {
+        "job_id": "job_p",
+        "incarnation": 1,
+        "call": "gather[all]/7",
+        "gather": "gather[all]",
+        "abandoned": False,
+    }
+
+
+def test_the_jobs_of_a_workflow_are_listed_by_their_own_index(
+    connection: sqlite3.Connection,
+) -> None:
+    fold(connection, gathered(0, "succeeded"), gathered(1, "failed"), make_job("job_x"))
+    fold(connection, gathered(2, "failed", tenant_id="globex"))
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    only = {"workflow_id": "w", "tenant_id": "acme", "status": "failed"}
+    page = jobs.jobs_page(connection, PageQuery(9, None, only), load())
+    connection.set_trace_callback(None)
+    assert [each["job_id"] for each in page.items] == ["job_1"]
+    (plan,) = connection.execute(f"EXPLAIN QUERY PLAN {statements[0]}").fetchall()
+    assert "jobs_of_workflow (workflow_id=?)" in plan[3]
