@@ -96,7 +96,7 @@ _INGRESS = _Use(
 _OPERATOR = _Use(
     reads=_names(
         "events jobs jobs.held jobs.progress ledger dispatcher.checkpoints.changelog dlq quarantine"
-        " approvals schedules rejections duplicates deliveries deliveries.attempts"
+        " approvals schedules workflows rejections duplicates deliveries deliveries.attempts"
         " deliveries.endpoints tenants payloads replays"
     ),
     writes=_names(

@@ -26,6 +26,18 @@ from support.dispatching import Desk
 VAULT = local_vault(b"v" * 32)
 
 
+_TOPICS = (
+    "jobs",
+    "ledger",
+    "dispatcher.checkpoints.changelog",
+    "approvals",
+    "schedules",
+    "workflows",
+    "dlq",
+    "tenants",
+)
+
+
 class Office:
     """What the API needs of the operator: commands reach the dispatcher, rows are what it wrote."""
 
@@ -43,7 +55,7 @@ class Office:
 
     async def query(self, look: Callable[[sqlite3.Connection], Any]) -> Any:
         batch: dict[str, Changes] = {}
-        for topic in ("jobs", "ledger", "approvals", "schedules", "dlq", "tenants"):
+        for topic in _TOPICS:
             for record in self.desk.driver.output(topic):
                 project(record, batch)
         for changes in batch.values():

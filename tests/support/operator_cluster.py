@@ -75,6 +75,7 @@ FOLLOWED = (
     "ledger",
     "approvals",
     "schedules",
+    "workflows",
     "dlq",
     "tenants",
     "quarantine",

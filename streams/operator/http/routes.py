@@ -28,6 +28,7 @@ from streams.operator.http import (
     steps,
     tenants,
     vault,
+    workflows,
 )
 from streams.operator.http.listing import lister
 from streams.operator.resources import LISTINGS
@@ -38,6 +39,7 @@ _CALLS = (
     endpoints,
     vault,
     jobs,
+    workflows,
     moves,
     effects,
     approvals,

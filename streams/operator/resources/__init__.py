@@ -21,6 +21,7 @@ from streams.operator.resources import (
     steps,
     tenants,
     unknown_effects,
+    workflows,
 )
 from streams.operator.resources.paging import Listing
 from streams.operator.resources.table import Table
@@ -33,6 +34,7 @@ _RESOURCES = (
     effects,
     approvals,
     schedules,
+    workflows,
     dead_letters,
     tenants,
     quarantine,

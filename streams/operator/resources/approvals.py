@@ -164,6 +164,7 @@ TABLE = Table(
         "newest": "(at, id)",
         "by_id": "(id)",
         "of_tenant": "(tenant_id, at, id)",
+        "of_job": "(tenant_id, job_id, at, id)",
         "by_status": "(status, at, id)",
         "of_tenant_by_status": "(tenant_id, status, at, id)",
     },

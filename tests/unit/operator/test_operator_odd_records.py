@@ -36,6 +36,7 @@ SCHEMAS = {
     "ledger": "ledger_entry",
     "approvals": "approval",
     "schedules": "schedule_row",
+    "workflows": "workflow",
     "dlq": "dead_letter",
     "quarantine": "quarantine",
     "rejections": "rejection",

@@ -41,6 +41,7 @@ from streams.serde.codec import (
     REPLAY,
     SCHEDULE_ROW,
     TENANT,
+    WORKFLOW,
 )
 from streams.serde.keys import (
     approval_key,
@@ -52,6 +53,7 @@ from streams.serde.keys import (
     replay_key,
     schedule_key,
     tenant_key,
+    workflow_key,
 )
 from streams.serde.records import (
     Approval,
@@ -62,6 +64,7 @@ from streams.serde.records import (
     Rejection,
     Sealed,
     TenantRecord,
+    Workflow,
 )
 from streams.serde.replay_records import ReplayPaused, ReplayRecord
 
@@ -104,6 +107,12 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
         APPROVAL.encode(APPROVAL_A),
     ),
     "schedules": (schedule_key("acme", "s"), SCHEDULE_ROW.encode(SCHEDULE_A)),
+    "workflows": (
+        workflow_key("acme", "w"),
+        WORKFLOW.encode(
+            Workflow("w", "acme", "job_a", "draft_reply", "running", {"running": 1}, 1)
+        ),
+    ),
     "ledger": (ledger_key("acme", JOB_A.scope, ENTRY.action), LEDGER_ENTRY.encode(ENTRY)),
     "dlq": (b"job_a", DEAD_LETTER.encode(make_letter(JOB_A))),
     "quarantine": (
