@@ -27,6 +27,13 @@ async def one_effect(ctx: Context) -> None:
     await ctx.effect("email:send", _send_email, key="reply", to="customer@example.com")
 
 
+@app.job("fan_out", timeout=600)
+async def fan_out(ctx: Context) -> int:
+    """Gather as many plain jobs as the input says."""
+    jobs = [ctx.child("plain", None) for _ in range(ctx.input["jobs"])]
+    return len(await ctx.gather(jobs, key="all", limit=ctx.input["limit"]))
+
+
 async def _send_email(*, to: str, idempotency_key: str | None) -> dict[str, str]:
     return {"sent": to}
 
