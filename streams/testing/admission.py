@@ -96,6 +96,7 @@ class Admission:
 
     def admit(self, event: NewEvent) -> str | None:
         """Seal and write an event; returns the id of its job if a route gives it one."""
+        self._pipeline.set_up((event.tenant_id,))
         if self._keyring.current(event.tenant_id) is None:
             self._make_key(event.tenant_id)
         # A fresh one: an ingress that remembers receipts would keep a redelivery to itself.
@@ -107,6 +108,7 @@ class Admission:
         type: str,
         input: object,
         key: str | None,
+        priority: str | None,
         delay_seconds: float | None,
         timeout_seconds: float | None,
         tenant: str,
@@ -121,6 +123,7 @@ class Admission:
             asked = JobRequest(
                 type=type,
                 input=input,
+                priority=priority,
                 delay_seconds=delay_seconds,
                 dedup_key=key,
                 timeout_seconds=timeout_seconds,
@@ -130,6 +133,7 @@ class Admission:
             raise _refused(invalid_model(error)) from None
         except Refusal as error:
             raise _refused(error) from None
+        self._pipeline.set_up((tenant,))
         job_id = submitted_job_id(tenant, key)
         self._pipeline.ask(body, tenant, job_id)
         return job_id

@@ -142,6 +142,7 @@ class Bench:
         input: object = None,
         *,
         key: str | None = None,
+        priority: str | None = None,
         delay_seconds: float | None = None,
         timeout_seconds: float | None = None,
         tenant: str = TENANT,
@@ -154,7 +155,7 @@ class Bench:
         """
         given = {} if input is None else input
         job_id = self._behind.door.submit(
-            self._known(type), given, key, delay_seconds, timeout_seconds, tenant
+            self._known(type), given, key, priority, delay_seconds, timeout_seconds, tenant
         )
         return Job(job_id, self._behind)
 

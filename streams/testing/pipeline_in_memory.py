@@ -48,6 +48,7 @@ class PipelineInMemory:
         self._driver.advance(_HEARD_OUT_SECONDS)
         self._jobs: defaultdict[str, list[Job]] = defaultdict(list)
         self._jobs_read = 0
+        self._tenants: set[str] = set()
 
     @property
     def now(self) -> int:
@@ -99,8 +100,11 @@ class PipelineInMemory:
             raise Refused(letter.reason, letter.detail)
 
     def set_up(self, tenants: Iterable[str]) -> None:
-        """Let there be these tenants, as `PUT /v1/tenants/{t}` does."""
+        """Let there be these tenants, as `PUT /v1/tenants/{t}` does, unless there are already."""
         for tenant_id in tenants:
+            if tenant_id in self._tenants:
+                continue
+            self._tenants.add(tenant_id)
             record = TenantRecord(tenant_id, "tenant", "", False, "{}")
             self.pipe("tenants", tenant_key(tenant_id, "tenant", ""), TENANT.encode(record))
 

@@ -265,3 +265,23 @@ def test_the_payload_is_sealed_on_its_topic(bench: Bench) -> None:
     assert stored
     assert not any(b"s3cret" in value for value in stored)
     assert orjson.dumps("s3cret") not in b"".join(stored)
+
+
+def test_a_submission_has_the_priority_that_it_names(bench: Bench) -> None:
+    assert bench.submit("job", priority="batch").record.priority == "batch"
+    with pytest.raises(Refused, match="priority"):
+        bench.submit("job", priority="soon")
+
+
+@pytest.mark.parametrize("comes_by", ["event", "submission"])
+def test_a_tenant_that_a_call_names_has_its_schedules(comes_by: str) -> None:
+    app = app_of(echo)
+    app.schedule(every_seconds=60, job="job")
+    with Bench(app) as bench:
+        if comes_by == "event":
+            bench.deliver("hello", source="test", tenant="globex")
+        else:
+            bench.submit("job", tenant="globex")
+        bench.advance(120)
+        counts = [len(bench.scheduled("job", tenant=tenant)) for tenant in ("acme", "globex")]
+        assert counts == [2, 2]
