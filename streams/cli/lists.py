@@ -51,6 +51,7 @@ _BELOW = (
     "event_id",
     "replay_id",
     "began_at",
+    "ended_at",
     "created_at",
     "at",
     "received_at",

@@ -35,6 +35,7 @@ _GROUPS = {
     "sources": "streams.cli.sources:sources",
     "endpoints": "streams.cli.endpoints:endpoints",
     "jobs": "streams.cli.jobs:jobs",
+    "workflows": "streams.cli.workflows:workflows",
     "effects": "streams.cli.effects:effects",
     "approvals": "streams.cli.approvals:approvals",
     "schedules": "streams.cli.schedules:schedules",

@@ -216,6 +216,8 @@ def _carried_out(found: Answer) -> tuple[tuple[str, ...], str, str]:
     if "once_per" in found:  # an effect, whose job may be forgotten
         of = ("--tenant", found["tenant_id"], "--key", found["key"])
         return ("effects", "list", *of), *_DISPATCHER
+    if "cancelled" in found:
+        return ("workflows", "show", found["workflow_id"]), *_DISPATCHER
     return ("jobs", "show", found["job_id"]), *_DISPATCHER
 
 

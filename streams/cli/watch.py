@@ -1,10 +1,14 @@
-"""Follows a job until it ends: a live view on a terminal, a line for each change on a pipe."""
+"""Follows a job or a workflow until it ends.
+
+A terminal gets a live view, a pipe a line for each change.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import orjson
@@ -28,8 +32,24 @@ _SHOWN_WITHIN_SECONDS = 60.0
 """How long a job that was accepted may take to be shown; a restart of everything is shorter."""
 
 Look = Answer | None
-"""A job, or None for a gap: the API does not answer for now."""
+"""What is watched, or None for a gap: the API does not answer for now."""
 Tell = Callable[[Look], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is watched: its id and path, what is told of a look, and when watching ends.
+
+    `facts` are what a line tells, the status first; none of them can steer a terminal. `code` is
+    the exit code of a look at which watching ends, and None if it goes on.
+    """
+
+    id: str
+    path: str
+    name: Callable[[Answer], Answer]
+    facts: Callable[[Answer], list[str]]
+    code: Callable[[Answer], int | None]
+    query: Mapping[str, str | int | None] = field(default_factory=dict)
 
 
 def follow(api: Api, job_id: str, as_json: bool, *, accepted: bool = False) -> int:
@@ -40,15 +60,30 @@ def follow(api: Api, job_id: str, as_json: bool, *, accepted: bool = False) -> i
     Raises:
         CallFailed: there is no such job, or it does not appear.
     """
-    last: Answer = {}
-    with _told_as(as_json) as tell:
-        for look in _looks(api, job_id, accepted=accepted):
-            tell(look)
-            last = look or last
+    subject = Subject(job_id, f"/v1/jobs/{part(job_id)}", _name, facts, _code)
+    last = last_look(api, subject, as_json, accepted=accepted)
     next_step = _next_step(api, last)
     if next_step and not as_json:
         typer.echo(next_step, err=True)
     return EXIT_CODES[last["status"]]
+
+
+def last_look(api: Api, subject: Subject, as_json: bool, *, accepted: bool = False) -> Answer:
+    """Show what is watched until it ends, and return it as it then is."""
+    last: Answer = {}
+    with _told_as(as_json, subject) as tell:
+        for look in _looks(api, subject, accepted=accepted):
+            tell(look)
+            last = look or last
+    return last
+
+
+def _name(job: Answer) -> Answer:
+    return {"job_id": job["job_id"], "type": job["type"]}
+
+
+def _code(job: Answer) -> int | None:
+    return EXIT_CODES.get(job["status"])
 
 
 def _next_step(api: Api, job: Answer) -> str | None:
@@ -63,13 +98,13 @@ def _next_step(api: Api, job: Answer) -> str | None:
     return None
 
 
-def _looks(api: Api, job_id: str, *, accepted: bool) -> Iterator[Look]:
-    """The job each time that something about it has changed, and after each gap; None for a gap."""
+def _looks(api: Api, subject: Subject, *, accepted: bool) -> Iterator[Look]:
+    """The subject each time that something of it has changed, and after a gap; None for a gap."""
     told: list[str] = []
     known, gap, latest = accepted, False, time.monotonic() + _SHOWN_WITHIN_SECONDS
     while True:
         try:
-            job = api.get(f"/v1/jobs/{part(job_id)}")
+            found = api.get(subject.path, **subject.query)
         except NoAnswer:
             if not known:
                 raise
@@ -80,12 +115,12 @@ def _looks(api: Api, job_id: str, *, accepted: bool) -> Iterator[Look]:
             if not accepted or told or error.name != "job-unknown":
                 raise
             if time.monotonic() > latest:
-                raise _not_shown(api, job_id) from None
+                raise _not_shown(api, subject.id) from None
         else:
-            if gap or told != facts(job):
-                yield job
-            told, known, gap = facts(job), True, False
-            if job["status"] in EXIT_CODES:
+            if gap or told != subject.facts(found):
+                yield found
+            told, known, gap = subject.facts(found), True, False
+            if subject.code(found) is not None:
                 return
         time.sleep(_BETWEEN_LOOKS_SECONDS)
 
@@ -119,20 +154,20 @@ def facts(job: Answer) -> list[str]:
 
 
 @contextmanager
-def _told_as(as_json: bool) -> Iterator[Tell]:
+def _told_as(as_json: bool, subject: Subject) -> Iterator[Tell]:
     """How each look is told: JSON, lines, or a view that changes in place."""
     console = console_of_any_width()
     if as_json:
         yield lambda look: _tell_gap() if look is None else typer.echo(orjson.dumps(look))
     elif not console.is_terminal:
-        yield lambda look: _tell_gap() if look is None else typer.echo(_line(look))
+        yield lambda look: _tell_gap() if look is None else typer.echo(_line(subject, look))
     else:
         with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
             last: Answer = {}
 
             def tell(look: Look) -> None:
                 last.update(look or {})
-                live.update(_view(last, gap=look is None), refresh=True)
+                live.update(_view(subject, last, gap=look is None), refresh=True)
 
             yield tell
 
@@ -141,15 +176,15 @@ def _tell_gap() -> None:
     typer.echo("the API does not answer: trying on", err=True)
 
 
-def _line(job: Answer) -> str:
-    return f"{datetime.now(UTC):%H:%M:%S}Z {job['job_id']} {', '.join(facts(job))}"
+def _line(subject: Subject, look: Answer) -> str:
+    return f"{datetime.now(UTC):%H:%M:%S}Z {subject.id} {', '.join(subject.facts(look))}"
 
 
-def _view(job: Answer, *, gap: bool) -> Table:
-    """One row for each thing that is known of the job."""
-    if not job:
-        return fields({"job": "the API does not answer: trying on"})
-    status, *others = facts(job)
-    shown = {"job_id": job["job_id"], "type": job["type"], "status": status}
+def _view(subject: Subject, look: Answer, *, gap: bool) -> Table:
+    """One row for each thing that is known of the subject."""
+    if not look:
+        return fields({subject.id: "the API does not answer: trying on"})
+    status, *others = subject.facts(look)
+    shown = {**subject.name(look), "status": status}
     shown |= {"": "\n".join(others)} if others else {}
     return fields(shown | ({"API": "does not answer: trying on"} if gap else {}))

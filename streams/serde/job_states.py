@@ -6,7 +6,7 @@ may carry a state that only a newer release knows: such a state is in none of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -130,3 +130,9 @@ STANDS_STILL = AT_REST | VISIBLY_WAITING
 REPLAYABLE = states(lambda state: state.is_replayable)
 IN_DEAD_LETTERS = states(lambda state: state.dead_letter is not None)
 SENT = states(lambda state: state.is_sent)
+
+
+def in_order(numbers: Mapping[str, int]) -> dict[str, int]:
+    """Numbers by state in the order of the states; those of unknown states come last."""
+    known = [name for name in NAMES if name in numbers]
+    return {name: numbers[name] for name in (*known, *sorted(numbers.keys() - known))}

@@ -13,7 +13,7 @@ from dataclasses import replace
 from streams.dispatcher.part import Part, RowChange
 from streams.runtime.processor import Context
 from streams.serde.codec import WORKFLOW
-from streams.serde.job_states import LIVE, SUCCEEDED, TERMINAL
+from streams.serde.job_states import IN_DEAD_LETTERS, LIVE, TERMINAL
 from streams.serde.keys import workflow_key
 from streams.serde.records import Job, Workflow
 
@@ -90,9 +90,9 @@ def _begun(root: Job) -> Workflow:
 
 
 def _with_end(known: Workflow, job: Job) -> Workflow:
-    if job.status in TERMINAL and job.parent is None:
+    if job.status in TERMINAL and job.parent is None and job.depth == 0:
         known = replace(known, outcome=job.status)
-    if job.status in TERMINAL and job.status != SUCCEEDED:
+    if job.status in IN_DEAD_LETTERS:
         known = replace(known, error=job.last_error, failed_job_id=job.job_id)
     is_live = any(status in LIVE for status in known.jobs)
     return replace(known, status=RUNNING if is_live else known.outcome or job.status)

@@ -37,7 +37,7 @@ async def get_workflow_job(request: web.Request) -> web.Response:
     found = await _known(state, request)
     job = await known_job(state, request.match_info["job_id"])
     if not holds(found, job):
-        told = f"GET {_path(found)} shows the workflow's jobs"
+        told = f"GET /v1/workflows/{found.workflow_id} shows what is in that one"
         raise unknown("job", job.job_id, f"it is not in workflow {found.workflow_id}: {told}")
     most = state.topology.workflows.most_levels
     node = await state.query(lambda db: workflow_tree.node_json(db, job, query, state.topology))
@@ -66,7 +66,3 @@ async def _known(state: AppState, request: web.Request) -> Workflow:
         hint = "it was never begun, is not shown yet, or has been purged since it ended"
         raise unknown("workflow", id_, f"{hint}: compare the id with GET /v1/workflows")
     return found[0]
-
-
-def _path(workflow: Workflow) -> str:
-    return f"/v1/workflows/{workflow.workflow_id}"

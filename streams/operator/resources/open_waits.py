@@ -14,10 +14,10 @@ from streams.serde.step_ids import shown_id
 
 Gathers = Mapping[str, Mapping[str, int]]
 """How many jobs of each gather that a job waits for are in each state, by the gather's id."""
-_UNKNOWN: Gathers = MappingProxyType({})
+UNKNOWN: Gathers = MappingProxyType({})
 
 
-def waits_json(job: Job, awaited: LedgerEntry | None, gathers: Gathers = _UNKNOWN) -> list[Json]:
+def waits_json(job: Job, awaited: LedgerEntry | None, gathers: Gathers = UNKNOWN) -> list[Json]:
     """Return the open waits of a job, and the effect of another job that it waits for, if any.
 
     One that it only listens to has `parked` false.
@@ -35,7 +35,7 @@ def told_of_effect(job: Job, awaited: LedgerEntry) -> str:
     )
 
 
-def told(job: Job, gathers: Gathers = _UNKNOWN) -> str:
+def told(job: Job, gathers: Gathers = UNKNOWN) -> str:
     """Return what a waiting job waits for, for people."""
     waits = [wait for wait in job.waits if wait.group >= 0]
     found = "; ".join(_told(wait, gathers) for wait in waits[:3])

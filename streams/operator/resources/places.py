@@ -15,8 +15,8 @@ from typing import Any
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.paging import PageQuery
 from streams.operator.resources.table import Row
+from streams.serde import job_states
 from streams.serde.codec import JOB
-from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job
 
 COLUMNS = (
@@ -64,7 +64,10 @@ def roots(tenant_id: str, workflow_id: str) -> Level:
 def row(job: Mapping[str, Any]) -> Row:
     """Return the values of `COLUMNS`."""
     workflow_id, parent = job["workflow_id"], job["parent"]
-    asks = int(job["status"] not in TERMINAL and any(w["kind"] == "approval" for w in job["waits"]))
+    asks = int(
+        job["status"] not in job_states.TERMINAL
+        and any(w["kind"] == "approval" for w in job["waits"])
+    )
     if parent is not None:
         place = f"{_sortable(parent['call'])} {job['job_id']}"
         life, gather = parent["incarnation"], parent["gather"] or None
@@ -114,9 +117,8 @@ def page(
 def _counted(
     connection: sqlite3.Connection, where: str, names: Mapping[str, Any]
 ) -> dict[str, int]:
-    return dict(
-        connection.execute(f"SELECT status, count(*) FROM jobs WHERE {where}", names).fetchall()  # noqa: S608  constants
-    )
+    sql = f"SELECT status, count(*) FROM jobs WHERE {where}"  # noqa: S608  constants
+    return job_states.in_order(dict(connection.execute(sql, names).fetchall()))
 
 
 def _top(workflow_id: str) -> str:

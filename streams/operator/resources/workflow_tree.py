@@ -15,7 +15,7 @@ from streams.http.moments import rfc3339
 from streams.operator.resources import jobs, places
 from streams.operator.resources.job_view import job_json, parent_json
 from streams.operator.resources.json_values import Json
-from streams.operator.resources.open_waits import told
+from streams.operator.resources.open_waits import UNKNOWN, Gathers, told
 from streams.operator.resources.paging import Page, PageQuery
 from streams.operator.resources.places import Level, children
 from streams.operator.resources.table import find
@@ -68,7 +68,7 @@ def node_json(
     shown, most = job_json(job, details), query.limit
     steps = [step for step in shown["steps"] if step["kind"] != CHILD]
     return {
-        **_job_json(job),
+        **_job_json(job, details.gathers),
         **{name: shown[name] for name in _OF_NODE},
         "why": waits_of(RunningJobs(connection), job, details, topology),
         "steps": steps[-most:],
@@ -137,7 +137,7 @@ def _with_number(connection: sqlite3.Connection, found: Iterable[Job]) -> list[J
     ]
 
 
-def _job_json(job: Job) -> Json:
+def _job_json(job: Job, gathers: Gathers = UNKNOWN) -> Json:
     """Return a job as each level shows it; `key` is that of the call that asked for it."""
     parent = job.parent
     key = None if parent is None else _KEY.search(parent.call)
@@ -150,7 +150,7 @@ def _job_json(job: Job) -> Json:
         "call": None if parent is None else parent.call,
         "key": None if key is None else unquote(key[1]),
         "depth": job.depth,
-        "waits_for": _waits_for(job),
+        "waits_for": _waits_for(job, gathers),
         "last_error": None if job.status == job_states.SUCCEEDED else job.last_error,
         "created_at": rfc3339(job.created_at),
         "updated_at": rfc3339(job.updated_at),
@@ -158,11 +158,11 @@ def _job_json(job: Job) -> Json:
     }
 
 
-def _waits_for(job: Job) -> str | None:
+def _waits_for(job: Job, gathers: Gathers) -> str | None:
     state = job_states.BY_NAME.get(job.status)
     match state and state.waits_for:
         case "outside":
-            return told(job)
+            return told(job, gathers)
         case "time":
             return f"the time {rfc3339(job.due_at)}"
         case "person":

@@ -52,7 +52,7 @@ def holds(workflow: Workflow, job: Job | None) -> bool:
 def summary_json(workflow: Workflow) -> Json:
     """Return a workflow without its jobs; `jobs` says how many are in each state.
 
-    `error` is the newest error of a job of it that ended without success. A workflow is `running`
+    `error` is of the job that failed or died last. A workflow is `running`
     while any of its jobs has not ended; then its `outcome` is how its root ended.
     """
     failed = workflow.failed_job_id
@@ -62,19 +62,13 @@ def summary_json(workflow: Workflow) -> Json:
         "tenant_id": workflow.tenant_id,
         "status": workflow.status,
         "root": {"job_id": workflow.root_job_id, "type": workflow.root_type},
-        "jobs": {name: workflow.jobs[name] for name in _in_order(workflow)},
+        "jobs": job_states.in_order(workflow.jobs),
         "outcome": workflow.outcome,
         "error": None if failed is None else {"job_id": failed, "error": workflow.error},
         "created_at": rfc3339(workflow.created_at),
         "updated_at": rfc3339(workflow.updated_at),
         "ended_at": rfc3339(workflow.updated_at) if has_ended else None,
     }
-
-
-def _in_order(workflow: Workflow) -> list[str]:
-    """Return the states of a workflow's jobs as documents order them; unknown ones come last."""
-    known = [name for name in job_states.NAMES if name in workflow.jobs]
-    return [*known, *sorted(workflow.jobs.keys() - known)]
 
 
 def _of_job(connection: sqlite3.Connection, job: Job) -> Workflow | None:
@@ -99,7 +93,7 @@ def _of_job(connection: sqlite3.Connection, job: Job) -> Workflow | None:
     if job.status not in job_states.TERMINAL:
         return alone
     alone = replace(alone, status=job.status, outcome=job.status)
-    if job.status == job_states.SUCCEEDED:
+    if job.status not in job_states.IN_DEAD_LETTERS:
         return alone
     return replace(alone, error=job.last_error, failed_job_id=job.job_id)
 

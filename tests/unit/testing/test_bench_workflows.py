@@ -87,3 +87,20 @@ def test_its_record_goes_with_the_last_of_its_jobs() -> None:
         place = workflow_key(job.record.tenant_id, job.id)
         last = [each for each in bench._behind.pipeline.output("workflows") if each.key == place]
         assert last[-1].value is None
+
+
+async def failing(ctx: Context) -> Any:
+    sleeper = await ctx.enqueue("leaf", 100)
+    await ctx.enqueue("leaf", -1, wait=True)
+    await sleeper
+
+
+def test_its_error_is_of_the_job_that_failed_and_not_of_one_that_ended_with_it() -> None:
+    made = app()
+    made.job("failing")(failing)
+    with Bench(made) as bench:
+        job = bench.submit("failing").run()
+        bench.advance(1)
+        found = workflows(bench, job)[-1]
+        assert (found.status, found.jobs) == ("failed", {"failed": 2, "cancelled": 1})
+        assert (found.failed_job_id, (found.error or "")[:12]) == (job.id, "ChildFailed:")
