@@ -181,7 +181,8 @@ def from_replay(
     routed = old.event if old.replay_id is None else None
     route = topology.route(routed.source, routed.event_type) if routed else None
     type_ = replay.type or (route.job if route and route.job else old.type)
-    priority = _declared(route.priority if route and route.job else old.priority, topology)
+    of_route = route.priority_of(routed) if routed and route and route.job else old.priority
+    priority = _declared(of_route, topology)
     job = _new(job_id, old.tenant_id, type_, priority, topology, place=FIRST, born=at, now=now)
     return replace(
         job,
@@ -200,6 +201,9 @@ def from_replay(
         traceparent=old.traceparent,
         schedule_id=old.schedule_id,
         scheduled_for=old.scheduled_for,
+        event_ids=old.event_ids,
+        event_count=old.event_count,
+        events=old.events,
         draft=job.draft or old.draft or (route is not None and route.draft),
     )
 

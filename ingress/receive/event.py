@@ -66,7 +66,7 @@ def routed(
         request_id=facts.request_id,
         payload_ref=_UNSTORED,
         attributes=normalized.attributes,
-        priority=route.priority if route else topology.default_priority,
+        priority=route.priority_of(normalized) if route else topology.default_priority,
         callback_url=callback_url,
         routed=route is not None,
     )

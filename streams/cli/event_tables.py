@@ -10,7 +10,7 @@ from rich.console import Console
 from streams.cli import delivery_tables, tables
 from streams.cli.cells import Json, cell, console_of_any_width, print_fields
 from streams.cli.lists import listed, page
-from streams.topology.model import ATTRIBUTE
+from streams.topology.by_value import ATTRIBUTE
 
 _EVENTS = (
     "received_at",

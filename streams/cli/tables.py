@@ -34,6 +34,7 @@ _APART = (
     "input",
 )
 _WAYS = ("to_approve", "to_reject", "page")
+_OF_SEVERAL = ("event_ids", "event_count")
 _WAITS = ("kind", "name", "match", "job_id", "approval_id", "count", "made", "since", "until")
 _OF_ROWS = ("last", "skipped", "next", "input", "cron", "every_seconds", "at")
 _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
@@ -113,7 +114,8 @@ def released(found: Json) -> None:
 def job(found: Json) -> None:
     """One job, its input, where it failed, then its steps and effects."""
     console = console_of_any_width()
-    print_fields(console, {k: v for k, v in _with_place(found).items() if k not in _APART})
+    left_out = _APART if (found.get("event_count") or 0) > 1 else (*_APART, *_OF_SEVERAL)
+    print_fields(console, {k: v for k, v in _with_place(found).items() if k not in left_out})
     if (given := found.get("input")) not in (None, {}):
         print_block(console, "input", given)
     if why := found.get("why"):

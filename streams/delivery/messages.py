@@ -124,6 +124,7 @@ def _job_json(job: Job) -> dict[str, Any]:
         "result": None if job.result is None else _parsed(job.result),
         "error": job.last_error if job.status != SUCCEEDED else None,
         "end_reason": job.end_reason,
+        "superseded_by": job.superseded_by,
     }
 
 

@@ -33,6 +33,7 @@ class Hooks:
     routed: Hook
     admitted: Hook
     may_go_on: Hook
+    begins: Hook
     ended: Hook
     revived: Hook
     replaced: Hook
@@ -66,6 +67,7 @@ def hooks(kinds: Sequence[type[Part]], shared: Shared) -> Hooks:
         routed=bound("routed"),
         admitted=bound("admitted"),
         may_go_on=bound("may_go_on"),
+        begins=bound("begins"),
         ended=bound("ended"),
         revived=bound("revived"),
         replaced=bound("replaced"),

@@ -68,10 +68,24 @@ def retried_at(job: Job, due: int, error: str | None, now: int) -> Job:
     return moved(job, SCHEDULED, now, next_retry_at=due, last_error=error)
 
 
+def scheduled(job: Job, due: int | None, now: int) -> Job:
+    """The job, waiting for its first run until `due`, or until another job has it go on."""
+    return moved(job, SCHEDULED, now, scheduled_at=due)
+
+
 def ended(
-    job: Job, status: JobStatus, now: int, *, result: str | None = None, error: str | None = None
+    job: Job,
+    status: JobStatus,
+    now: int,
+    *,
+    result: str | None = None,
+    error: str | None = None,
+    reason: str | None = None,
 ) -> Job:
-    """The job in a final state or in `needs_review`; a cancelled job's error is the reason."""
+    """The job in a final state or in `needs_review`; a cancelled job's error is why it was.
+
+    `reason` is a cancelled job's `end_reason`; other jobs have theirs.
+    """
     if status == CANCELLED and job.cancel_reason is not None:
         error = f"Cancelled: {job.cancel_reason}" if job.cancel_reason else "Cancelled"
     return moved(
@@ -80,7 +94,7 @@ def ended(
         now,
         result=result,
         last_error=error or job.last_error,
-        end_reason=None if status == CANCELLED else job.end_reason,
+        end_reason=reason if status == CANCELLED else job.end_reason,
     )
 
 

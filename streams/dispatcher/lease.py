@@ -50,4 +50,5 @@ def lease_of(
         number=worker.sent + 1,
         schedule_id=job.schedule_id,
         scheduled_for=job.scheduled_for,
+        events=job.events,
     )

@@ -30,6 +30,17 @@ CANCELS_WITHOUT_VALUE = Counter(
     "tidegate_dispatcher_cancels_without_value",
     "Events that cancelled nothing because they lack what their route compares",
 )
+SUPERSEDED = Counter(
+    "tidegate_dispatcher_superseded_jobs", "Jobs that ended because another one runs", ["type"]
+)
+EXPIRED = Counter(
+    "tidegate_dispatcher_expired_jobs", "Jobs that ended because they had not begun", ["type"]
+)
+FLOW_WITHOUT_VALUE = Counter(
+    "tidegate_dispatcher_flow_without_value",
+    "Jobs that flow control left alone because they lack what it compares",
+    ["type"],
+)
 STALE = Counter(
     "tidegate_dispatcher_stale_commands",
     "Commands that came too late for their lease or wait",

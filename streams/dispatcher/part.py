@@ -88,6 +88,10 @@ class Part(Declaration):
         """
         return True
 
+    def begins(self, step: Step, job: Job) -> Job:
+        """A waiting job is about to be leased: the job as its run gets it. Do not put it."""
+        return job
+
     def ended(self, step: Step, job: Job) -> None:
         """A job has ended, and the table has its end; a dead one may live again (`revived`)."""
 

@@ -11,17 +11,17 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from streams.serde.records import Job
+from streams.topology.flow_control import FlowControl
 from streams.topology.model import Topology
 
 
 def routed(job: Job, topology: Topology) -> Job:
     """A waiting job as the topology wants it; equal to the given job if nothing changed."""
-    chosen = job.replay_of is not None or job.replay_id is not None
-    if job.event is not None and not chosen and not has_begun(job):
+    if job.event is not None and not is_replay(job) and not has_begun(job):
         route = topology.route(job.event.source, job.event.event_type)
         if route is not None and route.job is not None:
-            draft = job.draft or route.draft
-            job = replace(job, type=route.job, priority=route.priority, draft=draft)
+            draft, priority = job.draft or route.draft, route.priority_of(job.event)
+            job = replace(job, type=route.job, priority=priority, draft=draft)
     return in_pool(job, topology)
 
 
@@ -41,6 +41,20 @@ def pool_of(type_: str, asked_pool: str | None, topology: Topology) -> str:
 def has_begun(job: Job) -> bool:
     """Whether the job was ever leased."""
     return job.run_id is not None or job.attempts > 0 or job.lost > 0
+
+
+def is_replay(job: Job) -> bool:
+    """Whether a replay made the job, of a job or of an event."""
+    return job.replay_of is not None or job.replay_id is not None
+
+
+def declared_for(job: Job, topology: Topology) -> tuple[FlowControl, ...]:
+    """What flow control is declared for a job: first that of its route, then that of its type."""
+    declared = topology.job_type(job.type)
+    if job.event is None:
+        return (declared,)
+    route = topology.route(job.event.source, job.event.event_type)
+    return (declared,) if route is None or route.job != job.type else (route, declared)
 
 
 def digest(topology: Topology) -> bytes:

@@ -27,6 +27,7 @@ from streams.dispatcher.parts.event_cancels import EventCancels
 from streams.dispatcher.parts.events import Events
 from streams.dispatcher.parts.expiry import Expiry
 from streams.dispatcher.parts.gathers import Gathers
+from streams.dispatcher.parts.flow_control import FlowControl
 from streams.dispatcher.parts.held import HeldJobs
 from streams.dispatcher.parts.leasing import Leasing
 from streams.dispatcher.parts.questions import Questions
@@ -37,6 +38,7 @@ from streams.dispatcher.parts.routes import Routes
 from streams.dispatcher.parts.runs import Runs
 from streams.dispatcher.parts.schedules import Schedules
 from streams.dispatcher.parts.shared_effects import SharedEffects
+from streams.dispatcher.parts.start_deadlines import StartDeadlines
 from streams.dispatcher.parts.submissions import Submissions
 from streams.dispatcher.parts.sweep import Sweep
 from streams.dispatcher.parts.tenants import Tenants
@@ -70,6 +72,8 @@ PARTS: tuple[type[Part], ...] = (
     Approvals,
     Children,
     Gathers,
+    FlowControl,
+    StartDeadlines,
     Timers,
     Workers,
     Runs,

@@ -91,6 +91,12 @@ class Step:
         """Whether a job may be leased or given up; if not, it has ended or been told to end."""
         return all(may(self, job) for may in self._hooks.may_go_on)
 
+    def begin(self, job: Job) -> Job:
+        """A waiting job as its next run gets it (`Part.begins`)."""
+        for begins in self._hooks.begins:
+            job = begins(self, job)
+        return job
+
     def leased(self, job_id: str) -> Job | None:
         """The job if a worker holds it, stopped if a part means to stop it; its run speaks now."""
         job = self.table.get(job_id)

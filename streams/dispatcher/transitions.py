@@ -14,7 +14,15 @@ from streams.errors import LONGEST_WAIT_SECONDS
 from streams.new_jobs import FIRST, Generation
 from streams.retry_policy import release_delay
 from streams.serde.ids import new_id
-from streams.serde.job_states import BY_NAME, CANCELLED, LEASED, PENDING, TERMINAL, JobStatus
+from streams.serde.job_states import (
+    BY_NAME,
+    CANCELLED,
+    LEASED,
+    PENDING,
+    SCHEDULED,
+    TERMINAL,
+    JobStatus,
+)
 from streams.serde.records import Command, Job, Reply
 from streams.serde.run_ends import RELEASED
 
@@ -78,9 +86,10 @@ def end(
     *,
     result: str | None = None,
     error: str | None = None,
+    reason: str | None = None,
 ) -> Job:
     """Move a job to a final state, or to `needs_review`."""
-    ended = job.ended(of, status, step.now, result=result, error=error)
+    ended = job.ended(of, status, step.now, result=result, error=error, reason=reason)
     if status in TERMINAL:
         step.end(ended)
         ended = step.table.get(ended.job_id) or ended
@@ -132,6 +141,13 @@ def stop(step: Step, of: Job, reason: str) -> None:
         step.answer(reply, worker.work_partition)
 
 
+def withdraw(step: Step, of: Job, why: str, reason: str) -> Job:
+    """Cancel a job that has not begun; `reason` is one word on why."""
+    if of.status == SCHEDULED:
+        end_timer(step, of)
+    return end(step, replace(of, cancel_reason=why), CANCELLED, reason=reason)
+
+
 def confirm(step: Step, of: Job) -> Job:
     """Confirm a job's lease, because the worker that holds it spoke for it."""
     if not of.confirmed:
@@ -159,4 +175,14 @@ def revive(step: Step, of: Job, note: str) -> None:
 def wake_at(step: Step, of: Job, due: int) -> None:
     """Have the scheduler wake the job; if the job goes on earlier, its wake is stale."""
     wake = Command(new_id("cmd"), of.tenant_id, of.job_id, 0, step.now, job.wake_of(of, due))
-    step.timer(f"{of.job_id}.{of.incarnation}.e{of.epoch}", due, wake)
+    step.timer(_timer_of(of), due, wake)
+
+
+def end_timer(step: Step, of: Job) -> None:
+    """Have the scheduler forget the timer of a job that is scheduled, if it has one."""
+    if of.due_at:
+        step.drop_timer(of.tenant_id, _timer_of(of))
+
+
+def _timer_of(of: Job) -> str:
+    return f"{of.job_id}.{of.incarnation}.e{of.epoch}"

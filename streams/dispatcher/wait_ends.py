@@ -19,11 +19,10 @@ from streams.serde.step_ids import end_id
 
 def takes(job: Job, wait: Wait, event: Offered) -> bool:
     """Whether an event ends a wait; one that is read again is not taken again."""
-    own = job.event.event_id if job.event else None
     return (
         (wait.behind or 0) < event.number
         and int(wait.since) - APART_MS <= event.at
-        and event.info.event_id not in (own, wait.after_event)
+        and event.info.event_id not in (*job.all_event_ids, wait.after_event)
         and not (wait.takes_it_alone and event.taken)
         and read_match(wait.match).takes(event.info)
     )

@@ -63,7 +63,11 @@ class JobState:
 
 JOB_STATES = (
     JobState(PENDING, waits_for="slot"),
-    JobState(SCHEDULED, waits_for="time", only_here=("next_retry_at", "awaits_effect")),
+    JobState(
+        SCHEDULED,
+        waits_for="time",
+        only_here=("next_retry_at", "awaits_effect", "queued_behind"),
+    ),
     JobState(RUNNING, only_here=("worker_id",), is_leased=True, after_run=True),
     JobState(WAITING, waits_for="outside", after_run=True),
     JobState(

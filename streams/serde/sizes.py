@@ -26,6 +26,11 @@ letter. The dispatcher itself adds up to 40 KiB of history."""
 
 MAX_WAITS_BYTES = 256 * 1024
 """The most for the texts of a job's open waits, which its record and that of a park have."""
+MAX_BATCH_BYTES = 400 * 1024
+"""The most for the events of a batch without their bodies: a job and its lease have them all."""
+
+MOST_EVENT_IDS = 1_000
+"""How many events a job names at most that it stands for; it counts the others."""
 
 MAX_LETTER_VALUE_BYTES = 900 * 1024
 MAX_LETTER_KEY_BYTES = 64 * 1024

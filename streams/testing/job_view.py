@@ -55,6 +55,16 @@ class JobView:
         return self.record.attempts
 
     @property
+    def superseded_by(self) -> str | None:
+        """The id of the job that took its place by flow control, or its event."""
+        return self.record.superseded_by
+
+    @property
+    def event_ids(self) -> list[str]:
+        """The ids of the events that it stands for; those of others once it has begun or ended."""
+        return list(self.record.all_event_ids)
+
+    @property
     def steps(self) -> dict[str, Any]:
         """The value of each finished step, by its name."""
         return {left.id: _value(left.value) for left in self._behind.pipeline.steps(self.record)}

@@ -9,7 +9,8 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from streams.topology.model import Limit, Topic, Topology
+from streams.topology.flow_control import Batch, Debounce, FlowControl, Gathers
+from streams.topology.model import Limit, Route, Topic, Topology
 
 _DAY_MS = 86_400_000
 
@@ -25,8 +26,9 @@ def as_json(topology: Topology) -> dict[str, Any]:
 
 
 def tables(topology: Topology) -> Iterator[Table]:
-    """One table each for topics, stages, routes, job types, limits and the rest."""
-    for section in (_topics, _stages, _routes, _job_types, _approvals, _limits, _times):
+    """One table each for topics, stages, routes, job types, flow control, limits and the rest."""
+    sections = (_topics, _stages, _routes, _job_types, _flow_control, _approvals, _limits, _times)
+    for section in sections:
         table = section(topology)
         if not table.rows:
             _row(table, "none")
@@ -69,7 +71,7 @@ def _routes(topology: Topology) -> Table:
     ends = ["cancels"] if any(route.cancels for route in topology.routes) else []
     table = _table(title, "#", "source", "event type", "job", "priority", *ends)
     for number, route in enumerate(topology.routes, 1):
-        made = ("none", "-") if route.job is None else (route.job, route.priority)
+        made = ("none", "-") if route.job is None else (route.job, _priority(route))
         ended = f"{route.cancels.job} by {route.cancels.by}" if route.cancels else "-"
         _row(table, str(number), route.source, route.event_type, *made, *[ended][: len(ends)])
     if not topology.routes:
@@ -87,6 +89,42 @@ def _job_types(topology: Topology) -> Table:
         awaited = "\n".join(f"{e.source} {e.event_type}" for e in job.waits_for) or "-"
         _row(table, job.name, job.pool, attempts, timeout, *[awaited][: len(waits)])
     return table
+
+
+def _priority(route: Route) -> str:
+    chosen = route.priority_by
+    if chosen is None:
+        return route.priority
+    listed = ", ".join(f"{value} {name}" for value, name in chosen.levels)
+    return f"by {chosen.by}: {listed}, else {chosen.otherwise}"
+
+
+def _flow_control(topology: Topology) -> Table:
+    table = _table("Flow control: which jobs run, and when", "jobs", "rule", "by", "what")
+    declared: list[tuple[str, FlowControl]] = [
+        *((f"{r.job} of {r.source} {r.event_type}", r) for r in topology.routes),
+        *topology.job_types.items(),
+    ]
+    for jobs, found in declared:
+        gathers = found.gathers
+        if gathers is not None:
+            name = type(gathers).__name__.lower()
+            _row(table, jobs, name, gathers.by or "tenant and type", _gathers(gathers))
+        if found.expires_after_seconds is not None:
+            _row(table, jobs, "expires", "-", f"after {found.expires_after_seconds:g} s")
+    return table
+
+
+def _gathers(rule: Gathers) -> str:
+    match rule:
+        case Debounce(seconds, None):
+            return f"the newest runs after {seconds:g} s without another"
+        case Debounce(seconds, most):
+            return f"the newest runs after {seconds:g} s without another, {most:g} s at most"
+        case Batch(size, seconds):
+            return f"one job for {size} events, after {seconds:g} s for fewer"
+        case _:
+            return f"keeps {rule.keep}"
 
 
 def _approvals(topology: Topology) -> Table:

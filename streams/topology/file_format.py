@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from streams.topology import model
-from streams.topology.model import Count, Declared, Name, Positive, Span, Text
+from streams.topology.declared import Count, Declared, Name, Positive, Span, Text
+from streams.topology.flow_control import FlowControl, PriorityBy
 
 _DAY_MS = 86_400_000
 _MOST_KIB = 2_097_152
@@ -34,11 +35,20 @@ class PoolShape(Declared):
     name: Name
 
 
+BY, ELSE = "by", "else"
+"""Keys of a route's `priority` that are no values of events."""
+
+
+def _always(priority: Any) -> Any:
+    """A priority that every event's job has, in the form of one that depends on the event."""
+    return {ELSE: priority} if isinstance(priority, str) else priority
+
+
 @dataclass(frozen=True, slots=True)
-class RouteShape(Declared):
+class RouteShape(FlowControl):
     match: model.Events
     job: Text | None = None
-    priority: str | None = None
+    priority: Annotated[dict[str, str], BeforeValidator(_always)] | None = None
     cancels: model.Cancels | None = None
     draft: bool = False
 
@@ -80,12 +90,7 @@ def build(shape: TopologyShape) -> model.Topology:
         priorities={priority.name: priority for priority in shape.priorities},
         pools=tuple(pool.name for pool in shape.pools),
         job_types={job.name: job for job in shape.job_types},
-        routes=tuple(
-            model.Route(
-                r.match.source, r.match.event_type, r.job, r.priority or first, r.cancels, r.draft
-            )
-            for r in shape.routes
-        ),
+        routes=tuple(_route(route, first) for route in shape.routes),
         limits=shape.limits,
         finished_jobs_ms=_days(shape.retention.finished_jobs_days),
         leases=shape.leases,
@@ -95,6 +100,22 @@ def build(shape: TopologyShape) -> model.Topology:
         deliveries_ms=_days(shape.retention.deliveries_days),
         approvals=shape.approvals,
         workflows=shape.workflows,
+    )
+
+
+def _route(shape: RouteShape, first: str) -> model.Route:
+    """The route; a priority that depends on the event and has no `else` is refused by the rules."""
+    levels = dict(shape.priority or {ELSE: first})
+    by, otherwise = levels.pop(BY, ""), levels.pop(ELSE, "")
+    return model.Route(
+        shape.match.source,
+        shape.match.event_type,
+        shape.job,
+        otherwise,
+        shape.cancels,
+        shape.draft,
+        PriorityBy(by, tuple(levels.items()), otherwise) if by or levels else None,
+        **{each.name: getattr(shape, each.name) for each in fields(FlowControl)},
     )
 
 

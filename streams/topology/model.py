@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
+
+from streams.topology.by_value import Compared
+from streams.topology.declared import Count, Declared, Name, Positive, Text
+from streams.topology.flow_control import FlowControl, PriorityBy
 
 CHANGELOG_DELETE_RETENTION_MS = 86_400_000
 """`delete.retention.ms` of every compacted topic: how long a tombstone can still be read.
@@ -26,26 +30,10 @@ _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 FUSED = "pipeline"
 """The name of the fused stage's group, process and state."""
 
-SUBJECT, ATTRIBUTE = "subject", "attributes."
-"""How `Cancels.by` names the subject of events, and how it begins for one of their attributes."""
-
 LayoutName = Literal["fused", "apart"]
 LimitScope = Literal["global", "job_type", "tenant"]
 Cleanup = Literal["delete", "compact", "compact,delete"]
 Timestamp = Literal["create", "append"]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
-Text = Annotated[str, Field(min_length=1)]
-Positive = Annotated[float, Field(gt=0, strict=True)]
-Span = Annotated[float, Field(gt=0, le=1_000_000, strict=True)]
-"""Days, hours or minutes that are no mistake, and of which Kafka can hold the milliseconds."""
-Count = Annotated[int, Field(ge=1, strict=True)]
-
-
-class Declared:
-    """A mapping of the file without unknown keys; strict numbers, so that `"4"` is none."""
-
-    __slots__ = ()
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +97,7 @@ class Events(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class JobType(Declared):
+class JobType(FlowControl):
     """Overrides for a job type; None leaves the handler's own policy."""
 
     name: Text
@@ -134,10 +122,11 @@ class Cancels(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class Route(FlowControl):
     """Which events get which job; both patterns are globs, and `*` matches everything.
 
     A route without a `job` only cancels. Otherwise an event's own job is made after it cancelled.
+    What it declares of `FlowControl` goes before what its job type declares.
     """
 
     source: str
@@ -146,6 +135,12 @@ class Route:
     priority: str
     cancels: Cancels | None = None
     draft: bool = False
+    priority_by: PriorityBy | None = None
+    """Which priority it is by a value of the event; otherwise `priority`."""
+
+    def priority_of(self, event: Compared) -> str:
+        """The priority of an event's job."""
+        return self.priority if self.priority_by is None else self.priority_by.of(event)
 
 
 @dataclass(frozen=True, slots=True)

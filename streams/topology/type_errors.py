@@ -7,8 +7,8 @@ from typing import Any, get_args, get_type_hints
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from streams.topology.declared import Declared
 from streams.topology.file_format import TopologyShape
-from streams.topology.model import Declared
 from streams.topology.problems import near
 from streams.topology.yaml_tree import KeyPath, Node
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from streams.topology.by_value import fault
+from streams.topology.flow_rules import flow_control
 from streams.topology.lifetimes import cleanups, clocks, days, lifetimes, outlives, retention
 from streams.topology.model import (
-    ATTRIBUTE,
     FUSED,
-    SUBJECT,
     Route,
     StageDeclaration,
     StoreDeclaration,
@@ -174,15 +174,8 @@ def _fused(topology: Topology) -> Found:
 
 
 def _jobs(topology: Topology) -> Found:
-    """Routes lead to a priority, job types to a pool, pools to a topic."""
+    """Routes do something, job types lead to a pool, pools to a topic."""
     for index, route in enumerate(topology.routes):
-        if route.priority not in topology.priorities:
-            hint = near(route.priority, topology.priorities)
-            yield problem(
-                f"priority {route.priority!r} is not declared{hint}; "
-                f"write one of {', '.join(topology.priorities)}",
-                ("routes", index, "priority"),
-            )
         yield from _ends_and_makes(route, ("routes", index))
     for job in topology.job_types.values():
         if job.pool not in topology.pools:
@@ -205,16 +198,9 @@ def _ends_and_makes(route: Route, path: KeyPath) -> Found:
     """A route makes a job, or cancels some by a value that events have."""
     if route.job is None and route.cancels is None:
         yield problem("the route does nothing with its events; add job or cancels", path)
-    if route.cancels is not None and not _names_a_value(route.cancels.by):
-        yield problem(
-            f"{route.cancels.by!r} is nothing that events are compared by"
-            f"{near(route.cancels.by, [SUBJECT])}; write {SUBJECT}, or {ATTRIBUTE}NAME",
-            (*path, "cancels", "by"),
-        )
-
-
-def _names_a_value(by: str) -> bool:
-    return by == SUBJECT or (by.startswith(ATTRIBUTE) and by != ATTRIBUTE)
+    wrong = None if route.cancels is None else fault(route.cancels.by)
+    if wrong is not None:
+        yield problem(wrong, (*path, "cancels", "by"))
 
 
 def _replies(topology: Topology, work: str) -> Found:
@@ -273,6 +259,7 @@ _RULES = (
     _stages,
     _fused,
     _jobs,
+    flow_control,
     _limits,
     _leases,
 )

@@ -70,12 +70,16 @@ SCRIPTS = {
     "novel": _NOVEL,
     "herald": Script(("mail:send/news@tenant", "crm:note/news@tenant"), backoff=(5, 5)),
     "chase": Script(("step:look", "race:15", "mail:send/chase"), seconds=12),
+    "digest": Script(("step:read", "mail:send/digest")),
+    "bulk": Script(("step:read", "crm:note/bulk"), attempts=2),
+    "sync": Script(("step:read", "crm:note/sync"), seconds=6),
 }
 """`killer` and `bomb` end their worker's process, with and without a word before.
 
 `late` is handled by no worker before it is deployed. People approve the effects of `refund` and
 `loan`, which ask, of `letter`, whose jobs are drafts, and of `grant`, as a rule wants it. An event
-may cancel what waits for a `chase`; each of its events has a job of its own.
+may cancel what waits for a `chase`. Flow control holds for `digest`, `bulk` and `sync`. Each event
+of these four is a new one.
 """
 
 TERMS = {

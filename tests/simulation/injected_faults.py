@@ -19,9 +19,11 @@ from streams import new_jobs
 from streams.delivery import step as delivery_step
 from streams.delivery.parts.sending import Sending
 from streams.dispatcher import failures, history, parking, waiting
+from streams.dispatcher.groups import Groups
 from streams.dispatcher.part import Change
 from streams.dispatcher.parts import (
     expiry,
+    flow_control,
     replays,
     runs,
     schedules,
@@ -247,12 +249,45 @@ def _tick_fires_twice() -> Iterator[None]:
         yield
 
 
+def _event_is_not_noted() -> Any:
+    """A job that takes another's place counts it, and does not note its event."""
+
+    def noted(original: Any, self: Any, step: Any, place: Any, note: Any) -> Any:
+        return original(self, step, place, None)
+
+    return _around(Groups, "noted", noted)
+
+
+def _group_forgets_who_runs() -> Any:
+    """The next job of a value does not wait for the end of the one that runs."""
+
+    def begins(original: Any, self: Any, step: Any, job: Any) -> Any:
+        place = self._groups.place(step, job.job_id)
+        if place is not None:
+            self._groups.set_place(step, job.job_id, replace(place, stays=False))
+        return original(self, step, job)
+
+    return _around(flow_control.FlowControl, "begins", begins)
+
+
 INJECTED_FAULTS = {
     "a tick fires twice": InjectedFault(
         _tick_fires_twice,
         ("schedule_twice",),
         ("schedule", "wait"),
         ("note",),
+    ),
+    "an event of a window is forgotten": InjectedFault(
+        _event_is_not_noted,
+        ("event_forgotten",),
+        ("burst",),
+        ("digest", "bulk"),
+    ),
+    "a group forgets who runs": InjectedFault(
+        _group_forgets_who_runs,
+        ("two_of_one",),
+        ("burst",),
+        ("sync",),
     ),
     "an approved digest is not compared": InjectedFault(
         faults_of_people.digest_is_not_compared,

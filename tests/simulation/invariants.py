@@ -17,6 +17,7 @@ from simulation.answers import Answers
 from simulation.approvals import Approvals
 from simulation.changed_code import ChangedCode
 from simulation.event_cancels import EventCancels
+from simulation.flow_control import BATCHED, FlowControl
 from simulation.handlers import needed
 from simulation.outside import Violation
 from simulation.requests import LARGE, Asked
@@ -71,6 +72,7 @@ class Judge:
         self.approvals = Approvals(world)
         self.code = ChangedCode(world)
         self.event_cancels = EventCancels(world)
+        self.flow_control = FlowControl(world)
         self.jobs: dict[str, Job] = {}
         """The newest record of each job that is there."""
         self.made_at: dict[str, int] = {}
@@ -155,6 +157,8 @@ class Judge:
         for record in self._news("approvals"):
             self.approvals.changed(record)
         self.event_cancels.look(self._begun)
+        self.flow_control.look()
+        self.flow_control.begun(self._begun)
         self._together()
         self.approvals.look()
         self._world.schedules.look()
@@ -203,6 +207,7 @@ class Judge:
         if job.status == "running" and (old is None or old.epoch != job.epoch):
             self._begun.append(job)
         self.jobs[job_id] = job
+        self.flow_control.changed(job)
 
     def _made(self, job: Job, old: Job | None) -> None:
         """A job, or an incarnation, that was not there before."""
@@ -234,7 +239,8 @@ class Judge:
 
     def _went_on(self, job: Job, old: Job, at: int) -> None:
         due = old.next_retry_at or old.scheduled_at
-        is_due = due is None or at >= due or (job.job_id, old.epoch) in self.blocked
+        is_full = job.type == BATCHED and old.run_id is None
+        is_due = due is None or at >= due or (job.job_id, old.epoch) in self.blocked or is_full
         if old.status == "scheduled" and not is_due and job.status in ("pending", "running"):
             raise Violation("early", f"{job.job_id} was due at {due} and is {job.status} at {at}")
         if job.history[-1:] != old.history[-1:]:
@@ -293,6 +299,8 @@ class Judge:
                 raise Violation("effect_skipped", f"{job.job_id} succeeded without {action}")
 
     def _cancel_meant(self, job: Job) -> None:
+        if job.superseded_by is not None:
+            return
         for _, meant in self._world.desk.cancelled.get(job.job_id, ()):
             if meant in (None, self.root_of(job)):
                 return
@@ -442,7 +450,7 @@ class Judge:
         due = [
             j.next_retry_at or j.scheduled_at or 0
             for j in self.jobs.values()
-            if j.status == "scheduled"
+            if j.status == "scheduled" and j.queued_behind is None
         ]
         return min(due) if due and not busy else None
 
@@ -464,6 +472,7 @@ class Judge:
                 raise Violation("no_dead_letter", f"{job.job_id} is {job.status}")
         self.event_cancels.at_the_end()
         self._world.schedules.at_the_end()
+        self.flow_control.at_the_end()
         for asked in self._world.desk.asked.values():
             erased = asked.tenant in self._world.desk.erased
             if asked.owed and not erased and not self._has_job(asked):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from simulation.flow_control import GATHERED
 from simulation.wiring import ANSWER, HALT, SOURCE
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.effect_scopes import is_shared
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 
+_ALWAYS_NEW = ("chase", *GATHERED)
+"""Types whose events repeat none."""
 LARGE = 50_000
 """Bytes of an input that some broker may not take in a lease."""
 
@@ -83,11 +86,11 @@ class Desk:
         self._times: Counter[tuple[str, str, str]] = Counter()
 
     def deliver(self, tenant: str, key: str, job_type: str) -> None:
-        """One delivery of an event; its id is new, its dedup key is not, but for a `chase`."""
+        """One delivery of an event; its id is new, its dedup key only for some types."""
         owed = job_type not in self._world.wiring.unrouted
         root = self._root("evt", tenant, f"{job_type}-{key}")
         event = _envelope(root, tenant, f"{job_type}-{key}", job_type, routed=owed)
-        if job_type == "chase":
+        if job_type in _ALWAYS_NEW:
             event = self._new(event, root)
         job_id = event_job_id(tenant, SOURCE, event.dedup_key)
         self._pipe("events.received", tenant, ENVELOPE.encode(event))
@@ -105,6 +108,11 @@ class Desk:
         """Some events of one subject, whose jobs one event may cancel."""
         for _ in range(5):
             self.deliver(tenant, key, "chase")
+
+    def burst(self, tenant: str, key: str, job_type: str, events: int) -> None:
+        """Some events of one subject, one right after the other."""
+        for _ in range(events):
+            self.deliver(tenant, key, job_type)
 
     def halt(self, tenant: str, key: str) -> None:
         """An event that cancels the jobs of earlier `chase` events of a key."""

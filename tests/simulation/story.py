@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from simulation.chance import Dice
+from simulation.flow_control import GATHERED
 from simulation.handlers import APPROVED, SCRIPTS
 from simulation.requests import LARGE
 from simulation.wiring import HALT, TENANTS
@@ -24,7 +25,7 @@ POINTS = (
 )
 _GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 8, 20)
 _TYPES = tuple(SCRIPTS)
-_TYPE_WEIGHTS = (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1, 3, 2, 3, 2, 2, 2, 3, 3, 3)
+_TYPE_WEIGHTS = (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1, 3, 2, 3, 2, 2, 2, 3, 3, 3, 3, 2, 2)
 Args = tuple[Any, ...]
 
 
@@ -137,6 +138,8 @@ KINDS: dict[str, Kind] = {
     ),
     # tenant, key: some events whose jobs one event may cancel
     "herd": Kind(2, lambda d: d.ask()[:2], lambda w, *a: w.desk.herd(*a)),
+    # tenant, key, type, number: events of one subject
+    "burst": Kind(3, lambda d: (*d.ask(), d.one(2, 3, 6)), lambda w, *a: w.desk.burst(*a)),
     # tenant, key: an event that cancels the jobs of earlier ones; whether a restart follows
     "halt": Kind(2, lambda d: (*d.ask()[:2], d.one(False, True)), lambda w, *a: w.halt(*a)),
     # worker, version of its handlers
@@ -246,6 +249,7 @@ _FAVOURED = 100
 """Many times the weight of any other operation."""
 _ABOUT = {
     "answer": {"patient", "racer", "novel", "chase"},
+    "burst": set(GATHERED),
     "decide": set(APPROVED),
     "halt": {"chase"},
     "herd": {"chase"},

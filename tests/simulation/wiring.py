@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
+from simulation.flow_control import BATCHED, DEBOUNCED, ONE_BY_ONE
 from simulation.handlers import SCRIPTS
+from streams.topology.flow_control import Batch, Debounce, Singleton
 from streams.topology.load import load
 from streams.topology.model import (
     ApprovalRule,
@@ -24,6 +26,9 @@ _WAIT = ("patient", "racer", "novel", "chase")
 _TYPES = {
     **{name: JobType(name, waits_for=(Events(SOURCE, ANSWER),)) for name in _WAIT},
     "letter": JobType("letter", draft=True),
+    DEBOUNCED: JobType(DEBOUNCED, debounce=Debounce(7, 20, "subject")),
+    BATCHED: JobType(BATCHED, batch=Batch(4, 9, "subject")),
+    ONE_BY_ONE: JobType(ONE_BY_ONE, singleton=Singleton("queue_one", "subject")),
 }
 _APPROVALS = (ApprovalRule("pay:*", job_type="grant"),)
 _HALT = Route(SOURCE, HALT, None, "webhook", Cancels("chase", "subject"))

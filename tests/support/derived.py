@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+import orjson
+
 from streams.dispatcher import live_index
+from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
 from streams.dispatcher.parts.declared_schedules import DeclaredSchedules
 from streams.dispatcher.parts.event_cancels import EventCancels
@@ -14,10 +17,12 @@ from streams.dispatcher.parts.held import HeldJobs
 from streams.dispatcher.parts.questions import Questions
 from streams.dispatcher.parts.retention import Retention
 from streams.dispatcher.parts.schedules import Schedules
+from streams.dispatcher.parts.start_deadlines import StartDeadlines
 from streams.dispatcher.parts.submissions import Submissions
 from streams.dispatcher.parts.sweep import Sweep
 from streams.dispatcher.parts.unhandled import UnhandledTypes
 from streams.dispatcher.parts.waits import Waits
+from streams.dispatcher.routing import has_begun
 from streams.dispatcher.stage import Dispatcher
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.task import Task
@@ -130,6 +135,7 @@ def _undoable(dispatcher: Dispatcher) -> dict[str, Any]:
             part(dispatcher, Retention)._left,
             part(dispatcher, Submissions)._behind,
             part(dispatcher, Schedules)._behind,
+            part(dispatcher, StartDeadlines)._behind,
         ),
         "seen": dict(part(dispatcher, HeldJobs)._seen),
         "dead types": set(part(dispatcher, UnhandledTypes)._dead_types),
@@ -146,6 +152,7 @@ def faults(task: Task) -> Iterator[str]:
     yield from _of_rows(task.stores["jobs"])
     store = task.stores["parts"]
     yield from _of_cancels(store)
+    yield from _of_groups(store, dispatcher)
     waiting = {tuple(split(key[1:])[:2]) for key, _ in _under(store, b"B")}
     known = {(type_, pool or "") for type_, pool in part(dispatcher, UnhandledTypes)._dead_types}
     if not waiting <= known:
@@ -178,6 +185,30 @@ def _of_cancels(store: KeyValueStore) -> Iterator[str]:
     parked = {tuple(split(key[1:])) for key, _ in _under(store, b"p")}
     if not parked <= forgotten:
         yield f"cancels {parked} wait, of which are forgotten {forgotten}"
+
+
+def _of_groups(store: KeyValueStore, dispatcher: Dispatcher) -> Iterator[str]:
+    """Places are those of live jobs, groups know them, and notes belong to a place."""
+    places = {key[1:].decode(): orjson.loads(value) for key, value in _under(store, b"P")}
+    groups = {key[1:].hex(): orjson.loads(value) for key, value in _under(store, b"G")}
+    members = {job_id for group in groups.values() for job_id in group if job_id is not None}
+    if not members <= places.keys():
+        yield f"groups know {members}, of which have a place {places.keys()}"
+    for job_id, place in places.items():
+        job = dispatcher._table.get(job_id)
+        if job is None or not is_live(job):
+            yield f"{job_id} has a place and is {job and job.status}"
+        is_known = job_id in groups.get(place["group"], ())
+        if not is_known and not place["of_batch"]:
+            yield f"{job_id} has a place that its group does not know"
+    windows = {place["window"].encode() for place in places.values()}
+    noted = {key[1:].split(b"\0")[0] for key, _ in _under(store, b"L")}
+    if not noted <= windows:
+        yield f"notes of {noted - windows} belong to no place"
+    for key, _ in _under(store, b"O"):
+        due = dispatcher._table.get(key[9:].decode())
+        if due is None or not is_live(due) or has_begun(due):
+            yield f"{due and due.job_id} has a deadline that it needs no more"
 
 
 def _under(store: KeyValueStore, prefix: bytes) -> list[tuple[bytes, bytes]]:

@@ -19,9 +19,10 @@ import orjson
 
 from streams.runtime.processor import Context
 from streams.serde.keys import after
-from streams.serde.records import Envelope, EventInfo, Job
+from streams.serde.records import Job
 from streams.state.store import KeyValueStore
-from streams.topology.model import ATTRIBUTE, SUBJECT, Topology
+from streams.topology.by_value import value_of
+from streams.topology.model import Topology
 
 _IN_BUCKET, _JOB, _NUMBER = b"I", b"J", b"N"
 KEYS = {
@@ -34,11 +35,6 @@ _COUNT = struct.Struct(">Q")
 
 Entry = tuple[int, tuple[bytes, ...]]
 """The number of a job, and its buckets."""
-
-
-def value_of(by: str, event: Envelope | EventInfo) -> str | None:
-    """The value by which a route compares an event with those of jobs; None or empty for none."""
-    return event.subject if by == SUBJECT else event.attributes.get(by.removeprefix(ATTRIBUTE))
 
 
 def bucket(tenant_id: str, type_: str, by: str, value: str) -> bytes:

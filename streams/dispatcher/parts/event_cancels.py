@@ -22,7 +22,7 @@ from streams.dispatcher.job import is_live
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.parts import cancellable, unfinished_cancels
-from streams.dispatcher.parts.cancellable import CancellableJobs, bucket, value_of
+from streams.dispatcher.parts.cancellable import CancellableJobs, bucket
 from streams.dispatcher.parts.unfinished_cancels import EventCancel, UnfinishedCancels
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
@@ -31,6 +31,7 @@ from streams.runtime.processor import Context
 from streams.serde.ids import event_job_id
 from streams.serde.job_states import LEASED
 from streams.serde.records import Envelope, Job
+from streams.topology.by_value import value_of
 from streams.topology.model import Cancels, Route
 
 log = structlog.get_logger(__name__)

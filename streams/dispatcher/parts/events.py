@@ -163,7 +163,7 @@ class Events(Part):
                 job_id,
                 envelope,
                 route.job,
-                route.priority,
+                route.priority_of(envelope),
                 self.topology,
                 place=found,
                 traceparent=event.traceparent,

@@ -85,7 +85,7 @@ class Leasing(Part):
 
     def _lease(self, step: Step, job: Job, worker: Worker) -> set[str]:
         """Send a job's lease; the pool that it was sent to, or nothing if it is too large."""
-        declared = self.topology.job_type(job.type)
+        job, declared = step.begin(job), self.topology.job_type(job.type)
         policy = effective_policy(worker.handlers[job.type], declared, job)
         run = begun(job, new_id("run"), worker.worker_id, policy, step.now)
         finished = () if _is_first(job) else steps_of(step.checkpoints, run)

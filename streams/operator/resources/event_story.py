@@ -20,6 +20,7 @@ from streams.operator.resources.events import (
 from streams.operator.resources.jobs import shown_job
 from streams.operator.resources.json_values import Json
 from streams.operator.resources.quarantine import quarantined, quarantined_json
+from streams.operator.resources.superseded import taker_of
 from streams.serde.records import Envelope
 from streams.topology.model import Topology
 
@@ -28,7 +29,7 @@ def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topolog
     """Return an event with its duplicates, job, replays, dead letters, quarantine, deliveries.
 
     `route` is the one that matches it now, `awaited_by` names the job types that wait for such
-    events.
+    events. `taken_by` is the job that runs for it, if that is not its own.
     """
     found = event(connection, event_id)
     if found is None:
@@ -44,12 +45,20 @@ def shown_event(connection: sqlite3.Connection, event_id: str, topology: Topolog
         "route": None if route is None else asdict(route),
         "awaited_by": topology.awaited_by(found.source, found.event_type),
         "duplicates": _duplicates(connection, found, arrived),
+        "taken_by": _taken_by(connection, found, job_id),
         "job": None if job_id is None else shown_job(connection, job_id, topology),
         "replays": replayed,
         "dead_letters": _dead_letters(connection, found, arrived, job_id, replayed),
         "quarantine": _quarantine(connection, found),
         "deliveries": deliveries.of_event(connection, found.tenant_id, event_id),
     }
+
+
+def _taken_by(connection: sqlite3.Connection, found: Envelope, job_id: str | None) -> str | None:
+    if job_id is None:
+        return None
+    taker = taker_of(connection, job_id, found.tenant_id)
+    return None if taker == job_id else taker
 
 
 def _replays(connection: sqlite3.Connection, found: Envelope, job_id: str | None) -> list[Json]:

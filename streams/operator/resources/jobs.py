@@ -18,6 +18,7 @@ from streams.operator.resources.json_values import Json, parsed
 from streams.operator.resources.paging import Filters, Page, PageQuery, newest
 from streams.operator.resources.progress import progress_of
 from streams.operator.resources.steps import steps_of
+from streams.operator.resources.superseded import events_of
 from streams.operator.resources.table import Row, Table, find, status_in
 from streams.operator.resources.waits import UNREAD, RunningJobs, waits_of
 from streams.runtime.processor import Record
@@ -59,9 +60,11 @@ def shown_job(connection: sqlite3.Connection, job_id: str, topology: Topology) -
 
 def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) -> Json:
     """Return a job with its input, what other tables hold, why it waits, and its deliveries."""
-    details = details_of(connection, found, topology)
+    details, events = details_of(connection, found, topology), events_of(connection, found)
     return {
         **job_json(found, details),
+        "event_ids": list(events),
+        "event_count": max(found.event_count, len(events)),
         "input": _input(connection, found),
         "why": waits_of(RunningJobs(connection), found, details, topology),
         "deliveries": deliveries.of_job(connection, found.tenant_id, found.job_id),
@@ -175,6 +178,7 @@ def _row(record: Record) -> Row:
         job["replay_of"],
         job["replay_id"],
         replayed,
+        job["superseded_by"],
         record.partition,
         *places.row(job),
         job["created_at"],
@@ -189,7 +193,7 @@ TABLE = Table(
     key="job_id TEXT",
     columns="tenant_id TEXT NOT NULL, type TEXT NOT NULL, status TEXT NOT NULL, "
     "pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, replay_id TEXT, replayed_event TEXT, "
-    f"part INTEGER NOT NULL, {places.COLUMNS}, created_at INTEGER NOT NULL, "
+    f"superseded_by TEXT, part INTEGER NOT NULL, {places.COLUMNS}, created_at INTEGER NOT NULL, "
     "ready_at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     indexes={
@@ -204,6 +208,7 @@ TABLE = Table(
         "of_scope": "(tenant_id, scope)",
         "by_replay": "(replay_of) WHERE replay_of IS NOT NULL",
         "of_replayed_event": "(replayed_event) WHERE replayed_event IS NOT NULL",
+        "by_taker": "(superseded_by) WHERE superseded_by IS NOT NULL",
         "of_replay": "(replay_id, created_at, job_id) WHERE replay_id IS NOT NULL",
         **places.INDEXES,
     },

@@ -1,4 +1,4 @@
-"""Why a job waits, as far as the read model knows: for its time, another job's effect,
+"""Why a job waits, as far as the read model knows: for its time, another job's effect or end,
 a person, a worker, a cap.
 
 The jobs that fill a cap are counted here when somebody asks. If the dispatcher published them, each
@@ -75,8 +75,7 @@ def waits_of(
         case "slot":
             return _pending(running, job, details.held, topology)
         case "time":
-            what = "its next attempt starts" if job.next_retry_at else "it starts"
-            return _waits("scheduled", f"{what} at {rfc3339(job.due_at)}", since)
+            return _waits(*_its_start(job), since)
         case "person":
             detail = "a person has to say whether an effect was done: see `tidegate jobs review`"
             return _waits("review", detail, since)
@@ -84,6 +83,13 @@ def waits_of(
             return _waits("outside", f"it waits for {told(job, details.gathers)}", since)
         case _:
             return None
+
+
+def _its_start(job: Job) -> tuple[str, str]:
+    if job.queued_behind is not None:
+        return "singleton", f"it starts once job {job.queued_behind} has ended (keep: queue_one)"
+    what = "its next attempt starts" if job.next_retry_at else "it starts"
+    return "scheduled", f"{what} at {rfc3339(job.due_at)}"
 
 
 def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json:

@@ -29,6 +29,14 @@ class EventInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GatheredEvent:
+    """One of the events of a batch, and where its body is."""
+
+    event: EventInfo
+    payload_ref: PayloadRef
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     fingerprint: bytes
     event_id: str

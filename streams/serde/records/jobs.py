@@ -7,7 +7,7 @@ from typing import Literal
 
 from streams.serde.effect_states import EffectStatus
 from streams.serde.job_states import WAITING, JobStatus
-from streams.serde.records.events import EventInfo, PayloadRef
+from streams.serde.records.events import EventInfo, GatheredEvent, PayloadRef
 from streams.serde.run_ends import AttemptKind
 
 
@@ -126,6 +126,12 @@ class Job:
     parent: Parent | None = None
     depth: int = 0
     continuations: int = 0
+    superseded_by: str | None = None
+    event_ids: tuple[str, ...] = ()
+    event_count: int = 0
+    events: tuple[GatheredEvent, ...] = ()
+    expires_at: int | None = None
+    queued_behind: str | None = None
 
     @property
     def due_at(self) -> int | None:
@@ -136,6 +142,13 @@ class Job:
         if self.status == WAITING:
             return min((w.until for w in self.waits if w.until is not None), default=None)
         return self.next_retry_at or self.scheduled_at
+
+    @property
+    def all_event_ids(self) -> tuple[str, ...]:
+        """The events that it stands for, as far as it names them: also if that is its own alone."""
+        if self.events:
+            return tuple(each.event.event_id for each in self.events)
+        return self.event_ids or ((self.event.event_id,) if self.event else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ingress.formats.document import carried_json
 from streams.errors import Misfit, PermanentError
 from streams.http.moments import moment
 from streams.serde.effect_scopes import JOB
-from streams.serde.records import EventInfo
+from streams.serde.records import EventInfo, PayloadRef
 from streams.worker.handler.decision import Proposed
 from streams.worker.handler.own_frames import calling_line
 from streams.worker.handler.spawning import Spawning
@@ -60,6 +60,9 @@ class Context(Waiting, Spawning):
         self.run_id: str = lease.run_id
         self.attempt: int = lease.attempt
         self.event: EventInfo | None = lease.event
+        self.events: list[EventInfo] = [each.event for each in lease.events] or (
+            [] if lease.event is None else [lease.event]
+        )
         self.input: Any = from_json(lease.input)
         self.schedule_id: str | None = lease.schedule_id
         self.scheduled_for: datetime | None = (
@@ -81,7 +84,9 @@ class Context(Waiting, Spawning):
         return self._session.traceparent
 
     async def payload(self, event: EventInfo | None = None) -> bytes:
-        """The raw body of the job's event, or of one that it waited for, as its vendor signed it.
+        """The raw body of the job's event, as its vendor signed it, or of another one that it has.
+
+        That is one of `ctx.events`, or one that it waited for.
 
         Raises:
             PermanentError: the job has no body, its body has expired on `payloads`, or the tenant
@@ -91,10 +96,7 @@ class Context(Waiting, Spawning):
         self._session.check()
         lease = self._session.lease
         event = lease.event if event is None else event
-        if event is not None and event != lease.event:
-            ref = self._waits.bodies.get(event.event_id)
-        else:
-            ref = lease.payload_ref
+        ref = None if event is None else self._body_of(event)
         if ref is None or event is None:
             raise PermanentError(
                 f"job {lease.job_id} has no such payload: a job that was submitted directly has "
@@ -107,18 +109,28 @@ class Context(Waiting, Spawning):
                 self._keyring, self._fetch, lease.tenant_id, event.event_id, ref
             )
 
-    async def json(self) -> Any:
-        """The document in the event's body: its JSON, or the JSON in the field `payload` of a form.
+    def _body_of(self, event: EventInfo) -> PayloadRef | None:
+        lease = self._session.lease
+        if event == lease.event:
+            return lease.payload_ref
+        gathered = {each.event.event_id: each.payload_ref for each in lease.events}
+        return gathered.get(event.event_id) or self._waits.bodies.get(event.event_id)
+
+    async def json(self, event: EventInfo | None = None) -> Any:
+        """The document in an event's body: its JSON, or the JSON in the field `payload` of a form.
+
+        `event` is one that `payload` takes; without it, the job's own.
 
         Raises:
             PermanentError: the body holds no JSON, or it cannot be read, as `payload` says.
             TransientError: as `payload` says.
         """
-        body = await self.payload()
+        body = await self.payload(event)
         try:
             return carried_json(body)
         except Misfit as error:
-            sent_as = self.event.content_type if self.event else "unknown"
+            event = event or self.event
+            sent_as = event.content_type if event else "unknown"
             raise PermanentError(
                 f"the event's body of the content type {sent_as!r} holds no JSON ({error}): read "
                 "it with ctx.payload()"
