@@ -30,7 +30,10 @@ SUPERSEDED = "superseded"
 
 @dataclass(slots=True)
 class Meeting:
-    """A newcomer, `job`, and its group; `open` is the job that it meets, which has `place`."""
+    """A newcomer, `job`, and its group.
+
+    `open` is the job that it meets, which has `place`; `begun` is the one that the group keeps.
+    """
 
     step: Step
     groups: Groups
@@ -39,6 +42,7 @@ class Meeting:
     group: Group
     open: Job | None
     place: Place | None
+    begun: Job | None
 
     @property
     def is_older(self) -> bool:
@@ -70,18 +74,19 @@ class Meeting:
 
 def meeting(step: Step, groups: Groups, job: Job, name: str) -> Meeting:
     """What a newcomer meets in its group."""
-    group = groups.group(step, name)
-    open_, begun = _living(step, group.open), _living(step, group.begun)
-    if open_ is not None and has_begun(open_):
-        open_ = None
+    open_ = _living(step, groups.group(step, name).open, job.type)
+    if open_ is not None and (has_begun(open_) or not step.may_go_on(open_)):
+        open_ = None  # a cancel or its deadline has ended it just now
     place = None if open_ is None else groups.place(step, open_.job_id)
+    begun = _living(step, groups.group(step, name).begun, job.type)
     group = Group(open_.job_id if open_ and place else None, begun.job_id if begun else None)
-    return Meeting(step, groups, name, job, group, open_ if place else None, place)
+    return Meeting(step, groups, name, job, group, open_ if place else None, place, begun)
 
 
-def _living(step: Step, job_id: str | None) -> Job | None:
+def _living(step: Step, job_id: str | None, type_: str) -> Job | None:
+    """A job of a group, if it has not ended and its route gave it no other type since."""
     job = None if job_id is None else step.table.get(job_id)
-    return job if job is not None and is_live(job) else None
+    return job if job is not None and is_live(job) and job.type == type_ else None
 
 
 def meet(rule: Gathers, met: Meeting) -> None:
@@ -137,18 +142,22 @@ def _keep_newest(met: Meeting) -> None:
 def _keep_first(met: Meeting) -> None:
     if met.open is not None and met.place is not None:
         met.join(met.open, met.place, _event_id(met.job, met.place))
-    elif met.group.begun is not None:
-        supersede(met.step, met.job, met.group.begun)
+    elif met.begun is not None and not met.begun.cancel_requested:
+        supersede(met.step, met.job, met.begun.job_id)
     else:
-        met.enter(met.job, new_place(met.job, met.name, stays=True))
+        met.enter(_behind(met), new_place(met.job, met.name, stays=True))
 
 
 def _queue_one(met: Meeting) -> None:
-    behind = met.group.begun
-    job = met.job
-    if behind is not None:
-        job = replace(scheduled(job, None, met.step.now), queued_behind=behind)
-    _newest(met, job, stays=True)
+    _newest(met, _behind(met), stays=True)
+
+
+def _behind(met: Meeting) -> Job:
+    """The newcomer, which waits for the end of the job that has begun, if there is one."""
+    if met.begun is None:
+        return met.job
+    waiting = scheduled(met.job, None, met.step.now)
+    return replace(waiting, queued_behind=met.begun.job_id)
 
 
 def _newest(met: Meeting, job: Job, *, stays: bool) -> None:

@@ -6,7 +6,8 @@ keep it. A place has notes of the jobs that it stands for; they are kept apart f
 since each event would write all of them anew.
 
 Keys in the store `parts`: `G` group holds the ids of its open job and of the one that has begun;
-`P` job_id holds the job's place; `L` window NUL number holds a note. A group's name is a hash,
+`P` job_id holds the job's place; `L` window NUL number holds notes, a line each: many ids, or one
+event of a batch. So a step that begins many jobs deletes few keys. A group's name is a hash,
 because a value may be of any length. The window of a place is named by its first job, and goes to
 the next job with the place.
 """
@@ -32,6 +33,7 @@ KEYS = {
     _NOTE: "what jobs with a place stand for",
 }
 _NUMBER = struct.Struct(">I")
+_IDS_AT_A_KEY = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,10 @@ class Groups:
         """The place, once another job is counted, and noted if there is a note."""
         if note is None:
             return replace(place, taken=place.taken + 1)
-        step.store.put(_notes(place) + _NUMBER.pack(place.noted), note)
+        at_a_key = 1 if place.of_batch else _IDS_AT_A_KEY
+        key = _notes(place) + _NUMBER.pack(place.noted // at_a_key)
+        before = step.store.get(key) if place.noted % at_a_key else None
+        step.store.put(key, note if before is None else before + b"\n" + note)
         return replace(
             place, taken=place.taken + 1, noted=place.noted + 1, size=place.size + len(note)
         )
@@ -119,7 +124,7 @@ class Groups:
         found = list(step.store.range(_notes(place), after(_notes(place))))
         for key, _ in found:
             step.store.delete(key)
-        return [note for _, note in found]
+        return [note for _, notes in found for note in notes.split(b"\n")]
 
 
 def _notes(place: Place) -> bytes:

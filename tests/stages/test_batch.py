@@ -10,10 +10,11 @@ from support.dispatching import Desk
 from support.flow_control import ROUTE, deploy, event, kept, leased, routed, statuses, taken, worker
 
 from streams.dispatcher import gathering
+from streams.dispatcher.parts import event_cancels
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.sizes import MAX_JOB_BYTES
 from streams.topology.flow_control import Batch
-from streams.topology.model import Route
+from streams.topology.model import Cancels, Route
 
 THREE = Batch(3, 5, "subject")
 
@@ -183,3 +184,43 @@ def test_a_batch_that_is_taken_from_its_topology_keeps_its_events(desk: Desk) ->
     desk.driver.advance(6)
     assert leased(desk) == [third, first]
     assert names(desk, first) == ["evt_e1", "evt_e2"]
+
+
+def test_no_event_joins_a_batch_whose_time_to_begin_is_over() -> None:
+    """The batch expires with what it had, also if nothing has looked at its time yet."""
+    desk = routed(batch=Batch(3, 5, "subject"), expires_after_seconds=60)
+    first = event(desk, "e1")
+    with desk.held_back():
+        desk.driver._clock.ms += 66_000  # nothing ticks meanwhile
+        second = event(desk, "e2")
+    assert (desk.job(first).end_reason, statuses(desk, second)) == ("expired", ["scheduled"])
+
+
+def test_no_event_joins_a_batch_that_an_earlier_event_is_about_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_cancels, "AT_ONCE", 0)
+    monkeypatch.setattr(event_cancels, "_EACH", 0)
+    solved = Route("zendesk", "ticket.solved", None, "webhook", Cancels("draft_reply", "subject"))
+    desk = routed()
+    deploy(desk, routes=(solved, replace(ROUTE, batch=THREE)))
+    first = event(desk, "e1")
+    event(desk, "e2", type_="ticket.solved")
+    assert statuses(desk, first) == ["scheduled"], "the cancel is not finished"
+    third = event(desk, "e3")
+    assert statuses(desk, first, third) == ["cancelled", "scheduled"]
+    assert desk.job(first).superseded_by is None
+
+
+def test_an_event_joins_no_batch_that_became_another_type() -> None:
+    desk = routed(batch=THREE)
+    first = event(desk, "e1")
+    other = Route("zendesk", "ticket.created", "refund", "webhook")
+    deploy(desk, routes=(other, replace(ROUTE, batch=THREE)))
+    assert desk.job(first).type == "refund"
+    second = event(desk, "e2", type_="ticket.opened")
+    assert statuses(desk, second) == ["scheduled"]
+    worker(desk).heartbeat()
+    desk.driver.advance(6)
+    assert sorted(leased(desk)) == sorted([first, second])
+    assert kept(desk) == []

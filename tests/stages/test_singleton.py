@@ -10,7 +10,7 @@ from support.flow_control import ROUTE, deploy, event, kept, leased, routed, sta
 
 from streams.runtime.memory_broker import CrashPoint
 from streams.topology.flow_control import Singleton
-from streams.topology.model import JobType
+from streams.topology.model import Cancels, JobType
 
 
 def keeping(keep: Any, by: str | None = "subject") -> tuple[Desk, ScriptedWorker]:
@@ -221,3 +221,16 @@ def test_a_job_whose_awaited_one_is_gone_goes_on_with_the_sweep() -> None:
         desk.driver.advance(5)
         at.heartbeat(free=9)
     assert statuses(desk, second) != ["scheduled"]
+
+
+@pytest.mark.parametrize("keep", ["first", "queue_one"])
+def test_an_event_that_cancels_a_run_waits_for_its_end_and_is_not_lost(keep: Any) -> None:
+    cancels = Cancels("draft_reply", "subject")
+    desk = routed(singleton=Singleton(keep, "subject"), cancels=cancels)
+    at = worker(desk)
+    at.heartbeat()
+    first, second = event(desk, "e1"), event(desk, "e2")
+    assert (desk.job(first).cancel_requested, statuses(desk, second)) == (True, ["scheduled"])
+    assert desk.job(second).queued_behind == first
+    at.end(desk.lease(first), "cancelled", free=9)
+    assert statuses(desk, first, second) == ["cancelled", "running"]
