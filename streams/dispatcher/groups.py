@@ -5,8 +5,8 @@ group keeps those. A job in a group has a *place*, until it ends, or begins in a
 keep it. A place has notes of the jobs that it stands for; they are kept apart from the job's row,
 since each event would write all of them anew.
 
-Keys in the store `parts`: `G` group holds the ids of its open job and of the one that has begun;
-`P` job_id holds the job's place; `L` window NUL number holds notes, a line each: many ids, or one
+Keys in the store `parts`: `A` group holds the ids of its open job and of the one that has begun;
+`M` job_id holds the job's place; `Q` window NUL number holds notes, a line each: many ids, or one
 event of a batch. So a step that begins many jobs deletes few keys. A group's name is a hash,
 because a value may be of any length. The window of a place is named by its first job, and goes to
 the next job with the place.
@@ -24,9 +24,9 @@ from streams.dispatcher.step import Step
 from streams.runtime.processor import Context
 from streams.serde.keys import SEPARATOR, after, join
 from streams.serde.records import Job
-from streams.topology.flow_control import Gathers
+from streams.topology.flow_control import Rule
 
-_GROUP, _PLACE, _NOTE = b"G", b"P", b"L"
+_GROUP, _PLACE, _NOTE = b"A", b"M", b"Q"
 KEYS = {
     _GROUP: "groups of jobs that take each other's place",
     _PLACE: "the places of jobs in them",
@@ -65,7 +65,7 @@ class Place:
     of_batch: bool = False
 
 
-def group_of(job: Job, rule: Gathers, value: str) -> str:
+def group_of(job: Job, rule: Rule, value: str) -> str:
     """The name of a job's group under a rule."""
     kind = type(rule).__name__
     name = orjson.dumps((job.tenant_id, job.type, kind, rule.by, value))

@@ -115,6 +115,8 @@ def continued(job: Job, text: str, now: int) -> Job:
         scope=scope_of(job.job_id, incarnation, job.event_time),
         input=text,
         payload_ref=None,
+        event_ids=job.all_event_ids if job.events else job.event_ids,
+        events=(),
         ready_at=now,
         scheduled_at=None,
         attempts=0,

@@ -39,8 +39,9 @@ def pool_of(type_: str, asked_pool: str | None, topology: Topology) -> str:
 
 
 def has_begun(job: Job) -> bool:
-    """Whether the job was ever leased."""
-    return job.run_id is not None or job.attempts > 0 or job.lost > 0
+    """Whether the job was ever leased, or a job before it that it continues."""
+    was_leased = job.run_id is not None or job.attempts > 0 or job.lost > 0
+    return was_leased or job.continuations > 0
 
 
 def is_replay(job: Job) -> bool:

@@ -26,8 +26,8 @@ from streams.dispatcher.parts.divergences import Divergences
 from streams.dispatcher.parts.event_cancels import EventCancels
 from streams.dispatcher.parts.events import Events
 from streams.dispatcher.parts.expiry import Expiry
-from streams.dispatcher.parts.gathers import Gathers
 from streams.dispatcher.parts.flow_control import FlowControl
+from streams.dispatcher.parts.gathers import Gathers
 from streams.dispatcher.parts.held import HeldJobs
 from streams.dispatcher.parts.leasing import Leasing
 from streams.dispatcher.parts.questions import Questions

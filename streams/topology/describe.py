@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from streams.topology.flow_control import Batch, Debounce, FlowControl, Gathers
+from streams.topology.flow_control import Batch, Debounce, FlowControl, Rule
 from streams.topology.model import Limit, Route, Topic, Topology
 
 _DAY_MS = 86_400_000
@@ -106,16 +106,16 @@ def _flow_control(topology: Topology) -> Table:
         *topology.job_types.items(),
     ]
     for jobs, found in declared:
-        gathers = found.gathers
-        if gathers is not None:
-            name = type(gathers).__name__.lower()
-            _row(table, jobs, name, gathers.by or "tenant and type", _gathers(gathers))
+        rule = found.rule
+        if rule is not None:
+            name = type(rule).__name__.lower()
+            _row(table, jobs, name, rule.by or "tenant and type", _meaning(rule))
         if found.expires_after_seconds is not None:
             _row(table, jobs, "expires", "-", f"after {found.expires_after_seconds:g} s")
     return table
 
 
-def _gathers(rule: Gathers) -> str:
+def _meaning(rule: Rule) -> str:
     match rule:
         case Debounce(seconds, None):
             return f"the newest runs after {seconds:g} s without another"

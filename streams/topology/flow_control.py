@@ -54,7 +54,7 @@ class Batch(Declared):
     by: Text | None = None
 
 
-Gathers = Debounce | Singleton | Batch
+Rule = Debounce | Singleton | Batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class FlowControl(Declared):
     """A job that has not begun so long after it could have is cancelled."""
 
     @property
-    def gathers(self) -> Gathers | None:
+    def rule(self) -> Rule | None:
         """How its jobs take each other's place, if they do."""
         return self.debounce or self.singleton or self.batch
 

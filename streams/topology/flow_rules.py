@@ -11,7 +11,7 @@ from streams.topology.problems import Problem, near, problem
 from streams.topology.yaml_tree import KeyPath
 
 Found = Iterator[Problem]
-_GATHERS = ("debounce", "singleton", "batch")
+_RULES = ("debounce", "singleton", "batch")
 
 
 def flow_control(topology: Topology) -> Found:
@@ -26,23 +26,23 @@ def flow_control(topology: Topology) -> Found:
 
 
 def _declared(declared: FlowControl, path: KeyPath) -> Found:
-    given = [name for name in _GATHERS if getattr(declared, name) is not None]
+    given = [name for name in _RULES if getattr(declared, name) is not None]
     if len(given) > 1:
         yield problem(
             f"{' and '.join(given)} stand beside each other, and a job follows one of them; "
             "remove the others",
             (*path, given[-1]),
         )
-    gathers = declared.gathers
-    if gathers is None:
+    rule = declared.rule
+    if rule is None:
         return
     place = (*path, given[0], "by")
-    wrong = None if gathers.by is None else fault(gathers.by, of_inputs=True)
+    wrong = None if rule.by is None else fault(rule.by, of_inputs=True)
     if wrong is not None:
         yield problem(wrong, place)
-    if isinstance(gathers, Debounce) and (gathers.max_seconds or gathers.seconds) < gathers.seconds:
+    if isinstance(rule, Debounce) and (rule.max_seconds or rule.seconds) < rule.seconds:
         yield problem(
-            f"max_seconds {gathers.max_seconds:g} is below seconds {gathers.seconds:g}, so no "
+            f"max_seconds {rule.max_seconds:g} is below seconds {rule.seconds:g}, so no "
             "event could put the run off; raise it, or shorten seconds",
             (*path, "debounce", "max_seconds"),
         )
@@ -50,10 +50,10 @@ def _declared(declared: FlowControl, path: KeyPath) -> Found:
 
 def _of_route(route: Route, path: KeyPath) -> Found:
     """Events have no input, and a route without a job has none that could wait."""
-    gathers = route.gathers
-    if gathers is not None and (gathers.by or "").startswith(INPUT):
+    rule = route.rule
+    if rule is not None and (rule.by or "").startswith(INPUT):
         yield problem(
-            f"{gathers.by!r} is a value of submitted jobs, and a route makes jobs of events; write "
+            f"{rule.by!r} is a value of submitted jobs, and a route makes jobs of events; write "
             "a value of events, or declare it on the job type",
             path,
         )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 DEBOUNCED, BATCHED, ONE_BY_ONE = "digest", "bulk", "sync"
-GATHERED = (DEBOUNCED, BATCHED, ONE_BY_ONE)
+CONTROLLED = (DEBOUNCED, BATCHED, ONE_BY_ONE)
 
 
 class FlowControl:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from simulation.flow_control import GATHERED
+from simulation.flow_control import CONTROLLED
 from simulation.wiring import ANSWER, HALT, SOURCE
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.effect_scopes import is_shared
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 
-_ALWAYS_NEW = ("chase", *GATHERED)
+_ALWAYS_NEW = ("chase", *CONTROLLED)
 """Types whose events repeat none."""
 LARGE = 50_000
 """Bytes of an input that some broker may not take in a lease."""

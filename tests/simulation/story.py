@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from simulation.chance import Dice
-from simulation.flow_control import GATHERED
+from simulation.flow_control import CONTROLLED
 from simulation.handlers import APPROVED, SCRIPTS
 from simulation.requests import LARGE
 from simulation.wiring import HALT, TENANTS
@@ -249,7 +249,7 @@ _FAVOURED = 100
 """Many times the weight of any other operation."""
 _ABOUT = {
     "answer": {"patient", "racer", "novel", "chase"},
-    "burst": set(GATHERED),
+    "burst": set(CONTROLLED),
     "decide": set(APPROVED),
     "halt": {"chase"},
     "herd": {"chase"},

@@ -9,7 +9,7 @@ import pytest
 from support.dispatching import Desk
 from support.flow_control import ROUTE, deploy, event, kept, leased, routed, statuses, taken, worker
 
-from streams.dispatcher import gathering
+from streams.dispatcher import superseding
 from streams.dispatcher.parts import event_cancels
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.sizes import MAX_JOB_BYTES
@@ -68,7 +68,7 @@ def test_a_full_batch_that_waits_takes_no_more(desk: Desk) -> None:
 def test_a_batch_that_would_not_fit_its_record_begins_early(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "MAX_BATCH_BYTES", 3_000)
+    monkeypatch.setattr(superseding, "MAX_BATCH_BYTES", 3_000)
     ids = [event(desk, f"e{n}", text="x" * 700) for n in range(3)]
     assert statuses(desk, ids[0], ids[2]) == ["pending", "scheduled"]
     assert taken(desk, ids[1]) == [ids[0]]
@@ -136,7 +136,7 @@ def test_a_draft_among_its_events_makes_the_batch_one() -> None:
     assert (taken(desk, second), desk.job(first).draft) == ([first], True)
 
 
-def test_submitted_jobs_are_not_gathered() -> None:
+def test_submitted_jobs_are_in_no_batch() -> None:
     desk = routed(batch=Batch(3, 5))
     event(desk, "e1")
     desk.submit("job_s")

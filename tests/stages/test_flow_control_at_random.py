@@ -14,9 +14,9 @@ from support.flow_control import ROUTE, event, kept, started, statuses, worker
 from streams.serde.codec import JOB
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job
-from streams.topology.flow_control import Batch, Debounce, Gathers, Singleton
+from streams.topology.flow_control import Batch, Debounce, Rule, Singleton
 
-RULES: dict[str, Gathers] = {
+RULES: dict[str, Rule] = {
     "debounce": Debounce(3, 8, "subject"),
     "newest": Singleton("newest", "subject"),
     "first": Singleton("first", "subject"),
@@ -126,7 +126,7 @@ class World:
         return job_id
 
 
-def _declared(rule: Gathers) -> dict[str, Any]:
+def _declared(rule: Rule) -> dict[str, Any]:
     return {type(rule).__name__.lower(): rule}
 
 

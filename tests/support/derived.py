@@ -189,8 +189,8 @@ def _of_cancels(store: KeyValueStore) -> Iterator[str]:
 
 def _of_groups(store: KeyValueStore, dispatcher: Dispatcher) -> Iterator[str]:
     """Places are those of live jobs, groups know them, and notes belong to a place."""
-    places = {key[1:].decode(): orjson.loads(value) for key, value in _under(store, b"P")}
-    groups = {key[1:].hex(): orjson.loads(value) for key, value in _under(store, b"G")}
+    places = {key[1:].decode(): orjson.loads(value) for key, value in _under(store, b"M")}
+    groups = {key[1:].hex(): orjson.loads(value) for key, value in _under(store, b"A")}
     members = {job_id for group in groups.values() for job_id in group if job_id is not None}
     if not members <= places.keys():
         yield f"groups know {members}, of which have a place {places.keys()}"
@@ -202,7 +202,7 @@ def _of_groups(store: KeyValueStore, dispatcher: Dispatcher) -> Iterator[str]:
         if not is_known and not place["of_batch"]:
             yield f"{job_id} has a place that its group does not know"
     windows = {place["window"].encode() for place in places.values()}
-    noted = {key[1:].split(b"\0")[0] for key, _ in _under(store, b"L")}
+    noted = {key[1:].split(b"\0")[0] for key, _ in _under(store, b"Q")}
     if not noted <= windows:
         yield f"notes of {noted - windows} belong to no place"
     for key, _ in _under(store, b"O"):

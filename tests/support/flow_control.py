@@ -12,7 +12,7 @@ from streams.topology.model import JobType, Route
 from support.dispatching import Desk, ScriptedWorker, envelope
 
 ROUTE = Route("zendesk", "ticket.*", "draft_reply", "webhook")
-KEPT = (b"G", b"P", b"L", b"O")
+KEPT = (b"A", b"M", b"Q", b"O")
 
 
 def routed(**declared: Any) -> Desk:

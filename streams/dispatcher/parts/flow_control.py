@@ -1,11 +1,11 @@
 """Flow control: jobs of one tenant, type and value take each other's place before they begin.
 
-`topology.yaml` says which do (`FlowControl`), `gathering` has the rules, and `groups` the state.
+`topology.yaml` says which do (`FlowControl`), `superseding` has the rules, and `groups` the state.
 Each event has its own job, as its ingress answered. A job that another one runs for ends
 `cancelled`, and names that one in `superseded_by`.
 
-Left alone are jobs of replays, which a person asked for, jobs whose submission named their time,
-and jobs that lack the value by which their rule compares them.
+Left alone are jobs of replays, which a person asked for, jobs that a run asked for, jobs whose
+submission named their time, and jobs that lack the value by which their rule compares them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import ClassVar
 import structlog
 
 from streams.dispatcher import groups, metrics
-from streams.dispatcher.gathering import complete, meet, meeting
 from streams.dispatcher.groups import Groups, Place, group_of
 from streams.dispatcher.job import is_live
 from streams.dispatcher.live_index import Live
@@ -24,12 +23,13 @@ from streams.dispatcher.part import Part
 from streams.dispatcher.routing import declared_for, has_begun, is_replay
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
+from streams.dispatcher.superseding import complete, meet, meeting
 from streams.dispatcher.transitions import requeue
 from streams.runtime.processor import Context
 from streams.serde.job_states import PENDING, SCHEDULED
 from streams.serde.records import Job
 from streams.topology.by_value import INPUT, value_of, value_of_input
-from streams.topology.flow_control import Batch, Gathers
+from streams.topology.flow_control import Batch, Rule
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +42,7 @@ class FlowControl(Part):
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._is_declared = any(
-            declared.gathers is not None
+            declared.rule is not None
             for declared in (*self.topology.routes, *self.topology.job_types.values())
         )
         self._without_value: set[tuple[str, str]] = set()  # logged, each once
@@ -55,8 +55,8 @@ class FlowControl(Part):
         now = step.table.get(job.job_id)
         if not self._is_declared or now is None or now.status != PENDING:
             return
-        # A dead job that lives again may stand for others already.
-        if is_replay(now) or has_begun(now) or now.event_count:
+        # A run waits for the job that it asked for; one that lives again may stand for others.
+        if is_replay(now) or has_begun(now) or now.parent is not None or now.event_count:
             return
         rule = self._rule(now)
         value = None if rule is None else self._value(now, rule)
@@ -119,13 +119,13 @@ class FlowControl(Part):
         if waiting is not None and waiting.queued_behind is not None:
             requeue(step, waiting)
 
-    def _rule(self, job: Job) -> Gathers | None:
-        """The rule of a job; a batch gathers events alone."""
-        rules = (declared.gathers for declared in declared_for(job, self.topology))
+    def _rule(self, job: Job) -> Rule | None:
+        """The rule of a job; a batch has events alone."""
+        rules = (declared.rule for declared in declared_for(job, self.topology))
         rule = next((rule for rule in rules if rule is not None), None)
         return None if isinstance(rule, Batch) and job.event is None else rule
 
-    def _value(self, job: Job, rule: Gathers) -> str | None:
+    def _value(self, job: Job, rule: Rule) -> str | None:
         """The value by which a job is compared; None, and counted, if it has none."""
         if rule.by is None:
             return ""

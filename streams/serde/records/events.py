@@ -29,7 +29,7 @@ class EventInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class GatheredEvent:
+class BatchedEvent:
     """One of the events of a batch, and where its body is."""
 
     event: EventInfo

@@ -7,7 +7,7 @@ from typing import Literal
 
 from streams.serde.effect_states import EffectStatus
 from streams.serde.job_states import WAITING, JobStatus
-from streams.serde.records.events import EventInfo, GatheredEvent, PayloadRef
+from streams.serde.records.events import BatchedEvent, EventInfo, PayloadRef
 from streams.serde.run_ends import AttemptKind
 
 
@@ -129,7 +129,7 @@ class Job:
     superseded_by: str | None = None
     event_ids: tuple[str, ...] = ()
     event_count: int = 0
-    events: tuple[GatheredEvent, ...] = ()
+    events: tuple[BatchedEvent, ...] = ()
     expires_at: int | None = None
     queued_behind: str | None = None
 

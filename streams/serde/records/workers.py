@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from streams.serde.records.events import EventInfo, GatheredEvent, PayloadRef
+from streams.serde.records.events import BatchedEvent, EventInfo, PayloadRef
 from streams.serde.records.jobs import StepResult
 
 
@@ -36,7 +36,7 @@ class Lease:
     alone: bool
     schedule_id: str | None = None
     scheduled_for: int | None = None
-    events: tuple[GatheredEvent, ...] = ()
+    events: tuple[BatchedEvent, ...] = ()
     mac: bytes = b"\0" * 32
 
 

@@ -113,8 +113,8 @@ class Context(Waiting, Spawning):
         lease = self._session.lease
         if event == lease.event:
             return lease.payload_ref
-        gathered = {each.event.event_id: each.payload_ref for each in lease.events}
-        return gathered.get(event.event_id) or self._waits.bodies.get(event.event_id)
+        batch = {each.event.event_id: each.payload_ref for each in lease.events}
+        return batch.get(event.event_id) or self._waits.bodies.get(event.event_id)
 
     async def json(self, event: EventInfo | None = None) -> Any:
         """The document in an event's body: its JSON, or the JSON in the field `payload` of a form.

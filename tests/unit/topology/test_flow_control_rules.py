@@ -35,7 +35,7 @@ def test_a_route_and_a_type_declare_the_same(overlay: Overlay) -> None:
     route = load(overlay(ROUTE + declared)).routes[0]
     of_type = load(overlay(TYPE + declared)).job_types["b"]
     for found in (route, of_type):
-        assert found.gathers == Debounce(5, 60, "subject")
+        assert found.rule == Debounce(5, 60, "subject")
         assert found.expires_after_seconds == 3600
 
 
@@ -49,7 +49,7 @@ def test_each_rule_is_read(overlay: Overlay) -> None:
         "- {name: e}\n"
     )
     types = load(overlay(text)).job_types
-    assert [types[name].gathers for name in "abcde"] == [
+    assert [types[name].rule for name in "abcde"] == [
         Singleton("queue_one", "subject"),
         Batch(100, 5, "attributes.order"),
         Debounce(0.5),

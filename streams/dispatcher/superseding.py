@@ -21,9 +21,9 @@ from streams.dispatcher.routing import has_begun
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import end_timer, requeue, withdraw
 from streams.serde.job_states import PENDING, SCHEDULED
-from streams.serde.records import EventInfo, GatheredEvent, Job, PayloadRef
+from streams.serde.records import BatchedEvent, EventInfo, Job, PayloadRef
 from streams.serde.sizes import MAX_BATCH_BYTES, MOST_EVENT_IDS
-from streams.topology.flow_control import Batch, Debounce, Gathers, Singleton
+from streams.topology.flow_control import Batch, Debounce, Rule, Singleton
 
 SUPERSEDED = "superseded"
 
@@ -89,7 +89,7 @@ def _living(step: Step, job_id: str | None, type_: str) -> Job | None:
     return job if job is not None and is_live(job) and job.type == type_ else None
 
 
-def meet(rule: Gathers, met: Meeting) -> None:
+def meet(rule: Rule, met: Meeting) -> None:
     """Decide between a newcomer and the open job of its group."""
     _RULES[type(rule)](met, rule)
 
@@ -211,17 +211,17 @@ def _whole(job: Job) -> bytes:
     return orjson.dumps(asdict(own))
 
 
-def _own_event(job: Job) -> tuple[GatheredEvent, ...]:
+def _own_event(job: Job) -> tuple[BatchedEvent, ...]:
     if job.event is None or job.payload_ref is None:
         return ()
-    return (GatheredEvent(job.event, job.payload_ref),)
+    return (BatchedEvent(job.event, job.payload_ref),)
 
 
-def _event(note: bytes) -> GatheredEvent:
+def _event(note: bytes) -> BatchedEvent:
     value = orjson.loads(note)
     ref = value["payload_ref"]
     ref["offsets"] = tuple(ref["offsets"])
-    return GatheredEvent(EventInfo(**value["event"]), PayloadRef(**ref))
+    return BatchedEvent(EventInfo(**value["event"]), PayloadRef(**ref))
 
 
 _RULES: Mapping[type[Any], Callable[[Meeting, Any], None]] = {
