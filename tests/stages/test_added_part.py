@@ -16,7 +16,7 @@ from streams.runtime.processor import Record
 from streams.serde.keys import after
 from streams.serde.records import Ended, Job
 
-_LIVE, _HEARD = b"W", b"X"
+_LIVE, _HEARD = b"0", b"1"
 
 
 class Watch(Part):
