@@ -42,10 +42,13 @@ def _names(command: Command) -> str:
         names += [name for wait in waits for name in (wait.id, wait.job_id or "")]
     elif isinstance(body, Claim):
         names += [body.action, body.once_per]
-    elif isinstance(body, SetSchedule | PauseSchedule | DeleteSchedule):
+    elif isinstance(body, SetSchedule):
+        names += [body.schedule_id, body.spec.job]
+    elif isinstance(body, PauseSchedule | DeleteSchedule):
         names.append(body.schedule_id)
     elif isinstance(body, DeclareSchedules):
-        names += [body.app, *(each.schedule_id for each in body.schedules)]
+        names.append(body.app)
+        names += [name for each in body.schedules for name in (each.schedule_id, each.spec.job)]
     elif isinstance(body, Enqueue):
         names += [body.left.id, body.child.call, body.child.type]
     elif isinstance(body, SealGather | AddChildren):

@@ -82,11 +82,13 @@ def declared_in(step: Step, tenant_id: str) -> Iterator[ScheduleRow]:
     return _named(step, [key for key, _ in _store(step).range(prefix, after(prefix))])
 
 
-def of_tenant(step: Step, tenant_id: str, limit: int) -> list[ScheduleRow]:
-    """Some schedules of a tenant."""
+def forget_tenant(step: Step, tenant_id: str, limit: int) -> int:
+    """Remove some schedules of a tenant; how many there were."""
     prefix = join(tenant_id) + SEPARATOR
-    found = islice(_store(step).range(prefix, after(prefix)), limit)
-    return [SCHEDULE_ROW.decode(value) for _, value in found]
+    found = list(islice(_store(step).range(prefix, after(prefix)), limit))
+    for key, value in found:
+        _store(step).put_many(dict.fromkeys((*derive(key, value), key)))
+    return len(found)
 
 
 def of_other_rules(step: Step, release: str, limit: int) -> list[ScheduleRow]:

@@ -17,6 +17,7 @@ OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
 MOST_MISSED = 100
 _DEFAULT_MOST = 10
 _ALL = re.compile(r"all(?:\((\d{1,3})\))?")
+_LONGEST_CRON = 250
 _LONGEST_SECONDS = 366 * 86_400
 _LONGEST_WINDOW_SECONDS = 86_400
 
@@ -73,6 +74,9 @@ def check(spec: ScheduleSpec) -> None:
         raise WrongSchedule("cron", "give exactly one of cron, every_seconds and at")
     if spec.every_ms is not None and spec.every_ms < 1_000:
         raise WrongSchedule("every_seconds", "must be 1 or more")
+    if spec.window_ms < 0 or spec.grace_ms < 0:
+        field = "window_seconds" if spec.window_ms < 0 else "grace_seconds"
+        raise WrongSchedule(field, "must not be negative")
     if spec.overlap not in OVERLAPS:
         raise WrongSchedule("overlap", f"{spec.overlap!r} is not one of {', '.join(OVERLAPS)}")
     most_missed(spec.missed)
@@ -109,6 +113,8 @@ def require_future(spec: ScheduleSpec, now: int) -> None:
 
 
 def _check_times(spec: ScheduleSpec) -> None:
+    if spec.cron is not None and len(spec.cron) > _LONGEST_CRON:
+        raise WrongSchedule("cron", f"has more than {_LONGEST_CRON} characters")
     if spec.cron is not None and len(spec.cron.split()) != 5:
         five = "minute, hour, day of the month, month and day of the week, as `0 9 * * mon-fri`"
         raise WrongSchedule("cron", f"{spec.cron!r} has not five fields: {five}")

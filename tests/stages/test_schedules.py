@@ -359,11 +359,32 @@ def test_commands_that_cannot_be_are_refused(works: Clockwork) -> None:
     object.__setattr__(wrong, "cron", "0 9 * *")
     works.command(SetSchedule("s", wrong, None, "", "ops"))
     assert works.dead_letters()[-1].reason == "schedule_wrong"
+    for field, value in (("job", "a\0b"), ("window_ms", -1)):
+        wrong = spec()
+        object.__setattr__(wrong, field, value)
+        works.command(SetSchedule("s", wrong, None, "", "ops"))
+        assert works.dead_letters()[-1].reason in ("bad_id", "schedule_wrong")
     for name in ("", "a b", "a\0b"):
         works.command(SetSchedule(name, spec(), None, "", "ops"))
         assert works.dead_letters()[-1].reason == "bad_id"
     works.delete("none")
-    assert len(works.dead_letters()) == 5
+    assert len(works.dead_letters()) == 7
+    assert works.rows() == {}
+
+
+def test_a_record_that_no_dispatcher_wrote_ends_nothing(works: Clockwork) -> None:
+    works.tenant("acme")
+    works.schedule(every_seconds=60)
+    log = works.driver._broker.records["schedules", 0]
+    for key, value in ((b"acme\0x", b"garbage"), (b"other\0s", log[0].value)):
+        log.append(log[0]._replace(offset=len(log), key=key, value=value))
+    works.driver.restart("dispatcher")
+    works.driver.advance(MINUTE)
+    assert len(works.made()) == 1
+    works.tenant("acme", "erasure")
+    works.driver.advance(1)
+    newest = {record.key: record.value for record in works.driver.output("schedules")}
+    assert {key for key, value in newest.items() if value is not None} == {b"other\0s"}
 
 
 def test_a_herd_is_made_in_bounded_steps(works: Clockwork) -> None:

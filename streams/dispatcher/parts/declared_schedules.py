@@ -146,12 +146,10 @@ class DeclaredSchedules(Part):
         return True
 
     def _erase(self, step: Step, tenant_id: str) -> bool:
-        rows = schedule_rows.of_tenant(step, tenant_id, AT_ONCE)
-        for row in rows:
-            schedule_rows.delete(step, row)
-        step.looked[DeclaredSchedules] += len(rows)
+        count = schedule_rows.forget_tenant(step, tenant_id, AT_ONCE)
+        step.looked[DeclaredSchedules] += count
         step.store.delete(_KNOWN + tenant_id.encode())
-        return len(rows) < AT_ONCE
+        return count < AT_ONCE
 
     def _set(
         self, step: Step, tenant_id: str, schedule_id: str, app: str, spec: ScheduleSpec

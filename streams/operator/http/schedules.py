@@ -130,7 +130,8 @@ async def set_schedule(request: web.Request) -> web.Response:
 @routes.get(SCHEDULE)
 async def get_schedule(request: web.Request) -> web.Response:
     """Show a schedule with its next five times."""
-    return web.json_response(schedule_json(await _known(request)))
+    state, row = request.app[STATE], await _known(request)
+    return web.json_response(await state.query(lambda db: schedules.shown_schedule(db, row)))
 
 
 @routes.post(SCHEDULE + "/pause")

@@ -6,6 +6,7 @@ import sqlite3
 from itertools import islice
 
 from streams.http.moments import rfc3339
+from streams.operator.resources import tenants
 from streams.operator.resources.json_values import Json, parsed
 from streams.operator.resources.paging import Entry, Listing
 from streams.operator.resources.table import Row, Table, find
@@ -24,6 +25,12 @@ def schedule(
 ) -> ScheduleRow | None:
     """Return the newest state of a schedule."""
     return find(connection, SCHEDULE_ROW, "schedules", tenant_id=tenant_id, id=schedule_id)
+
+
+def shown_schedule(connection: sqlite3.Connection, row: ScheduleRow) -> Json:
+    """Return a schedule as the API shows it: after an erasure nobody is shown its input."""
+    erased = tenants.erasure(connection, row.tenant_id)
+    return {**schedule_json(row), "input": None} if erased else schedule_json(row)
 
 
 def schedule_json(row: ScheduleRow) -> Json:
@@ -90,8 +97,8 @@ def _row(record: Record) -> Row:
     return found.tenant_id, found.schedule_id, found.created_at, record.value
 
 
-def _item(_: sqlite3.Connection, entry: Entry) -> Json:
-    return schedule_json(SCHEDULE_ROW.decode(entry.record))
+def _item(connection: sqlite3.Connection, entry: Entry) -> Json:
+    return shown_schedule(connection, SCHEDULE_ROW.decode(entry.record))
 
 
 TABLE = Table(

@@ -16,6 +16,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"cron": "61 9 * * *"}, "cron", "cannot be read"),
     ({"cron": "0 9 31 2 *"}, "cron", ""),
     ({"cron": "@daily"}, "cron", "five fields"),
+    ({"cron": "0 9 * * fri#2/2"}, "cron", "cannot be read"),
+    ({"cron": f"{'1,' * 200}1 9 * * *"}, "cron", "more than 250"),
     ({"cron": "0 9 * * *", "tz": "Europe/Bonn"}, "tz", "Europe/Bonn"),
     ({"cron": "0 9 * * *", "every_seconds": 60}, "cron", "exactly one"),
     ({"every_seconds": 0.5}, "every_seconds", "from 1"),

@@ -95,7 +95,7 @@ def test_a_schedule_needs_a_job_type_and_an_id_of_its_own() -> None:
     with pytest.raises(ConfigError, match="decorates no handler"):
         app.check_effects()
     app = app_with_schedules()
-    app.schedule("0 9 * * *", job="sync", id="large", input="x" * 600_000)
+    app.schedule("0 9 * * *", job="sync", id="large", input="x" * 800_000)
     with pytest.raises(ConfigError, match="larger than"):
         app.check_effects()
 
