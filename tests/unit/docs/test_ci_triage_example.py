@@ -66,9 +66,15 @@ def test_each_failed_job_has_a_line_in_one_comment(bench: Bench) -> None:
     assert comment.args == {"repository": "ada/printer", "pull_request": 12}
 
 
+def log_that_is_gone_for_the_first(job_id: int, **_: Any) -> str:
+    if job_id == 1:
+        raise PermanentError("gone")
+    return "an error"
+
+
 def test_a_log_that_cannot_be_read_is_a_line_too(bench: Bench) -> None:
     bench.fake("github:jobs", returns=JOBS[:2])
-    bench.fake("github:log", in_turn=[PermanentError("gone"), "an error"])
+    bench.fake("github:log", calls=log_that_is_gone_for_the_first)
     assert triaged(bench).run().result["comment"].splitlines()[2:] == [
         "- **job 1**: PermanentError: gone",
         "- **job 2**: an error",
