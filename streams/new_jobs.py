@@ -205,6 +205,7 @@ def from_replay(
         event_count=old.event_count,
         events=old.events,
         draft=job.draft or old.draft or (route is not None and route.draft),
+        depth=old.depth,
     )
 
 

@@ -1,28 +1,25 @@
-"""Makes the jobs that runs ask for, and finds them again below their parent.
+"""Makes the jobs that runs ask for.
 
 The id of such a job is made of its parent's scope and the call that asks for it, so one call makes
-one job, however often the parent's run repeats. The store `parts` keeps `k` parent_id gather job_id
-for each that ends with its parent, as long as it has not ended, or jobs below it have not.
+one job, however often the parent's run repeats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from streams import user_json
-from streams.dispatcher.job import is_live, is_same_life
+from streams.dispatcher.approval_rows import has_lapsed
+from streams.dispatcher.checkpoints import keep, steps_of
+from streams.dispatcher.job import is_live
 from streams.dispatcher.step import Step
+from streams.dispatcher.tree import forget_place, has_any_below, newest, note, successor
 from streams.errors import ChildFailed, PoisonRecord
 from streams.new_jobs import FIRST, Generation, from_child
 from streams.serde.ids import child_job_id
-from streams.serde.job_states import CANCELLED, SUCCEEDED
-from streams.serde.keys import SEPARATOR, after, join
+from streams.serde.job_states import SUCCEEDED
 from streams.serde.records import ChildSpec, Job, Parent, ReplyKind, StepResult
 from streams.serde.step_ids import CHILD
-
-BELOW = b"k"
-_MOST_REPLAYS = 100
 
 
 def why_not(step: Step, job: Job | None) -> tuple[ReplyKind, str] | None:
@@ -32,14 +29,6 @@ def why_not(step: Step, job: Job | None) -> tuple[ReplyKind, str] | None:
     if job.cancel_requested or job.tenant_id in step.shared.closed.erased:
         return "cancel", "the job is being cancelled"
     return None
-
-
-def in_workflow(step: Step, job: Job) -> Job:
-    """A job that asks for others, as one of a workflow: its own, unless it is in another."""
-    if job.workflow_id is None:
-        job = replace(job, workflow_id=workflow_of(job))
-        step.table.put(job)
-    return job
 
 
 def make(step: Step, parent: Job, spec: ChildSpec, gather: str = "") -> Job:
@@ -63,67 +52,68 @@ def make(step: Step, parent: Job, spec: ChildSpec, gather: str = "") -> Job:
             "topology, or let an earlier job ask for it",
         )
     if known is None:
-        return _admit(step, parent, spec, gather, FIRST, None)
+        job = from_child(job_id, parent, spec, gather, step.topology, place=FIRST, now=step.now)
+        return _admit(step, job)
     last = newest(step, known)
     if is_live(last) or last.status == SUCCEEDED:
         return _adopt(step, parent, last, gather, spec)
+    return _again(step, parent, spec, gather, known, last)
+
+
+def is_still_ending(step: Step, parent: Job, spec: ChildSpec) -> bool:
+    """Whether the job of a call is being cancelled: the call makes it again once it has ended."""
+    known = step.table.get(child_job_id(parent.tenant_id, parent.scope, spec.call))
+    last = None if known is None else newest(step, known)
+    return last is not None and is_live(last) and last.cancel_requested
+
+
+def _again(step: Step, parent: Job, spec: ChildSpec, gather: str, known: Job, last: Job) -> Job:
+    """Begin a job again that ended without success: it goes on where the last run had got."""
+    forget_place(step, known)
     place = Generation(known.incarnation + 1, known.epoch)
-    return _admit(step, parent, spec, gather, place, known.scope)
+    job = from_child(known.job_id, parent, spec, gather, step.topology, place=place, now=step.now)
+    job = replace(job, scope=known.scope, input=known.input)
+    inherit_steps(step, job, last if last.scope == known.scope else known)
+    return _admit(step, job)
 
 
-def _admit(
-    step: Step, parent: Job, spec: ChildSpec, gather: str, place: Generation, scope: str | None
-) -> Job:
-    job_id = child_job_id(parent.tenant_id, parent.scope, spec.call)
-    job = from_child(job_id, parent, spec, gather, step.topology, place=place, now=step.now)
-    job = replace(job, scope=scope or job.scope)
-    _note(step, job)
+def _admit(step: Step, job: Job) -> Job:
+    note(step, job)
     step.admit(job)
-    return step.table.get(job_id) or job
+    return step.table.get(job.job_id) or job
 
 
 def _adopt(step: Step, parent: Job, known: Job, gather: str, spec: ChildSpec) -> Job:
-    if known.parent is not None:
-        step.store.delete(_key(known, known.parent))
+    forget_place(step, known)
     place = Parent(parent.job_id, parent.incarnation, spec.call, gather, spec.abandoned)
-    job = replace(known, parent=place)
+    job = replace(known, parent=place, depth=parent.depth + 1)
     step.table.put(job)
     if is_live(job) or has_any_below(step, job):
-        _note(step, job)
+        note(step, job)
     return job
 
 
-def newest(step: Step, job: Job) -> Job:
-    """The replay that does a job's work now, or the job itself."""
-    for _ in range(_MOST_REPLAYS):
-        replay = step.table.get(job.replayed_as) if job.replayed_as else None
-        if replay is None:
-            return job
-        job = replay
-    return job
+def inherit_steps(step: Step, job: Job, old: Job) -> None:
+    """Copy the finished steps of `old` to a job that continues in its scope.
 
-
-def successor(step: Step, job: Job) -> Job:
-    """The replay that took the place of a job in review, which is cancelled then; or the job."""
-    while job.status == CANCELLED and job.replayed_as:
-        replay = step.table.get(job.replayed_as)
-        if replay is None:
-            break
-        job = replay
-    return job
+    A wait that was refused never began: the new job asks for it again. So it does for an effect
+    that people had to approve, and nobody decided about it in time, and for a job that did not
+    succeed.
+    """
+    for result in steps_of(step.checkpoints, old):
+        lapsed = result.raises == "WaitRefused" or has_lapsed(result) or has_failed(step, result)
+        if not lapsed:
+            keep(step.checkpoints, job, result)
 
 
 def has_failed(step: Step, result: StepResult) -> bool:
-    """Whether a kept result is of a job that ended without success: a replay asks for it again."""
+    """Whether a kept result is of a job that did not succeed: a replay asks for it again."""
     if result.kind != CHILD:
         return result.raises == ChildFailed.__name__
     job = step.table.get(user_json.read(result.value or "null")["job_id"])
-    return job is not None and not is_live(job) and newest(step, job).status != SUCCEEDED
-
-
-def stop_below(step: Step, parent_id: str, gather: str | None = None) -> None:
-    """Have the jobs end that a parent, or one of its gathers, has; also those below them."""
-    step.shared.stops.put(step, below(parent_id, gather).removeprefix(BELOW))
+    if job is None or (is_live(job) and (job.parent is None or job.parent.abandoned)):
+        return False  # what lives and does not end with its parent goes on
+    return successor(step, job).status != SUCCEEDED
 
 
 def stand_in(step: Step, old: Job, new: Job) -> tuple[Job, Job]:
@@ -134,65 +124,6 @@ def stand_in(step: Step, old: Job, new: Job) -> tuple[Job, Job]:
     if old.parent is None or not is_live(old):
         return old, new
     new = replace(new, parent=old.parent, depth=old.depth)
-    step.store.delete(_key(old, old.parent))
-    _note(step, new)
+    forget_place(step, old)
+    note(step, new)
     return replace(old, parent=None), new
-
-
-def workflow_of(job: Job) -> str:
-    """The id of the workflow that a job is in, or would be the root of."""
-    if job.workflow_id is not None:
-        return job.workflow_id
-    return job.job_id if job.incarnation == 1 else f"{job.job_id}.{job.incarnation}"
-
-
-def parent_of(step: Step, job: Job) -> Job | None:
-    """The job that asked for this one, if its row is kept."""
-    if job.parent is None:
-        return None
-    parent = step.table.get(job.parent.job_id)
-    same = parent is not None and is_same_life(parent, job.parent.incarnation)
-    return parent if same else None
-
-
-def above(step: Step, job: Job) -> Iterator[Job]:
-    """The jobs above one that it ends with, the nearest first."""
-    for _ in range(job.depth):
-        parent = None if job.parent is None or job.parent.abandoned else parent_of(step, job)
-        if parent is None:
-            return
-        yield parent
-        job = parent
-
-
-def below(parent_id: str, gather: str | None = None) -> bytes:
-    """Where the keys of the jobs begin that a parent, or one of its gathers, has."""
-    return BELOW + join(parent_id, *([] if gather is None else [gather])) + SEPARATOR
-
-
-def has_any_below(step: Step, job: Job) -> bool:
-    """Whether jobs that end with this one have not ended; only a job of a workflow may have any."""
-    if job.workflow_id is None:
-        return False
-    prefix = below(job.job_id)
-    return next(iter(step.store.range(prefix, after(prefix))), None) is not None
-
-
-def leave(step: Step, job: Job) -> None:
-    """Forget where a job stands that has ended, and all above it that only waited for that."""
-    while job.parent is not None and not has_any_below(step, job):
-        if not job.parent.abandoned:
-            step.store.delete(_key(job, job.parent))
-        parent = parent_of(step, job)
-        if parent is None or is_live(parent):
-            return
-        job = parent
-
-
-def _note(step: Step, job: Job) -> None:
-    if job.parent is not None and not job.parent.abandoned:
-        step.store.put(_key(job, job.parent), b"")
-
-
-def _key(job: Job, parent: Parent) -> bytes:
-    return below(parent.job_id, parent.gather) + join(job.job_id)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import orjson
 
 from streams import user_json
-from streams.dispatcher.children import newest
 from streams.dispatcher.step import Step
+from streams.dispatcher.tree import with_replays
 from streams.dispatcher.wait_ends import child_failed
 from streams.dispatcher.waiting import left_by
 from streams.serde.job_states import SUCCEEDED
@@ -108,12 +108,15 @@ def list_more(step: Step, parent: Job, id_: str, first: int, specs: tuple[ChildS
         step.store.put(_place(parent, id_, place), _packed(spec))
 
 
-def take(step: Step, parent: Job, id_: str, place: int) -> ChildSpec:
-    """The job at a place of the list, which is made now."""
-    key = _place(parent, id_, place)
-    value = step.store.get(key)
-    step.store.delete(key)
-    return _unpacked(value or b"")
+def listed(step: Step, parent: Job, id_: str, place: int) -> ChildSpec:
+    """The job at a place of the list that is not made yet."""
+    return _unpacked(step.store.get(_place(parent, id_, place)) or b"")
+
+
+def begin(step: Step, parent: Job, id_: str, gather: Gather) -> None:
+    """Note that the next job of the list is made now."""
+    step.store.delete(_place(parent, id_, gather.begun))
+    put(step, parent, id_, replace(gather, begun=gather.begun + 1))
 
 
 def left(step: Step, wait: Wait, gather: Gather) -> StepResult:
@@ -137,11 +140,14 @@ def over_at_once(step: Step, job: Job, wait: Wait) -> StepResult | None:
 
 
 def outcome(step: Step, parent: Job, job_id: str) -> Outcome:
-    """How a job ended that a parent gathered, or the replay that took its place."""
+    """How a job ended that a parent gathered, or the replay that took its place.
+
+    A replay of a job that had ended before is no child, and changes nothing.
+    """
     job = step.table.get(job_id)
     if job is None or job.tenant_id != parent.tenant_id:
         return Outcome("forgotten", None, "it is not kept any more", job_id, "")
-    job = newest(step, job)
+    *_, job = job, *(each for each in with_replays(step, job) if each.parent is not None)
     return Outcome(job.status, job.result, job.last_error, job.job_id, job.type)
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from streams.dispatcher import approvals, gathers
 from streams.dispatcher import job as jobs
 from streams.dispatcher.checkpoints import keep, result_of
-from streams.dispatcher.children import successor
 from streams.dispatcher.recent_events import APART_MS, RecentEvents
 from streams.dispatcher.step import Step
+from streams.dispatcher.tree import successor
 from streams.dispatcher.wait_ends import end_of_job_before, taken_by, takes
 from streams.dispatcher.wait_faults import WaitFaults, counts_since
 from streams.dispatcher.waiting import (

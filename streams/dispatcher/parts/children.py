@@ -13,23 +13,23 @@ from typing import ClassVar
 
 from streams import user_json
 from streams.dispatcher.checkpoints import drop, keep, result_of, steps_of
-from streams.dispatcher.children import (
-    BELOW,
-    above,
-    has_any_below,
-    has_failed,
-    in_workflow,
-    leave,
-    make,
-    stop_below,
-    why_not,
-)
+from streams.dispatcher.children import has_failed, is_still_ending, make, why_not
 from streams.dispatcher.job import is_live
 from streams.dispatcher.living_lease import living
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.replies import TOPIC, answer_call, check_partition
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import stop
+from streams.dispatcher.tree import (
+    BELOW,
+    below,
+    cause_above,
+    come_back,
+    has_any_below,
+    in_workflow,
+    leave,
+    stop_below,
+)
 from streams.dispatcher.work_list import WorkList
 from streams.errors import PoisonRecord
 from streams.runtime.part import handles
@@ -60,16 +60,15 @@ class Children(Part):
         refusal = why_not(step, job)
         if job is None or refusal is not None:
             answer_call(step.ctx, command, body, *(refusal or ("lost",)))
-        else:
+        elif not is_still_ending(step, job, body.child):  # else its run asks again
             answer_call(step.ctx, command, body, *_made(step, job, body))
 
     def may_go_on(self, step: Step, job: Job) -> bool:
         """Stop a job below one that has ended without success, or is being cancelled."""
-        for each in above(step, job):
-            if each.cancel_requested or not (is_live(each) or each.status == SUCCEEDED):
-                stop(step, job, _why(each))
-                return False
-        return True
+        cause = cause_above(step, job)
+        if cause is not None:
+            stop(step, job, _why(cause))
+        return cause is None
 
     def ended(self, step: Step, job: Job) -> None:
         if job.status != SUCCEEDED and has_any_below(step, job):
@@ -78,7 +77,9 @@ class Children(Part):
 
     def revived(self, step: Step, job: Job) -> None:
         """Have a job that lives again ask anew for those that did not succeed."""
+        come_back(step, job)
         if job.workflow_id is not None:
+            step.shared.stops.drop(step, below(job.job_id).removeprefix(BELOW))
             for result in steps_of(step.checkpoints, job):
                 if has_failed(step, result):
                     drop(step.checkpoints, job, result)

@@ -12,13 +12,14 @@ from typing import ClassVar
 
 from streams import user_json
 from streams.dispatcher import gathers, metrics
-from streams.dispatcher.children import in_workflow, make, parent_of, stop_below, why_not
+from streams.dispatcher.children import is_still_ending, make, why_not
 from streams.dispatcher.gathers import Gather
 from streams.dispatcher.job import is_live
 from streams.dispatcher.living_lease import living
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.replies import TOPIC, answer_call, check_partition
 from streams.dispatcher.step import Step
+from streams.dispatcher.tree import cause_above, in_workflow, parent_of, stop_below
 from streams.dispatcher.waiting import end_wait
 from streams.dispatcher.work_list import WorkList
 from streams.errors import PoisonRecord
@@ -27,6 +28,7 @@ from streams.runtime.processor import Context
 from streams.serde.keys import join, split
 from streams.serde.records import (
     AddChildren,
+    ChildSpec,
     Command,
     Job,
     Parent,
@@ -101,7 +103,7 @@ class Gathers(Part):
         size = 0
         for job_id in body.job_ids:
             told.append(tuple(gathers.outcome(step, job, job_id)))
-            size += len(told[-1][1] or "") + len(told[-1][2] or "")
+            size += len(user_json.write(told[-1]))
             if size > _TOLD_BYTES:
                 break
         answer_call(step.ctx, command, body, "made", result=user_json.write(told).decode())
@@ -174,31 +176,36 @@ class Gathers(Part):
         for name, _ in self._filling.some(step, AT_ONCE):
             job_id, incarnation, id_ = split(name)
             parent = step.table.get(job_id)
-            if parent is None or not is_live(parent) or parent.incarnation != int(incarnation):
+            same = parent is not None and parent.incarnation == int(incarnation)
+            if parent is None or not same or self._begin_some(step, parent, id_):
                 self._filling.drop(step, name)
-                continue
-            while self._begin_one(step, parent, id_):
-                step.looked[Gathers] += 1
-                if step.looked[Gathers] >= AT_ONCE:
-                    return
-            self._filling.drop(step, name)
 
-    def _begin_one(self, step: Step, parent: Job, id_: str) -> bool:
-        """Make the next job of a gather; whether there was room for it."""
-        before = gathers.find(step, parent, id_)
-        if before is None or not before.room:
-            return False
-        spec = gathers.take(step, parent, id_, before.begun)
-        gathers.put(step, parent, id_, replace(before, begun=before.begun + 1))
+    def _begin_some(self, step: Step, parent: Job, id_: str) -> bool:
+        """Make jobs of a gather; whether there is no room for more, or they are not needed."""
+        if not is_live(parent) or parent.cancel_requested or cause_above(step, parent) is not None:
+            return True
+        while step.looked[Gathers] < AT_ONCE:
+            gather = gathers.find(step, parent, id_)
+            if gather is None or not gather.room:
+                return True
+            spec = gathers.listed(step, parent, id_, gather.begun)
+            if is_still_ending(step, parent, spec):
+                return False
+            step.looked[Gathers] += 1
+            self._begin(step, parent, id_, gather, spec)
+        return False
+
+    def _begin(self, step: Step, parent: Job, id_: str, before: Gather, spec: ChildSpec) -> None:
+        """Make the next job of a gather."""
+        gathers.begin(step, parent, id_, before)
         try:
             child = make(step, parent, spec, id_)
         except PoisonRecord as error:
             self._go_on(step, _now(step, parent), id_, before.refused(error.detail))
-            return False
+            return
         after = gathers.find(step, parent, id_)
         if after is not None and not is_live(child) and after.ended == before.ended:
             self._go_on(step, _now(step, parent), id_, after.with_end(child))
-        return True
 
     def _forget(self, step: Step, job: Job) -> None:
         if job.workflow_id is not None and gathers.leftovers(step, gathers.run_of(job), 1):

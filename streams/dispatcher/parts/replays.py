@@ -11,9 +11,7 @@ from typing import ClassVar
 
 from streams import dead_letter
 from streams.dispatcher import metrics
-from streams.dispatcher.approval_rows import has_lapsed
-from streams.dispatcher.checkpoints import keep, steps_of
-from streams.dispatcher.children import has_failed, stand_in
+from streams.dispatcher.children import inherit_steps, stand_in
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
 from streams.dispatcher.scopes import SHARED, in_scope, share
@@ -53,7 +51,7 @@ class Replays(Part):
         _close(step, old, body, job, at)
         if not body.fresh_scope:
             share(step, job)
-            _inherit_steps(step, job, old)
+            inherit_steps(step, job, old)
         step.admit(job)
 
     @handles(ReplayEvent)
@@ -127,16 +125,3 @@ def _close(step: Step, old: Job, body: Replay, job: Job, at: int) -> None:
     if old.status != CANCELLED:
         letter = dead_letter.of_replayed(old, job.job_id, at, body.note, body.submitted_by)
         step.dead_letter(letter)
-
-
-def _inherit_steps(step: Step, job: Job, old: Job) -> None:
-    """Copy the finished steps of `old` to a job that continues in its scope.
-
-    A wait that was refused never began: the new job asks for it again. So it does for an effect
-    that people had to approve, and nobody decided about it in time, and for a job that did not
-    succeed.
-    """
-    for result in steps_of(step.checkpoints, old):
-        lapsed = result.raises == "WaitRefused" or has_lapsed(result) or has_failed(step, result)
-        if not lapsed:
-            keep(step.checkpoints, job, result)

@@ -2,21 +2,21 @@
 
 A finished job whose id lives again is replaced in the table. The store `parts` keeps `x` time
 job_id incarnation for it, with its tenant and scope, until its steps and effects are forgotten. A
-job is kept as long as the one that asked for it goes on, since that may ask how it ended: under `P`
-time job_id it is looked at again.
+job is kept as long as the one that asked for it goes on, since that may ask how it ended, and as
+long as jobs below it live: under `P` time job_id it is looked at again.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from streams.dispatcher.children import parent_of
 from streams.dispatcher.due import DueSpace
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.scopes import in_scope, leave
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
+from streams.dispatcher.tree import is_needed
 from streams.serde.keys import SEPARATOR, after, join, split
 from streams.serde.records import Job
 from streams.state.store import KeyValueStore
@@ -72,9 +72,8 @@ class Retention(Part):
 
 
 def _forget(step: Step, job: Job) -> None:
-    """Forget a finished job, or look at it again in a day if the one that asked for it goes on."""
-    parent = parent_of(step, job)
-    if parent is not None and is_live(parent):
+    """Forget a finished job, or look at it again in a day if it is needed."""
+    if is_needed(step, job):
         day = step.now // _DAY_MS + 1
         step.store.put(_AGAIN.key(day * _DAY_MS, job.job_id), b"")
         return

@@ -25,6 +25,7 @@ from streams.dispatcher.recent_events import Offered, RecentEvents
 from streams.dispatcher.replies import TOPIC, check_partition
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import bury
+from streams.dispatcher.tree import successor
 from streams.dispatcher.wait_ends import end_of_job, end_of_job_before, taken_by, takes
 from streams.dispatcher.wait_index import Place, WaitIndex
 from streams.dispatcher.waiting import await_another, close_all, end_wait
@@ -241,8 +242,13 @@ class Waits(Part):
 
 
 def _tell(step: Step, job: Job, wait: Wait, ended: Job) -> None:
-    """End a wait for a job's end, unless a replay took that job's place."""
-    if ended.status == CANCELLED and ended.replayed_as is not None:
-        await_another(step, job, wait, ended.replayed_as)
+    """End a wait for a job's end, or have it wait for the replay that took that job's place.
+
+    The replay is made after the end of its job, and many waits hear of that later.
+    """
+    last = successor(step, ended)
+    replay = last.replayed_as if last.status == CANCELLED else None
+    if is_live(last) or replay is not None:
+        await_another(step, job, wait, replay or last.job_id)
     else:
-        end_wait(step, job, wait, end_of_job(wait, ended))
+        end_wait(step, job, wait, end_of_job(wait, last))

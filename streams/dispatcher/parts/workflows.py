@@ -90,7 +90,7 @@ def _begun(root: Job) -> Workflow:
 
 
 def _with_end(known: Workflow, job: Job) -> Workflow:
-    if job.status in TERMINAL and job.parent is None and job.depth == 0:
+    if job.status in TERMINAL and not job.depth:
         known = replace(known, outcome=job.status)
     if job.status in IN_DEAD_LETTERS:
         known = replace(known, error=job.last_error, failed_job_id=job.job_id)

@@ -1,0 +1,151 @@
+"""Where a job stands: the jobs above it, those below it, and the replays that do its work.
+
+The store `parts` keeps `k` parent_id gather job_id for each job that ends with its parent, as long
+as it has not ended, or jobs below it have not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from streams.dispatcher.job import is_live, is_same_life
+from streams.dispatcher.scopes import in_scope
+from streams.dispatcher.step import Step
+from streams.serde.job_states import CANCELLED, SUCCEEDED
+from streams.serde.keys import SEPARATOR, after, join
+from streams.serde.records import Job, Parent
+
+BELOW = b"k"
+_MOST_REPLAYS = 100
+
+
+def in_workflow(step: Step, job: Job) -> Job:
+    """A job that asks for others, as one of a workflow: its own, unless it is in another."""
+    if job.workflow_id is None:
+        job = replace(job, workflow_id=workflow_of(job))
+        step.table.put(job)
+    return job
+
+
+def workflow_of(job: Job) -> str:
+    """The id of the workflow that a job is in, or would be the root of."""
+    if job.workflow_id is not None:
+        return job.workflow_id
+    return job.job_id if job.incarnation == 1 else f"{job.job_id}.{job.incarnation}"
+
+
+def parent_of(step: Step, job: Job) -> Job | None:
+    """The job that asked for this one, if its row is kept."""
+    if job.parent is None:
+        return None
+    parent = step.table.get(job.parent.job_id)
+    same = parent is not None and is_same_life(parent, job.parent.incarnation)
+    return parent if same else None
+
+
+def above(step: Step, job: Job) -> Iterator[Job]:
+    """The jobs above one that it ends with, the nearest first."""
+    for _ in range(job.depth):
+        parent = None if job.parent is None or job.parent.abandoned else parent_of(step, job)
+        if parent is None:
+            return
+        yield parent
+        job = parent
+
+
+def cause_above(step: Step, job: Job) -> Job | None:
+    """The job above that takes this one along: it ended without success, or is being cancelled."""
+    for each in above(step, job):
+        if each.cancel_requested or not (is_live(each) or each.status == SUCCEEDED):
+            return each
+    return None
+
+
+def below(parent_id: str, gather: str | None = None) -> bytes:
+    """Where the keys of the jobs begin that a parent, or one of its gathers, has."""
+    return BELOW + join(parent_id, *([] if gather is None else [gather])) + SEPARATOR
+
+
+def has_any_below(step: Step, job: Job) -> bool:
+    """Whether jobs that end with this one have not ended; only a job of a workflow may have any."""
+    if job.workflow_id is None:
+        return False
+    prefix = below(job.job_id)
+    return next(iter(step.store.range(prefix, after(prefix))), None) is not None
+
+
+def stop_below(step: Step, parent_id: str, gather: str | None = None) -> None:
+    """Have the jobs end that a parent, or one of its gathers, has; also those below them."""
+    step.shared.stops.put(step, below(parent_id, gather).removeprefix(BELOW))
+
+
+def is_needed(step: Step, job: Job) -> bool:
+    """Whether a finished job is kept: somebody may ask how it ended, or it is above a live one.
+
+    The job that asked for it may, and the replays of that one, which work in its scope.
+    """
+    askers = (parent_of(step, each) for each in with_replays(step, job))
+    scopes = [asker.scope for asker in askers if asker is not None]
+    if job.workflow_id is not None:
+        scopes.append(job.scope)
+    lives = any(is_live(each) for scope in scopes for each in in_scope(step, scope))
+    return lives or has_any_below(step, job)
+
+
+def note(step: Step, job: Job) -> None:
+    """Find a job below those with which it ends."""
+    if job.parent is not None and not job.parent.abandoned:
+        step.store.put(_key(job, job.parent), b"")
+
+
+def forget_place(step: Step, job: Job) -> None:
+    """Find a job no more below the one that asked for it."""
+    if job.parent is not None and not job.parent.abandoned:
+        step.store.delete(_key(job, job.parent))
+
+
+def leave(step: Step, job: Job) -> None:
+    """Forget where a job stands that has ended, and all above it that only waited for that."""
+    while job.parent is not None and not has_any_below(step, job):
+        forget_place(step, job)
+        parent = step.table.get(job.parent.job_id)
+        if parent is None or is_live(parent):
+            return
+        job = parent
+
+
+def come_back(step: Step, job: Job) -> None:
+    """Find a job that lives again below those with which it ends."""
+    for each in (job, *above(step, job)):
+        note(step, each)
+
+
+def with_replays(step: Step, job: Job) -> Iterator[Job]:
+    """A job, and the replays that did its work after it."""
+    for _ in range(_MOST_REPLAYS):
+        yield job
+        replay = step.table.get(job.replayed_as) if job.replayed_as else None
+        if replay is None:
+            return
+        job = replay
+
+
+def newest(step: Step, job: Job) -> Job:
+    """The replay that does a job's work now, or the job itself."""
+    *_, last = with_replays(step, job)
+    return last
+
+
+def successor(step: Step, job: Job) -> Job:
+    """The replay that took the place of a job in review, which is cancelled then; or the job."""
+    while job.status == CANCELLED and job.replayed_as:
+        replay = step.table.get(job.replayed_as)
+        if replay is None:
+            break
+        job = replay
+    return job
+
+
+def _key(job: Job, parent: Parent) -> bytes:
+    return below(parent.job_id, parent.gather) + join(job.job_id)

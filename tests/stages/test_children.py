@@ -1,0 +1,213 @@
+"""Jobs of jobs at the stage: none is lost, repeated or left behind, whatever ends in between."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.family import Family, end_wait
+from support.waiter import sleep
+
+DAY = 86_400
+KEPT_DAYS = 30
+
+
+@pytest.fixture
+def family() -> Family:
+    return Family()
+
+
+def in_review(family: Family, job_id: str) -> None:
+    """A job's run asks a person."""
+    family.end(family.lease_of(job_id), "review", error="who knows", diverged="step")
+
+
+def test_hundreds_that_wait_for_a_job_in_review_hear_of_its_replay_that_ends_at_once(
+    family: Family,
+) -> None:
+    parent = family.root()
+    child = family.enqueue(parent)
+    family.park(parent, sleep(100 * DAY))
+    in_review(family, child)
+    with family.desk.held_back():
+        others = [family.desk.event(f"other{n}") for n in range(420)]
+    leases = [lease for _ in range(3) for lease in family.go_on() if lease.job_id in others]
+    with family.desk.held_back():
+        for lease in leases:
+            family.park(lease, end_wait("x", child))
+    assert {family.job(each).status for each in others} == {"waiting"}
+    with family.desk.held_back():
+        family.desk.cancel("job_again", 1)  # it comes before the job, and ends it at once
+        family.desk.replay("job_again", child)
+    assert family.job("job_again").status == "cancelled"
+    family.go_on(2)
+    assert {family.job(each).status for each in others} == {"running"}
+
+
+def test_what_a_replay_did_in_place_of_a_job_is_known_while_the_parent_lives(
+    family: Family,
+) -> None:
+    parent = family.root()
+    first, second = family.gather(parent, 2)
+    leases = {lease.job_id: lease for lease in family.go_on()}
+    family.end(leases[first], "review", error="who knows", diverged="step")
+    family.park(leases[second], sleep(2 * KEPT_DAYS * DAY))
+    family.desk.replay("job_again", first)
+    family.end(family.lease_of("job_again"))
+    family.worker.stay(1)
+    family.pass_days(KEPT_DAYS + 20)
+    family.pass_days(KEPT_DAYS)
+    family.end(family.lease_of(second))
+    again = family.lease_of(parent.job_id)
+    found = family.outcomes(again, [first, second])
+    assert [each[0] for each in found] == ["succeeded", "succeeded"]
+    assert json.loads(found[0][1]) == "job_again"
+
+
+def test_a_cancel_reaches_what_lives_below_jobs_that_ended_long_ago(family: Family) -> None:
+    root = family.root()
+    child = family.enqueue(root)
+    family.park(root, sleep(300 * DAY))
+    lease = family.lease_of(child)
+    grandchild = family.enqueue(lease)
+    family.end(lease)
+    lease = family.lease_of(grandchild)
+    last = family.enqueue(lease)
+    family.end(lease)
+    family.park(family.lease_of(last), sleep(200 * DAY))
+    family.pass_days(2 * KEPT_DAYS)
+    family.desk.cancel(root.job_id)
+    family.go_on()
+    assert family.job(last).status == "cancelled"
+    assert family.leftovers() == []
+
+
+def test_a_long_chain_of_ended_jobs_leaves_nothing_behind(family: Family) -> None:
+    lease = family.root()
+    for _ in range(3):
+        child = family.enqueue(lease)
+        family.end(lease)
+        lease = family.lease_of(child)
+    family.park(lease, sleep(2 * KEPT_DAYS * DAY))
+    family.pass_days(1.5 * KEPT_DAYS)
+    family.pass_days(KEPT_DAYS)
+    family.end(family.lease_of(child))
+    assert family.leftovers() == []
+    family.pass_days(KEPT_DAYS + 5)
+    assert [r.value for r in family.desk.driver.output("workflows")][-1] is None
+
+
+def test_a_failed_job_that_its_parents_replay_asks_for_again_keeps_its_steps(
+    family: Family,
+) -> None:
+    parent = family.root()
+    child = family.enqueue(parent)
+    lease = family.lease_of(child)
+    family.worker.step(lease, "charge", '"done"')
+    family.end(lease, "failed", error="no")
+    family.end(parent, "failed", error="no")
+    family.desk.replay("job_again", parent.job_id)
+    again = family.lease_of("job_again")
+    assert family.enqueue(again) == child
+    lease = family.lease_of(child)
+    assert [(left.id, left.value) for left in lease.steps] == [("charge", '"done"')]
+
+
+def test_a_job_that_continued_and_failed_goes_on_with_the_input_that_it_had(
+    family: Family,
+) -> None:
+    parent = family.root()
+    child = family.enqueue(parent)
+    family.end(family.lease_of(child), "continued", result='"second"')
+    family.end(family.lease_of(child), "failed", error="no")
+    family.end(parent, "failed", error="no")
+    family.desk.replay("job_again", parent.job_id)
+    family.enqueue(family.lease_of("job_again"))
+    assert family.lease_of(child).input == '"second"'
+
+
+def test_a_job_that_is_being_cancelled_is_asked_for_again_once_it_has_ended(
+    family: Family,
+) -> None:
+    parent = family.root()
+    child = family.enqueue(parent)
+    running = family.lease_of(child)
+    family.end(parent, "failed", error="no")
+    assert family.job(child).cancel_requested
+    family.desk.replay("job_again", parent.job_id)
+    again = family.lease_of("job_again")
+    assert again.steps == ()
+    told = len(family.desk.replies())
+    family.ask_for(again)
+    assert len(family.desk.replies()) == told, "the run asks again"
+    family.end(running, "cancelled")
+    assert family.enqueue(again) == child
+    family.end(family.lease_of(child))
+    assert family.job(child).status == "succeeded"
+
+
+def test_the_outcome_of_a_workflow_is_that_of_its_root(family: Family) -> None:
+    parent = family.root()
+    child = family.enqueue(parent)
+    family.end(parent)
+    in_review(family, child)
+    family.desk.replay("job_again", child)
+    family.end(family.lease_of("job_again"))
+    assert family.workflow(parent.job_id).status == "succeeded"
+    assert family.workflow(parent.job_id).jobs == {"succeeded": 2, "cancelled": 1}
+
+
+def test_the_replay_of_a_failed_job_alone_does_not_make_its_workflow_succeed(
+    family: Family,
+) -> None:
+    parent = family.root()
+    child = family.enqueue(parent)
+    family.end(family.lease_of(child), "failed", error="no")
+    family.end(parent, "failed", error="no")
+    family.desk.replay("job_again", child)
+    family.end(family.lease_of("job_again"))
+    assert family.workflow(parent.job_id).status == "failed"
+
+
+def test_a_job_that_is_asked_for_again_stands_below_its_new_parent_alone(family: Family) -> None:
+    parent = family.root()
+    child = family.enqueue(parent)
+    lease = family.lease_of(child)
+    family.enqueue(lease)
+    (grandchild,) = family.go_on()
+    family.end(lease, "failed", error="no")
+    family.end(parent, "failed", error="no")
+    family.desk.replay("job_again", parent.job_id)
+    again = family.lease_of("job_again")
+    family.enqueue(again)
+    family.end(grandchild, "cancelled")
+    family.end(family.lease_of(child))
+    family.end(again)
+    assert family.leftovers() == []
+
+
+def test_no_job_of_a_list_is_made_for_a_parent_that_is_being_cancelled(family: Family) -> None:
+    parent = family.root()
+    family.gather(parent, 40, limit=5, tolerated=40, parks=False)
+    leases = [lease for lease in family.go_on() if lease.job_id != parent.job_id]
+    family.desk.cancel(parent.job_id)
+    for lease in leases:
+        family.end(lease, "cancelled")
+    family.go_on()
+    assert sum(family.workflow(parent.job_id).jobs.values()) == 1 + len(leases)
+    family.end(parent, "cancelled")
+    family.go_on()
+    assert family.leftovers() == []
+
+
+def test_the_outcome_of_a_gathered_job_stays_what_it_was_as_it_ended(family: Family) -> None:
+    parent = family.root()
+    first, second = family.gather(parent, 2, tolerated=2)
+    leases = {lease.job_id: lease for lease in family.go_on()}
+    family.end(leases[first], "failed", error="no")
+    family.end(leases[second])
+    again = family.lease_of(parent.job_id)
+    assert [each[0] for each in family.outcomes(again, [first, second])] == ["failed", "succeeded"]
+    family.desk.replay("job_again", first)
+    family.end(family.lease_of("job_again"))
+    assert [each[0] for each in family.outcomes(again, [first, second])] == ["failed", "succeeded"]
