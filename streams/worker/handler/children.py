@@ -14,7 +14,7 @@ from streams.serde.run_ends import CANCELLED, CONTINUED
 from streams.serde.step_ids import CHILD, end_id, is_inside
 from streams.worker.handler.asking import ask
 from streams.worker.handler.branches import current_branch
-from streams.worker.handler.calls import Call
+from streams.worker.handler.calls import Call, check_label
 from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.divergence import may_begin
 from streams.worker.handler.history import History
@@ -60,6 +60,11 @@ class ChildCall:
     delay_ms: int | None
     abandoned: bool
 
+    @property
+    def evidence(self) -> tuple[str, str | None]:
+        """What a list of other jobs, or in another order, differs in."""
+        return self.digest.hex(), self.key
+
     def spec(self, call: str, traceparent: str | None) -> ChildSpec:
         """What the dispatcher makes the job of."""
         what = self.type, self.input, self.digest, self.priority, self.delay_ms, self.abandoned
@@ -79,6 +84,8 @@ def child_call(
     Raises:
         PermanentError: the input is no JSON, or another argument cannot be used.
     """
+    if key is not None:
+        check_label(key, f"job {type_!r}: key")
     if not is_label(type_, _LABEL_CHARS):
         raise PermanentError(f"job type {type_!r}: use a string of 1 to {_LABEL_CHARS} characters")
     if on_parent not in ON_PARENT:

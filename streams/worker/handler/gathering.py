@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from typing import Any, Literal, get_args
 
-from streams.errors import PermanentError
+from streams.errors import ChildFailed, PermanentError
 from streams.serde.ids import child_job_id
 from streams.serde.job_states import SUCCEEDED
 from streams.serde.records import AddChildren, ChildSpec, ReadChildren, SealGather, Wait
@@ -16,7 +15,7 @@ from streams.serde.step_ids import gathered_id
 from streams.worker.handler.children import ChildCall, Children, Whose
 from streams.worker.handler.history import Call, History
 from streams.worker.handler.run_session import RunSession
-from streams.worker.handler.values import from_json
+from streams.worker.handler.values import digest, from_json
 from streams.worker.handler.wait_calls import Span, span_ms
 from streams.worker.handler.waits import Pending, Waits
 
@@ -87,7 +86,7 @@ class Gathering:
         asked = tuple(asked)
         self._check(asked)
         bounds.check(len(asked))
-        evidence = sha256(b"".join(each.digest for each in asked)).digest()
+        evidence = digest({"jobs": [each.evidence for each in asked]}, "gather")
         call = self._history.call("gather", kind="gather", digest=evidence, key=key, is_value=True)
         wait = Wait(
             call.id,
@@ -147,7 +146,7 @@ class Gathering:
             found += [_outcome(told) for told in from_json(reply.result)]
         if bounds.on_failure == "collect":
             return found
-        return [each.result for each in found]
+        return [_result(each, its) for each, its in zip(found, asked, strict=True)]
 
 
 def _reading(job_ids: tuple[str, ...]) -> Callable[[Whose], ReadChildren]:
@@ -160,12 +159,19 @@ def _outcome(told: Sequence[Any]) -> Outcome:
     return Outcome(status, from_json(result) if done else None, None if done else error, job_id)
 
 
+def _result(outcome: Outcome, asked: ChildCall) -> Any:
+    """The result of a job that succeeded, as all did; else its record is gone."""
+    if outcome.status != SUCCEEDED:
+        raise ChildFailed(outcome.job_id, asked.type, outcome.error or outcome.status)
+    return outcome.result
+
+
 def _pages(specs: Iterator[ChildSpec]) -> Iterator[tuple[ChildSpec, ...]]:
     page: list[ChildSpec] = []
     size = 0
     for spec in specs:
         page.append(spec)
-        size += len(spec.input)
+        size += len(spec.input.encode()) + len(spec.call.encode())
         if len(page) >= _PAGE_JOBS or size >= _PAGE_BYTES:
             yield tuple(page)
             page, size = [], 0

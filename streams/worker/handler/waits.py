@@ -48,6 +48,8 @@ _ERRORS = {
         errors.ChildConflict,
     )
 }
+_ASKED_AGAIN = (errors.WaitRefused.__name__, errors.ChildFailed.__name__)
+"""A replay of the job asks again for a wait that raised one of these."""
 
 
 class Waits:
@@ -91,6 +93,10 @@ class Waits:
         """What an ended wait left; None while it is open."""
         return self._history.found(wait.call)
 
+    def failed(self, wait: Pending) -> None:
+        """Note that a wait raises: the handler may take another way where it does not."""
+        self._history.failed(wait.call.id)
+
     async def listen(self, wait: Pending) -> Pending:
         """Open a wait now, and go on; see `Context.listen`."""
         _check_place(wait)
@@ -110,7 +116,7 @@ class Waits:
             with self._history.awaited(call):
                 await self.ends(tuple(waits.values()), needs_all=False)
             name = self._first_ended(waits)
-            if self._is_refused(waits[name]):  # a replay asks for it again
+            if self._is_asked_again(waits[name]):  # by a replay
                 return name, await waits[name].given_now()
             left = self._history.result(call, value=to_json(name, "first"))
             with self._session.busy():
@@ -128,9 +134,9 @@ class Waits:
             await self._first_ended(failed).given_now()  # raises it
         return [await wait.given_now() for wait in waits]
 
-    def _is_refused(self, wait: Pending) -> bool:
+    def _is_asked_again(self, wait: Pending) -> bool:
         left = self.left(wait)
-        return left is not None and left.raises == errors.WaitRefused.__name__
+        return left is not None and left.raises in _ASKED_AGAIN
 
     def _first_ended(self, waits: Mapping[_Name, Pending]) -> _Name:
         """The name of the wait that ended first, as its partition's order of records has it."""
@@ -224,6 +230,7 @@ class Pending:
                 "wait another name"
             )
         if left.raises is not None:
+            self._waits.failed(self)
             raise _error(left)
         with self._waits.busy():
             return await self._given(from_json(left.value))

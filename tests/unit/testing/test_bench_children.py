@@ -19,6 +19,7 @@ from streams import (
     Retry,
     TransientError,
 )
+from streams.serde.sizes import PRODUCER_BATCH_BYTES
 from streams.testing import Bench, crash_points
 
 HOUR = 3_600
@@ -440,3 +441,80 @@ def test_what_cannot_be_asked_for_is_named(wrong: dict[str, Any], told: str) -> 
         job = bench.submit("asking").run()
         assert (job.status, job.children) == ("failed", [])
         assert told in (job.error or "")
+
+
+@pytest.mark.parametrize("asks", ["wait", "first", "gather", "first of a gather"])
+def test_a_replay_goes_another_way_where_the_job_succeeds_this_time(asks: str) -> None:
+    """The first run undid what it had done, and failed; the steps of that are no evidence."""
+    broken = True
+
+    async def flaky(ctx: Context) -> Any:
+        if broken:
+            raise PermanentError("down")
+        return "up"
+
+    async def undoing(ctx: Context) -> Any:
+        try:
+            if asks == "wait":
+                found = await ctx.enqueue("flaky", wait=True)
+            elif asks == "first":
+                found = (await ctx.first(a=await ctx.enqueue("flaky"), b=ctx.sleep(HOUR)))[1]
+            elif asks == "gather":
+                found = await ctx.gather([ctx.child("flaky")], key="all")
+            else:
+                gathered = ctx.gather([ctx.child("flaky")], key="all")
+                found = (await ctx.first(a=gathered, b=ctx.sleep(HOUR)))[1]
+        except ChildFailed:
+            await ctx.step("undo", str, "undone")
+            raise
+        return [found, await ctx.step("after", str, "done")]
+
+    with bench_of(flaky, undoing) as bench:
+        job = bench.submit("undoing").run()
+        assert job.status == "failed"
+        broken = False
+        again = job.replay(note="it is up").run()
+        assert again.status == "succeeded", again.error
+        assert again.result == ["up" if asks in ("wait", "first") else ["up"], "done"]
+
+
+def test_a_list_with_other_keys_is_another_list() -> None:
+    keys = iter(["ab", "ba"])
+
+    async def renamed(ctx: Context) -> Any:
+        jobs = [ctx.child("leaf", {"n": 1, "waits": HOUR}, key=key) for key in next(keys)]
+        await ctx.first(all=ctx.gather(jobs, key="all"), late=ctx.sleep(60))
+        return await ctx.gather(jobs, key="all")
+
+    with bench_of(renamed) as bench:
+        job = bench.submit("renamed").run()
+        bench.advance(61)
+        assert job.run().status == "failed"
+        assert (job.error or "").startswith(ChildConflict.__name__)
+
+
+@pytest.mark.parametrize("key", ["", "a\0b", 7, "k" * 257, "\ud800"])
+def test_a_list_names_a_key_that_cannot_be_kept(key: Any) -> None:
+    async def asking(ctx: Context) -> Any:
+        await ctx.gather([ctx.child("leaf", {"n": 1}, key=key)], key="all")
+
+    with bench_of(asking) as bench:
+        job = bench.submit("asking").run()
+        assert (job.status, job.attempts, job.children) == ("failed", 1, [])
+        assert "1 to 256 characters" in (job.error or "")
+
+
+@pytest.mark.parametrize("text", ["\u4e2d" * 87_370, '"' * 130_000, "\\" * 130_000])
+def test_large_inputs_and_results_of_a_list_fit_the_messages(text: str) -> None:
+    async def echo(ctx: Context) -> Any:
+        return ctx.input
+
+    async def many(ctx: Context) -> Any:
+        found = await ctx.gather([ctx.child("echo", text) for _ in range(6)], key="all")
+        return [each == text for each in found]
+
+    with bench_of(echo, many) as bench:
+        assert bench.submit("many").run().result == [True] * 6
+        for topic in ("jobs.commands", "jobs.replies"):
+            sizes = [len(each.value or b"") for each in bench._behind.pipeline.output(topic)]
+            assert max(sizes) < PRODUCER_BATCH_BYTES
