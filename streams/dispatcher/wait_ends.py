@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from streams import user_json
-from streams.dispatcher.children import successor
 from streams.dispatcher.job import is_live
 from streams.dispatcher.recent_events import APART_MS, Offered
 from streams.dispatcher.step import Step
+from streams.dispatcher.tree import successor
 from streams.dispatcher.waiting import left_by
 from streams.errors import ChildFailed
 from streams.event_match import read_match

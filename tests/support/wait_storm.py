@@ -17,6 +17,7 @@ from streams.serde.job_states import TERMINAL
 from streams.serde.lease_mac import open_lease
 from streams.serde.records import Lease, StepResult, Wait
 from support.dispatching import CLUSTER_KEY, ScriptedWorker
+from support.family import Family
 from support.waiter import HOUR, Waiter, event_wait, sleep
 
 Position = Literal["before", "at", "after"]
@@ -185,7 +186,7 @@ class Storm(Waiter):
         return wait, sleep(HOUR, f"hour#{number}")
 
 
-def lay_out(at: Waiter, *, fused: bool) -> None:
+def lay_out(at: Waiter | Family, *, fused: bool) -> None:
     """Have dispatcher and scheduler go on as one stage, or apart."""
     topology = at.desk.topology
     first, second = scheduler.stage(topology), dispatcher.stage(topology, CLUSTER_KEY)
