@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from examples.agent_loop.model import ask_model
-from examples.agent_loop.tools import TOOLS
+from examples.agent_loop.tools import TOOLS, fault
 from streams import App, Context, PermanentError, Retry
 
 DAY = 86_400
@@ -42,10 +42,11 @@ async def agent(ctx: Context) -> dict[str, Any]:
 
 async def _called(ctx: Context, call: dict[str, Any]) -> dict[str, Any]:
     """What one tool gave. The id that the model gave the call is the key of its effect."""
-    tool = TOOLS.get(call["tool"])
-    if tool is None:  # models make up names: tell it, and let it go on
-        given: Any = {"error": f"there is no tool {call['tool']}: use one of {', '.join(TOOLS)}"}
+    wrong = fault(call)
+    if wrong is not None:  # tell the model, and let it go on
+        given: Any = {"error": wrong}
     else:
+        tool = TOOLS[call["tool"]]
         given = await ctx.effect(call["tool"], tool, key=call["id"], **call["arguments"])
     return {"role": "tool", "id": call["id"], "result": given}
 

@@ -6,6 +6,7 @@ call is to be tried again.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -38,3 +39,15 @@ TOOLS: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
     "shop:refund": refund,
     "email:send": send_email,
 }
+
+
+def fault(call: dict[str, Any]) -> str | None:
+    """Why a call cannot be made, for the model to read: models make up tools and arguments."""
+    tool = TOOLS.get(call["tool"])
+    if tool is None:
+        return f"there is no tool {call['tool']}: use one of {', '.join(TOOLS)}"
+    try:
+        inspect.signature(tool).bind(**call["arguments"], idempotency_key="")
+    except TypeError as error:
+        return f"{call['tool']}: {error}"
+    return None

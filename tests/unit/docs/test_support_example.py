@@ -163,12 +163,6 @@ def _event_type(body: bytes) -> str:
     return named.removeprefix("zen:event-type:")
 
 
-def test_the_topology_beside_it_routes_to_its_job_types(app: App) -> None:
-    topology = load(ROOT / "examples" / "support" / "topology.yaml")
-    assert {route.job for route in topology.routes if route.job} <= set(app.jobs)
-    assert topology.routes
-
-
 def followed_up(bench: Bench) -> Job:
     bench.fake("email:send", returns={})
     job = bench.event("ticket.pending", orjson.loads(TICKET), source="zendesk", subject="t7").run()
