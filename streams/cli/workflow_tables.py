@@ -143,6 +143,8 @@ def _line(job: Json, number: int = 0) -> Text:
     because = job["waits_for"] or job["last_error"]
     if because:
         line.append(f": {plain(because)}")
+    if job["replayed_as"]:
+        line.append(f", replayed as {job['replayed_as']}")
     if number:
         line.append(f" ({number:,} {'job' if number == 1 else 'jobs'} below it)")
     return line

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streams.operator.resources.cursor import Cursor
@@ -26,39 +26,43 @@ COLUMNS = (
 INDEXES = {
     "of_workflow": "(workflow_id, created_at, job_id, tenant_id, status) "
     "WHERE workflow_id IS NOT NULL",
-    "below": "(tenant_id, above, created_at, place, life) WHERE above IS NOT NULL",
-    "below_by_status": "(tenant_id, above, status, created_at, place, life) "
+    "below": "(tenant_id, above, created_at, place, workflow_id) WHERE above IS NOT NULL",
+    "below_by_status": "(tenant_id, above, status, created_at, place, workflow_id) "
     "WHERE above IS NOT NULL",
     "of_gather": "(tenant_id, above, gather, status, life) WHERE gather IS NOT NULL",
     "asking": "(tenant_id, workflow_id, created_at, job_id) WHERE asks = 1",
 }
 
-_BELOW = "tenant_id = :tenant_id AND above = :above AND life >= :life"
+_ABOVE = "tenant_id = :tenant_id AND above = :above"
+_BELOW = f"{_ABOVE} AND workflow_id = :workflow_id"
 _NUMBER = re.compile("[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Jobs that stand side by side: those that one job asked for, or the roots of a workflow."""
+    """Jobs that stand side by side: those that one job asked for, or the roots of a workflow.
+
+    A job whose id lives again is in another workflow, unless its submission named that.
+    """
 
     tenant_id: str
     above: str
-    life: int = 0
+    workflow_id: str | None
 
     @property
     def names(self) -> dict[str, Any]:
         """The values of the columns, as the queries name them."""
-        return {"tenant_id": self.tenant_id, "above": self.above, "life": self.life}
+        return asdict(self)
 
 
 def children(job: Job) -> Level:
-    """Return the level of the jobs that one asked for, in its present life."""
-    return Level(job.tenant_id, job.job_id, job.incarnation - job.continuations)
+    """Return the level of the jobs that one asked for."""
+    return Level(job.tenant_id, job.job_id, job.workflow_id)
 
 
 def roots(tenant_id: str, workflow_id: str) -> Level:
     """Return the level of the jobs of a workflow that no other job asked for."""
-    return Level(tenant_id, _top(workflow_id))
+    return Level(tenant_id, _top(workflow_id), workflow_id)
 
 
 def row(job: Mapping[str, Any]) -> Row:
@@ -83,8 +87,9 @@ def by_status(connection: sqlite3.Connection, level: Level) -> dict[str, int]:
 
 def in_gather(connection: sqlite3.Connection, job: Job, gather: str) -> dict[str, int]:
     """Return how many jobs of a gather are in each state that the job's present history has."""
-    names = {**Level(job.tenant_id, job.job_id, job.incarnation).names, "gather": gather}
-    return _counted(connection, f"{_BELOW} AND gather = :gather GROUP BY status", names)
+    of = f"{_ABOVE} AND gather = :gather AND life = :life"
+    names = {**children(job).names, "gather": gather, "life": job.incarnation}
+    return _counted(connection, f"{of} GROUP BY status", names)
 
 
 def number(connection: sqlite3.Connection, level: Level) -> int:

@@ -30,7 +30,6 @@ from streams.topology.model import Topology
 _OF_NODE = (
     "attempts",
     "continuations",
-    "replay_of",
     "cancel_requested",
     "cancel_reason",
     "result",
@@ -150,6 +149,8 @@ def _job_json(job: Job, gathers: Gathers = UNKNOWN) -> Json:
         "call": None if parent is None else parent.call,
         "key": None if key is None else unquote(key[1]),
         "depth": job.depth,
+        "replay_of": job.replay_of,
+        "replayed_as": job.replayed_as,
         "waits_for": _waits_for(job, gathers),
         "last_error": None if job.status == job_states.SUCCEEDED else job.last_error,
         "created_at": rfc3339(job.created_at),

@@ -29,7 +29,8 @@ def level(*jobs: Any, cursor: str | None = None, **by_status: int) -> dict[str, 
 
 def job(id_: str, status: str = "succeeded", **fields: Any) -> dict[str, Any]:
     shown = {"job_id": id_, "type": "leaf", "status": status, "call": "leaf", "waits_for": None}
-    return {**shown, "last_error": None, "result": None, "children": {"total": 0}, **fields}
+    given = {"last_error": None, "replayed_as": None, "result": None, "children": {"total": 0}}
+    return {**shown, **given, **fields}
 
 
 def node(id_: str, status: str, children: Any, **fields: Any) -> dict[str, Any]:
@@ -80,7 +81,8 @@ def lines(result: Result) -> list[str]:
 
 
 def test_the_tree_shows_levels_and_numbers_of_what_has_no_room(operator: OperatorApi) -> None:
-    failed = job("job_2", "failed", call="gather[all]/1", last_error="PermanentError: no")
+    given = {"last_error": "PermanentError: no", "replayed_as": "job_r"}
+    failed = job("job_2", "failed", call="gather[all]/1", **given)
     below = job("job_1", "waiting", call="leaf[order 7]", children={"total": 2})
     root = node(
         "job_root",
@@ -99,7 +101,7 @@ def test_the_tree_shows_levels_and_numbers_of_what_has_no_room(operator: Operato
         "├── leaf[order 7] job_1 waiting: the time t",
         "│   ├── leaf job_3 succeeded (7 jobs below it)",
         "│   └── leaf job_4 running",
-        "├── leaf gather[all]/1 job_2 failed: PermanentError: no",
+        "├── leaf gather[all]/1 job_2 failed: PermanentError: no, replayed as job_r",
         "└── … and 9,950 more: 50 running, 9,900 succeeded",
         "more: --cursor abc",
     ]

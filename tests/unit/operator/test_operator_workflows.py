@@ -52,9 +52,25 @@ async def refund(ctx: Context) -> Any:
     return decision.approved
 
 
+async def grand(ctx: Context) -> Any:
+    return await ctx.enqueue("middle", wait=True)
+
+
+async def middle(ctx: Context) -> Any:
+    """A job that fails once, after a job of its own has succeeded."""
+    await ctx.enqueue("leaf", 1, wait=True)
+    failures.append(ctx.run_id)
+    if len(failures) == 1:
+        raise PermanentError("not yet")
+
+
+failures: list[str] = []
+
+
 def app() -> App:
     made = App("trees")
-    for handler in (tree, leaf, refund):
+    failures.clear()
+    for handler in (tree, leaf, refund, grand, middle):
         made.job(handler.__name__)(handler)
     return made
 
@@ -244,6 +260,18 @@ async def test_all_roots_of_a_given_id_are_listed_and_the_first_is_shown(
     assert ([each["job_id"] for each in page["roots"]], page["next_cursor"]) == (["job_2"], None)
 
 
+async def test_the_replay_of_a_child_is_no_root_and_named_beside_that(
+    bench: Bench, client: Client
+) -> None:
+    job = begun(bench, [-1, 100])
+    failed = job.children[1]
+    again = failed.replay(note="once more").run()
+    found = await get(client, f"/v1/workflows/{job.id}", status="failed")
+    (shown,) = found["root"]["children"]["jobs"]
+    assert (shown["job_id"], shown["replayed_as"]) == (failed.id, again.id)
+    assert [each["job_id"] for each in found["roots"]["jobs"]] == [job.id]
+
+
 async def test_an_id_that_two_tenants_gave_needs_the_tenant(
     pipeline: Pipeline, client: Client
 ) -> None:
@@ -313,16 +341,31 @@ def test_a_level_is_counted_and_paged_by_an_index_alone(connection: sqlite3.Conn
         assert ("COVERING INDEX" in plan[3]) == ("count(*)" in statement), plan[3]
 
 
-def test_the_children_of_a_finished_life_are_not_those_of_the_next_one(
+def test_a_job_whose_id_lives_again_has_the_children_of_its_own_workflow_alone(
     connection: sqlite3.Connection,
 ) -> None:
-    def child(n: int, incarnation: int) -> Job:
-        return make_job(f"job_{n}", parent=Parent("job_p", incarnation, f"leaf#{n}"), depth=1)
+    def child(n: int, incarnation: int, workflow_id: str) -> Job:
+        parent = Parent("job_p", incarnation, f"leaf#{n}")
+        return make_job(f"job_{n}", parent=parent, depth=1, workflow_id=workflow_id)
 
-    fold(connection, child(1, 1), child(2, 2), child(3, 3))
-    twin = make_job("job_p", incarnation=3, continuations=1)
-    found, _ = places.page(connection, places.children(twin), PageQuery(9))
-    assert [job.job_id for job in found] == ["job_2", "job_3"]
+    first, second = "job_p", "job_p.2"
+    fold(connection, child(1, 1, first), child(2, 2, second), child(3, 3, second))
+    for workflow_id, expected in ((None, []), (second, ["job_2", "job_3"])):
+        twin = make_job("job_p", incarnation=3, workflow_id=workflow_id)
+        found, _ = places.page(connection, places.children(twin), PageQuery(9))
+        assert [job.job_id for job in found] == expected
+
+
+async def test_what_a_job_had_asked_for_stays_below_it_when_it_begins_again(
+    bench: Bench, client: Client
+) -> None:
+    job = bench.submit("grand").run()
+    (middle,) = job.children
+    assert (job.status, middle.status, len(middle.children)) == ("failed", "failed", 1)
+    job.replay(note="mended").run()
+    node = await get(client, f"/v1/workflows/{job.id}/jobs/{middle.id}")
+    assert (node["status"], node["parent"]["incarnation"]) == ("succeeded", 1)
+    assert [each["type"] for each in node["children"]["jobs"]] == ["leaf"]
 
 
 def test_the_key_of_a_workflow_names_its_row() -> None:
