@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streams.errors import (
     AmbiguousStep,
     ApprovalExpired,
+    ApprovalRejected,
     ChildConflict,
     ChildFailed,
     HistoryDiverged,
@@ -34,6 +35,7 @@ __all__ = [
     "AmbiguousStep",
     "App",
     "ApprovalExpired",
+    "ApprovalRejected",
     "ChildConflict",
     "ChildFailed",
     "Context",

@@ -27,6 +27,7 @@
         │   ├── AmbiguousStep  ... because two calls of one name are in flight at once
         │   ├── WaitTimeout    ... what the handler waited for did not come in time
         │   ├── ApprovalExpired  ... nobody decided about an approval in time
+        │   ├── ApprovalRejected  ... people did not approve an effect that needs it
         │   ├── WaitRefused    ... a wait cannot begin, or is another one than before
         │   ├── ChildConflict  ... the job asked for another job under the same key
         │   └── JobFailed      ... the job that the handler waited for did not succeed
@@ -216,6 +217,10 @@ class WaitRefused(PermanentError):
 
 class ApprovalExpired(PermanentError):
     """Nobody decided about an approval in time; catch it to go on."""
+
+
+class ApprovalRejected(PermanentError):
+    """People did not approve an effect, which did not begin; catch it to go another way."""
 
 
 class JobFailed(PermanentError):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from streams.errors import PermanentError
+from streams.errors import ApprovalRejected, PermanentError
 from streams.serde.ids import approval_id
 from streams.serde.records import ApprovalEffect, Approvers, AskApproval, OnTimeout, Sealed, Wait
 from streams.serde.step_ids import proposal_id
@@ -90,7 +90,8 @@ class Approvals:
         """The arguments with which people approved a proposed effect; None if it was not proposed.
 
         Raises:
-            PermanentError: they rejected it, it was proposed with other arguments, or the handler
+            ApprovalRejected: they rejected it, or nobody approved it in time.
+            PermanentError: it was proposed with other arguments, or the handler
                 asked for it and has no decision yet.
         """
         self._check_decided(f"{tool}/{key}")
@@ -99,7 +100,7 @@ class Approvals:
         decision = await self._proposed(tool, key, arguments)
         if not decision.approved:
             by = "in time" if decision.by is None else f"by {decision.by}: {decision.note}"
-            raise PermanentError(f"effect {tool}/{key} was not approved {by}")
+            raise ApprovalRejected(f"effect {tool}/{key} was not approved {by}")
         return arguments if decision.edit is None else decision.edit
 
     def _check_decided(self, action: str) -> None:

@@ -214,8 +214,8 @@ class Context(Waiting, Spawning):
 
         Raises:
             PermanentError: the tool is outside the job's scopes, the key was used with other
-                arguments, the same action is under way, an argument or result is not JSON, or
-                people did not approve the effect.
+                arguments, the same action is under way, or an argument or result is not JSON.
+            ApprovalRejected: people did not approve the effect.
         """
         try:
             arguments = await self._approvals.known(tool, key, kwargs)

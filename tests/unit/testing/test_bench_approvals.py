@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streams import App, ApprovalExpired, Context, Decision
+from streams import App, ApprovalExpired, ApprovalRejected, Context, Decision
 from streams.testing import Bench, Refused
 from streams.user_json import digest
 
@@ -326,7 +326,24 @@ def test_a_rejected_proposal_ends_the_job(tmp_path: Path) -> None:
         bench.advance(2)
         job.run().reject(ACTION, note="no", by="ann").run()
         assert (job.status, job.calls) == ("failed", [])
+        assert (job.error or "").startswith("ApprovalRejected: ")
         assert "was not approved by ann: no" in (job.error or "")
+
+
+def test_a_handler_goes_another_way_when_people_reject(tmp_path: Path) -> None:
+    async def careful(ctx: Context) -> Any:
+        try:
+            await ctx.effect("pay:refund", pay, key="ch_1", charge="ch_1", amount=82_000)
+        except ApprovalRejected:
+            return "asked for less"
+
+    topology = tmp_path / "topology.yaml"
+    topology.write_text(RULES)
+    app = App("careful")
+    app.job("pays")(careful)
+    with Bench(app, topology=topology) as bench:
+        job = bench.submit("pays").run().reject(ACTION).run()
+        assert (job.status, job.result, job.calls) == ("succeeded", "asked for less", [])
 
 
 def test_each_effect_of_a_draft_waits_for_a_person(tmp_path: Path) -> None:

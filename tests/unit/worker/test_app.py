@@ -23,6 +23,7 @@ def test_the_public_names_are_these_and_no_more() -> None:
         "AmbiguousStep",
         "App",
         "ApprovalExpired",
+        "ApprovalRejected",
         "ChildConflict",
         "ChildFailed",
         "Context",
