@@ -6,13 +6,18 @@ broker that cannot be asked yet, or a connection that ends, is enough. A list ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupListing
 
 from streams.kafka.failures import needing
 from streams.kafka.offsets import Place
+
+_STABLE = "Stable"
+_TOPICS = struct.Struct(">hi")
+"""The version of an assignment and the number of its topics."""
 
 
 def listed_groups(admin: AdminClient, timeout: float) -> list[ConsumerGroupListing]:
@@ -26,6 +31,36 @@ def listed_groups(admin: AdminClient, timeout: float) -> list[ConsumerGroupListi
         # They are no exceptions, yet Python raises them: no `except` would catch one.
         raise KafkaException(listed.errors[0])
     return list(listed.valid)
+
+
+def owned_partitions(
+    admin: AdminClient, group: str, topic: str, timeout: float
+) -> frozenset[int] | None:
+    """The topic's partitions that members of the group own; None while it rebalances.
+
+    It waits for all brokers, and asks for no coordinator.
+
+    Raises:
+        KafkaException: a broker did not answer in time.
+    """
+    for found in admin.list_groups(group, timeout=timeout):
+        if found.id == group and found.state == _STABLE:
+            shares = [_assigned(member.assignment or b"", topic) for member in found.members]
+            return frozenset(partition for share in shares for partition in share)
+    return None
+
+
+def _assigned(assignment: bytes, topic: str) -> Iterator[int]:
+    """The topic's partitions in a member's assignment, as `ConsumerProtocolAssignment` has it."""
+    at = _TOPICS.size
+    topics = _TOPICS.unpack_from(assignment)[1] if assignment else 0
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", assignment, at)
+        name, count = struct.unpack_from(f">{length}si", assignment, at + 2)
+        at += 2 + length + 4
+        if name == topic.encode():
+            yield from struct.unpack_from(f">{count}i", assignment, at)
+        at += 4 * count
 
 
 def committed_positions(

@@ -146,7 +146,7 @@ class StageLoop:
         wired = wire(*asked, self._outage, self._standstill.turn, self._stop.is_set)
         self._source, self._ends, self._lag = wired.source, wired.ends, wired.lag
         self._transactions, self._executor = wired.transactions, Executor(wired.transactions)
-        self._assignment = wired.assignment
+        self._assignment, self._unowned = wired.assignment, wired.unowned
 
     def _round(self) -> None:
         records = self._read()
@@ -173,6 +173,7 @@ class StageLoop:
         self._restore()
         self._source.hold_back(self._held_back())
         self._start_rested()
+        self._claim_unowned()
 
     def _read(self) -> list[Record]:
         try:
@@ -241,6 +242,12 @@ class StageLoop:
         """The inputs to read no further, and from where on to read them later."""
         tasks = self._assignment.tasks.values()
         return {(t, task.partition): task.positions[t] for task in tasks for t in task.held_back}
+
+    def _claim_unowned(self) -> None:
+        unowned = self._unowned.lasting(self._source.joining)
+        if unowned:
+            log.warning("partitions have no owner: joining anew", partitions=sorted(unowned))
+            self._source.join_anew()
 
     def _running(self) -> None:
         log.info("running", partitions=sorted(self._assignment.tasks))

@@ -87,6 +87,12 @@ class Source:
         self._resting = RestingInputs()
         self._consumer = self._join()
 
+    def join_anew(self) -> None:
+        """Give all partitions back and join again, so that the group shares all of them out."""
+        self._consumer.unsubscribe()
+        self._member = ""
+        self._subscribe(self._consumer)
+
     def read(self, timeout: float) -> list[Record]:
         """Return up to about `BATCH` records; wait up to `timeout` seconds for the first.
 
@@ -205,13 +211,16 @@ class Source:
 
     def _join(self) -> Consumer:
         consumer = Consumer(self._config)
+        self._subscribe(consumer)
+        return consumer
+
+    def _subscribe(self, consumer: Consumer) -> None:
         consumer.subscribe(
             [self._prefix + self._inputs[0]],
             on_assign=self._assigned,
             on_revoke=self._revoked,
             on_lost=self._lost,
         )
-        return consumer
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign([])

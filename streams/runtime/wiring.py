@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from streams.kafka.clients import consumer_config, producer_config
 from streams.kafka.failures import Outage
+from streams.kafka.unowned_partitions import UnownedPartitions
 from streams.runtime.assignment import Assignment
 from streams.runtime.clock import Clock
 from streams.runtime.end_offsets import EndOffsets
@@ -33,6 +34,7 @@ class Wired:
     lag: Lag
     transactions: KafkaTransactions
     assignment: Assignment
+    unowned: UnownedPartitions
 
 
 def wire(
@@ -91,4 +93,6 @@ def wire(
         ends.caught_up_to,
         settings.set_aside,
     )
-    return Wired(source, ends, lag, transactions, assignment)
+    first = prefix + stage.inputs[0]
+    asked = admin, prefix + stage.name, first, width, settings.session_seconds
+    return Wired(source, ends, lag, transactions, assignment, UnownedPartitions(*asked))

@@ -29,6 +29,13 @@ class Consumer:
         self.committed_offset: Any = None
         self.member = "first"
         self.assigned: set[int] = set()
+        self.subscriptions: list[list[str]] = []
+
+    def unsubscribe(self) -> None:
+        self.subscriptions.append([])
+
+    def subscribe(self, topics: list[str], **_: Any) -> None:
+        self.subscriptions.append(topics)
 
     def poll(self, timeout: float) -> Any:
         return next(iter(self.consume(1, timeout)), None)
@@ -390,3 +397,13 @@ def test_a_member_rejoins_from_giving_its_id_up_until_it_is_assigned_anew() -> N
         assert source.rejoins
     source._assigned(cast(Any, consumer), [])
     assert not source.rejoins
+
+
+def test_a_member_that_joins_anew_waits_for_its_assignment() -> None:
+    source, consumer = source_of()
+    source._assigned(cast(Any, consumer), [])
+    source.join_anew()
+    assert consumer.subscriptions == [[], ["in"]]
+    assert source.joining
+    source._assigned(cast(Any, consumer), [])
+    assert not source.joining

@@ -1,0 +1,96 @@
+"""A process that ends between giving a partition up and rejoining, and comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupState
+from support.conditions import eventually
+from support.counting import counting_stage, counting_topology
+from support.stage_process import Cluster, StageProcess
+
+from streams.kafka.clients import consumer_config
+from streams.settings import Settings, load_settings
+
+pytestmark = [pytest.mark.broker, pytest.mark.fault]
+
+GROUP = counting_stage().name
+SESSION = {"TIDEGATE_SESSION_SECONDS": "6"}
+
+
+@pytest.fixture
+def cluster(kafka: Any) -> Cluster:
+    created = Cluster(kafka, counting_topology())
+    created.create()
+    return created
+
+
+def member(settings: Settings) -> Consumer:
+    """The consumer of a process."""
+    static = {
+        "group.instance.id": f"{GROUP}-{settings.instance}",
+        "partition.assignment.strategy": "cooperative-sticky",
+    }
+    joined = Consumer(consumer_config(settings, GROUP, **static))
+    joined.subscribe([f"{settings.topic_prefix}in"])
+    return joined
+
+
+def members_at_rest(cluster: Cluster) -> int:
+    """How many members the group has; 0 while it rebalances."""
+    name = cluster.prefix + GROUP
+    found = cluster.admin.describe_consumer_groups([name], request_timeout=10)[name].result()
+    return len(found.members) if found.state == ConsumerGroupState.STABLE else 0
+
+
+@pytest.fixture
+def environ(cluster: Cluster, tmp_path: Path) -> dict[str, dict[str, str]]:
+    return {number: {**cluster.environ(tmp_path, number), **SESSION} for number in "01"}
+
+
+@pytest.fixture
+def first(cluster: Cluster, environ: dict[str, dict[str, str]]) -> Consumer:
+    """It has both partitions."""
+    joined = member(load_settings(environ["0"]))
+    eventually(lambda: joined.poll(0.1) or len(joined.assignment()) == 2, what="it has both")
+    return joined
+
+
+def test_its_heir_sees_to_what_it_gave_up(
+    cluster: Cluster, tmp_path: Path, environ: dict[str, dict[str, str]], first: Consumer
+) -> None:
+    """Kafka gives it the rest of its partitions at once, and lets the group be."""
+    heir = StageProcess("counting_stage", tmp_path / "1.log", environ["1"])
+    eventually(lambda: members_at_rest(cluster) == 2, what="the heir has joined")
+    first.close()  # it has not polled since, so it does not know what to give up
+    back = StageProcess("counting_stage", tmp_path / "0.log", environ["0"])
+    try:
+        eventually(lambda: sorted(heir.share + back.share) == [0, 1], what="both have an owner")
+    finally:
+        for process in (heir, back):
+            process.kill()
+            print(process.lines)
+
+
+def test_it_sees_to_what_it_gave_up(
+    cluster: Cluster, tmp_path: Path, environ: dict[str, dict[str, str]], first: Consumer
+) -> None:
+    """Its heir may have looked while it still was about to give partitions up."""
+    heir = member(load_settings(environ["1"]))
+    eventually(lambda: heir.poll(0.1) or members_at_rest(cluster) == 2, what="the heir has joined")
+    first.close()
+    back = StageProcess("counting_stage", tmp_path / "0.log", environ["0"])
+
+    def shared() -> bool:
+        heir.poll(0.1)
+        return sorted(back.share + [owned.partition for owned in heir.assignment()]) == [0, 1]
+
+    try:
+        eventually(shared, what="both have an owner")
+        back.wait_for("joining anew")
+    finally:
+        heir.close()
+        back.kill()
+        print(back.lines)
