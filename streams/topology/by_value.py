@@ -32,12 +32,15 @@ def value_of(by: str, event: Compared) -> str | None:
 
 
 def value_of_input(by: str, text: str) -> str | None:
-    """The value of a submitted job, as JSON; None if its input (JSON) has none."""
+    """The value of a submitted job, as JSON; None if its input has none, or is no JSON."""
     if not by.startswith(INPUT):
         return None
-    found = _compiled(by.removeprefix(INPUT))(user_json.read(text))
-    plain = isinstance(found, str | int | float) and found != ""
-    return user_json.write(found).decode() if plain else None
+    try:
+        found = _compiled(by.removeprefix(INPUT))(user_json.read(text))
+        plain = isinstance(found, str | int | float) and found != ""
+        return user_json.write(found).decode() if plain else None
+    except (ValueError, TypeError):  # a number or text that JSON does not keep
+        return None
 
 
 def fault(by: str, *, of_inputs: bool = False) -> str | None:

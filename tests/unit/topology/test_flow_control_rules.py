@@ -187,6 +187,8 @@ def test_a_priority_without_by_is_that_of_every_event(overlay: Overlay) -> None:
         ('{"a": {"b": [1]}}', None),
         ('{"a": 1}', None),
         ("null", None),
+        ("not json", None),
+        ('{"a": {"b": "\\ud800"}, "c": 1234567890123456789012}', None),
     ],
 )
 def test_a_submission_is_compared_by_a_plain_value_of_its_input(
