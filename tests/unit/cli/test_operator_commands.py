@@ -333,6 +333,19 @@ def test_what_a_tenant_wrote_steers_no_terminal(operator: OperatorApi) -> None:
     assert "[bold]\ufffd[31mTimeoutError" in shown
 
 
+def test_a_job_of_several_events_names_them_and_any_other_does_not(
+    operator: OperatorApi,
+) -> None:
+    own = {**JOB, "event_ids": ["evt_1"], "event_count": 1}
+    operator.on("GET", "/v1/jobs/job_a", own)
+    assert "event_ids" not in invoke(operator, jobs, "show", "job_a").stdout
+    several = {**own, "event_ids": ["evt_1", "evt_2"], "event_count": 7, "superseded_by": "job_b"}
+    operator.on("GET", "/v1/jobs/job_a", several)
+    shown = invoke(operator, jobs, "show", "job_a").stdout
+    assert "evt_2" in shown
+    assert "superseded_by" in shown
+
+
 def test_a_job_shows_its_history_and_what_holds_it(operator: OperatorApi) -> None:
     run = Attempt(1, 1_700_000_000_000, "w1/b", "lost", "WorkerLost: \x1b[31mgone")
     held = Held(0, "default", "t", None, "no_worker", 1_700_000_000_000, 3, "start one that does")

@@ -139,6 +139,30 @@ def test_describe_shows_what_a_job_type_waits_for(file: Path) -> None:
     assert "refund default handler's handler's -" in rows
 
 
+def test_describe_shows_flow_control_and_a_priority_by_a_value(file: Path) -> None:
+    file.write_text(
+        "routes:\n"
+        "  - match: {source: a}\n"
+        "    job: sum\n"
+        "    debounce: {by: subject, seconds: 5, max_seconds: 60}\n"
+        "    expires_after_seconds: 90\n"
+        "    priority: {by: attributes.plan, free: batch, else: webhook}\n"
+        "job_types:\n"
+        "  - {name: load, batch: {size: 100, seconds: 2}}\n"
+        "  - {name: sync, singleton: {by: subject, keep: queue_one}}\n"
+    )
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["describe", "--topology", str(file)])
+    rows = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    assert "1 a * sum by attributes.plan: free batch, else webhook" in rows
+    assert (
+        "sum of a * debounce subject the newest runs after 5 s without another, 60 s at most"
+        in rows
+    )
+    assert "sum of a * expires - after 90 s" in rows
+    assert "load batch tenant and type one job for 100 events, after 2 s for fewer" in rows
+    assert "sync singleton subject keeps queue_one" in rows
+
+
 def plain(shown: str) -> list[str]:
     """Lines without the terminal's escape sequences."""
     return re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
