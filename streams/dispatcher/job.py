@@ -131,11 +131,6 @@ def continued(job: Job, text: str, now: int) -> Job:
     )
 
 
-def is_same_life(job: Job, incarnation: int) -> bool:
-    """Whether a job has, or had before it began anew, this incarnation."""
-    return job.incarnation - job.continuations <= incarnation <= job.incarnation
-
-
 def awaits(job: Job, wake: Wake) -> bool:
     """Whether the job waits for this timer."""
     return job.status in DUE_LATER and wake == wake_of(job, job.due_at or 0)

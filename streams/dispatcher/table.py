@@ -106,6 +106,9 @@ class Table:
         if earlier is not None:
             self._ctx.on_undo(self._rows.__setitem__, job.job_id, earlier)
         stored = self._stored.get(job.job_id, job)
+        if job.job_id in self._stored:
+            self._ctx.on_undo(self._stored.__setitem__, job.job_id, stored)
+            self._stored[job.job_id] = None
         self._store.put_many({job.job_id.encode(): None, **changes(stored, None)})
         if job.workflow_id is not None:
             self._written([RowChange(stored, None)])

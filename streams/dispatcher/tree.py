@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from streams.dispatcher.job import is_live, is_same_life
+from streams.dispatcher.job import is_live
 from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.step import Step
 from streams.serde.job_states import CANCELLED, SUCCEEDED
@@ -40,7 +40,7 @@ def parent_of(step: Step, job: Job) -> Job | None:
     if job.parent is None:
         return None
     parent = step.table.get(job.parent.job_id)
-    same = parent is not None and is_same_life(parent, job.parent.incarnation)
+    same = parent is not None and parent.is_same_life(job.parent.incarnation)
     return parent if same else None
 
 

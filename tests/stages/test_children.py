@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.family import Family, end_wait
+from support.derived import processor
+from support.family import Family, child_id, end_wait, gather_wait, spec
 from support.waiter import sleep
+
+from streams.serde.codec import WORKFLOW
+from streams.serde.keys import workflow_key
 
 DAY = 86_400
 KEPT_DAYS = 30
@@ -211,3 +215,41 @@ def test_the_outcome_of_a_gathered_job_stays_what_it_was_as_it_ended(family: Fam
     family.desk.replay("job_again", first)
     family.end(family.lease_of("job_again"))
     assert [each[0] for each in family.outcomes(again, [first, second])] == ["failed", "succeeded"]
+
+
+def test_a_job_that_lives_again_is_below_its_parent_and_counted_again(family: Family) -> None:
+    """No worker handled its type for a while."""
+    family.desk.deploy(unhandled_ms=60_000)
+    family.boot()
+    parent = family.root()
+    family.seal(parent, 2, tolerated=2)
+    family.add(parent, 0, [spec("gather[all]/0", "late"), spec("gather[all]/1")], "gather[all]")
+    child = child_id(parent, "gather[all]/0")
+    family.park(parent, gather_wait())
+    family.worker.stay(250)
+    assert family.job(child).status == "dead"
+    family.boot("draft_reply", "refund", "late")
+    leases = {lease.job_id: lease for _ in range(3) for lease in family.go_on(5)}
+    family.park(leases[child], sleep(10 * DAY))
+    family.desk.cancel(parent.job_id)
+    family.go_on()
+    assert family.job(child).status == "cancelled"
+    family.end(leases[child_id(parent, "gather[all]/1")], "cancelled")
+    family.go_on(1)
+    assert family.leftovers() == []
+
+
+def test_a_row_that_is_forgotten_and_made_anew_in_one_step_is_counted_once(
+    family: Family,
+) -> None:
+    parent = family.root()
+    family.enqueue(parent)
+    task = family.desk.driver.task("dispatcher")
+    table = processor(task)._table
+    job = family.job(parent.job_id)
+    table.put(job)
+    table.forget(job)
+    table.put(job)
+    table.flush()
+    value = task.stores["workflows"].get(workflow_key(job.tenant_id, job.job_id))
+    assert WORKFLOW.decode(value or b"").kept == 2

@@ -54,10 +54,11 @@ class Family:
         self._boots = self._read = 0
         self.boot()
 
-    def boot(self) -> None:
+    def boot(self, *types: str) -> None:
         """A new process of the worker: the one before is gone."""
         self._boots += 1
-        self.worker = Caller(self.desk, f"w1/b{self._boots}", slots=self._slots, backoff=(0,))
+        name = f"w1/b{self._boots}"
+        self.worker = Caller(self.desk, name, slots=self._slots, types=types, backoff=(0,))
         self.worker.heartbeat()
 
     def go_on(self, seconds: float = 0.2) -> list[Lease]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from streams.dispatcher import metrics
 from streams.dispatcher.due import DueSpace
-from streams.dispatcher.job import is_live, is_same_life
+from streams.dispatcher.job import is_live
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
@@ -125,4 +125,4 @@ def _is_meant(job: Job, body: Cancel, at: int) -> bool:
     """Whether a cancel means this incarnation; one that names none must not precede the job."""
     if body.incarnation is None:
         return job.event_time <= at
-    return is_same_life(job, body.incarnation)
+    return job.is_same_life(body.incarnation)

@@ -103,7 +103,7 @@ async def cancel_job(request: web.Request) -> web.Response:
 
     def heard(connection: sqlite3.Connection) -> Job | None:
         found = jobs.job(connection, job_id)
-        if found is None or found.incarnation != job.incarnation:
+        if found is None or not found.is_same_life(job.incarnation):
             return job
         return found if found.cancel_requested or found.status in TERMINAL else None
 

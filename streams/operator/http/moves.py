@@ -53,7 +53,8 @@ async def move_job(request: web.Request) -> web.Response:
 
     def moved(connection: sqlite3.Connection) -> Job | None:
         found = jobs.job(connection, job_id)
-        if found is None or found.incarnation != job.incarnation or found.status in TERMINAL:
+        ended = found is None or found.status in TERMINAL
+        if found is None or ended or not found.is_same_life(job.incarnation):
             return job
         return found if found.asked_pool == wanted.pool else None
 

@@ -133,6 +133,10 @@ class Job:
     expires_at: int | None = None
     queued_behind: str | None = None
 
+    def is_same_life(self, incarnation: int) -> bool:
+        """Whether it has, or had before it began anew, this incarnation."""
+        return self.incarnation - self.continuations <= incarnation <= self.incarnation
+
     @property
     def due_at(self) -> int | None:
         """When it goes on, or last went on, at a set time.

@@ -129,6 +129,8 @@ class Children:
         self._session.check()
         if is_inside(current_branch()):
             raise PermanentError("continue_as_new: call it in the handler itself, not in a step")
+        if self._session.is_calling:
+            raise PermanentError("continue_as_new: another task calls a tool: await it first")
         text = to_json(value, "the input of the next incarnation")
         self._session.stop(RunResult(CONTINUED, result=text))
         raise RunStopped("the job continues as a new one")

@@ -76,6 +76,11 @@ class RunSession:
             self._calls.discard(ended)
             ended.set_result(None)
 
+    @property
+    def is_calling(self) -> bool:
+        """Whether a tool is called now."""
+        return bool(self._calls)
+
     async def calls_ended(self) -> None:
         """Wait for the run's own calls: stopping it would leave their outcomes unknown."""
         while self._calls:

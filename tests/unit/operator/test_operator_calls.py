@@ -251,6 +251,10 @@ async def test_a_call_says_whether_the_dispatcher_carried_its_command_out(
     told = await answer.json()
     assert (answer.status, told["answered"], len(desk.sent)) == (202, False, 1), "nobody reads it"
 
+    desk.fold(replace(job, incarnation=2, continuations=1))
+    told = await (await api.post(f"/v1/jobs/job_a/{call}", json=body)).json()
+    assert told["answered"] is False, "it began anew, and goes on"
+
     async def command(*_: Any) -> int:
         desk.fold(replace(job, **carried_out))
         return 1

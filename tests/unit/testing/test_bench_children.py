@@ -518,3 +518,20 @@ def test_large_inputs_and_results_of_a_list_fit_the_messages(text: str) -> None:
         for topic in ("jobs.commands", "jobs.replies"):
             sizes = [len(each.value or b"") for each in bench._behind.pipeline.output(topic)]
             assert max(sizes) < PRODUCER_BATCH_BYTES
+
+
+def test_no_job_begins_anew_while_it_calls_a_tool() -> None:
+    """The outcome would be left in the scope of the life before, where nobody asks for it."""
+
+    async def hasty(ctx: Context) -> Any:
+        call = asyncio.create_task(ctx.effect("mail", send, key="1"))
+        await asyncio.sleep(1)
+        if ctx.input:
+            ctx.continue_as_new(None)
+        return await call
+
+    with bench_of(hasty) as bench:
+        bench.fake("mail", returns={}, takes=5)
+        job = bench.submit("hasty", 1).run()
+        assert (job.status, job.record.continuations) == ("failed", 0)
+        assert "another task calls a tool" in (job.error or "")
