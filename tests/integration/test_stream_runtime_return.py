@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,12 @@ def environ(cluster: Cluster, tmp_path: Path) -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture
-def first(cluster: Cluster, environ: dict[str, dict[str, str]]) -> Consumer:
+def first(cluster: Cluster, environ: dict[str, dict[str, str]]) -> Iterator[Consumer]:
     """It has both partitions."""
     joined = member(load_settings(environ["0"]))
     eventually(lambda: joined.poll(0.1) or len(joined.assignment()) == 2, what="it has both")
-    return joined
+    yield joined
+    joined.close()
 
 
 def test_its_heir_sees_to_what_it_gave_up(
@@ -64,7 +66,7 @@ def test_its_heir_sees_to_what_it_gave_up(
     """Kafka gives it the rest of its partitions at once, and lets the group be."""
     heir = StageProcess("counting_stage", tmp_path / "1.log", environ["1"])
     eventually(lambda: members_at_rest(cluster) == 2, what="the heir has joined")
-    first.close()  # it has not polled since, so it does not know what to give up
+    # The first has not polled since, so it gives nothing up. It lives until it is replaced.
     back = StageProcess("counting_stage", tmp_path / "0.log", environ["0"])
     try:
         eventually(lambda: sorted(heir.share + back.share) == [0, 1], what="both have an owner")
@@ -80,7 +82,6 @@ def test_it_sees_to_what_it_gave_up(
     """Its heir may have looked while it still was about to give partitions up."""
     heir = member(load_settings(environ["1"]))
     eventually(lambda: heir.poll(0.1) or members_at_rest(cluster) == 2, what="the heir has joined")
-    first.close()
     back = StageProcess("counting_stage", tmp_path / "0.log", environ["0"])
 
     def shared() -> bool:
