@@ -117,7 +117,10 @@ def from_schedule(
     place: Generation,
     now: int,
 ) -> Job:
-    """The job of one time of a schedule; it is ready at once."""
+    """The job of one time of a schedule; it is ready at once.
+
+    It is born now, also if its time was missed: its waits need no events of before.
+    """
     job = _new(
         job_id,
         schedule.tenant_id,
@@ -125,7 +128,7 @@ def from_schedule(
         topology.default_priority,
         topology,
         place=place,
-        born=occurrence.at,
+        born=now,
         now=now,
     )
     return replace(

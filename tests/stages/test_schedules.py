@@ -129,6 +129,8 @@ def test_a_missed_day_is_made_up_for_late(works: Clockwork) -> None:
     works.schedule(cron="0 9 * * *")
     works.suspend(17 * HOUR + 54 * MINUTE + 78 * MINUTE)
     assert works.times() == ["06-16 09:00:00"]
+    (job,) = works.made()
+    assert job.event_time == job.created_at  # its waits look back no further
 
 
 def test_a_schedule_that_was_set_while_the_dispatcher_was_away_counts_from_then(
