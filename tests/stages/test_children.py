@@ -11,6 +11,7 @@ from support.waiter import sleep
 
 from streams.serde.codec import WORKFLOW
 from streams.serde.keys import workflow_key
+from streams.topology.model import Limit
 
 DAY = 86_400
 KEPT_DAYS = 30
@@ -253,3 +254,28 @@ def test_a_row_that_is_forgotten_and_made_anew_in_one_step_is_counted_once(
     table.flush()
     value = task.stores["workflows"].get(workflow_key(job.tenant_id, job.job_id))
     assert WORKFLOW.decode(value or b"").kept == 2
+
+
+def test_parent_and_children_end_under_one_cap_of_one() -> None:
+    family = Family(Limit("one", "tenant", "*", concurrency=1))
+    parent = family.root()
+    children = family.gather(parent, 3)
+    for _ in range(3):
+        (lease,) = family.go_on()
+        assert lease.job_id in children
+        family.end(lease)
+    (again,) = family.go_on()
+    family.end(again)
+    assert family.job(parent.job_id).status == "succeeded"
+
+
+def test_records_do_not_grow_with_the_list() -> None:
+    family = Family()
+    parent = family.root()
+    family.gather(parent, 5_000, limit=5_000)
+    family.desk.driver.advance(10)
+    sizes = {len(record.value or b"") for record in family.desk.driver.output("workflows")}
+    rows = [r for r in family.desk.driver.output("jobs") if r.key == parent.job_id.encode()]
+    assert max(sizes) - min(sizes) < 40
+    assert max(len(row.value or b"") for row in rows) < 1_000
+    assert sum(family.workflow(parent.job_id).jobs.values()) == 5_001
