@@ -100,6 +100,10 @@ def runs_jobs_of_all_kinds(calls: Calls) -> None:
     again = calls.ask("POST", f"/v1/dlq/{bad}/replay", NOTE)["job_id"]
     eventually(lambda: shown(calls, f"/v1/dlq/{again}"), what="the replay's dead letter")
     asks_for_an_approval(calls)
+    assert calls.result(submit(calls, type="tree")) == "answer 5"
+    asked = {"id": "hourly", "every_seconds": 3600, "job": "answer", "input": {"id": 6}}
+    calls.ask("POST", "/v1/tenants/acme/schedules", asked)
+    eventually(lambda: shown(calls, "/v1/tenants/acme/schedules/hourly"), what="the schedule")
 
 
 def asks_for_an_approval(calls: Calls) -> None:

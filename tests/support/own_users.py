@@ -39,6 +39,11 @@ app = App("rights")
 app.tool("mail:send", key_lifetime=3600)
 
 
+@app.job("tree")
+async def tree(ctx: Context):
+    return await ctx.enqueue("answer", {"id": 5}, wait=True)
+
+
 @app.job("ask")
 async def ask(ctx: Context):
     return (await ctx.approval("send", prompt="May it be sent?")).approved
