@@ -7,6 +7,7 @@ broker that cannot be asked yet, or a connection that ends, is enough. A list ne
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -43,7 +44,11 @@ def owned_partitions(
     Raises:
         KafkaException: a broker did not answer in time.
     """
-    for found in admin.list_groups(group, timeout=timeout):
+    with warnings.catch_warnings():
+        # Its successors ask the group's coordinator, which librdkafka may wait for in vain (#4605).
+        warnings.simplefilter("ignore", DeprecationWarning)
+        groups = admin.list_groups(group, timeout=timeout)
+    for found in groups:
         if found.id == group and found.state == _STABLE:
             shares = [_assigned(member.assignment or b"", topic) for member in found.members]
             return frozenset(partition for share in shares for partition in share)

@@ -138,10 +138,10 @@ def test_a_file_in_the_way_is_no_directory(tmp_path: Path) -> None:
 
 def test_open_files_are_counted_against_the_limit() -> None:
     count = configuration.databases(load(), "pipeline")
-    assert count == 7 * 4
+    assert count == 9 * 4
     (found,) = disk.open_files(replace(DISK, open_files=1024), "pipeline", count)
     assert found.status == "fail"
-    assert "needs 1488 open files for its 28 databases" in found.text
+    assert "needs 1840 open files for its 36 databases" in found.text
     assert statuses(disk.open_files(replace(DISK, open_files=None), "dedup", 4)) == ["ok"]
     assert configuration.databases(load(), "ingress") == 0
 

@@ -137,6 +137,7 @@ def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:
     loop._source, loop._topics, loop._admin = source, None, None
     loop._transactions = SimpleNamespace(settle=lambda: asked.append("settle"))
     loop._ends = SimpleNamespace(assign=lambda inputs: None)
+    loop._unowned = SimpleNamespace(lasting=lambda joining: frozenset())
     loop._assignment = Assignment(
         counting_stage(),
         source,
