@@ -169,13 +169,13 @@ class Bench:
     async def until(self, condition: Callable[[], B | None], what: str) -> B:
         """The condition's first true value; asked again after everything that is sent."""
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while not (value := condition()):
                     self._news.clear()
                     await self._news.wait()
                 return value
         except TimeoutError:
-            raise AssertionError(f"not within 10 s: {what}") from None
+            raise AssertionError(f"not within 30 s: {what}") from None
 
     async def ended(self, lease: Lease) -> Ended:
         """How the run of a lease ended."""
@@ -193,7 +193,7 @@ class Bench:
 
     async def idle_but(self, running: int) -> None:
         """So many runs are left."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(self.worker._runs) > running:
                 await asyncio.wait(set(self.worker._runs), return_when="FIRST_COMPLETED")
 
