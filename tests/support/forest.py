@@ -24,8 +24,9 @@ from support.waiter import sleep
 GATHER = "gather[g]"
 _DEEP = 3
 _ROUNDS = 400
-_PATIENCE = 4
-"""How many looks a job may live below one that ended without success."""
+_PATIENCE, _PATIENCE_MS = 4, 5_000
+"""For how many looks, and how long, a job may live below one that ended without success: what ends
+it goes on with time, and some acts of a story take none."""
 
 
 class Broken(Exception):
@@ -41,7 +42,7 @@ class Forest(Family):
         self.seed = seed
         self.rows: dict[str, Job] = {}
         self._read_rows = 0
-        self._doomed: dict[str, int] = {}
+        self._doomed: dict[str, tuple[int, int]] = {}
         self._looks = 0
         self._fused = False
         self._asked = 0
@@ -208,7 +209,11 @@ class Forest(Family):
         self._read_rows = len(log)
         for job_id, job in self.rows.items():
             was = before.get(job_id)
-            if was is None or job.epoch > was.epoch or job.incarnation > was.incarnation:
+            if was is None:
+                begins = job.status not in TERMINAL
+            else:
+                begins = job.epoch > was.epoch or job.incarnation > was.incarnation
+            if begins:
                 self._may_begin(job, before)
         self._none_is_left_alive()
         self._lists_are_counted()
@@ -231,14 +236,15 @@ class Forest(Family):
                 raise Broken("begun_below", f"{job.job_id} begins below {each.job_id}")
 
     def _none_is_left_alive(self) -> None:
-        since: dict[str, int] = {}
+        since: dict[str, tuple[int, int]] = {}
+        now = self.desk.driver.now
         for job_id, job in self.rows.items():
-            ends = any(_is_doom(each) for each in self._above(job, self.rows))
+            ends = any(_has_failed(each) for each in self._above(job, self.rows))
             if ends and job.status not in TERMINAL and job.status not in LEASED:
-                since[job_id] = self._doomed.get(job_id, self._looks)
+                since[job_id] = self._doomed.get(job_id, (self._looks, now))
         self._doomed = since
-        for job_id, look in since.items():
-            if self._looks - look > _PATIENCE:
+        for job_id, (look, at) in since.items():
+            if self._looks - look > _PATIENCE and now - at > _PATIENCE_MS:
                 raise Broken("left_alive", f"{job_id} is {self.rows[job_id].status}")
 
     def _above(self, job: Job, rows: dict[str, Job]) -> list[Job]:
@@ -351,4 +357,10 @@ class _Script:
 
 
 def _is_doom(job: Job) -> bool:
-    return job.cancel_requested or (job.status in TERMINAL and job.status != SUCCEEDED)
+    """Whether nothing below a job may begin."""
+    return job.cancel_requested or _has_failed(job)
+
+
+def _has_failed(job: Job) -> bool:
+    """Whether all below a job end; one that is being cancelled has not ended yet."""
+    return job.status in TERMINAL and job.status != SUCCEEDED
