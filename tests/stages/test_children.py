@@ -87,6 +87,20 @@ def test_a_cancel_reaches_what_lives_below_jobs_that_ended_long_ago(family: Fami
     assert family.leftovers() == []
 
 
+def test_an_end_goes_down_past_a_job_whose_worker_has_not_stopped_it_yet(family: Family) -> None:
+    root = family.root()
+    child = family.enqueue(root)
+    running = family.lease_of(child)
+    waiting = family.enqueue(running)
+    family.park(family.lease_of(waiting), sleep(200 * DAY))
+    family.end(root, "failed", error="no")
+    family.go_on()
+    assert (family.job(child).status, family.job(waiting).status) == ("running", "cancelled")
+    family.end(running, "cancelled")
+    family.go_on()
+    assert family.leftovers() == []
+
+
 def test_a_long_chain_of_ended_jobs_leaves_nothing_behind(family: Family) -> None:
     lease = family.root()
     for _ in range(3):

@@ -119,12 +119,14 @@ class Children(Part):
 
 
 def _stop_one(step: Step, key: bytes, parent_id: str) -> None:
+    """End a job, and have those below it end also if its worker has to stop it first."""
     job = step.table.get(split(key)[-1])
     if job is None:
         step.store.delete(key)
-    elif is_live(job):
+        return
+    if is_live(job):
         stop(step, job, _why(step.table.get(parent_id)))
-    else:
+    if has_any_below(step, job):
         stop_below(step, job.job_id)
 
 
