@@ -16,11 +16,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 from bench_dispatcher import TENANTS, TOPOLOGY
 from harness import Result, arguments, broker_and_folder, create_topics, report
-from outside import Reader, flush, percentiles, producer, stage, until
+from jobs_run import process_seconds
+from outside import Reader, flush, percentiles, producer, resident, stage, until
 
 from streams.schedules.definition import definition
 from streams.serde.codec import COMMAND, JOB
@@ -112,14 +112,14 @@ def main() -> None:
 def idle(schedules: Schedules, process: subprocess.Popen[bytes], count: int) -> list[Result]:
     """The same dispatcher without schedules, and with so many that fire tomorrow."""
     time.sleep(2)
-    results = [_cost(process, "idle without schedules"), _rss(process, "before")]
+    results = [_cost(process, "idle without schedules"), resident(process, "before")]
     tomorrow = definition("plain", "{}", cron="0 9 * * *", tz="Europe/Berlin")
     for number in range(count):
         schedules.set(f"far{number}", number, tomorrow)
     schedules.shown(count, process)
     time.sleep(2)
     name = f"idle with {count:,}"
-    return [*results, _cost(process, name), _rss(process, f"with {count:,}")]
+    return [*results, _cost(process, name), resident(process, f"with {count:,}")]
 
 
 def spread(
@@ -147,20 +147,10 @@ def herd(schedules: Schedules, process: subprocess.Popen[bytes], count: int) -> 
 
 def _cost(process: subprocess.Popen[bytes], contender: str) -> Result:
     """Processor time in a second of rest."""
-    before = _cpu_seconds(process)
+    before = process_seconds(process.pid)
     time.sleep(IDLE_SECONDS)
-    spent = (_cpu_seconds(process) - before) / IDLE_SECONDS
+    spent = (process_seconds(process.pid) - before) / IDLE_SECONDS
     return Result(contender, "processor time", round(spent * 1000, 1), "ms/s")
-
-
-def _cpu_seconds(process: subprocess.Popen[bytes]) -> float:
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
-def _rss(process: subprocess.Popen[bytes], contender: str) -> Result:
-    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
-    return Result(contender, "resident", round(pages * 4096 / 2**20, 1), "MiB")
 
 
 if __name__ == "__main__":

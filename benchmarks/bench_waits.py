@@ -25,7 +25,8 @@ import orjson
 from bench_dispatcher import TOPOLOGY, Events, ScriptedWorker, backlog
 from confluent_kafka import Message
 from harness import Result, arguments, broker_and_folder, create_topics, report
-from outside import KEY, flush, percentiles, stage, until
+from jobs_run import process_seconds
+from outside import KEY, flush, percentiles, resident, stage, until
 
 from streams.event_match import match_of
 from streams.serde.lease_mac import open_lease
@@ -117,9 +118,9 @@ def measured(bootstrap: str, folder: Path, chosen: Namespace) -> tuple[list[Resu
         results.append(park_and_resume(events, worker, process, jobs))
         results += wakes(events, worker, process, int(chosen.seconds * RATE))
         results.append(others(events, worker, process, "beside no waits"))
-        results.append(_rss(process, "before"))
+        results.append(resident(process, "before"))
         fill(events, worker, process, waiting)
-        results.append(_rss(process, f"{waiting:,} waiting"))
+        results.append(resident(process, f"{waiting:,} waiting"))
         results.append(others(events, worker, process, f"beside {waiting:,} waits"))
     with stage("dispatcher", bootstrap, folder) as process:
         results.append(restored(events, worker, process))
@@ -194,7 +195,7 @@ def others(
     events: Asked, worker: Waiter, process: subprocess.Popen[bytes], contender: str
 ) -> Result:
     """Processor time of an event of a type that jobs wait for, with a subject of nobody's."""
-    before = _cpu_seconds(process)
+    before = process_seconds(process.pid)
     for number in range(OTHERS):
         events.answer(f"nobody-{number}", f"tnt_{number % 40:06d}")
     flush(events.sender)
@@ -207,7 +208,7 @@ def others(
         return worker.ended >= goal
 
     until(reached, process, "all others read", 100)
-    cost = (_cpu_seconds(process) - before) / OTHERS * 1e6
+    cost = (process_seconds(process.pid) - before) / OTHERS * 1e6
     return Result(contender, "an event without a job", round(cost, 1), "us")
 
 
@@ -230,16 +231,6 @@ def _parked(worker: Waiter, process: subprocess.Popen[bytes], count: int) -> Non
         return len(worker.parked) >= count
 
     until(reached, process, "all parked", 400)
-
-
-def _cpu_seconds(process: subprocess.Popen[bytes]) -> float:
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
-def _rss(process: subprocess.Popen[bytes], contender: str) -> Result:
-    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
-    return Result(contender, "resident", round(pages * 4096 / 2**20, 1), "MiB")
 
 
 if __name__ == "__main__":

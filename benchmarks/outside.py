@@ -206,6 +206,12 @@ class GroupOffsets:
         self._consumer.close()
 
 
+def resident(process: subprocess.Popen[bytes], contender: str) -> Result:
+    """How much memory a process holds now."""
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+    return Result(contender, "resident", round(pages * 4096 / 2**20, 1), "MiB")
+
+
 def percentiles(contender: str, metric: str, seconds: Sequence[float]) -> list[Result]:
     """p50 and p99 in milliseconds."""
     cuts = statistics.quantiles(seconds, n=100)

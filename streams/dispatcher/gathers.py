@@ -34,7 +34,6 @@ class Outcome(NamedTuple):
     result: str | None
     error: str | None
     job_id: str
-    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +145,9 @@ def outcome(step: Step, parent: Job, job_id: str) -> Outcome:
     """
     job = step.table.get(job_id)
     if job is None or job.tenant_id != parent.tenant_id:
-        return Outcome("forgotten", None, "it is not kept any more", job_id, "")
+        return Outcome("forgotten", None, "it is not kept any more", job_id)
     *_, job = job, *(each for each in with_replays(step, job) if each.parent is not None)
-    return Outcome(job.status, job.result, job.last_error, job.job_id, job.type)
+    return Outcome(job.status, job.result, job.last_error, job.job_id)
 
 
 def leftovers(step: Step, run: bytes, limit: int | None) -> list[bytes]:

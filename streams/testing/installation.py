@@ -27,7 +27,7 @@ from streams.worker.app import App
 from streams.worker.schedules import ALL_TENANTS
 
 TENANT = "acme"
-"""Whose jobs and events those of a bench are, unless a call names another tenant."""
+"""The tenant of a bench's jobs and events, unless a call names another one."""
 _BURIAL_SECONDS = 2.0
 
 

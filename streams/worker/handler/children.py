@@ -29,7 +29,7 @@ from streams.worker.transport.replies import Replies
 _Asked = TypeVar("_Asked", Enqueue, SealGather, ReadChildren)
 
 Whose = tuple[str, int, str, str]
-"""Who asks: the worker, the partition on which it is answered, the claim, and the run."""
+"""What a question begins with: its worker, the partition for the answer, its claim and its run."""
 ON_PARENT = ("cancel", "abandon")
 _LABEL_CHARS = 256
 

@@ -154,7 +154,7 @@ def _reading(job_ids: tuple[str, ...]) -> Callable[[Whose], ReadChildren]:
 
 
 def _outcome(told: Sequence[Any]) -> Outcome:
-    status, result, error, job_id, _ = told
+    status, result, error, job_id = told
     done = status == SUCCEEDED
     return Outcome(status, from_json(result) if done else None, None if done else error, job_id)
 

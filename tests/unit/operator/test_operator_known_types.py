@@ -8,14 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.job_rows import fold
 from support.operator_cluster import make_job
 
 from streams.operator.read_model.database import Database
-from streams.operator.read_model.projections import Changes, project
 from streams.operator.resources.known_types import doubt_about
-from streams.runtime.processor import Record
-from streams.serde.codec import JOB
-from streams.serde.records import Job
 from streams.topology.load import load
 from streams.topology.model import Route
 
@@ -27,14 +24,6 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     opened = Database(tmp_path / "m.sqlite").open_writer()
     yield opened
     opened.close()
-
-
-def fold(connection: sqlite3.Connection, *jobs: Job) -> None:
-    batch: dict[str, Changes] = {}
-    for job in jobs:
-        project(Record("jobs", 0, 0, 0, b"", JOB.encode(job)), batch)
-    for changes in batch.values():
-        connection.executemany(changes.table.upsert, changes.upserts())
 
 
 def test_a_type_that_a_route_names_is_known(connection: sqlite3.Connection) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient
+from support.job_rows import fold
 from support.office import office
 from support.operator_cluster import make_job
 
 from streams import App, Context, PermanentError
 from streams.operator.read_model.database import Database
-from streams.operator.read_model.projections import Changes, project
 from streams.operator.resources import places
 from streams.operator.resources.paging import PageQuery
 from streams.runtime.processor import Record
@@ -315,14 +315,6 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     opened = Database(tmp_path / "rows.sqlite").open_writer()
     yield opened
     opened.close()
-
-
-def fold(connection: sqlite3.Connection, *jobs: Job) -> None:
-    batch: dict[str, Changes] = {}
-    for job in jobs:
-        project(Record("jobs", 0, 0, 0, b"", JOB.encode(job)), batch)
-    for changes in batch.values():
-        connection.executemany(changes.table.upsert, changes.upserts())
 
 
 def test_a_level_is_counted_and_paged_by_an_index_alone(connection: sqlite3.Connection) -> None:
