@@ -37,6 +37,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     (tmp_path / "desk.py").write_text(block("python", HANDLERS))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "desk", raising=False)
     yield load_app("desk:app")
     sys.modules.pop("desk", None)
 
