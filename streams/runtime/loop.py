@@ -173,7 +173,7 @@ class StageLoop:
         self._restore()
         self._source.hold_back(self._held_back())
         self._start_rested()
-        self._claim_unowned()
+        self._unowned.claim(self._source.joining, self._source.join_anew)
 
     def _read(self) -> list[Record]:
         try:
@@ -242,12 +242,6 @@ class StageLoop:
         """The inputs to read no further, and from where on to read them later."""
         tasks = self._assignment.tasks.values()
         return {(t, task.partition): task.positions[t] for task in tasks for t in task.held_back}
-
-    def _claim_unowned(self) -> None:
-        unowned = self._unowned.lasting(self._source.joining)
-        if unowned:
-            log.warning("partitions have no owner: joining anew", partitions=sorted(unowned))
-            self._source.join_anew()
 
     def _running(self) -> None:
         log.info("running", partitions=sorted(self._assignment.tasks))

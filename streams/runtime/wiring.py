@@ -93,6 +93,11 @@ def wire(
         ends.caught_up_to,
         settings.set_aside,
     )
-    first = prefix + stage.inputs[0]
-    asked = admin, prefix + stage.name, first, width, settings.session_seconds
-    return Wired(source, ends, lag, transactions, assignment, UnownedPartitions(*asked))
+    unowned = UnownedPartitions(
+        lambda: admin,
+        prefix + stage.name,
+        prefix + stage.inputs[0],
+        width,
+        settings.session_seconds,
+    )
+    return Wired(source, ends, lag, transactions, assignment, unowned)

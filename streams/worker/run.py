@@ -82,7 +82,8 @@ async def _serve(
     cluster_key: bytes,
     vault: Vault,
 ) -> None:
-    transport = KafkaTransport(settings, place)
+    width = topology.topics[f"jobs.work.{place.pool}"].partitions
+    transport = KafkaTransport(settings, place, width)
     book = DataKeyring(vault)
     worker = Worker(app, transport, topology, place, cluster_key=cluster_key, book=book)
     follower = TenantsFollower(

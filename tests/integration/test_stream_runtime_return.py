@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState
+from confluent_kafka import Consumer
 from support.conditions import eventually
 from support.counting import counting_stage, counting_topology
+from support.group_members import members_at_rest, static_member
 from support.stage_process import Cluster, StageProcess
 
-from streams.kafka.clients import consumer_config
 from streams.settings import Settings, load_settings
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
@@ -29,21 +29,11 @@ def cluster(kafka: Any) -> Cluster:
 
 
 def member(settings: Settings) -> Consumer:
-    """The consumer of a process."""
-    static = {
-        "group.instance.id": f"{GROUP}-{settings.instance}",
-        "partition.assignment.strategy": "cooperative-sticky",
-    }
-    joined = Consumer(consumer_config(settings, GROUP, **static))
-    joined.subscribe([f"{settings.topic_prefix}in"])
-    return joined
+    return static_member(settings, GROUP, "in")
 
 
-def members_at_rest(cluster: Cluster) -> int:
-    """How many members the group has; 0 while it rebalances."""
-    name = cluster.prefix + GROUP
-    found = cluster.admin.describe_consumer_groups([name], request_timeout=10)[name].result()
-    return len(found.members) if found.state == ConsumerGroupState.STABLE else 0
+def two_at_rest(cluster: Cluster) -> bool:
+    return members_at_rest(cluster.admin, cluster.prefix + GROUP) == 2
 
 
 @pytest.fixture
@@ -65,7 +55,7 @@ def test_its_heir_sees_to_what_it_gave_up(
 ) -> None:
     """Kafka gives it the rest of its partitions at once, and lets the group be."""
     heir = StageProcess("counting_stage", tmp_path / "1.log", environ["1"])
-    eventually(lambda: members_at_rest(cluster) == 2, what="the heir has joined")
+    eventually(lambda: two_at_rest(cluster), what="the heir has joined")
     # The first has not polled since, so it gives nothing up. It lives until it is replaced.
     back = StageProcess("counting_stage", tmp_path / "0.log", environ["0"])
     try:
@@ -81,7 +71,7 @@ def test_it_sees_to_what_it_gave_up(
 ) -> None:
     """Its heir may have looked while it still was about to give partitions up."""
     heir = member(load_settings(environ["1"]))
-    eventually(lambda: heir.poll(0.1) or members_at_rest(cluster) == 2, what="the heir has joined")
+    eventually(lambda: heir.poll(0.1) or two_at_rest(cluster), what="the heir has joined")
     back = StageProcess("counting_stage", tmp_path / "0.log", environ["0"])
 
     def shared() -> bool:

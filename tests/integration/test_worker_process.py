@@ -22,6 +22,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.conditions import eventually
+from support.group_members import members_at_rest, static_member
 from support.kafka_under_test import KafkaUnderTest
 from support.played_dispatcher import PARTITIONS, VAULT_KEY, Dispatcher
 from support.worker_bench import CLUSTER_KEY
@@ -39,6 +40,7 @@ from streams.serde.records import (
     TenantRecord,
 )
 from streams.serde.sizes import CHUNK_BYTES
+from streams.settings import load_settings
 
 pytestmark = pytest.mark.broker
 
@@ -359,6 +361,28 @@ def test_two_workers_announce_partitions_of_their_own_and_leases_outlive_the_reb
     cancel = Reply(lease.worker_id, lease.job_id, 1, "", "cancel")
     dispatcher.write("jobs.replies", first.work_partition, b"", REPLY.encode(cancel))
     assert dispatcher.ended(lease).status == "cancelled"
+
+
+@pytest.mark.fault
+def test_a_worker_works_though_another_ended_before_it_gave_partitions_up(
+    cluster: Any, dispatcher: Dispatcher, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka gives the other the rest of its partitions at once, and lets the group be."""
+    monkeypatch.setenv("TIDEGATE_SESSION_SECONDS", "6")
+    settings = load_settings(
+        bootstrap=cluster.bootstrap,
+        topic_prefix=dispatcher.prefix,
+        instance="w1",
+        kafka=cluster.client_settings,
+    )
+    group, admin = worker_group(dispatcher), AdminClient(cluster.client())
+    with closing(static_member(settings, "worker-default", "jobs.work.default")) as first:
+        eventually(lambda: first.poll(0.1) or len(first.assignment()) == 4, what="it has all")
+        second = start("w2")
+        eventually(lambda: members_at_rest(admin, group) == 2, what="the second has joined")
+        # The first has not polled since, so it gives nothing up. It lives until it is replaced.
+        back = start("w1")
+        eventually(lambda: back.ready() and second.ready(), what="both can be given work")
 
 
 def test_a_second_process_under_one_instance_name_ends_the_first(

@@ -30,12 +30,15 @@ _SEND_TIMEOUT_MS = 10_000
 class KafkaTransport:
     """Threads: `sender` runs the producer's callbacks, the readers call the inbox.
 
+    `width` is the number of the pool's work partitions.
+
     An error that a thread cannot recover from ends the process; a new one starts with new clients.
     """
 
-    def __init__(self, settings: Settings, place: WorkerSpec) -> None:
+    def __init__(self, settings: Settings, place: WorkerSpec, width: int) -> None:
         self._settings = settings
         self._place = place
+        self._width = width
         self._inbox: Inbox | None = None
         self._producer = Producer(
             producer_config(
@@ -54,7 +57,7 @@ class KafkaTransport:
     def start(self, inbox: Inbox) -> None:
         self._inbox = inbox
         replies = ReplyReader(self._settings, self._place.group, inbox)
-        work = WorkReader(self._settings, self._place, inbox, replies)
+        work = WorkReader(self._settings, self._place, self._width, inbox, replies)
         for reader in (self._payloads, replies, work):
             body = partial(reader.run, self._closed)
             self._threads.append(DaemonThread(type(reader).__name__, body, self._thread_failed))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from functools import cache, partial
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from streams.errors import Fenced
+from streams.kafka.admin import admin_client
 from streams.kafka.clients import consumer_config
 from streams.kafka.failures import is_fatal
+from streams.kafka.unowned_partitions import UnownedPartitions
 from streams.settings import Settings
 from streams.worker.transport.contract import Inbox
 from streams.worker.transport.messages import incoming
@@ -23,10 +26,14 @@ _COMMIT_MS = 1_000
 
 
 class WorkReader:
-    """A static member of the pool's group: it keeps its partitions if it restarts in time."""
+    """A static member of the pool's group: it keeps its partitions if it restarts in time.
+
+    `width` is the number of work partitions. While it has none of them, it looks whether the group
+    has left some of them without an owner.
+    """
 
     def __init__(
-        self, settings: Settings, place: WorkerSpec, inbox: Inbox, replies: ReplyReader
+        self, settings: Settings, place: WorkerSpec, width: int, inbox: Inbox, replies: ReplyReader
     ) -> None:
         self._topic = f"jobs.work.{place.pool}"
         self._inbox = inbox
@@ -48,33 +55,51 @@ class WorkReader:
             )
         )
         self._subscription = settings.topic_prefix + self._topic
+        self._unowned = partial(
+            UnownedPartitions,
+            cache(partial(admin_client, settings)),  # made by the first look: few workers need one
+            settings.topic_prefix + place.group,
+            self._subscription,
+            width,
+            settings.session_seconds,
+        )
+        self._look: UnownedPartitions | None = None
 
     def run(self, closed: threading.Event) -> None:
         """Read until closed; the body of the reader's thread."""
         try:
-            self._consumer.subscribe(
-                [self._subscription],
-                on_assign=self._rebalanced,
-                on_revoke=self._rebalanced,
-                on_lost=self._rebalanced,
-            )
+            self._subscribe()
             while not closed.is_set():
                 self._read()
         finally:
             self._consumer.close()
 
+    def _subscribe(self) -> None:
+        self._consumer.subscribe(
+            [self._subscription],
+            on_assign=self._rebalanced,
+            on_revoke=self._rebalanced,
+            on_lost=self._rebalanced,
+        )
+
+    def _join_anew(self) -> None:
+        self._consumer.unsubscribe()
+        self._subscribe()
+
     def _read(self) -> None:
         message = self._consumer.poll(0.1)
-        self._announce()
+        mine = sorted(tp.partition for tp in self._consumer.assignment())
+        self._announce(mine)
+        if not mine and self._look is not None:
+            self._look.claim(False, self._join_anew)
         while message is not None:
             if self._sound(message):
                 self._inbox.leased(incoming(message, self._topic))
                 self._store(message)
             message = self._consumer.poll(0)
 
-    def _announce(self) -> None:
+    def _announce(self, mine: list[int]) -> None:
         """Announce a partition, and keep to it while it is ours: leases are on their way to it."""
-        mine = sorted(tp.partition for tp in self._consumer.assignment())
         if self._announced in mine or (not mine and self._announced is None):
             return
         partition = mine[0] if mine else None
@@ -88,7 +113,8 @@ class WorkReader:
         self._inbox.assigned(partition)
 
     def _rebalanced(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Do nothing: `_announce` reads the assignment, and held leases survive a rebalance."""
+        """Look at the group anew; the assignment is read later, and held leases survive this."""
+        self._look = self._unowned()
 
     def _store(self, message: Message) -> None:
         """Have it committed later: a lease that is read twice is recognised, or declined."""

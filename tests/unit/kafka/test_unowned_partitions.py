@@ -25,7 +25,7 @@ class World:
         self.silent = False
         self.asked = 0
         admin: Any = self
-        self.unowned = UnownedPartitions(admin, "group", "in", 4, SESSION, lambda: self.now)
+        self.unowned = UnownedPartitions(lambda: admin, "group", "in", 4, SESSION, lambda: self.now)
 
     def list_groups(self, group: str, timeout: float) -> list[Any]:
         self.asked += 1

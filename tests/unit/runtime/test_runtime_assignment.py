@@ -130,6 +130,8 @@ class Source:
     def to_start_again(self) -> list[Place]:
         return []
 
+    def join_anew(self) -> None: ...
+
 
 def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:
     settings = Settings(bootstrap="127.0.0.1:1", data_dir=tmp_path)
@@ -137,7 +139,7 @@ def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:
     loop._source, loop._topics, loop._admin = source, None, None
     loop._transactions = SimpleNamespace(settle=lambda: asked.append("settle"))
     loop._ends = SimpleNamespace(assign=lambda inputs: None)
-    loop._unowned = SimpleNamespace(lasting=lambda joining: frozenset())
+    loop._unowned = SimpleNamespace(claim=lambda joining, join_anew: None)
     loop._assignment = Assignment(
         counting_stage(),
         source,

@@ -101,7 +101,7 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> KafkaTransport:
     monkeypatch.setattr(kafka_transport, "Producer", Producer)
     for module in (tail, work_reader):
         monkeypatch.setattr(module, "Consumer", Consumer)
-    return KafkaTransport(Settings(), WorkerSpec("w1"))
+    return KafkaTransport(Settings(), WorkerSpec("w1"), width=4)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_fatal_error_of_a_consumer_ends_the_process(
 
     module = {"replies": tail, "work": work_reader, "payloads": tail}[reader]
     monkeypatch.setattr(module, "Consumer", Failing)
-    transport = KafkaTransport(Settings(), WorkerSpec("w1"))
+    transport = KafkaTransport(Settings(), WorkerSpec("w1"), width=4)
     if reader == "payloads":
         transport.fetch(PayloadRef(0, (1,), 1, "k"))
     inbox = Inbox()
