@@ -67,7 +67,7 @@ class EmbeddedCluster:
             raise BrokerError("the embedded cluster has no address yet: start it first")
         return ",".join(node.bootstrap for node in self.nodes.values())
 
-    def start(self, timeout: float = 120.0) -> Self:
+    def start(self, timeout: float = 180.0) -> Self:
         """Start the nodes that do not run; return once each serves clients, in `timeout` seconds.
 
         If none runs, the controllers first drop the brokers of before (`fencing`).

@@ -76,7 +76,7 @@ class EmbeddedKafka:
         """Whether the JVM lives; it says nothing about the broker's health."""
         return self._process is not None and self._process.running
 
-    def start(self, timeout: float = 60.0) -> Self:
+    def start(self, timeout: float = 180.0) -> Self:
         """Start and return once the broker answers a metadata request, within `timeout` seconds.
 
         The first start on a machine fetches Kafka's jars (45 MB), and that time is not counted. A

@@ -13,7 +13,7 @@ from streams.broker.java import environment, format_command
 from streams.broker.member import Member
 from streams.errors import BrokerError
 
-_FORMAT_SECONDS = 60.0
+_FORMAT_SECONDS = 180.0
 
 
 def format_data(

@@ -18,7 +18,7 @@ from streams.errors import BrokerError
 _REAPER = Path(__file__).with_name("jvm_reaper.py")
 # The reaper gives the JVM 20 s to stop before it kills it.
 _STOP_SECONDS = 30.0
-_START_SECONDS = 10.0
+_START_SECONDS = 60.0
 
 
 class KeptProcess:

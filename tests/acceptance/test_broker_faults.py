@@ -52,7 +52,7 @@ def freeze(broker: EmbeddedKafka, dedup: DedupUnderLoad) -> ProcessPosition:
         os.kill(pid, signal.SIGCONT)
         return None
 
-    return eventually(caught, 30, what="the broker is frozen with records in flight")
+    return eventually(caught, what="the broker is frozen with records in flight")
 
 
 @pytest.mark.parametrize(

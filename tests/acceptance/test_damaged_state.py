@@ -32,7 +32,7 @@ def dedup(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[DedupUnderLoad]:
         for run in (1, 2):
             before = worked(running)
             stage = running.start()
-            eventually(lambda: worked(running) > before + RUN, 30, what=f"run {run}'s work")  # noqa: B023
+            eventually(lambda: worked(running) > before + RUN, what=f"run {run}'s work")  # noqa: B023
             stage.kill_in_flight()
         yield running
 

@@ -86,7 +86,7 @@ def test_a_broker_whose_disk_is_full_goes_on_when_it_has_room(tmp_path: Path) ->
         stage = dedup.start()
         dedup.await_recovery("start")
         disk.fill()
-        eventually(lambda: not broker.running, 60, what="the broker ends")
+        eventually(lambda: not broker.running, what="the broker ends")
         stage.wait_for("kafka does not answer")
         disk.free()
         broker.start()

@@ -104,7 +104,7 @@ def process_told(processes: OwnUsers, process: str, right: Right) -> str:
         if (right.resource, process) == ("transactional_id", "operator"):
             processes.ready("operator-0")
             ask_for_a_replay(processes)
-        return eventually(lambda: named(started, right), 30, what=f"{process} names {right}")
+        return eventually(lambda: named(started, right), what=f"{process} names {right}")
     finally:
         processes.kill_all()
 

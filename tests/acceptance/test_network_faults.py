@@ -48,7 +48,7 @@ def proxy(kafka: KafkaUnderTest, dedup: DedupUnderLoad) -> Iterator[KafkaProxy]:
 
 def await_struck(fault: Fault, times: int = 1, idle: int = 0) -> None:
     """It struck so often, all but `idle` times with records in flight, and is over."""
-    eventually(lambda: fault.ended == times, 60, what=f"{fault.api.name} struck {times} times")
+    eventually(lambda: fault.ended == times, what=f"{fault.api.name} struck {times} times")
     assert sum(not place.in_flight for place in fault.landed) <= idle, fault.landed
     print(f"{fault.kind} {fault.api.name}: struck at {fault.landed}")
 
@@ -147,7 +147,7 @@ def test_one_fault_after_another(dedup: DedupUnderLoad, proxy: KafkaProxy, _roun
         else:
             fault = proxy.hold_requests(api)
             held.append(fault)
-        eventually(lambda: fault.ended, 60, what=f"{kind} {api.name} struck")  # noqa: B023
+        eventually(lambda: fault.ended, what=f"{kind} {api.name} struck")  # noqa: B023
         print(f"{kind} {api.name}: struck at {fault.landed}")
         if held and dedup.random.random() < 0.5:
             proxy.release(held.pop())

@@ -115,7 +115,7 @@ def _answers_a_ticket(dev: Dev) -> None:
     status, text = get(sent.url, dict(sent.headers), sent.body)
     job_id = json.loads(text)["job_id"]
     show = f"curl {dev.url}/v1/jobs/{job_id} -H 'Authorization: Bearer {dev.token}'"
-    eventually(lambda: curl(show)[1].get("status") == "succeeded", 60, what="the job succeeded")
+    eventually(lambda: curl(show)[1].get("status") == "succeeded", what="the job succeeded")
     assert status == 202
     dev.told(f"succeeded  {job_id} answer_ticket in ")
 

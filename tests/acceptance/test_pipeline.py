@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from support.conditions import PATIENCE_SECONDS
 from support.secured import ConfiguredKafka, self_signed
 
 from streams.dev.layout import Layout
@@ -38,14 +39,14 @@ class Running:
 
     async def job_where(self, job_id: str, holds: Callable[[Any], bool]) -> Any:
         """The job, once what the operator shows of it holds."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not ((job := await self._job(job_id)) and holds(job)):
                 await asyncio.sleep(0.1)
         return job
 
     async def figures_where(self, holds: Callable[[Any], bool]) -> Any:
         """The tenant's figures of the last hour, once what analytics counted holds."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not holds(found := await self.call("GET", "/analytics/summary?tenant_id=acme")):
                 await asyncio.sleep(0.1)
         return found

@@ -54,7 +54,7 @@ def test_each_poison_record_leaves_one_dead_letter(
             ),
         )
         assert sender.flush(30) == 0, name
-        eventually(lambda: len(letters(dedup)) == len(sent), 60, what=f"a dead letter for {name}")
+        eventually(lambda: len(letters(dedup)) == len(sent), what=f"a dead letter for {name}")
         dedup.await_recovery(name)
     assert letters(dedup) == sorted(sent.items())
     assert [(v.what, v.number) for v in dedup.verdict()] == [("dead_letter", len(sent))]

@@ -35,7 +35,7 @@ def test_who_keeps_a_partition_works_on_while_others_move(dedup: DedupUnderLoad)
 
 def test_a_restart_within_the_session_disturbs_nobody_else(dedup: DedupUnderLoad) -> None:
     first, second = dedup.start("0", **LONG_SESSION), dedup.start("1", **LONG_SESSION)
-    eventually(lambda: len(first.share) == len(second.share) == 2, 30, what="two shares")
+    eventually(lambda: len(first.share) == len(second.share) == 2, what="two shares")
     dedup.await_recovery("start")
     seen = count(first, "running")
     assert second.stop() == 0

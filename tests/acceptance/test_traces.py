@@ -113,7 +113,7 @@ def becomes(dev: Dev, job_id: str, status: str) -> None:
         jobs = dev.api("GET", "/v1/jobs?tenant_id=acme")["jobs"]
         return (job_id, status) in [(job["job_id"], job["status"]) for job in jobs]
 
-    eventually(has_become, 60, what=f"{job_id} {status}")
+    eventually(has_become, what=f"{job_id} {status}")
 
 
 def children(spans: list[Traced], parent: Traced, name: str = "") -> list[Traced]:
@@ -155,7 +155,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         endpoint = {"url": receiver.url, "events": ["ticket.*"], "secret": SECRET, "retry": [0.2]}
         dev.api("PUT", "/v1/tenants/acme/endpoints/crm", endpoint)
         trace_id, job_id = deliver(dev)
-        eventually((folder / "hung").exists, 60, what="the second run hangs")
+        eventually((folder / "hung").exists, what="the second run hangs")
         os.kill(dev.pids["worker-0"], signal.SIGKILL)
         becomes(dev, job_id, "failed")
         (folder / "replayed").touch()

@@ -21,7 +21,6 @@ from streams.new.project import make
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/tutorial.md").read_text()
-SHOWN_SECONDS = 60.0
 _PROMPT = "what was typed has ended with"
 pytestmark = pytest.mark.broker
 
@@ -96,7 +95,7 @@ class Desk:
         terminal = self._terminal(step.terminal)
         done = self._first_try(step, terminal)
         try:
-            eventually(done, SHOWN_SECONDS, what=f"$ {step.text}")
+            eventually(done, what=f"$ {step.text}")
         except AssertionError as error:
             told = f"{error}\nthe page shows:\n{step.output}\nprinted:\n{terminal.output}"
             raise AssertionError(told) from None
@@ -118,7 +117,7 @@ class Desk:
 
     def _again(self, step: Command, terminal: Terminal) -> bool:
         terminal.type(self._reader.command(step.text))
-        eventually(lambda: terminal.ended, SHOWN_SECONDS, what=f"the end of $ {step.text}")
+        eventually(lambda: terminal.ended, what=f"the end of $ {step.text}")
         return self._agrees(step, terminal)
 
     def _agrees(self, step: Command, terminal: Terminal) -> bool:

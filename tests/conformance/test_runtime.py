@@ -112,12 +112,12 @@ def test_an_initiated_output_that_is_refused_costs_nobody_else_anything(
     expected = {(key, said) for key, _ in GRANTS for said in (b"accepted", b"granted")}
     expected |= {(b"12a", b"accepted")}
     expected |= {(b"12a", b"refused")} if verb == b"huge" else set()
-    eventually(lambda: set(granting.pairs()) == expected, 30, what="all but one are granted")
+    eventually(lambda: set(granting.pairs()) == expected, what="all but one are granted")
     assert len(granting.pairs()) == len(expected)
     assert [letter.id for letter in granting.letters()] == ["granting:in:0:21"]
     granting.send((b"later", b"grant"))
     expected |= {(b"later", b"accepted"), (b"later", b"granted")}
-    eventually(lambda: set(granting.pairs()) == expected, 30, what="a later one is granted")
+    eventually(lambda: set(granting.pairs()) == expected, what="a later one is granted")
 
 
 @pytest.mark.parametrize("verb", [b"lost", b"huge"])
@@ -170,12 +170,12 @@ def test_a_punctuation_fires_once_what_a_record_set_and_also_after_a_restart(
     harness.start()
     harness.send((b"a", b"tick"))
     harness.pass_time()
-    eventually(lambda: harness.keys() == [b"a", b"tick:a"], 30, what="the timer fired")
+    eventually(lambda: harness.keys() == [b"a", b"tick:a"], what="the timer fired")
     harness.stop()
     harness.start()
     harness.send((b"c", b"tick"))
     harness.pass_time()
-    eventually(lambda: harness.keys()[2:] == [b"c", b"tick:c"], 30, what="the second timer fired")
+    eventually(lambda: harness.keys()[2:] == [b"c", b"tick:c"], what="the second timer fired")
     harness.pass_time()
     assert len(harness.keys()) == 4
 

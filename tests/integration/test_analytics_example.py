@@ -75,7 +75,7 @@ def counted(cluster: Cluster, folder: Path, wanted: str) -> str:
     """What the example prints until it has counted so many and is told to stop."""
     log = folder / wanted
     with example(cluster, folder, log) as running:
-        eventually(lambda: wanted in log.read_text(), 60, what=wanted)
+        eventually(lambda: wanted in log.read_text(), what=wanted)
         running.terminate()  # it commits what it counted
         assert running.wait(60) == 0
     return log.read_text()

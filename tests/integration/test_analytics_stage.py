@@ -49,7 +49,7 @@ def counted(*processes: AnalyticsProcess) -> int:
 
 
 def has_counted(number: float, *processes: AnalyticsProcess) -> None:
-    eventually(lambda: counted(*processes) >= number, 60, what=f"{number:.0f} are counted")
+    eventually(lambda: counted(*processes) >= number, what=f"{number:.0f} are counted")
 
 
 def caught_up(cluster: Cluster, *processes: AnalyticsProcess) -> None:
@@ -60,7 +60,7 @@ def caught_up(cluster: Cluster, *processes: AnalyticsProcess) -> None:
         at = positions(*processes)
         return all(at.get(place, 0) >= end for place, end in wanted.items())
 
-    eventually(all_counted, 60, what=f"counted to {wanted}")
+    eventually(all_counted, what=f"counted to {wanted}")
 
 
 @pytest.mark.fault
@@ -164,7 +164,7 @@ def test_twenty_sigkills_and_a_rebalance_leave_exact_tables(
                 caught_up(cluster, survivor)
     traffic.write(50)
     with analytics(cluster, first, "0") as one, analytics(cluster, second, "1") as two:
-        eventually(lambda: one.positions() and two.positions(), 60, what="both have partitions")
+        eventually(lambda: one.positions() and two.positions(), what="both have partitions")
         caught_up(cluster, one, two)
         assert not one.positions().keys() & two.positions().keys()
         assert one.stop() == two.stop() == 0

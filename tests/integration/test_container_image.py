@@ -136,7 +136,7 @@ def test_the_pipeline_of_the_image_runs(
     assert applied.returncode == 0
     pipeline = subprocess.Popen([tidegate, "pipeline"], env=environment, cwd=tmp_path)
     try:
-        eventually(lambda: _answers(port), 60, what="the pipeline is ready")
+        eventually(lambda: _answers(port), what="the pipeline is ready")
         pipeline.terminate()
         assert pipeline.wait(30) == 0
     finally:

@@ -64,7 +64,7 @@ def test_a_stage_stands_still_before_it_until_it_is_mended(
             stage.wait_for("damaged batch at")
             go_on_beside(cluster, progress, _SECONDS)
             assert progress.committed()[0] == first
-        assert progress.await_end(20) == {}
+        assert progress.await_end() == {}
     finally:
         stage.kill()
         progress.close()

@@ -42,7 +42,7 @@ def test_its_topics_and_groups_are_gone_afterwards_and_no_other_is(
         assert other in listed
         return not any(name.startswith(ours.topic_prefix) for name in listed)
 
-    eventually(gone, 10, what="the topics are gone")
+    eventually(gone, what="the topics are gone")
     groups = admin.list_consumer_groups().result().valid
     assert not [each for each in groups if each.group_id.startswith(ours.topic_prefix)]
     assert ours.topic_prefix in told[0]

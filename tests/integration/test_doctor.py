@@ -59,7 +59,6 @@ SMALL = (
 PREFIX = f"doctor-{uuid.uuid4().hex[:8]}."
 PASSWORD = "hunter2-hunter2"
 HOUR_MS = 3_600_000
-DOCTOR_SECONDS = 20.0
 """It ends within them, whatever does not answer."""
 FINE = (
     "cluster: reach",
@@ -115,9 +114,7 @@ class Installation:
             ) as process,
         ):
             try:
-                eventually(
-                    lambda: process.poll() is not None, DOCTOR_SECONDS, what="the doctor has ended"
-                )
+                eventually(lambda: process.poll() is not None, what="the doctor has ended")
             finally:
                 process.kill()
             out.seek(0), err.seek(0)

@@ -86,7 +86,7 @@ def consume(bootstrap: str, topic: str = "orders", **settings: str) -> list[byte
     )
     consumer.subscribe([topic])
     try:
-        first = eventually(lambda: consumer.consume(1, 0.2), 20, what=f"a record in {topic}")
+        first = eventually(lambda: consumer.consume(1, 0.2), what=f"a record in {topic}")
         return [message.value() for message in first]
     finally:
         consumer.close()
@@ -203,15 +203,15 @@ def test_sigkill_of_the_owner_ends_the_jvm(data_dir: Path) -> None:
         assert is_broker(jvm, data_dir)
         assert os.getsid(jvm) != os.getsid(owner.pid), "Ctrl-C in the terminal would reach it"
         owner.kill()
-        eventually(lambda: gone(jvm), 25, what="the JVM ends after its owner")
-        eventually(lambda: gone(reaper), 5, what="the reaper ends after the JVM")
+        eventually(lambda: gone(jvm), what="the JVM ends after its owner")
+        eventually(lambda: gone(reaper), what="the reaper ends after the JVM")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
 def test_sigkill_of_the_reaper_ends_the_jvm(data_dir: Path) -> None:
     with owner_process(data_dir) as (_, jvm, reaper):
         os.kill(reaper, signal.SIGKILL)
-        eventually(lambda: gone(jvm), 10, what="the JVM ends with its reaper")
+        eventually(lambda: gone(jvm), what="the JVM ends with its reaper")
 
 
 def test_a_directory_in_use_is_refused_and_names_the_live_broker(data_dir: Path) -> None:
@@ -280,7 +280,7 @@ def test_detached_start_status_and_stop(data_dir: Path) -> None:
         assert is_broker(found["pid"], data_dir)
     finally:
         assert runner.invoke(app, ["stop", *where]).exit_code == 0
-    eventually(lambda: gone(found["pid"]), 5, what="the reaper has reaped the JVM")
+    eventually(lambda: gone(found["pid"]), what="the reaper has reaped the JVM")
     after = runner.invoke(app, ["status", *where, "--json"])
     assert after.exit_code == 1
     assert json.loads(after.stdout) == dict.fromkeys(found) | {"running": False}

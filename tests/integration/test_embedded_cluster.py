@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.fault]
 
 CLI = "from streams.cli.broker import app; app()"
 OPEN_SECONDS = 5
-AWAY_SECONDS = 20
+AWAY_SECONDS = 40
 WIDTH = 16
 
 
@@ -238,7 +238,7 @@ def test_a_worker_follows_its_replies_though_their_leader_hung_as_it_began(tmp_p
         with stopped(cluster.nodes[led[0]].pid or 0):
             thread.start()
             assert not reader.follow(0)
-            eventually(lambda: reader.follow(0), 60, what="the replies are followed")
+            eventually(lambda: reader.follow(0), what="the replies are followed")
         thread.stop(30)
 
 

@@ -349,7 +349,7 @@ class OperatorProcess:
                 stderr=out,
             )
         listens = r'"operator listens".*"port": (\d+)|"port": (\d+).*"operator listens"'
-        found = eventually(lambda: re.search(listens, log.read_text()), 30, what="it listens")
+        found = eventually(lambda: re.search(listens, log.read_text()), what="it listens")
         self.api = RunningOperator(f"http://127.0.0.1:{found[1] or found[2]}")
 
     def asked_for(self, path: str, jobs: int) -> None:

@@ -82,7 +82,7 @@ async def test_many_large_bodies_at_once_are_all_answered_and_take_little_memory
         async with aiohttp.ClientSession() as session:
             hooks = Hooks(f"http://127.0.0.1:{port}", session)
             await asyncio.to_thread(
-                eventually, lambda: http_status(f"{hooks.url}/readyz") == 200, 30, what="ready"
+                eventually, lambda: http_status(f"{hooks.url}/readyz") == 200, what="ready"
             )
             quiet = peak_memory(child.pid)
             answers = await asyncio.gather(
@@ -125,7 +125,7 @@ def test_sigterm_first_ends_readiness_then_answers_what_is_under_way(
     update = {"port": port, "vault_key_file": (key,)}
     with process(world.settings.model_copy(update=update)) as child:
         url = f"http://127.0.0.1:{port}"
-        eventually(lambda: http_status(f"{url}/readyz") == 200, 20, what="ready")
+        eventually(lambda: http_status(f"{url}/readyz") == 200, what="ready")
         body = b'{"id":"half"}'
         head = (
             f"POST /v1/hooks/acme/shop HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"

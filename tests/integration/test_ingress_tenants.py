@@ -70,7 +70,7 @@ class Edge:
     def joined(self, index: int) -> None:
         """A process started anew is ready: it knows its share of the rates, or why it has none."""
         ready = f"http://127.0.0.1:{self.ports[index]}/readyz"
-        eventually(lambda: answers(ready) == 200, 20, what="the new process is ready")
+        eventually(lambda: answers(ready) == 200, what="the new process is ready")
 
     async def statuses(self, secret: bytes, path: str = "acme/shop") -> list[int]:
         """What each process answers to a new event, signed so."""
@@ -387,7 +387,6 @@ def test_while_demand_cannot_be_told_a_rate_is_answered_503_and_no_rate_is_none_
         edge.cluster.create(*(name for name in load().topics if name != "ingress.rates"))
         eventually(
             lambda: asyncio.run(edge.statuses(b"s")) == [202, 202],
-            20,
             what="the rate is kept once its topic is there",
         )
         edge.operator.send("PUT", "/v1/tenants/acme", {})

@@ -81,7 +81,6 @@ def test_kafka_streams_counts_each_committed_event_once(
                         newest(cluster.settings.bootstrap, counts)
                         == {"order.paid": 20, "ticket.created": 1}
                     ),
-                    60,
                     what="the counts of all committed events",
                 )
             finally:

@@ -71,4 +71,4 @@ def counts(run: Run, count: int, *words: str) -> Any:
         result = run("count", *words, "--json")
         return result.exit_code == 0 and json.loads(result.stdout)["events"] == count
 
-    return eventually(counted, 60, what=f"{count} events")
+    return eventually(counted, what=f"{count} events")

@@ -113,7 +113,6 @@ def test_events_show_what_became_of_them(cluster: Cluster, operator: RunningOper
     operator.shows("/v1/dlq/" + job.job_id, kind="job")
     story = eventually(
         lambda: (s := operator.get("/v1/events/evt_worked"))["duplicates"] and s["replays"] and s,
-        30,
         what="the whole story",
     )
     assert (story["duplicates"]["count"], story["duplicates"]["last_event_id"]) == (2, "evt_dup")
@@ -170,9 +169,7 @@ def test_old_events_leave_the_list_and_are_not_read_again(
     monkeypatch.setattr(follower, "_HOUSEKEEPING_SECONDS", 0.1)
     shorter = cluster.settings.model_copy(update={"events_listed_hours": 1})
     with running(shorter, cluster.topology) as operator:
-        eventually(
-            lambda: listed(operator) == ["evt_newest"], 30, what="the young one is too old now"
-        )
+        eventually(lambda: listed(operator) == ["evt_newest"], what="the young one is too old now")
     # The topic still has all three: a longer list, folded anew, shows them.
     (cluster.settings.data_dir / "operator/0/read_model.sqlite").unlink()
     longer = cluster.settings.model_copy(update={"events_listed_hours": 48})

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from support.conditions import PATIENCE_SECONDS
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, RunningOperator, make_cluster, running
 
@@ -93,7 +94,7 @@ def test_a_rotation_puts_the_new_secret_first_and_gives_the_old_one_an_end(
     assert rotated["secret_ref"] == "env:THIRD"
     [old] = rotated["old_secrets"]
     ends = datetime.fromisoformat(old["valid_until"]) - before
-    assert timedelta(seconds=3599) < ends < timedelta(seconds=3630)
+    assert timedelta(seconds=3599) < ends < timedelta(seconds=3600 + PATIENCE_SECONDS)
     record = TENANT.decode(cluster.read("tenants")[-1].value())
     newest, older = record.keys
     assert (newest.reference, newest.until) == ("env:THIRD", None)

@@ -52,7 +52,7 @@ def test_a_stage_behind_an_open_transaction_shows_it_and_goes_on_when_it_ends(
     kafka: Any, cluster: Cluster, process: StageProcess
 ) -> None:
     cluster.send("in", [COUNT])
-    eventually(lambda: len(cluster.pairs("out")) == 1, 30, what="the first is counted")
+    eventually(lambda: len(cluster.pairs("out")) == 1, what="the first is counted")
     leave_open(foreign(kafka, cluster), cluster.prefix + "in")
     cluster.send("in", [COUNT])
     eventually(lambda: blocked_seconds(process) > 0, what="the gauge counts")
@@ -60,7 +60,7 @@ def test_a_stage_behind_an_open_transaction_shows_it_and_goes_on_when_it_ends(
     cluster.send("in", [COUNT], partition=1)
     eventually(lambda: len(cluster.pairs("out")) == 2, what="the other partition goes on")
     foreign(kafka, cluster)  # under the same name: the former's transaction is aborted
-    eventually(lambda: len(cluster.pairs("out")) == 3, 30, what="it goes on")
+    eventually(lambda: len(cluster.pairs("out")) == 3, what="it goes on")
     assert (b"foreign", b"1") not in cluster.pairs("out")
     eventually(lambda: blocked_seconds(process) == 0, what="the gauge falls back")
 
@@ -72,10 +72,10 @@ def test_who_blocks_an_input_for_long_is_told_of_once(
     producer = foreign(kafka, cluster)
     leave_open(producer, cluster.prefix + "in", partition=1)
     cluster.send("in", [COUNT], partition=1)
-    process.wait_for(BLOCKED, 60)
-    eventually(lambda: blocked_seconds(process) > 36, 60, what="some more looks")
+    process.wait_for(BLOCKED)
+    eventually(lambda: blocked_seconds(process) > 36, what="some more looks")
     (line,) = (json.loads(line) for line in process.lines.splitlines() if BLOCKED in line)
     assert (line["topic"], line["partition"], line["offset"]) == (cluster.prefix + "in", 1, 0)
     producer.commit_transaction(30)
     process.wait_for("input goes on")
-    eventually(lambda: len(cluster.pairs("out")) == 2, 30, what="both records are counted")
+    eventually(lambda: len(cluster.pairs("out")) == 2, what="both records are counted")

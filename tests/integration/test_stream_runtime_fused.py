@@ -43,13 +43,13 @@ def start(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[[], FaultyProce
 
 def await_counts(cluster: Cluster, number: int) -> None:
     expected = [(b"a", b"%d" % n) for n in range(1, number + 1)]
-    eventually(lambda: cluster.pairs("out") == expected, 30, what=f"{number} are counted once")
+    eventually(lambda: cluster.pairs("out") == expected, what=f"{number} are counted once")
 
 
 def await_end(cluster: Cluster, progress: GroupProgress) -> None:
     """Wait until all that was written to `in` is committed, but for the mark behind it."""
     last = cluster.ends("in")[0] - 1
-    eventually(lambda: progress.committed()[0] >= last, 30, what="positions pass what was taken")
+    eventually(lambda: progress.committed()[0] >= last, what="positions pass what was taken")
 
 
 def test_what_was_taken_is_not_read_and_all_else_is(

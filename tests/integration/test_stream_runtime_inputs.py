@@ -12,7 +12,7 @@ import pytest
 from support.conditions import eventually
 from support.counting import counting_topology
 from support.faulty_process import FaultyProcess
-from support.group_progress import RECOVERY_SECONDS, GroupProgress
+from support.group_progress import GroupProgress
 from support.stage_process import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
@@ -71,7 +71,7 @@ class Sent:
         """Wait until all input is committed, and see that each key was counted once."""
         for topic in INPUTS:
             progress = GroupProgress(self._cluster, "counting", topic)
-            assert progress.await_end(RECOVERY_SECONDS) == {}, topic
+            assert progress.await_end() == {}, topic
             progress.close()
         assert Counter(self._cluster.pairs("out")) == self._expected
 
@@ -86,18 +86,18 @@ def test_the_second_inputs_partitions_follow_those_of_the_first(
     sent.another_round()
     second = start("1")
     sent.another_round()
-    eventually(lambda: len(first.share) == len(second.share) == 2, 30, what="two shares")
+    eventually(lambda: len(first.share) == len(second.share) == 2, what="two shares")
     sent.await_counts()
     first.points.arm("before_commit", signal.SIGKILL)
     sent.another_round()
     first.await_fault("before_commit", signal.SIGKILL)
     sent.another_round()
-    eventually(lambda: len(second.share) == PARTITIONS, 30, what="the second has them all")
+    eventually(lambda: len(second.share) == PARTITIONS, what="the second has them all")
     sent.await_counts()
     sent.another_round()
     again = start("0")
-    eventually(lambda: len(again.share) == len(second.share) == 2, 30, what="two shares again")
+    eventually(lambda: len(again.share) == len(second.share) == 2, what="two shares again")
     sent.another_round()
     assert again.stop() == 0
-    eventually(lambda: len(second.share) == PARTITIONS, 30, what="what it lost comes back")
+    eventually(lambda: len(second.share) == PARTITIONS, what="what it lost comes back")
     sent.await_counts()

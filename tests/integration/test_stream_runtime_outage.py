@@ -65,7 +65,7 @@ def test_an_outage_longer_than_a_transaction_may_last_is_survived(
     past_timeout = load_settings().session_seconds + 2
     assert not threading.Event().wait(past_timeout), "longer than the transaction timeout"
     broker.start()
-    eventually(lambda: counted_exactly(cluster, 10), 60, what="it goes on by itself")
+    eventually(lambda: counted_exactly(cluster, 10), what="it goes on by itself")
     assert process.stop() == 0
 
 
@@ -85,11 +85,11 @@ def test_a_process_without_partitions_is_ready_only_while_the_broker_answers(
     others = [StageProcess("counting_stage", *each) for each in zip(logs, environs, strict=True)]
     together = [process, *others]
     try:
-        eventually(lambda: all(each.ready() for each in together), 60, what="all are ready")
+        eventually(lambda: all(each.ready() for each in together), what="all are ready")
         kill(broker)
         eventually(lambda: not any(each.ready() for each in together), what="none is ready")
         broker.start()
-        eventually(lambda: all(each.ready() for each in together), 60, what="all are ready again")
+        eventually(lambda: all(each.ready() for each in together), what="all are ready again")
     finally:
         for each in others:
             each.kill()

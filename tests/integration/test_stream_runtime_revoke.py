@@ -52,7 +52,7 @@ def settings(cluster: Cluster, tmp_path: Path) -> Settings:
 def source(settings: Settings) -> Iterator[Source]:
     """It delivers both partitions from their beginning."""
     found = Source(STAGE.name, STAGE.inputs, settings, Outage(), lambda: None, lambda _: False)
-    eventually(lambda: found.read(0.1) or found.partitions == BOTH, 30, what="both assigned")
+    eventually(lambda: found.read(0.1) or found.partitions == BOTH, what="both assigned")
     found.start({("in", partition): 0 for partition in BOTH})
     yield found
     found.close()
@@ -78,7 +78,7 @@ def read_all(source: Source) -> dict[int, list[Record]]:
             found[record.partition].append(record)
         return all(len(found[partition]) == RECORDS for partition in BOTH)
 
-    eventually(all_read, 60, what="all input read")
+    eventually(all_read, what="all input read")
     return found
 
 
@@ -158,9 +158,7 @@ def test_a_commit_during_which_a_partition_is_taken_away_stands_and_none_comes_a
     assert counted(cluster) == {0: expected, 1: expected}
     (kept,) = source.delivering
     (moved,) = BOTH - {kept}
-    eventually(
-        lambda: assigned(heir, source) == [moved], 30, what="the heir has what was taken away"
-    )
+    eventually(lambda: assigned(heir, source) == [moved], what="the heir has what was taken away")
     (told,) = heir.committed([TopicPartition(f"{cluster.prefix}in", moved)], 10)
     assert told.offset == done
 

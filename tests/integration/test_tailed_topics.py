@@ -68,7 +68,7 @@ def read(tail: Tail, count: int) -> list[bytes | None]:
         found.extend(message.value() for message in tail.read(500, 0.1))
         return len(found) >= count
 
-    eventually(enough, 30, what=f"{count} records")
+    eventually(enough, what=f"{count} records")
     return found
 
 
@@ -79,8 +79,8 @@ def test_markers_and_aborted_records_are_passed(topic: Topic, tail: Tail) -> Non
     assert read(tail, 2) == [b"a", b"b"]
     ends = topic.ends()
     assert ends == {HERE: 5, THERE: 0}
-    eventually(lambda: tail.read(500, 0.1) == [] and tail.reached(ends), 30, what="the ends")
-    eventually(lambda: tail.read(500, 0.1) == [] and tail.caught_up, 30, what="it has caught up")
+    eventually(lambda: tail.read(500, 0.1) == [] and tail.reached(ends), what="the ends")
+    eventually(lambda: tail.read(500, 0.1) == [] and tail.caught_up, what="it has caught up")
 
 
 def test_purged_records_are_told_and_the_oldest_that_is_left_is_next(

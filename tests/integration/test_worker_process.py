@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.group_members import members_at_rest, static_member
 from support.kafka_under_test import KafkaUnderTest
 from support.played_dispatcher import PARTITIONS, VAULT_KEY, Dispatcher
@@ -107,7 +107,7 @@ class WorkerProcess:
         except (urllib.error.URLError, ConnectionError):
             return False
 
-    def ends(self, timeout: float = 30) -> int:
+    def ends(self, timeout: float = PATIENCE_SECONDS) -> int:
         return self.process.wait(timeout)
 
 
@@ -409,7 +409,7 @@ def test_a_forged_lease_is_not_run_but_kept_for_the_operator(
         message = consumer.poll(0.2)
         return None if message is None else DEAD_LETTER.decode(message.value())
 
-    found = eventually(letter, 20, what="a dead letter")
+    found = eventually(letter, what="a dead letter")
     consumer.close()
     assert (found.reason, found.offset, found.value) == ("forged_lease", offset, value)
     assert not [c for _, c in dispatcher.commands if c.job_id == "job_forged"]
@@ -423,14 +423,13 @@ def test_a_silent_broker_ends_the_leases_and_a_new_start_of_it_the_silence(
     lease = dispatcher.lease("waits")
     dispatcher.begun(lease)
     cluster.embedded.kill()
-    eventually(lambda: "lease lost" in worker.log.read_text(), 30, what="the lease's end")
+    eventually(lambda: "lease lost" in worker.log.read_text(), what="the lease's end")
     cluster.embedded.start()
     # Heartbeats of the outage come late, and may be too old to lease on.
     back_at = time.time_ns() // 10**6
     body = dispatcher.find(
         Heartbeat,
         lambda c: c.at > back_at and isinstance(c.body, Heartbeat) and c.body.free == 1,
-        timeout=60,
     )
     assert (body.worker_id, body.leases) == (lease.worker_id, ())
     after = dispatcher.lease("whole", since=back_at, **dispatcher.payload(b"hello world"))

@@ -133,7 +133,7 @@ def claim(cluster: Cluster, lease: Lease, lifetime_ms: int) -> Reply:
         told = [REPLY.decode(m.value()) for m in cluster.read("jobs.replies")]
         return [reply for reply in told if reply.claim_id == claim_id]
 
-    return eventually(answers, 30, what="an answer to the claim")[0]
+    return eventually(answers, what="an answer to the claim")[0]
 
 
 def statuses(cluster: Cluster, job_id: str) -> list[str | None]:
@@ -172,7 +172,7 @@ def test_a_timer_fires_when_it_is_due_and_not_before(machine: Machine, off: int)
         wake = COMMAND.encode(Command("cmd_1", "acme", "job_1", 0, 0, Wake(1, 0, due)))
         timer = Schedule("job_1.1.0", "acme", due, "jobs.commands", b"timer", wake)
         machine.cluster.send("schedule", [(b"acme", SCHEDULE.encode(timer))])
-        found = eventually(lambda: fired(machine.cluster, b"timer"), 30, what="the timer")
+        found = eventually(lambda: fired(machine.cluster, b"timer"), what="the timer")
     assert len(found) == 1
     assert due <= found[0].timestamp()[1] < due + 5_000
 
@@ -194,7 +194,7 @@ def test_a_process_with_a_wrong_clock_purges_nothing_and_keeps_the_life_of_keys(
         say(cluster, Cancel("not needed", "ops"), "job_ended")
         submit(cluster, "job_runs")
         heartbeat(cluster)
-        leases = eventually(lambda: cluster.read("jobs.work.default"), 30, what="a lease")
+        leases = eventually(lambda: cluster.read("jobs.work.default"), what="a lease")
         lease = open_lease(leases[0].value(), CLUSTER_KEY)
         first = claim(cluster, lease, lifetime_ms)
         assert (lease.job_id, first.kind) == ("job_runs", "granted")

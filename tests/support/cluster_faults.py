@@ -30,7 +30,6 @@ from support.small_disk import SmallDisk
 from support.stage_process import QUIET
 
 REPLICAS = 3
-_SYNC_SECONDS = 90.0
 _FROZEN_SECONDS, _CUT_SECONDS = 70, 30
 _TRANSACTIONS = "__transaction_state"
 
@@ -67,7 +66,7 @@ def out_of_sync(cluster: EmbeddedCluster) -> list[str] | None:
 
 
 def await_in_sync(cluster: EmbeddedCluster) -> None:
-    eventually(lambda: out_of_sync(cluster) == [], _SYNC_SECONDS, what="all replicas are in sync")
+    eventually(lambda: out_of_sync(cluster) == [], what="all replicas are in sync")
 
 
 def await_missed(cluster: EmbeddedCluster, lone: int) -> None:
@@ -213,7 +212,7 @@ def fill_disk(incident: Incident, disk: SmallDisk, victim: int) -> None:
     """Fill the disk of a node, which ends; it comes back with room."""
     node = incident.cluster.nodes[victim]
     disk.fill()
-    eventually(lambda: not node.running, 60, what="the node ends")
+    eventually(lambda: not node.running, what="the node ends")
     incident.struck()
     incident.moved(f"disk of node {victim} full")
     disk.free()

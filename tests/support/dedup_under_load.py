@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from support.kafka_under_test import KafkaUnderTest
 
 TOPICS = ("events.received", "events", "duplicates", "dedup.seen.changelog", "dlq", "clock")
-_CATCH_UP_SECONDS = 60.0
 
 
 def chosen_seed() -> int:
@@ -122,7 +121,7 @@ class DedupUnderLoad:
         A transaction left open by a killed process has `settle_seconds` to be ended.
         """
         times = self.flood.finish()
-        left = self.progress.await_end(_CATCH_UP_SECONDS)
+        left = self.progress.await_end()
         found = [Violation("unfinished", f"partition {p}", n) for p, n in left.items()]
         found += self._stop()
         found += no_open_transaction(self.cluster, TOPICS, settle_seconds)

@@ -102,7 +102,7 @@ class DeliveryProcesses:
             same = [row for row in self.rows() if row.delivery_id == wanted]
             return same[0] if same and same[0].status == status else None
 
-        return eventually(found, 60, what=f"{event_id} is {status}")
+        return eventually(found, what=f"{event_id} is {status}")
 
     def attempts(self) -> list[DeliveryAttempt]:
         return [

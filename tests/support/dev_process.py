@@ -17,9 +17,9 @@ from threading import Thread
 from typing import IO, Any
 
 from streams.cli.api_client import call
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 
-READY_SECONDS = 90.0
+READY_SECONDS = 240.0
 
 
 @dataclass
@@ -80,7 +80,6 @@ class Dev:
         """Return once a line of standard error has these parts."""
         eventually(
             lambda: any(all(part in line for part in parts) for line in self.errors),
-            60,
             what=f"a line: {' … '.join(parts)}",
         )
 
@@ -134,7 +133,7 @@ def _collect(stream: IO[str] | None, lines: list[str]) -> None:
 def stop(dev: Dev, number: signal.Signals = signal.SIGINT) -> int:
     if dev.process.poll() is None:
         dev.process.send_signal(number)
-    return dev.process.wait(60)
+    return dev.process.wait(PATIENCE_SECONDS)
 
 
 def curl(command: str) -> tuple[int, dict[str, Any]]:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.fault_points import FAULT_POINTS, FaultPoints, ProcessPosition
 from support.stage_process import StageProcess
 
@@ -20,7 +20,7 @@ class FaultyProcess(StageProcess):
         super().__init__(program, log, {**environ, FAULT_POINTS: str(shared)})
 
     def fault(
-        self, step: str, number: signal.Signals = signal.SIGKILL, timeout: float = 30
+        self, step: str, number: signal.Signals = signal.SIGKILL, timeout: float = PATIENCE_SECONDS
     ) -> ProcessPosition:
         """SIGKILL or SIGSTOP it at that step, with records in flight; where it landed.
 
@@ -31,7 +31,7 @@ class FaultyProcess(StageProcess):
         return self.await_fault(step, number, timeout)
 
     def await_fault(
-        self, step: str, number: signal.Signals, timeout: float = 30
+        self, step: str, number: signal.Signals, timeout: float = PATIENCE_SECONDS
     ) -> ProcessPosition:
         """Where a fault landed that was armed before.
 
@@ -51,7 +51,7 @@ class FaultyProcess(StageProcess):
         assert landed.in_flight > 0
         return landed
 
-    def freeze(self, timeout: float = 30) -> ProcessPosition:
+    def freeze(self, timeout: float = PATIENCE_SECONDS) -> ProcessPosition:
         """SIGSTOP it wherever it is, as soon as records are in flight; where that was."""
         return eventually(self._caught, timeout, what="frozen with records in flight")
 

@@ -46,8 +46,6 @@ REDELIVERIES = 3
 _PACE_SECONDS = 0.2
 """Between two volleys of the first half, until the fault is over: so this half lasts for more than
 a minute. Those of the other half come ever more slowly, so that some are left to a slow fault."""
-MOVES_SECONDS = 60.0
-_FLOWS_SECONDS = 60.0
 
 EXCUSED = (
     "called again under the same key, with no kill in flight to explain it",
@@ -159,7 +157,7 @@ class Incident:
         self._first_struck = self._first_struck or time.time()
         for stage in self._stages:
             stage.before = eventually(
-                stage.committed, MOVES_SECONDS, what=f"Kafka tells the positions of {stage.name}"
+                stage.committed, what=f"Kafka tells the positions of {stage.name}"
             )
 
     def moved(self, when: str) -> None:
@@ -173,7 +171,7 @@ class Incident:
             return len(took) == len(self._stages)
 
         try:
-            eventually(look, MOVES_SECONDS, what=f"{when}: every stage commits")
+            eventually(look, what=f"{when}: every stage commits")
         finally:
             told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in took.items())
             self._told.append(f"{when}: {told} s")
@@ -202,7 +200,7 @@ class Incident:
             await striking
 
     def _strike_when_it_flows(self, fault: Callable[[Incident], None]) -> None:
-        eventually(self._flows, _FLOWS_SECONDS, what="webhooks flow through every stage")
+        eventually(self._flows, what="webhooks flow through every stage")
         fault(self)
 
     def _flows(self) -> bool:

@@ -18,7 +18,7 @@ from streams.serde import ids
 from streams.serde.records import Envelope
 from streams.settings import Settings
 from streams.vault.keyring import DataKeyring
-from support.conditions import POLL_SECONDS, Waited
+from support.conditions import PATIENCE_SECONDS, POLL_SECONDS, Waited
 from support.topics import create_topics
 from support.webhooks import VAULT, source, topology, zendesk_signed
 
@@ -105,7 +105,7 @@ class Hooks:
             return response.status
 
     async def reaches(
-        self, wanted: Callable[[], Awaitable[T]], what: str, timeout: float = 20
+        self, wanted: Callable[[], Awaitable[T]], what: str, timeout: float = PATIENCE_SECONDS
     ) -> T:
         """The first true value of an awaitable condition: `eventually` for an event loop."""
         waited = Waited(timeout)

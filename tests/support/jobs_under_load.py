@@ -88,7 +88,6 @@ TIDEGATE = str(Path(sys.executable).with_name("tidegate"))
 TENANTS = ("acme", "globex", "initech")
 MAILS = frozenset({"note", "slow", "flaky", "parked", "patient"})
 ENDS = {"hopeless": "failed", "endless": "cancelled"}
-_PATIENCE_SECONDS = 60.0
 _PARKED_AFTER_MS = 2_500
 """Longer than a dispatcher looks away: it sees none parked between two, and so has to tell."""
 _SETTLED_AFTER_MS = (TIMEOUT + 1) * 1000
@@ -268,7 +267,7 @@ class JobsUnderLoad:
     def await_ends(self) -> None:
         """Every job has ended, waits for a person, or for the next decisions."""
 
-        eventually(lambda: not self._open(), _PATIENCE_SECONDS, what="every job has ended")
+        eventually(lambda: not self._open(), what="every job has ended")
 
     def _open(self) -> set[str]:
         jobs = self._reader.look()
@@ -345,7 +344,7 @@ class JobsUnderLoad:
         """Let all jobs end, stop the processes, and examine everything from outside."""
         self.decide()
         self.await_ends()
-        eventually(self._reviewed, _PATIENCE_SECONDS, what="nothing is in review")
+        eventually(self._reviewed, what="nothing is in review")
         found = self._stop()
         found += no_open_transaction(self.cluster, self.topology.topics, 20)
         jobs, lines = self._reader.look(), self._lines()

@@ -57,10 +57,8 @@ def open_partitions(bootstrap: str, topic: str, width: int) -> list[int] | None:
 def await_open(bootstrap: str, topic: str, width: int) -> None:
     """Until each partition is held back; followers may have a record a moment later."""
     everyone = list(range(width))
-    eventually(lambda: open_partitions(bootstrap, topic, width) == everyone, 5, what="all are open")
+    eventually(lambda: open_partitions(bootstrap, topic, width) == everyone, what="all are open")
 
 
 def await_none_open(bootstrap: str, topic: str, width: int) -> None:
-    eventually(
-        lambda: open_partitions(bootstrap, topic, width) == [], _SECONDS, what="all are ended"
-    )
+    eventually(lambda: open_partitions(bootstrap, topic, width) == [], what="all are ended")

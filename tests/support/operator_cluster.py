@@ -269,7 +269,7 @@ class Cluster:
         """All that stands on a topic now, committed."""
         # Not to where a committed reader is told it ends: just after a commit that may be before
         # its records.
-        ends = eventually(lambda: self._ends(topic), 30, what=f"the ends of {topic}")
+        ends = eventually(lambda: self._ends(topic), what=f"the ends of {topic}")
         consumer = Consumer(
             self.settings.client(
                 **{
@@ -288,7 +288,7 @@ class Cluster:
             found.extend(m for m in consumer.consume(1000, 0.1) if m.error() is None)
             return all(tp.offset >= ends[tp.partition] for tp in consumer.position(places))
 
-        eventually(complete, 30, what=f"{topic} read to {ends}")
+        eventually(complete, what=f"{topic} read to {ends}")
         consumer.close()
         return found
 
@@ -468,7 +468,7 @@ def running(
         assert not failures, failures
         operator = RunningOperator(f"http://127.0.0.1:{port[0]}")
         if ready:
-            eventually(lambda: _answers(operator), 30, what="the operator is ready")
+            eventually(lambda: _answers(operator), what="the operator is ready")
         # On a busy machine the operator's own bound passes, and calls answer without their effect.
         with patch.object(app_state, "SHOWN_WITHIN_SECONDS", 30.0):
             yield operator

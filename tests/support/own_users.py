@@ -173,7 +173,7 @@ class OwnUsers:
         """Return once these processes say that they are ready."""
         for name in names:
             url = f"http://127.0.0.1:{self.ports[name]}"
-            eventually(lambda: self._ready(name, url), 60, what=f"{name} is ready")  # noqa: B023
+            eventually(lambda: self._ready(name, url), what=f"{name} is ready")  # noqa: B023
 
     def _ready(self, name: str, url: str) -> bool:
         assert self.running[name].alive, self.running[name].lines[-3000:]

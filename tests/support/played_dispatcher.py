@@ -26,7 +26,7 @@ from streams.serde.records import (
 )
 from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import local_vault
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.worker_bench import CLUSTER_KEY
 
 B = TypeVar("B")
@@ -76,7 +76,12 @@ class Dispatcher:
                 assert partition is not None
                 self.commands.append((partition, COMMAND.decode(message.value())))
 
-    def find(self, kind: type[B], when: Callable[[Command], bool], timeout: float = 30) -> B:
+    def find(
+        self,
+        kind: type[B],
+        when: Callable[[Command], bool],
+        timeout: float = PATIENCE_SECONDS,
+    ) -> B:
         """The newest command of a kind that fulfils a condition, once there is one."""
 
         def found() -> list[B]:
@@ -105,7 +110,7 @@ class Dispatcher:
                 and c.body.free >= free
             ]
 
-        return eventually(found, 30, what=f"a heartbeat of {worker} to {partition}")[-1]
+        return eventually(found, what=f"a heartbeat of {worker} to {partition}")[-1]
 
     def lease(self, type: str, since: int = 0, **changes: Any) -> Lease:
         """Lease a job in answer to a heartbeat that was sent after `since`."""
@@ -180,5 +185,5 @@ class Dispatcher:
             value = message.value() if message is not None and not message.error() else None
             return value is not None and PROGRESS.decode(value).job_id == lease.job_id
 
-        eventually(found, 30, what=f"progress of {lease.type}")
+        eventually(found, what=f"progress of {lease.type}")
         consumer.close()

@@ -196,7 +196,7 @@ class BrokerHarness:
         """It passes by itself."""
 
     def shows(self, expected: Pairs) -> None:
-        eventually(lambda: len(self.keys()) >= len(expected), 30, what=f"{len(expected)} records")
+        eventually(lambda: len(self.keys()) >= len(expected), what=f"{len(expected)} records")
         assert self.pairs() == expected
 
     def pairs(self) -> Pairs:

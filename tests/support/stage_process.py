@@ -34,7 +34,7 @@ from confluent_kafka.cimpl import NewTopic
 from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.offsets import latest
 from streams.topology.model import Topology
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.topics import create_topics
 
 QUIET = {"log_level": 0}
@@ -71,7 +71,7 @@ class StageProcess:
     def lines(self) -> str:
         return self._log.read_text()
 
-    def wait_for(self, text: str, timeout: float = 30, times: int = 1) -> None:
+    def wait_for(self, text: str, timeout: float = PATIENCE_SECONDS, times: int = 1) -> None:
         eventually(lambda: self.lines.count(text) >= times, timeout, what=f"log line {text!r}")
 
     def said(self, event: str) -> dict[str, Any]:
@@ -110,16 +110,16 @@ class StageProcess:
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(30)
+        return self._process.wait(PATIENCE_SECONDS)
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(30)
+        self._process.wait(PATIENCE_SECONDS)
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def exit_code(self, timeout: float = 30) -> int:
+    def exit_code(self, timeout: float = PATIENCE_SECONDS) -> int:
         return self._process.wait(timeout)
 
 
@@ -221,7 +221,7 @@ class Cluster:
             positions = consumer.position([TopicPartition(name, p) for p in ends if ends[p]])
             return all(tp.offset >= ends[tp.partition] for tp in positions)
 
-        eventually(complete, 30, what=f"{topic} read to {ends}")
+        eventually(complete, what=f"{topic} read to {ends}")
         consumer.close()
         return sorted(found, key=lambda m: (m.partition(), m.offset()))
 
@@ -231,7 +231,7 @@ class Cluster:
     def ends(self, topic: str, *, committed: bool = False) -> dict[int, int]:
         """The end of each partition; the `committed` one is the last stable offset."""
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        return eventually(lambda: self._ask_ends(topic, level), 30, what=f"the ends of {topic}")
+        return eventually(lambda: self._ask_ends(topic, level), what=f"the ends of {topic}")
 
     def held_back(self, topic: str) -> dict[int, int]:
         """By partition, how many records stand behind the beginning of an open transaction."""

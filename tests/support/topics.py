@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.offsets import Place, latest, read_offsets
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.kafka_under_test import KafkaUnderTest
 
 _made: list[tuple[str, str]] = []
@@ -23,7 +23,7 @@ def create_topics(bootstrap: str, admin: LeaderCachingAdmin, topics: Iterable[Ne
     asked = admin.create_topics(wanted)
     _made.extend((bootstrap, name) for name in asked)
     for future in asked.values():
-        future.result(30)
+        future.result(PATIENCE_SECONDS)
     places = [(topic.topic, number) for topic in wanted for number in range(topic.num_partitions)]
     eventually(lambda: led(admin, places), what="each partition has a leader")
 

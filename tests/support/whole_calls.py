@@ -52,7 +52,7 @@ class Calls:
             except urllib.error.HTTPError:
                 return None
 
-        return str(eventually(taken, 30, what=f"event {number} is accepted")["job_id"])
+        return str(eventually(taken, what=f"event {number} is accepted")["job_id"])
 
     def result(self, job_id: str) -> Any:
         """The result of a job, once it has succeeded."""
@@ -61,7 +61,7 @@ class Calls:
             jobs = self.ask("GET", "/v1/jobs?status=succeeded&limit=200")["jobs"]
             return next((job for job in jobs if job["job_id"] == job_id), None)
 
-        return eventually(done, 60, what=f"{job_id} succeeded")["result"]
+        return eventually(done, what=f"{job_id} succeeded")["result"]
 
 
 def _sent(url: str, method: str, body: bytes, headers: dict[str, str]) -> Any:

@@ -33,6 +33,7 @@ from streams.vault.key_encryption import Vault, local_vault
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.worker import Worker, WorkerSpec
+from support.conditions import PATIENCE_SECONDS
 from support.memory_transport import MemoryTransport
 
 B = TypeVar("B")
@@ -169,13 +170,13 @@ class Bench:
     async def until(self, condition: Callable[[], B | None], what: str) -> B:
         """The condition's first true value; asked again after everything that is sent."""
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not (value := condition()):
                     self._news.clear()
                     await self._news.wait()
                 return value
         except TimeoutError:
-            raise AssertionError(f"not within 30 s: {what}") from None
+            raise AssertionError(f"not within {PATIENCE_SECONDS:g} s: {what}") from None
 
     async def ended(self, lease: Lease) -> Ended:
         """How the run of a lease ended."""
@@ -193,7 +194,7 @@ class Bench:
 
     async def idle_but(self, running: int) -> None:
         """So many runs are left."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(self.worker._runs) > running:
                 await asyncio.wait(set(self.worker._runs), return_when="FIRST_COMPLETED")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-RECOVERY_SECONDS = 30.0
-"""How many seconds the work that a kill interrupted may take to move on (G8)."""
+RECOVERY_SECONDS = 120.0
+"""How many seconds the work that a kill interrupted may take to move on (G8). It takes little more
+than a session; the bound is for machines that are busy with other work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ APART = Layout.apart(dedup=2, dispatcher=2, ingress=2, worker=2)
 OVERLAY = Path(__file__).with_name("topology.yaml")
 
 _APP = "streams.demo.world.app:app"
-_START_SECONDS = 90.0
+_START_SECONDS = 240.0
 
 
 async def run_through(

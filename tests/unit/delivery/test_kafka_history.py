@@ -150,7 +150,7 @@ def history(log: Log, failures: list[Exception]) -> Iterator[KafkaHistory]:
 
 def part(history: KafkaHistory, partition: int, offset: int = -1, topic: str = "events") -> Part:
     return eventually(
-        lambda: history.read(topic, partition, SINCE, offset), 10, what=f"part of {partition}"
+        lambda: history.read(topic, partition, SINCE, offset), what=f"part of {partition}"
     )
 
 
@@ -183,7 +183,7 @@ def test_reading_begins_a_minute_earlier_and_never_before_time_began(
 ) -> None:
     log.first = 7
     assert offsets(part(history, 0))[0] == 7
-    eventually(lambda: history.read("events", 1, 5, -1), 10, what="a part")
+    eventually(lambda: history.read("events", 1, 5, -1), what="a part")
     assert log.times == [SINCE - 60_000, 0]
 
 
@@ -203,7 +203,7 @@ def test_markers_behind_the_last_record_belong_to_what_was_read(
 def test_what_was_forgotten_ends_where_the_topic_ends_then(history: KafkaHistory, log: Log) -> None:
     log.first = 2_400
     history.read("events", 0, SINCE, -1)
-    eventually(lambda: log.questions == 2, 10, what="the first questions")
+    eventually(lambda: log.questions == 2, what="the first questions")
     history.forget(0)
     log.ends["events", 0] = 2_600
     assert offsets(part(history, 0)) == [*range(2_400, 2_600)]
@@ -234,6 +234,6 @@ def test_an_error_that_cannot_pass_ends_the_process(
 ) -> None:
     log.errors = [(0, KafkaError(KafkaError._FATAL, "of the client", fatal=True))]
     history.read("events", 0, SINCE, -1)
-    eventually(lambda: failures, 10, what="the failure")
+    eventually(lambda: failures, what="the failure")
     assert isinstance(failures[0], StageFailed)
     assert "the inputs cannot be read again" in str(failures[0])

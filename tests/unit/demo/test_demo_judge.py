@@ -209,7 +209,7 @@ class TestG8:
         assert verdict.findings["G8"].checked == 1
 
     def test_a_recovery_that_took_too_long(self, run: HonestRun) -> None:
-        run.kills.append(kill("dedup", recovered_after=31.0))
+        run.kills.append(kill("dedup", recovered_after=121.0))
         assert broken(judge(run.evidence())) == {"G8"}
 
 

@@ -36,7 +36,7 @@ def test_nobody_waits_for_a_stopped_terminal_and_lines_left_out_are_counted(
     for text in ("b\n", "c\n", "d\n", "e\n"):
         stream.write(text)
     terminal.released.set()
-    eventually(lambda: terminal.getvalue().endswith("c\n"), 10, what="all is written")
+    eventually(lambda: terminal.getvalue().endswith("c\n"), what="all is written")
     stream.finish(10)
     assert terminal.getvalue() == "a\n2 lines were left out here; the logs have them\nb\nc\n"
 

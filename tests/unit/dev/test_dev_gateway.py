@@ -11,12 +11,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import ClientPayloadError, ClientSession, web
+from support.conditions import PATIENCE_SECONDS
 
 from streams.broker.ports import pick_free
 from streams.dev.gateway import Front, serve
 from streams.dev.layout import Member
-
-TIMEOUT = 10.0
 
 
 class Behind:
@@ -161,7 +160,7 @@ async def test_no_request_line_leads_elsewhere(target: str) -> None:
         assert url
         reader, writer = await asyncio.open_connection(url.host, url.port)
         writer.write(f"GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
-        status = (await asyncio.wait_for(reader.read(), TIMEOUT)).split()[1]
+        status = (await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)).split()[1]
         writer.close()
     assert operator.seen in ([], ["/v1/x"])
     assert (status == b"200") == bool(operator.seen)
@@ -175,7 +174,7 @@ async def test_a_request_that_is_no_http_leaves_no_traceback(
         assert url
         reader, writer = await asyncio.open_connection(url.host, url.port)
         writer.write(b"POST /v1/jobs HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
-        status = (await asyncio.wait_for(reader.read(), TIMEOUT)).split()[1]
+        status = (await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)).split()[1]
         writer.close()
     assert (status, caplog.records) == (b"400", [])
 
@@ -209,9 +208,9 @@ async def test_a_compressed_body_is_passed_on_as_it_is() -> None:
 async def test_events_arrive_as_they_are_sent() -> None:
     ingress, operator = pair()
     async with fronted(ingress, operator) as client, client.get("/v1/stream") as answer:
-        first = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), TIMEOUT)
+        first = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), PATIENCE_SECONDS)
         operator.more.set()
-        second = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), TIMEOUT)
+        second = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), PATIENCE_SECONDS)
     assert (first, second) == (b"data: one\n\n", b"data: two\n\n")
 
 
@@ -219,9 +218,9 @@ async def test_a_client_that_leaves_ends_the_request_behind() -> None:
     ingress, operator = pair()
     async with fronted(ingress, operator) as client:
         asking = asyncio.create_task(client.get("/v1/slow"))
-        await asyncio.wait_for(operator.arrived.wait(), TIMEOUT)
+        await asyncio.wait_for(operator.arrived.wait(), PATIENCE_SECONDS)
         asking.cancel()
-        await asyncio.wait_for(operator.left.wait(), TIMEOUT)
+        await asyncio.wait_for(operator.left.wait(), PATIENCE_SECONDS)
     assert operator.left.is_set()
 
 

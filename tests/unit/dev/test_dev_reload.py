@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from support.conditions import PATIENCE_SECONDS
 
 from streams.dev import reload
 from streams.dev.reload import changes, code_folders
@@ -37,7 +38,7 @@ async def test_changes_of_code_and_of_the_topology_are_told_also_in_new_folders(
         """Write until the watch has begun and sees it."""
         seen = asyncio.ensure_future(anext(watch))
         number = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not seen.done():
                 number += 1
                 path.write_text(f"{text}{number}")
@@ -61,7 +62,7 @@ async def test_what_is_saved_while_the_check_of_a_new_folder_runs_is_told_next(
     await asyncio.sleep(0)  # it has looked once
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop/jobs.py").touch()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await first == {tmp_path / "shop/jobs.py"}
         (tmp_path / "app.py").touch()  # the check still runs: nobody asks for changes
         assert await anext(seen) == {tmp_path / "app.py"}
@@ -82,7 +83,7 @@ async def test_a_watch_that_fails_is_told_once_and_changes_are_still_seen(
 
     monkeypatch.setattr(reload, "awatch", watch)
     monkeypatch.setattr(reload, "_LOOK_AGAIN_MS", 1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await anext(changes(tmp_path, None, told.append)) == {tmp_path / "app.py"}
     assert told == [
         "a watch of the code ended (OS file watch limit reached); changes are seen within 2 s"

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.conditions import PATIENCE_SECONDS
 
 from streams.broker.ports import pick_free
 from streams.dev import supervisor as module
@@ -41,7 +42,6 @@ left = subprocess.Popen(["sleep", "600"], start_new_session=True)
 print("left", left.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-TIMEOUT = 20.0
 
 
 class Lines:
@@ -57,7 +57,7 @@ class Lines:
 
     async def until(self, part: str, count: int = 1) -> str:
         """The `count`th line that has `part`."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(found := [line for line in self.all if part in line]) < count:
                 self._more.clear()
                 await self._more.wait()
@@ -90,7 +90,7 @@ async def running(
 
 
 async def gone(pid: int) -> None:
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while alive(pid):
             await asyncio.sleep(0.01)
 
@@ -104,7 +104,7 @@ def alive(pid: int) -> bool:
 
 async def test_is_ready_once_every_child_answers(tmp_path: Path) -> None:
     async with running(tmp_path, [server("a"), server("b")]) as (supervisor, _):
-        await asyncio.wait_for(supervisor.ready(), TIMEOUT)
+        await asyncio.wait_for(supervisor.ready(), PATIENCE_SECONDS)
         assert set(supervisor.pids) == {"a", "b"}
 
 
@@ -112,9 +112,9 @@ async def test_a_restart_asks_the_child_to_end_and_returns_when_its_successor_is
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, [server("a"), server("b")]) as (supervisor, lines):
-        await asyncio.wait_for(supervisor.ready(), TIMEOUT)
+        await asyncio.wait_for(supervisor.ready(), PATIENCE_SECONDS)
         before = supervisor.pids
-        await asyncio.wait_for(supervisor.restart(["a"]), TIMEOUT)
+        await asyncio.wait_for(supervisor.restart(["a"]), PATIENCE_SECONDS)
         after = supervisor.pids
         assert after["a"] != before["a"]
         assert after["b"] == before["b"]
@@ -135,13 +135,13 @@ async def test_a_restart_wakes_a_child_that_waits_to_be_started_again(
     async with running(tmp_path, [spec]) as (supervisor, lines):
         await lines.until("starting it again")
         broken.unlink()
-        await asyncio.wait_for(supervisor.restart(["a"]), TIMEOUT)
+        await asyncio.wait_for(supervisor.restart(["a"]), PATIENCE_SECONDS)
         assert set(supervisor.pids) == {"a"}
 
 
 async def test_restarts_what_dies_and_says_how_it_died(tmp_path: Path) -> None:
     async with running(tmp_path, [server("a")]) as (supervisor, lines):
-        await asyncio.wait_for(supervisor.ready(), TIMEOUT)
+        await asyncio.wait_for(supervisor.ready(), PATIENCE_SECONDS)
         first = supervisor.pids["a"]
         os.kill(first, signal.SIGKILL)
         said = await lines.until("starting it again")
@@ -178,13 +178,13 @@ async def test_a_child_that_refuses_its_configuration_ends_the_start(tmp_path: P
     spec = program("a", "print('error: no such app'); raise SystemExit(2)")
     async with running(tmp_path, [spec]) as (supervisor, lines):
         with pytest.raises(ConfigError, match="a cannot start"):
-            await asyncio.wait_for(supervisor.ready(), TIMEOUT)
+            await asyncio.wait_for(supervisor.ready(), PATIENCE_SECONDS)
         assert any("error: no such app" in line for line in lines.all)
 
 
 async def test_stops_wave_after_wave(tmp_path: Path) -> None:
     async with running(tmp_path, [server("first")], [server("second")]) as (supervisor, lines):
-        await asyncio.wait_for(supervisor.ready(), TIMEOUT)
+        await asyncio.wait_for(supervisor.ready(), PATIENCE_SECONDS)
     asked = [line.split()[0] for line in lines.all if "asked to end" in line]
     assert asked == ["first", "second"]
     told = [line for line in lines.all if line.startswith("stopping ")]
@@ -194,7 +194,7 @@ async def test_stops_wave_after_wave(tmp_path: Path) -> None:
 
 async def test_who_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
     async with running(tmp_path, [server("deaf", "ignores")], grace=0.3) as (supervisor, lines):
-        await asyncio.wait_for(supervisor.ready(), TIMEOUT)
+        await asyncio.wait_for(supervisor.ready(), PATIENCE_SECONDS)
         pid = supervisor.pids["deaf"]
     assert any("deaf did not end in time: killing it" in line for line in lines.all)
     assert not alive(pid)
@@ -206,7 +206,7 @@ async def test_a_deaf_wave_leaves_time_for_the_next(
     monkeypatch.setattr(module, "_KEPT_BACK_SECONDS", 20.0)
     waves = [server("deaf", "ignores")], [server("next")]
     async with running(tmp_path, *waves, grace=20.3) as (supervisor, lines):
-        await asyncio.wait_for(supervisor.ready(), TIMEOUT)
+        await asyncio.wait_for(supervisor.ready(), PATIENCE_SECONDS)
     assert any("next" in line and "asked to end" in line for line in lines.all)
     assert not any("next did not end in time" in line for line in lines.all)
 
@@ -237,10 +237,10 @@ async def test_a_process_that_left_its_group_does_not_keep_its_starter_from_a_ne
 async def test_stop_ends_a_pause_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # No wait below lasts so long, and a failure does not hang for ever.
     for constant in ("FIRST_PAUSE_SECONDS", "LONGEST_PAUSE_SECONDS"):
-        monkeypatch.setattr(module, constant, 3 * TIMEOUT)
+        monkeypatch.setattr(module, constant, 3 * PATIENCE_SECONDS)
     async with running(tmp_path, [program("a", "raise SystemExit(7)")]) as (supervisor, lines):
-        await lines.until("starting it again in 60 s")
-        await asyncio.wait_for(supervisor.stop(), TIMEOUT)
+        await lines.until(f"starting it again in {3 * PATIENCE_SECONDS:g} s")
+        await asyncio.wait_for(supervisor.stop(), PATIENCE_SECONDS)
         assert supervisor.pids == {}
 
 
@@ -253,7 +253,7 @@ async def test_every_start_and_end_is_announced(tmp_path: Path) -> None:
         changed=lambda: seen.append(len(supervisor.pids)),
     )
     supervisor.start()
-    await asyncio.wait_for(supervisor.ready(), TIMEOUT)
+    await asyncio.wait_for(supervisor.ready(), PATIENCE_SECONDS)
     await supervisor.stop()
     assert seen == [1, 0]
 
@@ -293,7 +293,7 @@ async def test_a_killed_supervisor_leaves_no_child_behind_even_a_deaf_one(tmp_pa
         sys.executable, "-c", ORPHANS, str(tmp_path), stdout=asyncio.subprocess.PIPE
     )
     assert supervisor.stdout
-    line = await asyncio.wait_for(supervisor.stdout.readline(), TIMEOUT)
+    line = await asyncio.wait_for(supervisor.stdout.readline(), PATIENCE_SECONDS)
     child = int(line.decode().split(":")[1].strip(" }\n"))
     assert alive(child)
     supervisor.kill()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.conditions import PATIENCE_SECONDS
 from support.worker_bench import Bench, Clock, bench
 
 from streams import App, Context
@@ -54,11 +55,11 @@ def free(at: Bench) -> dict[int, int]:
 
 async def reached(condition: Callable[[], object], what: str) -> None:
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():
                 await asyncio.sleep(0)
     except TimeoutError:
-        raise AssertionError(f"not within 10 s: {what}") from None
+        raise AssertionError(f"not within {PATIENCE_SECONDS:g} s: {what}") from None
 
 
 def waits(at: Bench, lease: Lease) -> bool | None:

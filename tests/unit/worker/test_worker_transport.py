@@ -158,5 +158,5 @@ def test_a_fatal_error_of_a_consumer_ends_the_process(
         transport.fetch(PayloadRef(0, (1,), 1, "k"))
     inbox = Inbox()
     transport.start(inbox)
-    eventually(lambda: inbox.failures, 10, what="the transport failed")
+    eventually(lambda: inbox.failures, what="the transport failed")
     transport.close()
