@@ -22,9 +22,10 @@ from streams.errors import (
     WaitRefused,
     WaitTimeout,
 )
-from streams.worker.app import App, Retry
+from streams.worker.app import App
 from streams.worker.handler.context import Context
 from streams.worker.handler.decision import Decision
+from streams.worker.job_types import Retry
 
 if TYPE_CHECKING:
     from streams.event_reader.consume import EventsPurged, consume

@@ -14,9 +14,10 @@ from streams.testing.points import Points
 from streams.testing.stops import Place, Stops
 from streams.testing.tools import Tools, called
 from streams.testing.virtual_loop import waits_outside
-from streams.worker.app import App, JobFunction, PreflightFunction
+from streams.worker.app import App
 from streams.worker.handler.context import Context
 from streams.worker.handler.values import digest
+from streams.worker.job_types import JobFunction, PreflightFunction
 
 
 class Observer:

@@ -1,85 +1,33 @@
-"""An application's declarations: its job types, their retries, and the tools they use."""
+"""An application: it registers handlers by their job types, tools, and schedules."""
 
 from __future__ import annotations
 
-import inspect
-import math
-import re
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from streams.errors import ConfigError
 from streams.serde.records import DeclaredSchedule, Handler
 from streams.worker.handler.effect_lint import check_effects
 from streams.worker.handler.values import is_label
+from streams.worker.job_types import (
+    KEEP_SECONDS,
+    JobFunction,
+    JobType,
+    PreflightFunction,
+    Retry,
+    Tool,
+    allowed_tools,
+    check_async,
+    check_name,
+    check_timeout,
+    tool_of,
+)
 from streams.worker.schedules import ALL_TENANTS, Declaration, Moment, declaration, declared
 
-if TYPE_CHECKING:
-    from streams.worker.handler.context import Context
-
-JobFunction = Callable[["Context"], Awaitable[Any]]
-PreflightFunction = Callable[["Context"], Awaitable[bool]]
 _Job = TypeVar("_Job", bound=JobFunction)
 _Preflight = TypeVar("_Preflight", bound=PreflightFunction)
 
-_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 _VERSION_CHARS = 128
-KEEP_SECONDS = 90 * 86_400
-_LONGEST_KEEP_SECONDS = 36_525 * 86_400
-TOOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
-"""The form of a tool's name. It has no slash, which separates tool and key in the ledger."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """How often a job is tried, and how long it waits between attempts.
-
-    `max_attempts` includes the first run (1: the job is not retried). `backoff` has the seconds
-    before attempts 2, 3, ...; its last value repeats.
-
-    Raises:
-        ConfigError: a value is wrong; the message names it.
-    """
-
-    max_attempts: int = 5
-    backoff: tuple[float, ...] = (10, 30, 120, 600)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.max_attempts, int) or self.max_attempts < 1:
-            raise ConfigError(f"Retry(max_attempts={self.max_attempts!r}): give a whole number > 0")
-        waits = tuple(self.backoff) if isinstance(self.backoff, Iterable) else ()
-        if not waits or not all(map(_is_wait, waits)):
-            raise ConfigError(
-                f"Retry(backoff={self.backoff!r}): give one or more finite seconds, none negative"
-            )
-        object.__setattr__(self, "backoff", waits)
-
-
-@dataclass(frozen=True, slots=True)
-class JobType:
-    """One declared job type; if `scopes` is None, it may use every tool."""
-
-    name: str
-    function: JobFunction
-    retry: Retry
-    timeout: float
-    scopes: frozenset[str] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool's promises.
-
-    The tool recognises an idempotency key for `key_lifetime` seconds (0: it honours no keys). An
-    error of the types `nothing_done` means that the call did nothing. `keep` is how many seconds
-    the ledger keeps an effect of the tool that counts beyond its job.
-    """
-
-    name: str
-    key_lifetime: float = 0.0
-    nothing_done: tuple[type[Exception], ...] = ()
-    keep: float = KEEP_SECONDS
 
 
 class App:
@@ -120,15 +68,14 @@ class App:
                 not an `async def`, or it passes a function to `ctx.effect` that takes no
                 `idempotency_key`.
         """
-        _check(_TYPE, type, "job type")
+        check_name(type, "job type")
         if type in self.jobs:
             raise ConfigError(f"job type {type!r} is declared twice in app {self.name!r}")
-        if not _is_wait(timeout) or timeout == 0:
-            raise ConfigError(f"job type {type!r}: timeout={timeout!r} is not a time in seconds")
-        allowed = None if scopes is None else _scopes(type, scopes)
+        check_timeout(type, timeout)
+        allowed = allowed_tools(type, scopes)
 
         def declare(function: _Job) -> _Job:
-            _check_async(function, f"job type {type!r}")
+            check_async(function, f"job type {type!r}")
             check_effects(function, f"job type {type!r}")
             self.jobs[type] = JobType(type, function, retry or Retry(), float(timeout), allowed)
             for each in self.declarations:
@@ -153,7 +100,7 @@ class App:
             raise ConfigError(f"job type {type!r} has two preflights; keep one")
 
         def declare(function: _Preflight) -> _Preflight:
-            _check_async(function, f"preflight of {type!r}")
+            check_async(function, f"preflight of {type!r}")
             self.preflights[type] = function
             return function
 
@@ -183,15 +130,10 @@ class App:
             ConfigError: the name, a time or a type of error is wrong, or the tool is declared
                 twice.
         """
-        _check(TOOL_NAME, name, "tool")
+        made = tool_of(name, key_lifetime, nothing_done, keep)
         if name in self.tools:
             raise ConfigError(f"tool {name!r} is declared twice in app {self.name!r}")
-        if key_lifetime is not None and (not _is_wait(key_lifetime) or key_lifetime == 0):
-            raise ConfigError(f"tool {name!r}: key_lifetime={key_lifetime!r} is no time in seconds")
-        if not _is_wait(keep) or not 1 <= keep <= _LONGEST_KEEP_SECONDS:
-            raise ConfigError(f"tool {name!r}: keep={keep!r} is no time from 1 s to 100 years")
-        errors = _error_types(name, nothing_done)
-        self.tools[name] = Tool(name, float(key_lifetime or 0), errors, float(keep))
+        self.tools[name] = made
 
     def schedule(
         self,
@@ -270,41 +212,3 @@ class App:
             Handler(job.name, job.retry.max_attempts, job.retry.backoff, job.timeout, self.version)
             for job in self.jobs.values()
         )
-
-
-def _scopes(type: str, scopes: Iterable[str]) -> frozenset[str]:
-    if isinstance(scopes, str):
-        raise ConfigError(f"job type {type!r}: scopes is one string; write {{{scopes!r}}}")
-    allowed = frozenset(scopes)
-    for scope in allowed:
-        _check(TOOL_NAME, scope, f"job type {type!r}: scope")
-    return allowed
-
-
-def _error_types(name: str, given: object) -> tuple[type[Exception], ...]:
-    types = given if isinstance(given, tuple) else (given,)
-    for error in types:
-        narrow = isinstance(error, type) and issubclass(error, Exception)
-        if not narrow or error in (Exception, OSError, TimeoutError):
-            raise ConfigError(
-                f"tool {name!r}: nothing_done={error!r}: name types of errors, and only those "
-                "that are never raised once something was sent"
-            )
-    return types
-
-
-def _check(pattern: re.Pattern[str], name: object, what: str) -> None:
-    if not isinstance(name, str) or not pattern.fullmatch(name):
-        raise ConfigError(
-            f"{what} {name!r}: use 1 to 128 letters, digits, '_', '.', ':' or '-', "
-            "the first a letter or digit"
-        )
-
-
-def _check_async(function: object, what: str) -> None:
-    if not inspect.iscoroutinefunction(function):
-        raise ConfigError(f"{what}: {function!r} is not an `async def`; make it one")
-
-
-def _is_wait(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value >= 0

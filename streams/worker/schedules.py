@@ -15,7 +15,7 @@ from streams.schedules.timetable import WrongSchedule
 from streams.serde.records import DeclaredSchedule, ScheduleSpec
 
 if TYPE_CHECKING:
-    from streams.worker.app import JobType
+    from streams.worker.job_types import JobType
 
 ALL_TENANTS = "*"
 _MOST_BYTES = 700 * 1024

@@ -17,7 +17,7 @@ from streams import App, Context, PermanentError, Retry, TransientError
 from streams.settings import load_settings
 from streams.telemetry import configure_logging
 from streams.topology.load import load
-from streams.worker.app import JobFunction
+from streams.worker.job_types import JobFunction
 from streams.worker.run import run
 from support import worker_points
 

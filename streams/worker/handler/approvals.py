@@ -15,12 +15,12 @@ from streams.errors import ApprovalRejected, PermanentError
 from streams.serde.ids import approval_id
 from streams.serde.records import ApprovalEffect, Approvers, AskApproval, OnTimeout, Sealed, Wait
 from streams.serde.step_ids import proposal_id
-from streams.worker.app import TOOL_NAME
 from streams.worker.handler.decision import Decision
 from streams.worker.handler.history import Call, History
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest, from_json, is_label, to_json
 from streams.worker.handler.waits import Pending, Waits
+from streams.worker.job_types import TOOL_NAME
 
 if TYPE_CHECKING:
     from streams.vault.keyring import DataKeyring

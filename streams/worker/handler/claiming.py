@@ -17,10 +17,10 @@ from streams.serde.records import Claim, Outcome, Reply
 from streams.tracing import conventions as names
 from streams.tracing.spans import child, exemplar, note
 from streams.worker import metrics
-from streams.worker.app import Tool
 from streams.worker.handler.asking import ask
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest
+from streams.worker.job_types import Tool
 from streams.worker.transport.replies import Replies
 
 _NO_FOR_NOW = ("busy", "held", "approval", "refused")

@@ -18,7 +18,6 @@ from streams.serde.step_ids import step_id
 from streams.tracing import conventions as names
 from streams.tracing.spans import CLIENT, child, note
 from streams.worker import metrics
-from streams.worker.app import TOOL_NAME, Tool
 from streams.worker.handler.branches import current_branch, inside
 from streams.worker.handler.call_check import check_call
 from streams.worker.handler.claiming import Claimant, Claims, outcome_of
@@ -28,6 +27,7 @@ from streams.worker.handler.proof_not_done import not_done
 from streams.worker.handler.run_result import RunResult, RunStopped, describe
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import from_json, is_label, to_json
+from streams.worker.job_types import TOOL_NAME, Tool
 from streams.worker.transport.replies import Replies
 
 _KEY_CHARS = 512

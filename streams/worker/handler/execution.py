@@ -10,11 +10,11 @@ import structlog
 
 from streams.serde.records import Lease
 from streams.serde.run_ends import CANCELLED, RETRY
-from streams.worker.app import JobType, PreflightFunction
 from streams.worker.handler.context import Context
 from streams.worker.handler.own_frames import own_stack, own_traceback
 from streams.worker.handler.run_result import RunResult, raised, returned, timed_out, unforeseen
 from streams.worker.handler.run_session import RunSession
+from streams.worker.job_types import JobType, PreflightFunction
 from streams.worker.lease.held_leases import GRACE_SECONDS
 
 log = structlog.get_logger(__name__)
