@@ -10,46 +10,28 @@ from functools import partial
 from typing import Any
 
 import structlog
-from opentelemetry.trace import Span
 from uuid_utils import uuid7
 
-from streams.errors import LeaseLost
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread, in_daemon_thread
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import COMMAND
 from streams.serde.ids import new_id
-from streams.serde.records import Command, DeclareSchedules, Ended
-from streams.serde.run_ends import LOST, RELEASED
+from streams.serde.records import Command, DeclareSchedules
+from streams.serde.run_ends import RELEASED
 from streams.topology.model import Topology
-from streams.tracing.spans import exemplar
 from streams.vault.keyring import DataKeyring
-from streams.worker import metrics
 from streams.worker.app import App
-from streams.worker.handler.approvals import Approvals
-from streams.worker.handler.children import Children
-from streams.worker.handler.claiming import Claimant
-from streams.worker.handler.context import Context
-from streams.worker.handler.effects import Effects
-from streams.worker.handler.ended_runs import EndedRuns
-from streams.worker.handler.execution import Execution
-from streams.worker.handler.gathering import Gathering
-from streams.worker.handler.history import History
-from streams.worker.handler.run_result import RunResult, raised
-from streams.worker.handler.run_session import RunSession
-from streams.worker.handler.run_span import note_result, run_span
-from streams.worker.handler.steps import Steps
-from streams.worker.handler.wait_calls import WaitCalls
-from streams.worker.handler.waits import Waits
+from streams.worker.handler.run_result import RunResult
 from streams.worker.handler.watchdog import Watchdog
 from streams.worker.lease.heartbeater import Heartbeater, Identity
 from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
-from streams.worker.lease.isolation import Alone
 from streams.worker.lease.notices import Notices
 from streams.worker.lease.receiver import LeaseReceiver
+from streams.worker.run_executor import RunExecutor
 from streams.worker.transport.contract import Incoming, Transport
 from streams.worker.transport.replies import Replies
-from streams.worker.transport.retrying_sender import Letter, RetryingSender, command
+from streams.worker.transport.retrying_sender import Letter, RetryingSender
 
 log = structlog.get_logger(__name__)
 
@@ -96,10 +78,7 @@ class Worker:
         self._app = app
         self._transport = transport
         self._topology = topology
-        self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._runs: set[asyncio.Task[None]] = set()
-        self._ended = EndedRuns(self._loop)
         self._failure: asyncio.Future[None] = self._loop.create_future()
         leases, partitions = topology.leases, topology.partitions
         self.held_leases = HeldLeases(place.slots, leases.margin_seconds, partitions, clock)
@@ -108,7 +87,6 @@ class Worker:
         self.heartbeater = Heartbeater(
             identity, self.held_leases, transport, partitions, leases, clock
         )
-        self._alone = Alone(self.held_leases, self.heartbeater, clock)
         self.notices = Notices(self.heartbeater, self.held_leases, clock)
         self._replies = Replies(
             self.id, partitions, self._sender, self._loop, self.notices.by_kind()
@@ -122,7 +100,17 @@ class Worker:
             self._taken,
             clock,
         )
-        self._keyring = book
+        self.executor = RunExecutor(
+            app,
+            topology,
+            transport,
+            self._sender,
+            self._replies,
+            self.held_leases,
+            self.heartbeater,
+            book,
+            clock,
+        )
         self.watchdog = Watchdog(self._loop, self.held_leases, self.heartbeater, clock)
 
     def start(self) -> None:
@@ -149,7 +137,7 @@ class Worker:
         finally:
             stopped.cancel()
             self.watchdog.stop()
-            self._ended.sum_up()
+            self.executor.sum_up()
             await self._leave()
             await in_daemon_thread(self._transport.close)
         if self._failure.done():
@@ -162,15 +150,14 @@ class Worker:
             self.heartbeater.tell()
         self.held_leases.changed()
         await asyncio.sleep(0)  # let the leases begin that the readers took before
-        if self._runs:
-            log.info(
-                "draining", running=len(self._runs), seconds=round(seconds), jobs=self._named()
-            )
-            await asyncio.wait(self._runs, timeout=seconds)
+        running = self.executor.running
+        if running:
+            log.info("draining", running=len(running), seconds=round(seconds), jobs=self._named())
+            await asyncio.wait(running, timeout=seconds)
         for session in self._replies.sessions():
             session.stop(RunResult(RELEASED, error="the worker shut down"))
-        if self._runs:
-            await asyncio.wait(self._runs, timeout=GRACE_SECONDS + 1)
+        if running:
+            await asyncio.wait(running, timeout=GRACE_SECONDS + 1)
 
     def _named(self) -> str:
         """The jobs that run, the first few of them by name."""
@@ -209,41 +196,7 @@ class Worker:
 
     def _taken(self, held: Held) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._begin, held)
-
-    def _begin(self, held: Held) -> None:
-        session = RunSession(held, self._sender, self._topology.partitions, self._clock)
-        self._replies.attend(session)
-        run = self._loop.create_task(self._traced(session))
-        self._runs.add(run)
-        run.add_done_callback(self._runs.discard)
-
-    async def _traced(self, session: RunSession) -> None:
-        with run_span(session.lease, self.heartbeater.identity.pool) as span:
-            await self._run(session, span)
-
-    async def _run(self, session: RunSession, span: Span) -> None:
-        lease, started = session.lease, self._clock()
-        try:
-            if lease.alone:
-                await self._alone.turn(session)
-                started = self._clock()
-            run_result = await self._execution(session).run()
-        except Exception as error:
-            # No error of a handler gets here. Any other must not cost a slot for good.
-            log.exception("run could not be executed", job_id=lease.job_id, type=lease.type)
-            run_result = raised(error)
-        seconds = self._clock() - started
-        note_result(span, run_result)
-        metrics.HANDLER_SECONDS.labels(lease.type, run_result.status).observe(seconds, exemplar())
-        self._ended.tell(lease, run_result, seconds)
-        self._leave_slot(session)
-        try:
-            await self._tell(session, run_result)
-        finally:  # even after an error, list the lease no more, so that it expires
-            self._replies.leave(session)
-            self.held_leases.drop(session.held)
-            self.heartbeater.tell()
+            self._loop.call_soon_threadsafe(self.executor.begin, held)
 
     def _declare_schedules(self) -> None:
         """Send every partition the application's schedules, which replace its former ones."""
@@ -258,72 +211,3 @@ class Worker:
         """Stop getting leases, after every run has reported its end."""
         failed = self._failure.done()
         await self.heartbeater.leave(self._sender, _FULL_STOP_SECONDS if failed else LEAVE_SECONDS)
-
-    def _execution(self, session: RunSession) -> Execution:
-        job = self._app.jobs[session.lease.type]
-        claimant = Claimant(
-            self.id, lambda: self.heartbeater.work_partition or 0, self._app.tools, job.scopes
-        )
-        history = History(session.lease.steps, self._app.version)
-        steps = Steps(session, history)
-        waits = Waits(session, history, steps, self._replies, claimant)
-        children = Children(session, history, steps, waits, self._replies, claimant)
-        most = self._topology.workflows.most_children
-        context = Context(
-            session,
-            Effects(session, self._replies, claimant),
-            steps,
-            history,
-            waits,
-            WaitCalls(history, waits),
-            Approvals(session, history, waits, self._keyring),
-            children,
-            Gathering(session, history, waits, children, most),
-            self._keyring,
-            self._transport.fetch,
-        )
-        preflight = self._app.preflights.get(job.name)
-        return Execution(session, context, job, preflight, self._clock)
-
-    def _leave_slot(self, session: RunSession) -> None:
-        task, held = session.task, session.held
-        if task is None or task.done():
-            self.held_leases.vacate(held)
-            return
-
-        def late(_: asyncio.Task[RunResult]) -> None:
-            self.held_leases.vacate(held)
-            self.held_leases.drop(held)
-            self.heartbeater.tell()
-
-        task.add_done_callback(late)
-
-    async def _tell(self, session: RunSession, run_result: RunResult) -> None:
-        """Report how the run ended; a run that lost its lease reports nothing."""
-        if run_result.status == LOST:
-            return
-        held, now = session.held, self._clock()
-        home = held.lease.home_partition
-        with self.held_leases.lock:
-            free, received = self.held_leases.tell(home)
-            ended = Ended(
-                self.id,
-                held.lease.run_id,
-                free,
-                run_result.status,
-                run_result.result,
-                run_result.error,
-                run_result.retry_after_seconds,
-                received,
-                run_result.traceback,
-                run_result.diverged,
-                run_result.waits,
-            )
-            said = self._sender.send(command(held.lease, ended), lambda: held.valid_until)
-        self.heartbeater.tell()
-        try:
-            await said
-        except LeaseLost as error:
-            log.warning("could not report the end of a run", reason=str(error))
-        finally:
-            self.heartbeater.said(home, now)

@@ -195,8 +195,8 @@ class Bench:
     async def idle_but(self, running: int) -> None:
         """So many runs are left."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while len(self.worker._runs) > running:
-                await asyncio.wait(set(self.worker._runs), return_when="FIRST_COMPLETED")
+            while len(self.worker.executor.running) > running:
+                await asyncio.wait(set(self.worker.executor.running), return_when="FIRST_COMPLETED")
 
     def _last(self, kind: type[B], lease: Lease) -> B | None:
         found = [c.body for _, c in self.commands() if c.job_id == lease.job_id]

@@ -246,15 +246,12 @@ async def test_a_grant_in_a_blocked_moment_is_given_back_once_the_lease_is_over(
 
 
 async def test_the_end_of_an_effect_is_recorded_in_the_margin_too() -> None:
-    async with bench(app_calling(Tool())) as at:
+    async def outlasts(**_: Any) -> str:
+        for held in at.worker.held_leases.running():
+            held.basis -= held.lease.term_seconds - held.margin
+        return "sent"
 
-        async def outlasts(**_: Any) -> str:
-            for held in at.worker.held_leases.running():
-                held.basis -= held.lease.term_seconds - held.margin
-            return "sent"
-
-        app = app_calling(outlasts)
-        at.worker._app = app
+    async with bench(app_calling(outlasts)) as at:
         outcome = await at.outcome(at.give())
     assert (outcome.status, outcome.result) == ("done", '"sent"')
 
