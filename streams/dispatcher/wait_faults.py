@@ -31,7 +31,11 @@ class WaitFaults:
         """Why a wait cannot begin, or None."""
         until = wait.until
         if len(job.waits) > MOST_OPEN:
-            return f"the job has {MOST_OPEN} open waits already, the most that it may have"
+            listened = sum(each.listened for each in job.waits)
+            return (
+                f"the job would have {len(job.waits)} open waits, {listened} of which it listens "
+                f"to, and {MOST_OPEN} are the most: wait for fewer at once, or listen to fewer"
+            )
         if sum(each.size for each in job.waits) > MAX_WAITS_BYTES:
             return f"the job's open waits have more than {MAX_WAITS_BYTES:,} bytes of text"
         if until is not None and until > step.now + LONGEST_WAIT_SECONDS * 1000:

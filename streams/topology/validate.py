@@ -198,6 +198,11 @@ def _ends_and_makes(route: Route, path: KeyPath) -> Found:
     """A route makes a job, or cancels some by a value that events have."""
     if route.job is None and route.cancels is None:
         yield problem("the route does nothing with its events; add job or cancels", path)
+    if route.job is None and route.draft:
+        yield problem(
+            "the route makes no job, so draft has no effect; add job, or remove it",
+            (*path, "draft"),
+        )
     wrong = None if route.cancels is None else fault(route.cancels.by)
     if wrong is not None:
         yield problem(wrong, (*path, "cancels", "by"))

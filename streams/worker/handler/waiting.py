@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 from streams.errors import PermanentError
 
@@ -123,7 +123,7 @@ class Waiting:
         asked = self._wait_calls.event(match, timeout, since, consume, name, key)
         return self._waits.listen(asked)
 
-    def first(self, /, **waits: Pending) -> Coroutine[Any, Any, tuple[str, Any]]:
+    def first(self, /, *unnamed: Never, **waits: Pending) -> Coroutine[Any, Any, tuple[str, Any]]:
         """Wait for the first of several waits; returns its name and what it gives.
 
         The others are dropped.
@@ -131,8 +131,9 @@ class Waiting:
         Raises:
             WaitTimeout, WaitRefused, JobFailed: the first that ended did so.
         """
-        if not waits:
-            raise PermanentError("first: give at least one wait, as name=wait")
+        if unnamed or not waits:
+            given = f"{len(unnamed)} waits have no name" if unnamed else "no wait is given"
+            raise PermanentError(f"first: {given}: give each as name=wait, and one at least")
         _check_waits("first", waits)
         return self._waits.first(self._wait_calls.first(), waits)
 

@@ -38,9 +38,19 @@ async def all_of_a_list(ctx: Context) -> None:
     await ctx.all([ctx.sleep(60), ctx.sleep(90)])  # type: ignore[arg-type]
 
 
+async def the_first_without_names(ctx: Context) -> None:
+    await ctx.first(ctx.sleep(60), ctx.sleep(90))  # type: ignore[arg-type]
+
+
+async def the_first_of_nothing(ctx: Context) -> None:
+    await ctx.first()
+
+
 @pytest.mark.parametrize(
     ("handler", "says"),
     [
+        (the_first_without_names, "PermanentError: first: 2 waits have no name: give each as"),
+        (the_first_of_nothing, "PermanentError: first: no wait is given: give each as"),
         (a_step_that_is_called, "PermanentError: step 'draft': <coroutine"),
         (the_first_of_a_listen, "PermanentError: first: answer=<coroutine"),
         (all_of_a_list, "PermanentError: all: 1=[Pending("),

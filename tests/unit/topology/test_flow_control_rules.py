@@ -118,6 +118,10 @@ def test_each_rule_is_read(overlay: Overlay) -> None:
             "has no effect",
         ),
         (
+            "routes:\n- match: {}\n  cancels: {job: a, by: subject}\n  draft: true\n",
+            "4: routes[0].draft: the route makes no job, so draft has no effect; add job",
+        ),
+        (
             ROUTE + "  priority: {by: attributes.plan, enterprise: interactive}\n",
             "4: routes[0].priority: else is missing, the priority of all other events; add it",
         ),
