@@ -25,6 +25,7 @@ _WHOLE = {
     "attempt",
     "count",
     "replay_outcome",
+    "waits_for",
 }
 """Columns whose values are never cut, beside ids and times."""
 _DISPENSABLE = (
@@ -38,6 +39,7 @@ _DISPENSABLE = (
 )
 """Columns that are left out if there is no room, in this order; `--json` shows them."""
 _BELOW = (
+    "waits_for",
     "subject",
     "dedup_key",
     "address",

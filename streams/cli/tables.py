@@ -43,10 +43,21 @@ _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 def _job_row(job: Json) -> Json:
     """A job whose status says what keeps it from running, if more than its turn does."""
     status, why = job["status"], job.get("why")
+    row = {**job, "waits_for": _waits_for(job, why)}
     if why and why["reason"] not in _AS_ITS_STATUS:
-        return {**job, "status": f"{status}: {why['reason']}"}
+        return {**row, "status": f"{status}: {why['reason']}"}
     # A succeeded job's error is from an earlier attempt.
-    return {**job, "last_error": None} if status == SUCCEEDED else job
+    return {**row, "last_error": None} if status == SUCCEEDED else row
+
+
+def _waits_for(job: Json, why: Json | None) -> str | None:
+    """What another job, a person or an event has to bring, since when, and until when."""
+    if why is None or why["reason"] not in ("outside", "effect"):
+        return None
+    began = min((wait["since"] for wait in job["waits"] if wait["parked"]), default=None)
+    if why["reason"] == "effect" or began is None:
+        return str(why["detail"])
+    return f"{why['detail'].removeprefix('it waits for ')}, since {began}"
 
 
 def _letter_row(letter: Json) -> Json:
@@ -211,7 +222,10 @@ def bulk(found: Json, done: str, able: str, what: str) -> None:
 
 jobs = page(
     "jobs",
-    ("status", "type", "tenant_id", "created_at", "attempts", "job_id", "last_error"),
+    (
+        *("status", "type", "tenant_id", "created_at", "attempts"),
+        *("job_id", "waits_for", "last_error"),
+    ),
     _job_row,
 )
 dead_letters = page(

@@ -52,6 +52,30 @@ def test_at_80_characters_ids_states_and_times_are_whole(
     assert lines[-1] == "no room for: attempts; --json shows all"
 
 
+def waits(reason: str, detail: str) -> dict[str, Any]:
+    """What the API says of a job that waits."""
+    times = {"since": "2026-11-21T14:00:22Z", "until": "2026-11-22T14:00:22Z"}
+    parked = {"kind": "event", "name": "answer", **times, "parked": True}
+    listens = {**parked, "since": "2026-11-20T14:00:22Z", "parked": False}
+    return {"waits": [listens, parked], "why": {"reason": reason, "detail": detail}}
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_list_says_what_a_job_waits_for_since_when_and_until_when(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], narrow: bool
+) -> None:
+    if narrow:
+        request.getfixturevalue("terminal")
+    told = 'an event that matches {"subject":"t1"} (answer), until 2026-11-22T14:00:22Z'
+    outside = job(status="waiting", **waits("outside", f"it waits for {told}"))
+    effect = job(status="scheduled", **waits("effect", "effect a/b is under way"))
+    lines = shown(capsys, outside, effect, job())
+    text = "\n".join(lines)
+    assert f"{told}, since 2026-11-21T14:00:22Z" in text
+    assert ("scheduled: effect" in text, "effect a/b is under way" in text) == (True, True)
+    assert text.count("waits for") == (2 if narrow else 1)
+
+
 EVENT_ID = "evt_01a1fe75-b9c2-77c7-bd07-45821f07d1f7"
 AT = "2026-11-21T14:00:22.123Z"
 LISTS: dict[str, tuple[tables.Show, dict[str, Any]]] = {
