@@ -93,10 +93,14 @@ def offset_since(answer: Future[Any], end: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """End offsets that the broker gave for a question sent at `asked_at`, by the asker's clock."""
+    """End offsets that the broker gave for a question sent at `asked_at`, by the asker's clock.
+
+    They are `complete` unless it gave none for some of the places, such as for want of a leader.
+    """
 
     asked_at: float
     offsets: Mapping[Place, int]
+    complete: bool = True
 
 
 class EndOffsetsPoll:
@@ -118,15 +122,20 @@ class EndOffsetsPoll:
             )
 
     def answer(self) -> Ends | None:
-        """The answer to the open question, given once; None if there is none yet, or none came."""
+        """The answer to the open question, given once; None if there is none yet, or none came.
+
+        A partition without a leader says nothing about the others.
+        """
         if not self._open or not all(each.done() for each in self._open.values()):
             return None
         answers, self._open = self._open, {}
-        try:
-            return Ends(self.asked_at, {place: offset_in(a) for place, a in answers.items()})
-        except KafkaException as error:
-            self._outage.failed(error)
-            return None
+        offsets: dict[Place, int] = {}
+        for place, answer in answers.items():
+            try:
+                offsets[place] = offset_in(answer)
+            except KafkaException as error:
+                self._outage.failed(error)
+        return Ends(self.asked_at, offsets, len(offsets) == len(answers)) if offsets else None
 
 
 def earliest() -> OffsetSpec:

@@ -43,10 +43,12 @@ class EndOffsets:
         """Whether everything there at `moment` of the boot clock has been processed."""
         self._collect()
         answered = self._answered
-        if answered is None or answered.asked_at < moment:
+        is_late = answered is None or answered.asked_at < moment
+        end = None if answered is None or is_late else answered.offsets.get((topic, partition))
+        if end is None:
             self.ask()
             return False
-        return self.position(topic, partition) >= answered.offsets[topic, partition]
+        return self.position(topic, partition) >= end
 
     def ask(self) -> None:
         """Ask again unless a question is open."""
@@ -61,5 +63,6 @@ class EndOffsets:
     def _collect(self) -> None:
         answered = self._question.answer()
         if answered is not None:
-            self._outage.answered(answered.asked_at)
+            if answered.complete:
+                self._outage.answered(answered.asked_at)
             self._answered = answered if self.inputs else None

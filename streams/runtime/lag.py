@@ -104,7 +104,9 @@ class Lag:
             if position < end:
                 left += end - position
                 seconds = max(seconds, self._waited(progress))
-        self._show(left, _Measured(seconds, at))
+        # Of the other inputs nothing is known since the last complete answer.
+        since = at if answered.complete else self._measured.asked_at
+        self._show(left, _Measured(seconds, since))
 
     def _waited(self, progress: _Progress) -> float:
         """For how long the oldest unread record of an input has waited, at most.

@@ -145,7 +145,7 @@ class FoldSession:
         heard = self._ends_poll.answer()
         if not 0 <= now - self._ends_poll.asked_at < _ASK_EVERY_MS:
             self._ends_poll.ask(self._spans, now)
-        if heard is not None:
+        if heard is not None and heard.complete:
             self.freshness.heard(heard)
         at_now = self._tail.positions()
         self.freshness.reached(at_now)

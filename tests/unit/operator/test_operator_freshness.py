@@ -86,10 +86,19 @@ def test_ends_are_asked_for_one_question_at_a_time() -> None:
     admin.answer(7, 8)
     assert question.answer() == Ends(NOW, {HERE: 7, THERE: 8})
     question.ask([HERE, THERE], NOW + 5_200)
-    admin.answer(7, -1001)
+    admin.answer(-1001, -1001)
     assert question.answer() is None, "no offset is no end"
     question.ask([HERE, THERE], NOW + 6_200)
     assert len(admin.asked) == 3
+
+
+def test_a_partition_without_an_end_takes_no_other_its_end() -> None:
+    admin, outage = Admin(), Outage()
+    question = EndOffsetsPoll(admin, "p.", outage)  # type: ignore[arg-type]
+    question.ask([HERE, THERE], NOW)
+    admin.answer(7, -1001)
+    assert question.answer() == Ends(NOW, {HERE: 7}, complete=False)
+    assert outage.recent
 
 
 def test_an_answer_without_an_offset_is_no_position() -> None:

@@ -139,6 +139,24 @@ def test_read_through_needs_an_end_that_was_asked_after_the_moment(answers: Answ
     assert asked.caught_up_to("in", 0, moment)
 
 
+def test_an_input_without_a_leader_holds_up_no_other(answers: Answers) -> None:
+    outage = Outage()
+    asked = ends(7, outage)
+    asked.assign([("in", 0), ("in", 1)])
+    moment = boot_seconds()
+    asked.caught_up_to("in", 0, moment)
+    (one, other), open_ = answers.open[-1].values(), len(answers.open)
+    one.set_result(SimpleNamespace(offset=7))
+    other.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
+    assert asked.caught_up_to("in", 0, moment)
+    assert not asked.caught_up_to("in", 1, moment)
+    assert len(answers.open) == open_ + 1, "it is asked again"
+    assert not outage.over, "not every answer came"
+    answers.answer(7)
+    assert asked.caught_up_to("in", 1, moment)
+    assert outage.over
+
+
 def test_read_through_waits_for_the_position(answers: Answers) -> None:
     asked = ends(position=6)
     moment = boot_seconds()
