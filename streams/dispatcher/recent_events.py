@@ -128,7 +128,7 @@ class RecentEvents:
             step.store.put(key + number, _NUMBER.pack(max(0, event.at)))
 
     def take(self, step: Step, number: int) -> None:
-        """Note that an event was given to a wait that takes events alone."""
+        """Note that an event was given to a wait that takes events alone; it may be forgotten."""
         value = step.store.get(_EVENT + _NUMBER.pack(number))
         if value is not None:
             self.keep(step, replace(unpacked(number, value), taken=True))

@@ -219,6 +219,22 @@ def test_an_event_that_is_taken_while_it_is_offered_goes_to_one_alone(taken_by: 
     assert (at.status(one) == "waiting", at.status(two) == "waiting") == (False, True)
 
 
+def test_an_event_that_is_offered_longer_than_it_is_kept_is_not_kept_anew() -> None:
+    at = Waiter(lookback_ms=60_000)
+    *leases, last = at.jobs(AT_ONCE + 50)
+    with at.desk.held_back():
+        for lease in leases:
+            at.park(lease, event_wait(match={"where": "subject == 'no'"}))
+        at.park(last, event_wait(takes_it_alone=True))
+    at.reply("t1")
+    at.reply("t2")
+    assert at.status(last) == "waiting"
+    at.desk.driver._clock.ms += 70_000  # the stage was away
+    at.worker.stay(2)
+    store = at.desk.driver.store("dispatcher", "parts")
+    assert (at.status(last) == "waiting", list(store.range(b"d", b"e"))) == (False, [])
+
+
 def test_a_wait_is_held_against_a_bounded_number_of_recent_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -274,6 +290,18 @@ def test_a_job_has_a_bounded_number_of_open_waits() -> None:
         for number in range(wait_faults.MOST_OPEN + 5):
             listen(at, lease, event_wait(f"s{number}", f"w{number}", since="now"))
     assert len(at.index()) == wait_faults.MOST_OPEN
+
+
+def test_a_park_that_would_be_too_many_waits_says_how_many_there_are_and_may_be() -> None:
+    at = Waiter()
+    lease = at.job()
+    with at.desk.held_back():
+        for number in range(60):
+            listen(at, lease, event_wait(f"s{number}", f"w{number}", since="now"))
+    at.park(lease, *(event_wait(f"t{number}", f"p{number}") for number in range(100)))
+    told = at.left(lease)["p0"].message
+    assert "would have 160 open waits, 60 of which it listens to, and 150 are the most" in told
+    assert len(at.index()) == 60
 
 
 def test_the_open_waits_of_a_job_have_a_bounded_size() -> None:

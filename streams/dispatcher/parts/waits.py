@@ -217,10 +217,8 @@ class Waits(Part):
         return True
 
     def _taken(self, step: Step, event: Offered) -> Offered:
-        taken = replace(event, taken=True)
-        if self._recent.concerns(event.envelope):
-            self._recent.keep(step, taken)
-        return taken
+        self._recent.take(step, event.number)
+        return replace(event, taken=True)
 
     def _places(self, step: Step, event: Offered, behind: bytes) -> Iterator[Place]:
         """Waits that may take an event, in the order in which they began, all before the event."""
