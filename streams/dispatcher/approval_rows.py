@@ -67,6 +67,20 @@ def ended(step: Step, approval: Approval, status: ApprovalStatus) -> Approval:
     return approval
 
 
+def cancel_unawaited(step: Step, job: Job, waits: Iterable[Wait] = ()) -> None:
+    """Cancel what a job has asked of people, but for what its waits are for.
+
+    A run may have asked, and have been lost before it parked.
+    """
+    if not step.shared.has_approvals:
+        return
+    awaited = {wait.approval_id for wait in waits}
+    for approval in list(in_scope(step, job)):
+        is_its_own = approval.status == PENDING and approval.job_id == job.job_id
+        if is_its_own and approval.approval_id not in awaited:
+            ended(step, approval, CANCELLED)
+
+
 def withdraw(step: Step, job: Job, wait: Wait) -> None:
     """Cancel the approval of a wait that is dropped, unless it has ended."""
     approval = None if wait.approval_id is None else find(step, job, wait.approval_id)

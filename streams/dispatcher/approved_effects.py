@@ -22,10 +22,19 @@ def objection(step: Step, job: Job, asked: Claim) -> Objection | None:
         return None if why is None else ("approval", f"effect {asked.action}: {why}")
     if approval.status == APPROVED:
         return _other_arguments(approval, asked)
-    open_ = approval.status == PENDING or approval_rows.may_be_asked_anew(approval, job)
-    if open_ and approval_rows.is_proposal(approval.key, approval.effects):
-        return "approval", f"effect {asked.action} waits for approval {approval.approval_id}"
-    return "refused", f"effect {asked.action} is not approved: {_told(approval)}"
+    told = f"effect {asked.action} is not approved: {_told(approval)}"
+    return ("approval" if _is_for_its_wait(approval, job, asked) else "refused"), told
+
+
+def _is_for_its_wait(approval: Approval, job: Job, asked: Claim) -> bool:
+    """Whether the run parks for the effect's own approval, and gets the decision so.
+
+    It may have ended already: a decision is unknown to a run that began before it.
+    """
+    if not approval_rows.is_proposal(approval.key, approval.effects):
+        return False
+    is_open = approval.status == PENDING or approval_rows.may_be_asked_anew(approval, job)
+    return is_open or asked.digest == approval.effects[0].digest
 
 
 def needs_approval(step: Step, job: Job, action: str) -> str | None:

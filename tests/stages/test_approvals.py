@@ -265,6 +265,41 @@ def test_a_rule_of_the_topology_asks_for_effects_that_nobody_asked_for() -> None
     assert at.claim(lease, 82_000).kind == "granted"
 
 
+@pytest.mark.parametrize("ends", ["rejected", "expired"])
+def test_a_run_that_began_before_the_decision_parks_to_get_it(ends: str) -> None:
+    at = Asker(approvals=(RULE,))
+    lease = at.job()
+    id_ = at.ask(lease, ACTION)
+    at.park(lease, id_, Wait("nap", "time", 1, b"s", group=1, timeout_ms=5_000))
+    at.worker.stay(6)
+    lease = at.go_on(lease.job_id)
+    if ends == "rejected":
+        at.decide(lease, id_, approved=False)
+    else:
+        at.worker.stay(3_600, lease)
+    assert at.approval().status == ends
+    assert at.claim(lease, 82_000).kind == "approval"
+    assert at.claim(lease, 820_000).kind == "refused"
+    at.ask(lease, ACTION)
+    at.park(lease, id_)
+    assert at.decision(lease)["approved"] is False
+
+
+@pytest.mark.parametrize("goes_on", ["parks for something else", "begins anew"])
+def test_what_a_lost_run_asked_and_no_later_one_is_cancelled(goes_on: str) -> None:
+    at = Asker()
+    first = at.job()
+    at.ask(first)
+    at.worker.end(first, "retry", after=0)
+    lease = at.go_on(first.job_id)
+    if goes_on == "begins anew":
+        at.worker.end(lease, "continued", result="{}")
+    else:
+        nap = Wait("nap", "time", 1, b"s", group=0, timeout_ms=5_000)
+        at.worker.end(lease, "parked", waits=(nap,))
+    assert at.approval().status == "cancelled"
+
+
 def test_what_is_done_needs_no_approval_any_more() -> None:
     at = Asker()
     lease = at.job()

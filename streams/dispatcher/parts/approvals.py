@@ -18,7 +18,7 @@ from streams.dispatcher.waiting import end_wait
 from streams.errors import LONGEST_WAIT_SECONDS, PoisonRecord
 from streams.runtime.part import handles
 from streams.runtime.processor import Context
-from streams.serde.approval_states import CANCELLED, PENDING
+from streams.serde.approval_states import PENDING
 from streams.serde.ids import approval_id
 from streams.serde.records import Approval, AskApproval, Command, Decide, Job
 
@@ -81,11 +81,11 @@ class Approvals(Part):
 
     def ended(self, step: Step, job: Job) -> None:
         """Cancel what a job that has ended still asked for."""
-        if not self.shared.has_approvals:
-            return
-        for approval in list(approval_rows.in_scope(step, job)):
-            if approval.status == PENDING and approval.job_id == job.job_id:
-                approval_rows.ended(step, approval, CANCELLED)
+        approval_rows.cancel_unawaited(step, job)
+
+    def replaced(self, step: Step, job: Job) -> None:
+        """Cancel what a job asked for that begins anew, in another scope."""
+        approval_rows.cancel_unawaited(step, job)
 
     def _asked(self, step: Step, job: Job, id_: str, body: AskApproval, asked_at: int) -> Approval:
         whose = job.tenant_id, job.job_id, job.type, job.scope

@@ -224,7 +224,8 @@ class Context(Waiting, Spawning):
                     tool, function, key, kwargs if arguments is None else arguments, once_per
                 )
             if isinstance(found, Proposed):
-                await self._approvals.propose(tool, key, kwargs, found.why)
+                asked = found.arguments if arguments is None else kwargs
+                await self._approvals.propose(tool, key, asked, found.why)
             return found
         except BaseException:
             self._history.failed(f"{tool}/{key}")

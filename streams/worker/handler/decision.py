@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """An effect that may not begin before people have approved it."""
+    """An effect that may not begin before people have approved it, and its arguments."""
 
     why: str
+    arguments: Mapping[str, Any]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -59,6 +60,8 @@ class Effects:
             takes_trace = check_call(function, arguments, f"effect {action}")
             declared = self._claimant.tools.get(tool, Tool(tool))
             claim = self._claims.make(declared, action, arguments, once_per)
+            # The call gets what was claimed, and not what the handler makes of it meanwhile.
+            arguments = deepcopy(arguments)
             reply = await self._claims.answer(claim, declared)
             if reply.kind == "granted":
                 made = partial(function, **arguments)
@@ -69,7 +72,7 @@ class Effects:
             if reply.kind == "done":
                 return from_json(reply.result)
             if reply.kind == "approval":
-                return Proposed(reply.message)
+                return Proposed(reply.message, arguments)
             if reply.kind == "busy":
                 await self._session.calls_ended()
             raise self._turned_down(reply, claim)

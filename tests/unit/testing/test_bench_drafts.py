@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from streams import App, Context
+from streams import App, ApprovalRejected, Context
 from streams.testing import Bench, crash_points
 
 app = App("desk")
 app.tool("pay:refund", key_lifetime=86_400)
 TOPOLOGY = """
 routes: []
-job_types: [{name: both, draft: true}, {name: one, draft: true}]
+job_types: [{name: both, draft: true}, {name: one, draft: true}, {name: other_way, draft: true}]
 """
 YEAR = 366 * 86_400
 
@@ -38,6 +38,30 @@ async def both(ctx: Context) -> Any:
             for key in ("1", "2")
         ]
     return [task.result() for task in made]
+
+
+RUNS: list[str] = []
+
+
+@app.job("other_way")
+async def other_way(ctx: Context) -> Any:
+    """It goes another way if people reject; its second run looks for something first."""
+    RUNS.append(ctx.run_id)
+
+    async def second() -> Any:
+        if len(set(RUNS)) == 2:
+            await ctx.step("look", look)
+        try:
+            return await ctx.effect("pay:refund", pay, key="2", amount=2)
+        except ApprovalRejected:
+            return "another way"
+
+    first = ctx.effect("pay:refund", pay, key="1", amount=1)
+    return await asyncio.gather(first, second())
+
+
+def look() -> None:
+    pass
 
 
 @pytest.fixture
@@ -90,3 +114,31 @@ def test_a_replay_keeps_a_rejection(topology: Path) -> None:
         assert "by ann: no" in (again.error or "")
         fresh = job.replay(fresh_scope=True, again=True).run()
         assert fresh.status == "waiting"
+
+
+def test_a_rejection_while_a_run_goes_on_lets_it_go_another_way(topology: Path) -> None:
+    RUNS.clear()
+    with Bench(app, topology=topology) as bench:
+        job = bench.submit("other_way").run()
+        job.approve("pay:refund/1").pause_in(step="look")
+        job.reject("pay:refund/2")
+        assert job.run().result == [1, "another way"]
+
+
+def test_the_call_gets_what_was_approved_whatever_the_handler_makes_of_it(topology: Path) -> None:
+    async def order(order: dict[str, int], idempotency_key: str) -> int:
+        return order["amount"]
+
+    async def changes(ctx: Context) -> Any:
+        asked = {"amount": 1}
+        made = asyncio.create_task(ctx.effect("pay:refund", order, key="1", order=asked))
+        await asyncio.sleep(0)
+        asked["amount"] = 1_000
+        return await made
+
+    careless = App("careless")
+    careless.job("one")(changes)
+    with Bench(careless, topology=topology) as bench:
+        job = bench.submit("one").run()
+        assert job.approve("pay:refund/1").run().result == 1
+        assert [call.args for call in job.calls] == [{"order": {"amount": 1}}]
