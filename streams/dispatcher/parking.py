@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from streams.dispatcher import approvals, gathers
 from streams.dispatcher import job as jobs
+from streams.dispatcher.approval_rows import cancel_unawaited
 from streams.dispatcher.checkpoints import keep, result_of
 from streams.dispatcher.recent_events import APART_MS, RecentEvents
 from streams.dispatcher.step import Step
@@ -18,6 +19,7 @@ from streams.dispatcher.waiting import (
     begin,
     drop,
     end_wait,
+    ends_as_before,
     group_over,
     late_by,
     left_by,
@@ -26,7 +28,7 @@ from streams.dispatcher.waiting import (
 from streams.errors import LONGEST_WAIT_SECONDS, PermanentError
 from streams.event_match import read_match
 from streams.serde.job_states import WAITING
-from streams.serde.records import Job, StepResult, Wait
+from streams.serde.records import Job, StepResult, Wait, WaitGroup
 from streams.topology.model import Topology
 
 MOST_LOOKED = 2_000
@@ -44,11 +46,11 @@ class Parking:
     def park(self, step: Step, job: Job, asked: Iterable[Wait]) -> None:
         """Have a job wait; it is ready again at once if one of the groups is over already.
 
-        The run that parks gives its attempt back. What an earlier run waited for, and no task of
-        this one, is dropped.
+        The run that parks gives its attempt back. What an earlier run waited for, or asked people,
+        and no task of this one, is dropped.
         """
         asked = tuple(asked)
-        listened = tuple(replace(wait, group=LISTENED) for wait in job.waits)
+        listened = tuple(wait.in_groups(()) for wait in job.waits)
         job = jobs.moved(job, WAITING, step.now, attempts=max(0, job.attempts - 1), waits=listened)
         step.table.put(job)
         left = {wait.id: _left(step, job, wait) for wait in asked}
@@ -60,8 +62,9 @@ class Parking:
         for wait, over in self._in_order(step, job, asked, left):
             if left[wait.id] is None:
                 job = self._end_at_once(step, job, wait, over)
-            elif over is not None and job.status == WAITING:
+            elif over is not None:
                 job = group_over(step, job, wait, over)
+        cancel_unawaited(step, job, job.waits)
 
     def listen(self, step: Step, job: Job, asked: Wait) -> None:
         """Open a wait while its run goes on, unless it is open or over."""
@@ -74,7 +77,7 @@ class Parking:
         if known is None:
             return begin(step, job, self._fixed(step, job, asked))
         listened = known.listened or asked.listened
-        wait = replace(known, group=asked.group, needs_all=asked.needs_all, listened=listened)
+        wait = replace(known.in_groups(asked.groups), listened=listened)
         job = replace(job, waits=tuple(wait if each is known else each for each in job.waits))
         step.table.put(job)
         return job
@@ -110,8 +113,8 @@ class Parking:
 
     def _fixed(self, step: Step, job: Job, asked: Wait) -> Wait:
         """The wait with its end as a point in time, behind all events and waits before it."""
-        until = asked.until
-        if asked.timeout_ms is not None:
+        until = ends_as_before(step, job, asked) or asked.until
+        if until is None and asked.timeout_ms is not None:
             until = step.now + asked.timeout_ms
         if until is None and job.payload_ref is not None and self._body_ms is not None:
             expires = job.event_time + self._body_ms
@@ -187,11 +190,16 @@ def _left(step: Step, job: Job, asked: Wait) -> StepResult | None:
 
 
 def _late_since(step: Step, job: Job, wait: Wait) -> int | None:
-    """When the group of a wait that begins was over, because the time of one that is asked again
-    was; None if it was not."""
-    group = (wait,) if wait.needs_all else job.waits
-    late = (w.until or 0 for w in group if w.group == wait.group and _is_late(step, w))
-    return min(late, default=None)
+    """When all groups of a wait that begins were over, because the time of one that is asked again
+    was; None if they were not."""
+    over = [_over_since(step, job, wait, group) for group in wait.groups or (None,)]
+    return None if None in over else max(each for each in over if each is not None)
+
+
+def _over_since(step: Step, job: Job, wait: Wait, group: WaitGroup | None) -> int | None:
+    alone = group is None or group.needs_all
+    waits = [wait] if alone else [each for each in job.waits if group in each.groups]
+    return min((each.until or 0 for each in waits if _is_late(step, each)), default=None)
 
 
 def _is_late(step: Step, wait: Wait) -> bool:

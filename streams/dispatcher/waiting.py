@@ -2,12 +2,14 @@
 
 The job's row has its open waits. What an ended one left is kept as a finished step is, so the next
 run finds it. The waits of one group end together: with the first of them, or, if the group needs
-all, with the last or the first error.
+all, with the last or the first error. A wait that is in several groups stays for those that go on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
+from typing import Any
 
 from streams import user_json
 from streams.dispatcher.approval_rows import withdraw
@@ -16,7 +18,7 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import requeue
 from streams.serde.ids import new_id
 from streams.serde.job_states import WAITING
-from streams.serde.records import Command, Job, StepResult, Wait, WaitOver
+from streams.serde.records import Command, Job, StepResult, Wait, WaitGroup, WaitOver
 from streams.serde.step_ids import passed_id
 
 LISTENED = -1
@@ -68,7 +70,7 @@ def await_another(step: Step, job: Job, wait: Wait, job_id: str) -> None:
 
 
 def end_wait(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
-    """End an open wait with what it leaves, and its group if that is over."""
+    """End an open wait with what it leaves, and those of its groups that are over."""
     if not left.number:
         left = replace(left, number=step.shared.open_waits.next_number(step))
     keep(step.checkpoints, job, left)
@@ -76,19 +78,33 @@ def end_wait(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
 
 
 def group_over(step: Step, job: Job, wait: Wait, left: StepResult) -> Job:
-    """Have a job go on, if it is parked, once the group of a wait is over by what the wait left.
+    """Have a job go on, if it is parked, once a group of a wait is over by what the wait left.
 
-    The other waits of the group are dropped, with their timers. Those that the job listens to stay
-    open, because no event may be missed since the handler began to listen.
+    The waits that are in no other group are dropped, with their timers. Those that the job listens
+    to stay open, because no event may be missed since the handler began to listen.
     """
-    if wait.group == LISTENED:
+    over = {group for group in wait.groups if _is_over(job, group, left)}
+    if not over:
         return job
-    others = tuple(each for each in job.waits if each.group == wait.group)
-    if wait.needs_all and left.raises is None and others:
-        return job
-    dropped = tuple(each for each in others if not each.listened)
-    job = drop(step, _only_listened(job, wait.group), dropped, left)
+    in_them = {each.id for each in job.waits if not over.isdisjoint(each.groups)}
+    job = replace(job, waits=tuple(_without(each, over) for each in job.waits))
+    alone = (each for each in job.waits if each.id in in_them and each.group == LISTENED)
+    job = drop(step, job, tuple(each for each in alone if not each.listened), left)
     return _resume(step, job) if job.status == WAITING else job
+
+
+def _is_over(job: Job, group: WaitGroup, left: StepResult) -> bool:
+    """Whether a group is over once one of its waits left this."""
+    if not group.needs_all or left.raises is not None:
+        return True
+    return not any(group in wait.groups for wait in job.waits)
+
+
+def _without(wait: Wait, over: Set[WaitGroup]) -> Wait:
+    """A wait in those of its groups that are not over."""
+    if over.isdisjoint(wait.groups):
+        return wait
+    return wait.in_groups(tuple(group for group in wait.groups if group not in over))
 
 
 def drop(step: Step, job: Job, waits: tuple[Wait, ...], won: StepResult | None = None) -> Job:
@@ -96,13 +112,6 @@ def drop(step: Step, job: Job, waits: tuple[Wait, ...], won: StepResult | None =
     for wait in waits:
         _note_progress(step, job, wait, won)
     return _close(step, job, waits)
-
-
-def _only_listened(job: Job, group: int) -> Job:
-    """The job, with the waits of a group as those that no run is parked for."""
-    stay = {w.id for w in job.waits if w.group == group and w.listened}
-    waits = (replace(w, group=LISTENED) if w.id in stay else w for w in job.waits)
-    return replace(job, waits=tuple(waits))
 
 
 def close_all(step: Step, job: Job) -> None:
@@ -115,16 +124,27 @@ def _note_progress(step: Step, job: Job, wait: Wait, won: StepResult | None) -> 
 
     If it is asked again, it goes on there. So does a later wait of its name for events.
     """
-    id_ = passed_id(wait.id)
-    before = result_of(step.checkpoints, job, id_)
-    progress = {} if before is None else user_json.read(before.value or "{}")
+    progress = _progress(step, job, wait)
     if wait.kind == "event" and wait.at != step.now:  # else this step may not have looked for it
         progress |= _place(step, job, wait, won)
     if wait.until is not None and wait.kind != "approval":
-        progress.setdefault("until", wait.until)  # a run that began before the drop asks anew
+        progress["until"] = wait.until
     if progress:
         value = user_json.write(progress).decode()
-        keep(step.checkpoints, job, StepResult(id_, "passed", value=value))
+        keep(step.checkpoints, job, StepResult(passed_id(wait.id), "passed", value=value))
+
+
+def _progress(step: Step, job: Job, wait: Wait) -> dict[str, Any]:
+    """How far a wait had got when it was dropped; empty if it was not."""
+    found = result_of(step.checkpoints, job, passed_id(wait.id))
+    progress: dict[str, Any] = {} if found is None else user_json.read(found.value or "{}")
+    return progress
+
+
+def ends_as_before(step: Step, job: Job, asked: Wait) -> int | None:
+    """When a wait ends that was dropped and is asked again; None if it was not, or has no end."""
+    until: int | None = _progress(step, job, asked).get("until")
+    return until
 
 
 def _place(step: Step, job: Job, wait: Wait, won: StepResult | None = None) -> dict[str, object]:

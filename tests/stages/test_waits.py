@@ -107,6 +107,20 @@ def test_a_group_whose_waits_all_ended_before_the_park_goes_on_at_once() -> None
     assert sorted(at.left(lease)) == ["w0", "w1"]
 
 
+def test_each_group_that_was_over_before_the_park_drops_its_other_waits() -> None:
+    at = Waiter()
+    lease = at.job()
+    firsts = [event_wait(f"t{n}", f"w{n}", group=n, since="now") for n in range(2)]
+    for wait in firsts:
+        body = Listen(at.worker.name, 3, wait.id, lease.run_id, wait)
+        at.desk.command(body, lease.job_id, lease.epoch)
+    at.reply("t0")
+    at.reply("t1")
+    others = [event_wait("t9", f"o{n}", group=n) for n in range(2)]
+    at.park(lease, *firsts, *others)
+    assert (at.index(), at.desk.job(lease.job_id).waits) == ([], ())
+
+
 def test_an_independent_group_stays_open_while_another_goes_on() -> None:
     at = Waiter()
     lease = at.job()

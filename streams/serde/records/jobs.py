@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from streams.serde.effect_states import EffectStatus
@@ -39,8 +39,19 @@ WaitKind = Literal["time", "event", "job", "approval", "gather"]
 
 
 @dataclass(frozen=True, slots=True)
+class WaitGroup:
+    """Waits that end together: with the first of them, or, if it `needs_all`, with the last."""
+
+    number: int
+    needs_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
-    """What a job waits for, or listens to while it runs; `group` -1 is only listened to."""
+    """What a job waits for, or listens to while it runs; `group` -1 is only listened to.
+
+    A wait that several tasks await is in `others`, too.
+    """
 
     id: str
     kind: WaitKind
@@ -61,6 +72,17 @@ class Wait:
     until: int | None = None
     at: int = 0
     count: int | None = None
+    others: tuple[WaitGroup, ...] = ()
+
+    @property
+    def groups(self) -> tuple[WaitGroup, ...]:
+        """All groups that it is in; none if it is only listened to."""
+        return () if self.group < 0 else (WaitGroup(self.group, self.needs_all), *self.others)
+
+    def in_groups(self, groups: tuple[WaitGroup, ...]) -> Wait:
+        """The wait in these groups alone."""
+        first, *others = groups or (WaitGroup(-1),)
+        return replace(self, group=first.number, needs_all=first.needs_all, others=tuple(others))
 
     @property
     def size(self) -> int:

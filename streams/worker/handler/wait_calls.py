@@ -34,7 +34,7 @@ class WaitCalls:
             raise PermanentError("sleep: give seconds or until, and not both")
         call = self._call(name, key, "time", {})
         wait = _wait(call, timeout_ms=span_ms(seconds, "sleep"), until=_moment_ms(until, "until"))
-        return self._waits.pending(call, self._until_then(call, wait), _nothing)
+        return self._waits.pending(call, wait, _nothing)
 
     def event(
         self,
@@ -57,8 +57,7 @@ class WaitCalls:
             takes_it_alone=consume == "one",
             timeout_ms=span_ms(timeout, "timeout"),
         )
-        wait = self._behind_the_last(call, self._until_then(call, wait))
-        return self._waits.pending(call, wait, self._event_given)
+        return self._waits.pending(call, self._behind_the_last(call, wait), self._event_given)
 
     def job(self, job_id: str, timeout: Span | None, name: str, key: str | None) -> Pending:
         """See `Context.wait_for_job`."""
@@ -66,7 +65,7 @@ class WaitCalls:
             raise PermanentError(f"wait_for_job: {job_id!r} is no job's id")
         call = self._call(name, key, "job", {"job_id": job_id})
         wait = _wait(call, job_id=job_id, timeout_ms=span_ms(timeout, "timeout"))
-        return self._waits.pending(call, self._until_then(call, wait), _same)
+        return self._waits.pending(call, wait, _same)
 
     def first(self) -> Call:
         """The decision which of several waits came first."""
@@ -75,12 +74,6 @@ class WaitCalls:
     def _call(self, name: str, key: str | None, kind: str, what: Mapping[str, Any]) -> Call:
         evidence = digest({"kind": kind, **what}, f"wait {name}")
         return self._history.call(name, kind=kind, digest=evidence, key=key, is_value=True)
-
-    def _until_then(self, call: Call, wait: Wait) -> Wait:
-        """The wait, with the end that it had before another one came first."""
-        passed = self._history.passed(call)
-        until = None if passed is None else from_json(passed.value).get("until")
-        return wait if until is None else replace(wait, timeout_ms=None, until=until)
 
     def _behind_the_last(self, call: Call, wait: Wait) -> Wait:
         """The wait, behind what the last one of its name and match had seen."""

@@ -18,6 +18,7 @@ from streams import (
     PermanentError,
     Retry,
     TransientError,
+    WaitTimeout,
 )
 from streams.serde.sizes import PRODUCER_BATCH_BYTES
 from streams.testing import Bench, crash_points
@@ -535,3 +536,24 @@ def test_no_job_begins_anew_while_it_calls_a_tool() -> None:
         job = bench.submit("hasty", 1).run()
         assert (job.status, job.record.continuations) == ("failed", 0)
         assert "another task calls a tool" in (job.error or "")
+
+
+async def gathering_beside_events(ctx: Context) -> str:
+    jobs = ctx.gather([ctx.child("leaf", {"n": 1, "waits": 9 * HOUR})], key="g", timeout=HOUR)
+    for number in range(9):
+        try:
+            await ctx.first(jobs=jobs, event=ctx.wait_for_event({"subject": "a"}))
+        except WaitTimeout:
+            return f"late after {number}"
+    return "never"
+
+
+def test_the_time_of_a_gather_is_not_begun_anew_when_another_wait_came_first() -> None:
+    with bench_of(gathering_beside_events) as bench:
+        job = bench.submit("gathering_beside_events").run()
+        for minutes in (30, 25):
+            bench.advance(minutes * 60)
+            bench.deliver("e", subject="a", key=str(minutes))
+            assert job.run().status == "waiting"
+        bench.advance(5 * 60 + 1)
+        assert job.run().result == "late after 2"
