@@ -210,7 +210,7 @@ def test_a_job_asks_for_a_bounded_number_of_approvals(monkeypatch: pytest.Monkey
     at.park(lease, at.ask(lease))
     left = at.left(lease)
     assert (left.raises, "more are not kept" in (left.message or "")) == ("WaitRefused", True)
-    assert len(at.desk.driver.output("approvals")) == 2
+    assert len({record.key for record in at.desk.driver.output("approvals")}) == 2
 
 
 def test_approvals_survive_an_empty_disk() -> None:
