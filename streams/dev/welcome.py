@@ -28,7 +28,7 @@ from streams.topology.load import load
 
 _POSITION = "tidegate_tenants_position"
 _KAFKA_SECONDS = 5.0
-_LOOKS, _BETWEEN_LOOKS_SECONDS = 150, 0.1
+_LOOKS, _BETWEEN_LOOKS_SECONDS = 600, 0.1
 # A signature is usually valid for minutes; the printed one may be used later.
 _TOLERANCE_SECONDS = 7 * 24 * 3600
 

@@ -17,7 +17,8 @@ from support.collection import collect
 from streams import Context, Retry, TransientError
 from streams.testing import Bench
 
-MOST_TURNS = 200
+MOST_TURNS = 60
+"""Twice what a run takes: more work for each run would make a large suite slow."""
 
 
 async def sleeps(ctx: Context) -> float:
