@@ -11,7 +11,9 @@ from streams.serde.records.approvals import *  # noqa: F403  each class of these
 from streams.serde.records.commands import *  # noqa: F403
 from streams.serde.records.events import *  # noqa: F403
 from streams.serde.records.jobs import *  # noqa: F403
+from streams.serde.records.operator_commands import *  # noqa: F403
 from streams.serde.records.schedules import *  # noqa: F403
 from streams.serde.records.tenants import *  # noqa: F403
+from streams.serde.records.worker_commands import *  # noqa: F403
 from streams.serde.records.workers import *  # noqa: F403
 from streams.serde.records.workflows import *  # noqa: F403

@@ -6,7 +6,8 @@ import pytest
 
 from streams.serde.codec import COMMAND
 from streams.serde.records import Cancel, Command
-from streams.serde.records.commands import COMMANDS, CommandKind, kind_of
+from streams.serde.records.command_kinds import CommandKind
+from streams.serde.records.commands import COMMANDS, kind_of
 
 
 def test_every_command_has_one_kind_in_the_order_of_the_schema() -> None:
