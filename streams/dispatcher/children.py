@@ -12,11 +12,12 @@ from streams import user_json
 from streams.dispatcher.approval_rows import has_lapsed
 from streams.dispatcher.checkpoints import keep, steps_of
 from streams.dispatcher.job import is_live
+from streams.dispatcher.scopes import share
 from streams.dispatcher.step import Step
-from streams.dispatcher.tree import forget_place, has_any_below, newest, note, successor
+from streams.dispatcher.tree import forget_place, has_any_below, move_away, newest, note, successor
 from streams.errors import ChildFailed, PoisonRecord
 from streams.new_jobs import FIRST, Generation, from_child
-from streams.serde.ids import child_job_id
+from streams.serde.ids import child_job_id, scope_owner
 from streams.serde.job_states import SUCCEEDED
 from streams.serde.records import ChildSpec, Job, Parent, ReplyKind, StepResult
 from streams.serde.step_ids import CHILD
@@ -36,7 +37,7 @@ def make(step: Step, parent: Job, spec: ChildSpec, gather: str = "") -> Job:
 
     A replay works in the scope of the job that it repeats, so it finds that one's jobs, or their
     own replays: those that live or have succeeded become its own; others begin again, in the scope
-    that they had.
+    that they had last.
 
     Raises:
         PoisonRecord: the call asked for something else before, or the workflow is too deep.
@@ -68,12 +69,18 @@ def is_still_ending(step: Step, parent: Job, spec: ChildSpec) -> bool:
 
 
 def _again(step: Step, parent: Job, spec: ChildSpec, gather: str, known: Job, last: Job) -> Job:
-    """Begin a job again that ended without success: it goes on where the last run had got."""
-    forget_place(step, known)
+    """Begin a job again that ended without success: it goes on where its newest replay had got.
+
+    It works in the scope of that one, so that it begins none of its effects a second time.
+    """
+    move_away(step, known)
     place = Generation(known.incarnation + 1, known.epoch)
     job = from_child(known.job_id, parent, spec, gather, step.topology, place=place, now=step.now)
-    job = replace(job, scope=known.scope, input=known.input)
-    inherit_steps(step, job, last if last.scope == known.scope else known)
+    former = last if last.type == known.type else known  # steps of another handler are no use
+    job = replace(job, scope=former.scope, input=former.input)
+    if scope_owner(job.scope) != job.job_id:
+        share(step, job)
+    inherit_steps(step, job, former)
     return _admit(step, job)
 
 
@@ -84,7 +91,7 @@ def _admit(step: Step, job: Job) -> Job:
 
 
 def _adopt(step: Step, parent: Job, known: Job, gather: str, spec: ChildSpec) -> Job:
-    forget_place(step, known)
+    move_away(step, known)
     place = Parent(parent.job_id, parent.incarnation, spec.call, gather, spec.abandoned)
     job = replace(known, parent=place, depth=parent.depth + 1)
     step.table.put(job)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from streams.dispatcher.job import is_live
 from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.step import Step
 from streams.serde.job_states import CANCELLED, SUCCEEDED
-from streams.serde.keys import SEPARATOR, after, join
+from streams.serde.keys import SEPARATOR, after, join, split
 from streams.serde.records import Job, Parent
 
 BELOW = b"k"
@@ -75,9 +76,43 @@ def has_any_below(step: Step, job: Job) -> bool:
     return next(iter(step.store.range(prefix, after(prefix))), None) is not None
 
 
-def stop_below(step: Step, parent_id: str, gather: str | None = None) -> None:
+class Stop(NamedTuple):
+    """Jobs that end: those that one life of a parent asked for, or one of its gathers.
+
+    A later life of the parent has jobs under the same keys, which go on. `first` and `last` are the
+    incarnations of the life.
+    """
+
+    first: int
+    last: int
+    parent_id: str
+    gather: str | None = None
+
+    @property
+    def name(self) -> bytes:
+        """What the list of this work calls it."""
+        which = [] if self.gather is None else [self.gather]
+        return join(str(self.first), str(self.last), self.parent_id, *which)
+
+    def concerns(self, job: Job) -> bool:
+        """Whether one of the parent's jobs is of its life that ended."""
+        return job.parent is not None and self.first <= job.parent.incarnation <= self.last
+
+
+def stop_named(name: bytes) -> Stop:
+    """What the list of this work calls so."""
+    first, last, parent_id, *which = split(name)
+    return Stop(int(first), int(last), parent_id, *which)
+
+
+def stop_below(step: Step, parent: Job, gather: str | None = None) -> None:
     """Have the jobs end that a parent, or one of its gathers, has; also those below them."""
-    step.shared.stops.put(step, below(parent_id, gather).removeprefix(BELOW))
+    step.shared.stops.put(step, _stop_of(parent, gather).name)
+
+
+def spare_below(step: Step, parent: Job) -> None:
+    """Do not end the jobs of a parent that had ended, and lives again."""
+    step.shared.stops.drop(step, _stop_of(parent).name)
 
 
 def is_needed(step: Step, job: Job) -> bool:
@@ -107,10 +142,16 @@ def forget_place(step: Step, job: Job) -> None:
 
 def leave(step: Step, job: Job) -> None:
     """Forget where a job stands that has ended, and all above it that only waited for that."""
-    while job.parent is not None and not has_any_below(step, job):
+    if not has_any_below(step, job):
+        move_away(step, job)
+
+
+def move_away(step: Step, job: Job) -> None:
+    """Forget where a job stands, and all above it that have ended and only waited for that."""
+    while job.parent is not None:
         forget_place(step, job)
         parent = step.table.get(job.parent.job_id)
-        if parent is None or is_live(parent):
+        if parent is None or is_live(parent) or has_any_below(step, parent):
             return
         job = parent
 
@@ -145,6 +186,12 @@ def successor(step: Step, job: Job) -> Job:
             break
         job = replay
     return job
+
+
+def _stop_of(parent: Job, gather: str | None = None) -> Stop:
+    last = parent.incarnation
+    first = last - parent.continuations if gather is None else last
+    return Stop(first, last, parent.job_id, gather)
 
 
 def _key(job: Job, parent: Parent) -> bytes:

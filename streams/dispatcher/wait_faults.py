@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from streams.dispatcher import gathers
 from streams.dispatcher.recent_events import RecentEvents
 from streams.dispatcher.step import Step
 from streams.errors import LONGEST_WAIT_SECONDS
@@ -46,8 +47,8 @@ class WaitFaults:
                 f"it would wait until {rfc3339(until)}, but the job's body is kept only until "
                 f"{rfc3339(expires)} (retention of the topic payloads): shorten the wait"
             )
-        if wait.kind == "job":
-            return _job_fault(step, job, wait)
+        if wait.kind in ("job", "gather"):
+            return (_job_fault if wait.kind == "job" else _gather_fault)(step, job, wait)
         return self._match_fault(step, job, asked) if wait.kind == "event" else None
 
     def _match_fault(self, step: Step, job: Job, asked: Wait) -> str | None:
@@ -87,23 +88,70 @@ def _job_fault(step: Step, job: Job, wait: Wait) -> str | None:
     return None
 
 
+def _gather_fault(step: Step, job: Job, wait: Wait) -> str | None:
+    if _waits_for_ever(step, job):
+        return "one of its jobs waits for this one: each would wait for ever"
+    return None
+
+
 def _waits_for_ever(step: Step, job: Job) -> bool:
     """Whether a job, and all that it waits for, wait for nothing but the end of each other."""
-    found, ids = {job.job_id: job}, [job.job_id]
+    circle = _reached(step, job, _awaited) | _reached(step, job, _awaiting)
+    while job.job_id in circle:
+        free = [id_ for id_, each in circle.items() if not _is_stuck(step, circle, each)]
+        if not free:
+            return True
+        for id_ in free:
+            del circle[id_]
+    return False
+
+
+def _reached(step: Step, job: Job, others: Callable[[Step, Job], Iterable[str]]) -> dict[str, Job]:
+    """A job, and some that are reached from it, as long as each waits for ends of jobs alone."""
+    found, ids = dict[str, Job](), [job.job_id]
     for id_ in ids:
-        each = found.get(id_) or step.table.get(id_)
-        if each is None or each.status != WAITING or len(found) > _MOST_FOLLOWED:
+        each = step.table.get(id_)
+        if each is not None and each.status == WAITING and all(map(_is_for_an_end, each.waits)):
+            found[id_] = each
+            ids += set(others(step, each)) - set(ids)
+        if len(found) == _MOST_FOLLOWED:
+            break
+    return found
+
+
+def _awaited(step: Step, job: Job) -> Iterable[str]:
+    """The jobs that a job waits for, without those that it gathers: these may be many."""
+    return (wait.job_id for wait in job.waits if wait.job_id is not None)
+
+
+def _awaiting(step: Step, job: Job) -> Iterator[str]:
+    """The jobs that wait for the end of this one."""
+    for place in step.shared.open_waits.for_job(step, job.job_id, _MOST_FOLLOWED):
+        yield place.job_id
+    if job.parent is not None and job.parent.gather:
+        yield job.parent.job_id
+
+
+def _is_for_an_end(wait: Wait) -> bool:
+    return wait.kind in ("job", "gather") and wait.until is None
+
+
+def _is_stuck(step: Step, circle: Mapping[str, Job], job: Job) -> bool:
+    """Whether each wait of a job is for the end of one of a circle, or gathers one of it."""
+    parents = (each.parent for each in circle.values() if each.parent is not None)
+    gathered = {p.gather for p in parents if (p.job_id, p.incarnation) == _life(job)}
+    for wait in job.waits:
+        if wait.kind == "job" and wait.job_id not in circle:
             return False
-        if any(wait.until is not None or not _is_of(found, each, wait) for wait in each.waits):
+        if wait.kind == "gather" and (wait.id not in gathered or _is_over(step, job, wait)):
             return False
-        found[id_] = each
-        ids += {wait.job_id for wait in each.waits if wait.job_id} - set(ids)
     return True
 
 
-def _is_of(found: Mapping[str, Job], job: Job, wait: Wait) -> bool:
-    """Whether a job waits for another one's end, or gathers one of those that were found."""
-    if wait.kind == "gather":
-        parents = [each.parent for each in found.values() if each.parent is not None]
-        return any(p.job_id == job.job_id and p.gather == wait.id for p in parents)
-    return wait.kind == "job"
+def _life(job: Job) -> tuple[str, int]:
+    return job.job_id, job.incarnation
+
+
+def _is_over(step: Step, job: Job, wait: Wait) -> bool:
+    gather = gathers.find(step, job, wait.id)
+    return gather is None or gather.is_over

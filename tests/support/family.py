@@ -96,9 +96,13 @@ class Family:
 
     def ask_for(self, lease: Lease, call: str = "c", **fields: Any) -> Reply:
         """Ask for a job; the answer."""
+        self.say_enqueue(lease, call, **fields)
+        return self._answer()
+
+    def say_enqueue(self, lease: Lease, call: str = "c", **fields: Any) -> None:
+        """Ask for a job, and do not wait for the answer."""
         left = StepResult(call, CHILD, 0, b"c", value="{}")
         self._say(lease, Enqueue, left, spec(call, **fields))
-        return self.desk.replies()[-1]
 
     def seal(
         self,
@@ -114,7 +118,7 @@ class Family:
         """Seal the list of a gather; the answer."""
         numbers = count, limit, tolerated, min_success
         self._say(lease, SealGather, id_, digest, *numbers)
-        return self.desk.replies()[-1]
+        return self._answer()
 
     def add(self, lease: Lease, first: int, specs: Sequence[ChildSpec], id_: str) -> None:
         """Send a page of the list."""
@@ -138,7 +142,7 @@ class Family:
     def outcomes(self, lease: Lease, job_ids: Sequence[str]) -> list[Any]:
         """What a run reads of its gathered jobs."""
         self._say(lease, ReadChildren, tuple(job_ids))
-        found: list[Any] = json.loads(self.desk.replies()[-1].result or "")
+        found: list[Any] = json.loads(self._answer().result or "")
         return found
 
     def park(self, lease: Lease, *waits: Wait) -> None:
@@ -165,6 +169,10 @@ class Family:
         store = self.desk.driver.store("dispatcher", "parts")
         spaces = [bytes([space]) for space in SPACES]
         return [key for space in spaces for key, _ in store.range(space, bytes([space[0] + 1]))]
+
+    def _answer(self) -> Reply:
+        """The newest answer to a question; other replies tell runs to stop."""
+        return [reply for reply in self.desk.replies() if reply.claim_id][-1]
 
     def _say(self, lease: Lease, body: Callable[..., Any], *asked: object) -> None:
         whose = self.worker.name, self.worker.partition, new_id("clm"), lease.run_id

@@ -22,6 +22,7 @@ from support.wait_storm import lay_out
 from support.waiter import sleep
 
 GATHER = "gather[g]"
+_NOT_NEEDED = "it is not needed any more"
 _DEEP = 3
 _ROUNDS = 400
 _PATIENCE, _PATIENCE_MS = 4, 5_000
@@ -216,6 +217,7 @@ class Forest(Family):
             if begins:
                 self._may_begin(job, before)
         self._none_is_left_alive()
+        self._none_is_cut_off(before)
         self._lists_are_counted()
 
     def _is_one_job(self, job: Job) -> None:
@@ -246,6 +248,27 @@ class Forest(Family):
         for job_id, (look, at) in since.items():
             if self._looks - look > _PATIENCE and now - at > _PATIENCE_MS:
                 raise Broken("left_alive", f"{job_id} is {self.rows[job_id].status}")
+
+    def _none_is_cut_off(self, before: dict[str, Job]) -> None:
+        """Only the end of a gather ends a job below one that lives and is not being cancelled."""
+        for job_id, job in self.rows.items():
+            was = before.get(job_id)
+            told = job.cancel_reason == _NOT_NEEDED and job.parent is not None
+            if not told or was is None or was.cancel_reason == job.cancel_reason:
+                continue
+            parent = self._above(job, self.rows)[:1]
+            if not parent or parent[0].status in TERMINAL or parent[0].cancel_requested:
+                continue
+            if not self._is_of_ended_gather(job):
+                raise Broken("cut_off", f"{job_id} below {parent[0].job_id}")
+
+    def _is_of_ended_gather(self, job: Job) -> bool:
+        place = job.parent
+        if place is None or not place.gather:
+            return False
+        store = self.desk.driver.store("dispatcher", "parts")
+        value = store.get(f"G{place.job_id}\0{place.incarnation}\0{place.gather}".encode())
+        return value is None or bool(json.loads(value)[9])
 
     def _above(self, job: Job, rows: dict[str, Job]) -> list[Job]:
         found: list[Job] = []

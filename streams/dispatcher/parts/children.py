@@ -22,13 +22,16 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import stop
 from streams.dispatcher.tree import (
     BELOW,
+    Stop,
     below,
     cause_above,
     come_back,
     has_any_below,
     in_workflow,
     leave,
+    spare_below,
     stop_below,
+    stop_named,
 )
 from streams.dispatcher.work_list import WorkList
 from streams.errors import PoisonRecord
@@ -72,14 +75,14 @@ class Children(Part):
 
     def ended(self, step: Step, job: Job) -> None:
         if job.status != SUCCEEDED and has_any_below(step, job):
-            stop_below(step, job.job_id)
+            stop_below(step, job)
         leave(step, job)
 
     def revived(self, step: Step, job: Job) -> None:
         """Have a job that lives again ask anew for those that did not succeed."""
         come_back(step, job)
         if job.workflow_id is not None:
-            step.shared.stops.drop(step, below(job.job_id).removeprefix(BELOW))
+            spare_below(step, job)
             for result in steps_of(step.checkpoints, job):
                 if has_failed(step, result):
                     drop(step.checkpoints, job, result)
@@ -98,36 +101,39 @@ class Children(Part):
         """End as many jobs as one step does, level by level."""
         while step.looked[Children] < AT_ONCE:
             found = self.shared.stops.some(step, AT_ONCE)
-            for prefix, behind in found:
-                self._stop_some(step, prefix, behind)
+            for name, behind in found:
+                self._stop_some(step, name, behind)
             if not found:
                 return
 
-    def _stop_some(self, step: Step, prefix: bytes, behind: bytes) -> None:
+    def _stop_some(self, step: Step, name: bytes, behind: bytes) -> None:
         """End jobs behind a key, as far as the step goes."""
         most = max(0, AT_ONCE - step.looked[Children])
-        start = BELOW + prefix
+        wanted = stop_named(name)
+        start = below(wanted.parent_id, wanted.gather)
         found = step.store.range(behind + b"\0" if behind else start, after(start))
         keys = [key for key, _ in islice(found, most + 1)]
         step.looked[Children] += 1 + min(len(keys), most)
         for key in keys[:most]:
-            _stop_one(step, key, split(prefix)[0])
+            _stop_one(step, key, wanted)
         if len(keys) <= most:
-            self.shared.stops.drop(step, prefix)
+            self.shared.stops.drop(step, name)
         elif most:
-            self.shared.stops.put(step, prefix, keys[most - 1])
+            self.shared.stops.put(step, name, keys[most - 1])
 
 
-def _stop_one(step: Step, key: bytes, parent_id: str) -> None:
+def _stop_one(step: Step, key: bytes, wanted: Stop) -> None:
     """End a job, and have those below it end also if its worker has to stop it first."""
     job = step.table.get(split(key)[-1])
     if job is None:
         step.store.delete(key)
         return
+    if not wanted.concerns(job):
+        return
     if is_live(job):
-        stop(step, job, _why(step.table.get(parent_id)))
+        stop(step, job, _why(step.table.get(wanted.parent_id)))
     if has_any_below(step, job):
-        stop_below(step, job.job_id)
+        stop_below(step, job)
 
 
 def _made(step: Step, job: Job, body: Enqueue) -> tuple[ReplyKind, str, str | None]:

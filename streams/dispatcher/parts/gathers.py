@@ -166,7 +166,7 @@ class Gathers(Part):
         if not gather.is_over:
             return
         if gather.failure or gather.refusal:
-            stop_below(step, parent.job_id, id_)
+            stop_below(step, parent, id_)
         for wait in parent.waits:
             if wait.kind == "gather" and wait.id == id_:
                 end_wait(step, parent, wait, gathers.left(step, wait, gather))

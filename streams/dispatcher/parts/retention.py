@@ -41,7 +41,8 @@ class Retention(Part):
         self._finished = self._left = self._kept = b""
 
     def replaced(self, step: Step, job: Job) -> None:
-        key = _LEFT.key(job.updated_at, job.job_id, str(job.incarnation))
+        # Not from the end: that may be so long ago that `tick` has passed its place.
+        key = _LEFT.key(step.now, job.job_id, str(job.incarnation))
         step.store.put(key, join(job.tenant_id, job.scope))
 
     def tick(self, step: Step) -> None:
@@ -84,7 +85,9 @@ def _forget(step: Step, job: Job) -> None:
 def _forget_run(step: Step, job_id: str, incarnation: int, tenant_id: str, scope: str) -> None:
     """Delete a job's steps, and its effects once every job that may read them is gone."""
     _delete_prefix(step.checkpoints, join(job_id, str(incarnation)) + SEPARATOR)
-    leave(step, job_id, scope)
+    now = step.table.get(job_id)
+    if now is None or now.scope != scope:
+        leave(step, job_id, scope)
     if not in_scope(step, scope):
         _delete_prefix(step.ledger, join(tenant_id, scope) + SEPARATOR)
         _delete_prefix(step.approvals, join(tenant_id, scope) + SEPARATOR)
