@@ -15,7 +15,7 @@ from streams.runtime.memory_broker import CrashPoint
 from streams.schedules import time_zones
 from streams.serde.ids import scheduled_job_id
 from streams.serde.job_states import CANCELLED, PENDING, RUNNING, SUCCEEDED
-from streams.serde.records import SetSchedule
+from streams.serde.records import DeleteSchedule, SetSchedule
 
 
 @pytest.fixture
@@ -74,6 +74,28 @@ def test_a_deleted_schedule_makes_no_job(works: Clockwork) -> None:
     works.driver.advance(5 * MINUTE)
     assert len(works.made()) == 1
     assert works.rows() == {}
+
+
+def test_one_that_is_deleted_and_made_anew_for_another_zone_has_that_zones_times(
+    works: Clockwork,
+) -> None:
+    works.schedule(cron="30 17 * * *", tz="Europe/Berlin")
+    works.driver.advance(HOUR)
+    works.delete()
+    works.schedule(cron="30 17 * * *", tz="UTC")
+    works.driver.advance(2 * HOUR)
+    assert works.times() == ["06-15 15:30:00", "06-15 17:30:00"]
+
+
+def test_one_that_was_made_anew_before_its_time_but_read_after_it_has_one_job(
+    works: Clockwork,
+) -> None:
+    works.schedule(every_seconds=60)
+    works.driver.advance(21)
+    for body in (DeleteSchedule("s", "ops"), SetSchedule("s", spec(), None, "", "ops")):
+        works.command(body, at=START_MS + 10_000)
+    works.driver.advance(10)
+    assert works.times() == ["06-15 15:07:00"]
 
 
 def test_what_came_while_it_was_paused_is_not_made_up(works: Clockwork) -> None:
@@ -198,6 +220,23 @@ def test_overlap_cancel_running_ends_the_last_job_before_the_next_one(works: Clo
     works.driver.advance(0.3)
     first, second = works.made()
     assert (first.status, second.status) == (CANCELLED, RUNNING)
+
+
+def test_overlap_cancel_running_tells_of_a_time_that_a_later_one_took_the_place_of(
+    works: Clockwork,
+) -> None:
+    works.schedule(every_seconds=60, overlap="cancel_running")
+    works.driver.advance(25)
+    works.worker.heartbeat()
+    works.driver.advance(0.2)
+    (first,) = works.made()
+    works.worker.stay(MINUTE, works.lease(first.job_id))
+    assert works.row().skipped_at is None
+    works.worker.stay(MINUTE, works.lease(first.job_id))
+    row = works.row()
+    assert row.queued is not None
+    assert row.skipped_at == row.queued.at - 60_000
+    assert row.skipped_because == f"its next time came before job {first.job_id} ended"
 
 
 def test_overlap_cancel_running_replaces_a_job_that_waits_at_once(works: Clockwork) -> None:

@@ -198,6 +198,8 @@ class Schedules(Part):
             return self._skip(row, time, f"job {live.job_id} had not ended")
         if row.spec.overlap == "queue_one" and row.queued is not None:
             return self._skip(row, time, f"another time waited for job {live.job_id}")
+        if row.queued is not None:
+            row = self._skip(row, row.queued, f"its next time came before job {live.job_id} ended")
         metrics.SCHEDULES.labels("queued").inc()
         row = replace(row, queued=time)
         if row.spec.overlap == "cancel_running":
@@ -213,8 +215,7 @@ class Schedules(Part):
         return self._make(step, row, time)
 
     def _make(self, step: Step, row: ScheduleRow, time: Occurrence) -> ScheduleRow:
-        who = row.tenant_id, row.schedule_id, row.generation
-        job_id = scheduled_job_id(*who, time.name)
+        job_id = self._job_id(step, row, time)
         found = place(step, job_id, time.at)
         if found is None and step.table.get(job_id) is None:
             return self._skip(row, time, "it was too long ago")
@@ -226,6 +227,18 @@ class Schedules(Part):
             metrics.SCHEDULES.labels("made").inc()
             metrics.SCHEDULE_LATENESS.observe(max(0, step.now - time.at) / 1000)
         return replace(row, last_job_id=job_id, last_at=time.at)
+
+    def _job_id(self, step: Step, row: ScheduleRow, time: Occurrence) -> str:
+        """The id of a time's job, which no job has of a deleted schedule of the same id.
+
+        In another time zone a nominal time may come twice.
+        """
+        who = row.tenant_id, row.schedule_id, row.generation
+        job_id = scheduled_job_id(*who, time.name)
+        known = step.table.get(job_id)
+        if known is None or known.created_at >= row.created_at:
+            return job_id
+        return scheduled_job_id(*who, f"{time.name} {row.created_at}")
 
     def _skip(self, row: ScheduleRow, time: Occurrence, because: str) -> ScheduleRow:
         metrics.SCHEDULES.labels("skipped").inc()
