@@ -121,6 +121,8 @@ def stop(step: Step, of: Job, reason: str) -> None:
     The first reason stands. The worker is told each time, and in answer to its heartbeats.
     """
     if of.status not in LEASED:
+        if of.status == SCHEDULED:
+            end_timer(step, of)
         end(step, replace(of, cancel_reason=reason), CANCELLED)
         return
     if not of.cancel_requested:

@@ -270,6 +270,18 @@ def test_a_row_that_is_forgotten_and_made_anew_in_one_step_is_counted_once(
     assert WORKFLOW.decode(value or b"").kept == 2
 
 
+def test_a_job_that_was_to_begin_later_leaves_no_timer_once_it_is_cancelled(
+    family: Family,
+) -> None:
+    parent = family.root()
+    child = family.enqueue(parent, delay_ms=300 * DAY * 1000)
+    timers = family.desk.driver.store("scheduler", "timers")
+    assert len(list(timers.range(b"t", b"u"))) == 1
+    family.desk.cancel(child)
+    assert family.job(child).status == "cancelled"
+    assert list(timers.range(b"t", b"u")) == []
+
+
 def test_parent_and_children_end_under_one_cap_of_one() -> None:
     family = Family(Limit("one", "tenant", "*", concurrency=1))
     parent = family.root()
