@@ -25,6 +25,7 @@ from streams.errors import (
 from streams.worker.app import App
 from streams.worker.handler.context import Context
 from streams.worker.handler.decision import Decision
+from streams.worker.handler.outcome import Outcome
 from streams.worker.job_types import Retry
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ __all__ = [
     "HistoryDiverged",
     "JobFailed",
     "KafkaSink",
+    "Outcome",
     "PermanentError",
     "Retry",
     "RetryAfter",

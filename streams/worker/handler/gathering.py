@@ -14,6 +14,7 @@ from streams.serde.records import AddChildren, ChildSpec, ReadChildren, SealGath
 from streams.serde.step_ids import gathered_id
 from streams.worker.handler.children import ChildCall, Children, Whose
 from streams.worker.handler.history import Call, History
+from streams.worker.handler.outcome import Outcome
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest, from_json
 from streams.worker.handler.wait_calls import Span, span_ms
@@ -24,16 +25,6 @@ OnFailure = Literal["fail", "collect"]
 _PAGE_JOBS, _PAGE_BYTES = 200, 256 * 1024
 """A page of a list is complete with the job that reaches one of these."""
 _ASKED_AT_ONCE = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one job of a gather ended: `result` if its `status` is "succeeded", else `error`."""
-
-    status: str
-    result: Any
-    error: str | None
-    job_id: str
 
 
 @dataclass(frozen=True, slots=True)

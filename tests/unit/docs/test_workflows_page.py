@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from streams import Outcome
 from streams.topology.load import load
-from streams.worker.handler.gathering import Outcome
 from streams.worker.handler.spawning import Spawning
 
 ROOT = Path(__file__).parents[3]

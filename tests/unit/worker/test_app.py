@@ -33,6 +33,7 @@ def test_the_public_names_are_these_and_no_more() -> None:
         "HistoryDiverged",
         "JobFailed",
         "KafkaSink",
+        "Outcome",
         "PermanentError",
         "Retry",
         "RetryAfter",
