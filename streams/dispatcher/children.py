@@ -74,7 +74,8 @@ def _again(step: Step, parent: Job, spec: ChildSpec, gather: str, known: Job, la
     It works in the scope of that one, so that it begins none of its effects a second time.
     """
     move_away(step, known)
-    place = Generation(known.incarnation + 1, known.epoch)
+    epoch = max(known.epoch, last.epoch)  # a lease of a job of epoch 0 has no steps
+    place = Generation(known.incarnation + 1, epoch)
     job = from_child(known.job_id, parent, spec, gather, step.topology, place=place, now=step.now)
     former = last if last.type == known.type else known  # steps of another handler are no use
     job = replace(job, scope=former.scope, input=former.input)

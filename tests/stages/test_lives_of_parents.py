@@ -140,6 +140,28 @@ def test_a_job_goes_on_behind_what_its_replay_continued_with(family: Family) -> 
     assert family.worker.claim(lease).kind == "done"
 
 
+def test_a_job_that_never_ran_has_the_steps_of_its_replay_once_it_is_asked_for_again(
+    family: Family,
+) -> None:
+    """No worker handled its type for a while."""
+    family.desk.deploy(unhandled_ms=60_000)
+    family.boot()
+    parent = family.root()
+    child = family.enqueue(parent, type_="late")
+    family.park(parent, sleep(260))
+    family.worker.stay(250)
+    assert (family.job(child).status, family.job(child).epoch) == ("dead", 0)
+    family.desk.replay("job_alone", child)
+    family.boot("draft_reply", "refund", "late")
+    alone = family.lease_of("job_alone")
+    family.worker.step(alone, "charge", '"done"')
+    fail(family, alone)
+    fail(family, family.lease_of(parent.job_id, 15))
+    family.desk.replay("job_again", parent.job_id)
+    assert family.enqueue(family.lease_of("job_again"), type_="late") == child
+    assert [left.id for left in family.lease_of(child).steps] == ["charge"]
+
+
 def test_effects_stay_known_while_a_job_works_in_the_scope_of_its_former_replay(
     family: Family,
 ) -> None:
