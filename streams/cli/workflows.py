@@ -151,14 +151,17 @@ def cancel(
 
 
 def _live(api: Api, path: str, name: str, query: Answer) -> Iterator[Answer]:
-    """The jobs of a list that have not ended, page by page."""
-    for status in (state for state in job_states.NAMES if state in job_states.LIVE):
-        cursor = None
-        while True:
-            found = api.get(path, **query, status=status, limit=200, cursor=cursor)
-            yield from found[name]
-            if (cursor := found["next_cursor"]) is None:
-                break
+    """The jobs of a list that have not ended, page by page.
+
+    All are listed, because one that goes from state to state may be in none of them as that is
+    asked for.
+    """
+    cursor = None
+    while True:
+        found = api.get(path, **query, limit=200, cursor=cursor)
+        yield from (job for job in found[name] if job["status"] in job_states.LIVE)
+        if (cursor := found["next_cursor"]) is None:
+            return
 
 
 def _cancelled(api: Api, jobs: Iterator[Answer], reason: str) -> list[Answer]:

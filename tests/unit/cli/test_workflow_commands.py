@@ -194,9 +194,8 @@ def test_a_failure_is_followed_by_where_to_look(operator: OperatorApi) -> None:
 def test_all_live_roots_are_cancelled_over_pages(operator: OperatorApi) -> None:
     operator.on("GET", PATH, workflow())
     pages: list[dict[str, Any]] = [
-        {"roots": [job("job_a")], "next_cursor": "c"},
-        {"roots": [job("job_b")], "next_cursor": None},
-        {"roots": [], "next_cursor": None},
+        {"roots": [job("job_a", "waiting"), job("job_ended")], "next_cursor": "c"},
+        {"roots": [job("job_b", "running")], "next_cursor": None},
     ]
     operator.on("GET", f"{PATH}/roots", *pages)
     answer = {"type": "tree", "status": "cancelled", "answered": True}
@@ -211,8 +210,8 @@ def test_all_live_roots_are_cancelled_over_pages(operator: OperatorApi) -> None:
 def test_jobs_that_its_roots_left_behind_are_cancelled(operator: OperatorApi) -> None:
     operator.on("GET", PATH, workflow())
     operator.on("GET", f"{PATH}/roots", {"roots": [], "next_cursor": None})
-    left = {"jobs": [job("job_c"), job("job_d")], "next_cursor": None}
-    operator.on("GET", "/v1/jobs", left, {"jobs": [], "next_cursor": None})
+    left = [job("job_c", "pending"), job("job_d", "running"), job("job_e", "dead")]
+    operator.on("GET", "/v1/jobs", {"jobs": left, "next_cursor": None})
     ended = {"job_id": "job_c", "type": "leaf", "status": "cancelled", "answered": True}
     operator.on("POST", "/v1/jobs/job_c/cancel", ended)
     operator.on("POST", "/v1/jobs/job_d/cancel", problem(409, "job-ended"))
