@@ -77,7 +77,7 @@ def the_fused_stages_work(processes: OwnUsers, receiver: HookReceiver) -> Calls:
     assert calls.result(calls.deliver(1)) == "answer 1"
     eventually(lambda: receiver.got, what="the outgoing delivery")
     submit(calls, type="nobody.fused", id=3)
-    runs_jobs_of_all_kinds(calls)
+    runs_jobs_of_all_kinds(calls, "hourly-when-fused")
     a_redelivery_reaches_dedup(processes, calls)
     a_body_waits_in_the_quarantine(processes, calls)
     an_operator_asks_for_more(processes, calls)
@@ -92,8 +92,8 @@ def start(processes: OwnUsers, *names: str) -> None:
     processes.ready(*(f"{name}-0" for name in names))
 
 
-def runs_jobs_of_all_kinds(calls: Calls) -> None:
-    """One that is late, and one that fails and is replayed."""
+def runs_jobs_of_all_kinds(calls: Calls, schedule: str) -> None:
+    """One that is late, one that fails and is replayed, and those of a new schedule."""
     late, bad = submit(calls, id=2, delay=1), submit(calls, id=0)
     assert calls.result(late) == "answer 2"
     eventually(lambda: shown(calls, f"/v1/dlq/{bad}"), what="the dead letter")
@@ -101,9 +101,9 @@ def runs_jobs_of_all_kinds(calls: Calls) -> None:
     eventually(lambda: shown(calls, f"/v1/dlq/{again}"), what="the replay's dead letter")
     asks_for_an_approval(calls)
     assert calls.result(submit(calls, type="tree")) == "answer 5"
-    asked = {"id": "hourly", "every_seconds": 3600, "job": "answer", "input": {"id": 6}}
+    asked = {"id": schedule, "every_seconds": 3600, "job": "answer", "input": {"id": 6}}
     calls.ask("POST", "/v1/tenants/acme/schedules", asked)
-    eventually(lambda: shown(calls, "/v1/tenants/acme/schedules/hourly"), what="the schedule")
+    eventually(lambda: shown(calls, f"/v1/tenants/acme/schedules/{schedule}"), what="the schedule")
 
 
 def asks_for_an_approval(calls: Calls) -> None:
@@ -237,7 +237,7 @@ def the_layout_changes_and_back(processes: OwnUsers, calls: Calls) -> None:
     start(processes, *APART)
     assert calls.result(calls.deliver(11)) == "answer 11"
     submit(calls, type="nobody.apart", id=3)
-    runs_jobs_of_all_kinds(calls)
+    runs_jobs_of_all_kinds(calls, "hourly-when-apart")
     a_redelivery_reaches_dedup(processes, calls, 11)
     send_odd(processes, "events.received", "schedule", "events")
     for stage in APART:
