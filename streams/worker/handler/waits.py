@@ -182,12 +182,20 @@ class Waits:
             await asyncio.sleep(0)
             same = seen == len(self._awaited) and self._session.is_quiet
             quiet, seen = quiet + 1 if same else 0, len(self._awaited)
-        self._session.check()
-        if self._session.task is not None and self._session.task.done():
-            raise RunStopped("the handler has ended")
+        handler = self._session.task
+        if self._session.is_over() or (handler is not None and handler.done()):
+            raise self._stopped("the run is over")
         waits = grouped(self._awaited)
         self._session.stop(RunResult(PARKED, waits=waits))
-        raise RunStopped("the run is parked")
+        raise self._stopped("the run is parked")
+
+    def _stopped(self, why: str) -> BaseException:
+        """What unwinds the present task.
+
+        One that the handler has made is cancelled: asyncio would log an error that nobody awaits.
+        """
+        is_own = self._session.task in (None, asyncio.current_task())
+        return RunStopped(why) if is_own else asyncio.CancelledError(why)
 
     async def _listen(self, wait: Pending) -> None:
         claim_id, claimant = new_id("clm"), self._claimant

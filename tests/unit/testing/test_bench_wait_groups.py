@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -367,3 +368,22 @@ def test_of_two_that_end_while_another_task_works_the_second_is_left_for_the_nex
         job = bench.submit("job").run()
         deliver(bench, "go", "b", "a")
         assert job.run().result == ["b", "a"]
+
+
+async def beside_a_task_that_waits(ctx: Context) -> Any:
+    task = asyncio.ensure_future(ctx.wait_for_event(subject("a")))
+    await ctx.sleep(HOUR)
+    return (await task).event_type
+
+
+def test_a_task_that_a_park_stops_is_no_error_that_nobody_has_seen(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Bench(app_of(beside_a_task_that_waits)) as bench:
+        job = bench.submit("job").run()
+        deliver(bench, "a")
+        assert len(job.run().waits) == 1
+        bench.advance(HOUR + 1)
+        assert job.run().result == "e0"
+        gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
