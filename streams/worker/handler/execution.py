@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
 import structlog
 
+from streams.errors import PermanentError
 from streams.serde.records import Lease
 from streams.serde.run_ends import CANCELLED, RETRY
 from streams.worker.handler.context import Context
@@ -22,11 +24,23 @@ log = structlog.get_logger(__name__)
 ALL_FRAMES = "handler raised: all frames"
 """The text of the debug line that has the worker's frames, too."""
 _LOOK_SECONDS = 1.0
+_OWNERS = "|".join(each.__name__ for each in Context.__mro__[:-1])
+_CALL_OF_CTX = re.compile(rf"(?:{_OWNERS})\.(\w+\(\) .+)")
+"""What Python says of a call that does not fit a method."""
 
 
 def task_name(lease: Lease) -> str:
     """The task name by which the watchdog finds the run that blocks the event loop."""
     return f"{lease.job_id}/{lease.epoch} {lease.type}"
+
+
+def _told_of_ctx(error: BaseException) -> BaseException:
+    """The error; a permanent one for a call of `ctx` with other arguments than it takes."""
+    found = _CALL_OF_CTX.match(str(error)) if type(error) is TypeError else None
+    if found is None:
+        return error
+    told = f"ctx.{found[1]}: correct the call, because it would fail so each time"
+    return PermanentError(told).with_traceback(error.__traceback__)
 
 
 def _run_result(task: asyncio.Task[RunResult]) -> RunResult:
@@ -81,15 +95,15 @@ class Execution:
             raise
         except BaseException as error:
             # SystemExit too: a handler ends its run, never the worker.
-            if unforeseen(error):
-                log.warning(
-                    "handler raised",
-                    type=lease.type,
-                    attempt=lease.attempt,
-                    exception=own_traceback(error),
-                )
-                log.debug(ALL_FRAMES, exc_info=error)
-            return raised(error)
+            return self._raised(_told_of_ctx(error))
+
+    def _raised(self, error: BaseException) -> RunResult:
+        """The result of a handler that raised; an error that nobody foresaw is logged."""
+        if unforeseen(error):
+            lease, where = self._session.lease, own_traceback(error)
+            log.warning("handler raised", type=lease.type, attempt=lease.attempt, exception=where)
+            log.debug(ALL_FRAMES, exc_info=error)
+        return raised(error)
 
     async def _watch(self, task: asyncio.Task[RunResult]) -> None:
         """Wait until the task is done or the run is stopped; stop the run when its time is up."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -74,6 +74,8 @@ class Gathering:
         self, asked: Sequence[ChildCall], key: str, bounds: Bounds, timeout: Span | None
     ) -> Pending:
         """See `Context.gather`."""
+        if not isinstance(asked, Iterable):
+            raise PermanentError(f"gather: {asked!r} is no list: give a list of ctx.child(...)")
         asked = tuple(asked)
         self._check(asked)
         bounds.check(len(asked))

@@ -42,6 +42,18 @@ async def the_first_without_names(ctx: Context) -> None:
     await ctx.first(ctx.sleep(60), ctx.sleep(90))  # type: ignore[arg-type]
 
 
+async def a_sleep_of_minutes(ctx: Context) -> None:
+    await ctx.sleep(minutes=3)  # type: ignore[call-arg]
+
+
+async def a_gather_without_a_key(ctx: Context) -> None:
+    await ctx.gather([ctx.child("job")])  # type: ignore[call-arg]
+
+
+async def a_gather_of_one_job(ctx: Context) -> None:
+    await ctx.gather(ctx.child("job"), key="k")  # type: ignore[arg-type]
+
+
 async def the_first_of_nothing(ctx: Context) -> None:
     await ctx.first()
 
@@ -51,6 +63,9 @@ async def the_first_of_nothing(ctx: Context) -> None:
     [
         (the_first_without_names, "PermanentError: first: 2 waits have no name: give each as"),
         (the_first_of_nothing, "PermanentError: first: no wait is given: give each as"),
+        (a_sleep_of_minutes, "PermanentError: ctx.sleep() got an unexpected keyword argument"),
+        (a_gather_without_a_key, "PermanentError: ctx.gather() missing 1 required keyword-only"),
+        (a_gather_of_one_job, "PermanentError: gather: ChildCall("),
         (a_step_that_is_called, "PermanentError: step 'draft': <coroutine"),
         (the_first_of_a_listen, "PermanentError: first: answer=<coroutine"),
         (all_of_a_list, "PermanentError: all: 1=[Pending("),
@@ -121,3 +136,12 @@ def test_a_wait_for_something_else_does_not_get_the_timeout_of_the_former_one() 
         waits_for["subject"] = "b"
         bench.advance(11)
         assert (job.run().error or "").startswith("WaitRefused: event: the job waited under this")
+
+
+def test_another_type_error_is_tried_again() -> None:
+    async def adds(ctx: Context) -> int:
+        return 1 if ctx.attempt > 1 else None + 1  # type: ignore[operator]
+
+    with Bench(app_of(adds)) as bench:
+        job = bench.submit("job").run()
+        assert (job.result, job.attempts) == (1, 2)
