@@ -107,11 +107,11 @@ def _waits_for_ever(step: Step, job: Job) -> bool:
 
 
 def _reached(step: Step, job: Job, others: Callable[[Step, Job], Iterable[str]]) -> dict[str, Job]:
-    """A job, and some that are reached from it, as long as each waits for ends of jobs alone."""
+    """A job, and some that are reached from it, as long as each waits."""
     found, ids = dict[str, Job](), [job.job_id]
     for id_ in ids:
         each = step.table.get(id_)
-        if each is not None and each.status == WAITING and all(map(_is_for_an_end, each.waits)):
+        if each is not None and each.status == WAITING:
             found[id_] = each
             ids += set(others(step, each)) - set(ids)
         if len(found) == _MOST_FOLLOWED:
@@ -132,20 +132,27 @@ def _awaiting(step: Step, job: Job) -> Iterator[str]:
         yield job.parent.job_id
 
 
-def _is_for_an_end(wait: Wait) -> bool:
-    return wait.kind in ("job", "gather") and wait.until is None
-
-
 def _is_stuck(step: Step, circle: Mapping[str, Job], job: Job) -> bool:
-    """Whether each wait of a job is for the end of one of a circle, or gathers one of it."""
+    """Whether no group of a job's waits can be over before a job of a circle has ended.
+
+    One that needs all of its waits cannot if one of them cannot; that another may fail is not
+    counted on.
+    """
     parents = (each.parent for each in circle.values() if each.parent is not None)
     gathered = {p.gather for p in parents if (p.job_id, p.incarnation) == _life(job)}
-    for wait in job.waits:
-        if wait.kind == "job" and wait.job_id not in circle:
+
+    def is_of(wait: Wait) -> bool:
+        if wait.until is not None:
             return False
-        if wait.kind == "gather" and (wait.id not in gathered or _is_over(step, job, wait)):
-            return False
-    return True
+        if wait.kind == "gather":
+            return wait.id in gathered and not _is_over(step, job, wait)
+        return wait.kind == "job" and wait.job_id in circle
+
+    groups = {group for wait in job.waits for group in wait.groups}
+    return bool(groups) and all(
+        (any if group.needs_all else all)(is_of(w) for w in job.waits if group in w.groups)
+        for group in groups
+    )
 
 
 def _life(job: Job) -> tuple[str, int]:

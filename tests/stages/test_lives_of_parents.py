@@ -268,3 +268,24 @@ def test_a_circle_through_a_gather_is_refused_whichever_waits_last(
     refused = parks[last][0]
     left = family.lease_of(refused.job_id).steps[-1]
     assert (left.raises, "wait for ever" in left.message) == ("WaitRefused", True)
+
+
+@pytest.mark.parametrize("needs_all", [True, False])
+def test_a_circle_beside_another_wait_is_refused_if_both_are_needed(
+    family: Family, needs_all: bool
+) -> None:
+    parent = family.root()
+    first, other = family.enqueue(parent, "a"), family.enqueue(parent, "b")
+    waits = (end_wait(*each, needs_all=needs_all) for each in (("a", first), ("b", other)))
+    family.park(parent, *waits)
+    leases = {lease.job_id: lease for lease in family.go_on()}
+    family.park(leases[first], end_wait("x", parent.job_id))
+    assert (family.job(first).status == "waiting") is not needs_all
+    family.end(leases[other])
+    if needs_all:
+        again = family.lease_of(first)
+        assert [left.raises for left in again.steps] == ["WaitRefused"]
+        family.end(again)
+    family.end(family.lease_of(parent.job_id))
+    family.go_on()
+    assert family.job(parent.job_id).status == "succeeded"
