@@ -15,6 +15,8 @@ from streams.serde.headers import traceparent
 from streams.serde.job_states import SENT
 from streams.serde.records import Job
 
+_COMMITTED_MS = 60_000
+"""A job's record is written at most so long after its state was set: no transaction is longer."""
 Told = tuple[Outgoing, int]
 """A message, and when what it tells happened: a broker's time in milliseconds."""
 
@@ -43,21 +45,28 @@ def _of_job(record: Record, step: Step) -> Told | None:
 def job_told(record: Record, step: Step) -> Job | None:
     """The job in a record, if endpoints are told of its state; most records are not decoded.
 
-    A replay writes the record of the old job again. If that job ended so long ago that its
-    deliveries may be deleted, endpoints are not told again.
+    The record of a job that has ended may be written again (`_is_written_again`). If the job ended
+    so long ago that its deliveries may be deleted, endpoints are not told again.
     """
     if record.value is None or JOB.read(record.value)["status"] not in SENT:
         return None
     job = JOB.decode(record.value)
     messages.check_ids(job.tenant_id, job.job_id)
-    if job.replayed_as is not None and step.now - job.updated_at >= step.shared.rules.keep_ms:
-        return None
-    return job
+    is_old = step.now - job.updated_at >= step.shared.rules.keep_ms
+    return None if is_old and _is_written_again(job, record) else job
 
 
 def ended_at(job: Job, record: Record) -> int:
-    """When a job got its state: a record that a replay wrote again is later."""
-    return record.timestamp if job.replayed_as is None else job.updated_at
+    """When a job got its state: a record that was written again is later."""
+    return job.updated_at if _is_written_again(job, record) else record.timestamp
+
+
+def _is_written_again(job: Job, record: Record) -> bool:
+    """Whether a record of a job that has ended is not the first one of its end.
+
+    A replay of the job writes it again, and so does a replay of its parent, which takes it over.
+    """
+    return job.replayed_as is not None or record.timestamp - job.updated_at > _COMMITTED_MS
 
 
 def _of_approval(record: Record, step: Step) -> Told | None:

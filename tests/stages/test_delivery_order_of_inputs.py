@@ -10,6 +10,7 @@ from support.delivering import Deliveries, hang, ok, status
 
 from streams.delivery.parts import commands
 from streams.serde.codec import DEAD_LETTER
+from streams.serde.records import Parent
 
 DAY = 86_400.0
 
@@ -210,7 +211,18 @@ def test_frequent_settings_put_off_nothing_that_an_endpoint_missed(
     assert sent == ["evt_missed"]
 
 
-def test_a_job_s_end_is_not_told_again_if_the_job_is_replayed_long_after(stage: Deliveries) -> None:
+WRITTEN_AGAIN = pytest.mark.parametrize(
+    "changes",
+    [{"replayed_as": "job_2"}, {"parent": Parent("job_2", 1, "refund")}],
+    ids=["it is replayed", "a replay of its parent takes it over"],
+)
+"""What may change of a job that has ended."""
+
+
+@WRITTEN_AGAIN
+def test_a_job_s_end_is_not_told_again_if_the_job_is_written_long_after(
+    stage: Deliveries, changes: dict[str, Any]
+) -> None:
     stage.endpoint()
     stage.endpoint("callbacks", url=None)
     ended: dict[str, Any] = {
@@ -223,19 +235,20 @@ def test_a_job_s_end_is_not_told_again_if_the_job_is_replayed_long_after(stage: 
     assert len(stage.sender.sent) == 2
     stage.driver.advance(29 * DAY)
     assert stage.rows() == []
-    stage.job(**ended, replayed_as="job_2")
+    stage.job(**ended, **changes)
     stage.driver.advance(1)
     assert (stage.rows(), len(stage.sender.sent)) == ([], 2)
 
 
-def test_an_endpoint_is_not_told_of_a_job_s_end_before_it_because_the_job_is_replayed(
-    stage: Deliveries,
+@WRITTEN_AGAIN
+def test_an_endpoint_is_not_told_of_a_job_s_end_before_it_because_the_job_is_written_again(
+    stage: Deliveries, changes: dict[str, Any]
 ) -> None:
     ended: dict[str, Any] = {"status": "dead", "updated_at": stage.driver.now}
     stage.job(**ended)
-    stage.driver.advance(5)
+    stage.driver.advance(100)
     stage.endpoint()
-    stage.job(**ended, replayed_as="job_2")
+    stage.job(**ended, **changes)
     stage.driver.advance(1)
     assert stage.rows() == []
 

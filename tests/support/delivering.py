@@ -169,7 +169,7 @@ class Deliveries:
         return envelope.event_id
 
     def job(self, job_id: str = "job_1", tenant: str = "acme", **fields: Any) -> Job:
-        job = make_job(job_id, tenant, **fields)
+        job = make_job(job_id, tenant, **{"updated_at": self.driver.now, **fields})
         self.driver.pipe("jobs", job_id.encode(), JOB.encode(job))
         return job
 
