@@ -13,6 +13,7 @@ from streams.dispatcher.part import Part
 from streams.dispatcher.parts.declared_schedules import DeclaredSchedules
 from streams.dispatcher.parts.event_cancels import EventCancels
 from streams.dispatcher.parts.events import Events
+from streams.dispatcher.parts.gathers import Gathers
 from streams.dispatcher.parts.held import HeldJobs
 from streams.dispatcher.parts.questions import Questions
 from streams.dispatcher.parts.retention import Retention
@@ -38,8 +39,8 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
     """What a dispatcher can build from its stores alone.
 
     Waiting jobs and their places, leases of running ones, filled caps, closed tenants, awaited
-    cancels, kept events, cancels by events, reports of held jobs, and whether jobs follow the
-    routing.
+    cancels, kept events, cancels by events, reports of held jobs, whether jobs follow the routing,
+    and how much is left to do for jobs of jobs.
     """
     shared = dispatcher.shared
     waiting = {
@@ -71,6 +72,9 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
         shared.open_waits._jobs,
         len(part(dispatcher, Waits)._offers),
         part(dispatcher, Waits)._recent.last,
+        len(shared.stops),
+        len(part(dispatcher, Gathers)._filling),
+        len(part(dispatcher, Gathers)._forgetting),
         {app: each for app, each in part(dispatcher, DeclaredSchedules)._declared.items() if each},
     )
     return waiting, charged, running, dict(shared.queue._caps._running), closed, kept

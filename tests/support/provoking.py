@@ -12,24 +12,30 @@ from streams.serde.codec import COMMAND, JOB, TENANT
 from streams.serde.job_states import RUNNING
 from streams.serde.keys import after, tenant_key
 from streams.serde.records import (
+    AddChildren,
     Cancel,
+    ChildSpec,
     Claim,
     Command,
     CommandBody,
     DeclaredSchedule,
     DeclareSchedules,
     Ended,
+    Enqueue,
     Heartbeat,
     Job,
     Move,
+    SealGather,
     SetSchedule,
+    StepResult,
     Submit,
     TenantRecord,
 )
 from streams.serde.run_ends import ReportedEnd
+from streams.serde.step_ids import CHILD
 from streams.state.indexed import INDEX
 
-_ENDS: tuple[ReportedEnd, ...] = ("succeeded", "retry", "released", "review")
+_ENDS: tuple[ReportedEnd, ...] = ("succeeded", "retry", "released", "review", "failed")
 _SUBMIT = Submit("note", "{}", None, None, None, None, None, "ops", b"", None)
 _EVERY = definition("note", "{}", every_seconds=1)
 _SET = SetSchedule("provoking", _EVERY, None, "", "ops")
@@ -72,10 +78,21 @@ def _about(
     who, run, epoch = worker.worker_id, job.run_id or "", job.epoch
     if number % 3:
         yield name, epoch, tenant, Claim(who, 0, f"clm-{number}", run, "a:b/c", b"", 0)
+    for body in _asking(who, run) if number % 2 else ():
+        yield name, epoch, tenant, body
     free = worker.limit - worker.received
     status = _ENDS[number % len(_ENDS)]
     ended = Ended(who, run, free, status, None, None, None, worker.received, traceback=None)
     yield name, epoch, tenant, ended
+
+
+def _asking(worker_id: str, run_id: str) -> Iterator[CommandBody]:
+    """Ask for a job, and for a list of jobs."""
+    whose, left = (worker_id, 0, "clm-child", run_id), StepResult("child", CHILD, value="{}")
+    one, other = (ChildSpec(call, "note", "{}", bytes(32)) for call in ("child", "gather[p]/0"))
+    yield Enqueue(*whose, left, one)
+    yield SealGather(*whose, "gather[p]", bytes(32), 2, 1, 0, 0)
+    yield AddChildren(run_id, "gather[p]", 0, (other,))
 
 
 def _command(
