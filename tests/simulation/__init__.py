@@ -5,7 +5,8 @@ A seed is a story: what is asked of the pipeline and what goes wrong, drawn by `
 (`worker_model.py`) that keep to the worker's protocol, and with tools (`outside.py`) that see
 every call, and people who decide (`people.py`). `invariants.py` holds G1 to G6 against what the
 topics and the tools show, at every moment and after everything has healed. `answers.py`,
-`approvals.py`, `changed_code.py`, `event_cancels.py` and `waiting.py` each judge one more promise.
+`approvals.py`, `changed_code.py`, `event_cancels.py`, `trees.py` and `waiting.py` each judge one
+more promise.
 `injected_faults.py` puts faults back into the product, to prove that the simulation sees them.
 
 How to read a failure:

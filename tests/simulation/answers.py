@@ -81,7 +81,8 @@ class Answers:
             return
         left = self._left[place]
         left[result.id] = result
-        if result.raises not in (None, "ApprovalExpired") and not self._out_of_time(job, result):
+        expected = result.raises in (None, "ApprovalExpired") or self._out_of_time(job, result)
+        if not expected and not self._world.judge.trees.child_failed(result):
             raise Violation("wait_refused", f"{job_id}: {result.raises}: {result.message}")
         if {"event", "time"} <= left.keys():
             raise Violation("both_won", f"{job_id}: an answer and the time")

@@ -144,13 +144,19 @@ class Approvals:
         return max(about, key=lambda row: (row.asked_at, row.approval_id), default=None)
 
     def _asked(self, row: Approval, old: Approval | None) -> None:
-        if old is not None and not _may_be_asked_anew(row, old):
+        if old is not None and not self._may_be_asked_anew(row, old):
             raise Violation("decision_changed", f"{_told(old)}, now {_told(row)}")
         partition = partition_for(row.tenant_id, self._world.partitions)
         sent = self._sent[row.approval_id]
         self._sent[row.approval_id] = [d for d in sent if d.offset >= self._position(partition)]
         if row.status in DECIDED:
             raise Violation("decided_unasked", f"{_told(row)} before anybody saw it")
+
+    def _may_be_asked_anew(self, row: Approval, old: Approval) -> bool:
+        job = self._world.judge.jobs.get(row.job_id)
+        is_again = job is not None and job.parent is not None and job.incarnation > 1
+        is_replay = row.job_id != old.job_id and row.key == row.effects[0].action
+        return old.status == "cancelled" or (old.status == "expired" and (is_replay or is_again))
 
     def _decided(self, row: Approval) -> None:
         partition = partition_for(row.tenant_id, self._world.partitions)
@@ -198,11 +204,6 @@ def _counts(decision: Decision, row: Approval) -> bool:
     in_time = row.expires_at is None or decision.at < row.expires_at
     may = row.approvers == "any" or decision.body.by != row.submitter
     return in_time and may and decision.tenant == row.tenant_id
-
-
-def _may_be_asked_anew(row: Approval, old: Approval) -> bool:
-    is_replay = row.job_id != old.job_id and row.key == row.effects[0].action
-    return old.status == "cancelled" or (old.status == "expired" and is_replay)
 
 
 def _told(row: Approval) -> str:

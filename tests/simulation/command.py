@@ -40,6 +40,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--seed", type=int, help="this one alone, with its shortest story")
+    parser.add_argument("--types", nargs="*", default=(), help="the types of all jobs, like tree")
     parser.add_argument("--story", help="a story to play, in the JSON that a failure prints")
     parser.add_argument("--verbose", action="store_true", help="print everything that happens")
     parser.add_argument("--whole", action="store_true", help="do not shrink the story")
@@ -47,7 +48,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _one(args: argparse.Namespace) -> int:
-    story = _read(args.story) if args.story else draw(args.seed)
+    story = _read(args.story) if args.story else draw(args.seed, types=tuple(args.types))
     failure = play(story)
     if failure is not None and not args.whole and not args.story:
         failure = shrink(failure, _SHRINK_SECONDS)
@@ -64,7 +65,7 @@ def _one(args: argparse.Namespace) -> int:
 def _many(args: argparse.Namespace) -> int:
     started, done, failures = time.monotonic(), 0, list[Failure]()
     with multiprocessing.Pool(args.jobs, initializer=_quiet) as pool:
-        for some in pool.imap_unordered(_chunk, _chunks(args.first, args.seeds)):
+        for some in pool.imap_unordered(_chunk, _chunks(args)):
             done += min(_CHUNK, args.seeds)
             failures += some
             rate = done / (time.monotonic() - started)
@@ -87,7 +88,10 @@ def told(failure: Failure) -> str:
     lines += [
         f"  +{op.gap:g} s  {op.name} {' '.join(map(str, op.args))}" for op in failure.story.ops
     ]
-    lines.append(f'run it alone: make simulate ARGS="--seed {failure.story.seed} --verbose"')
+    about = f"--seed {failure.story.seed}"
+    if failure.story.types:
+        about += f" --types {' '.join(failure.story.types)}"
+    lines.append(f'run it alone: make simulate ARGS="{about} --verbose"')
     lines.append(f"or its story: --story '{_written(failure.story)}'")
     return "\n".join(lines)
 
@@ -103,13 +107,17 @@ def _read(text: str) -> Story:
     return Story(found["seed"], found["setup"], ops)
 
 
-def _chunks(first: int, seeds: int) -> Iterator[tuple[int, int]]:
-    for start in range(first, first + seeds, _CHUNK):
-        yield start, min(start + _CHUNK, first + seeds)
+def _chunks(args: argparse.Namespace) -> Iterator[tuple[range, tuple[str, ...]]]:
+    """Some seeds at a time, and the types of their jobs."""
+    end = args.first + args.seeds
+    for start in range(args.first, end, _CHUNK):
+        yield range(start, min(start + _CHUNK, end)), tuple(args.types)
 
 
-def _chunk(seeds: tuple[int, int]) -> list[Failure]:
-    return [failure for seed in range(*seeds) if (failure := play(draw(seed))) is not None]
+def _chunk(some: tuple[range, tuple[str, ...]]) -> list[Failure]:
+    seeds, types = some
+    played = (play(draw(seed, types=types)) for seed in seeds)
+    return [failure for failure in played if failure is not None]
 
 
 def _quiet() -> None:

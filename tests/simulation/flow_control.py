@@ -36,7 +36,9 @@ class FlowControl:
         """
         if job.superseded_by is not None:
             self._gave_way(job)
-        elif job.replay_of is None and (job.run_id is not None or job.status in TERMINAL):
+        elif job.replay_of is not None or job.continuations:
+            return
+        elif job.run_id is not None or job.status in TERMINAL:
             place = job.job_id, job.scope
             for event_id in job.all_event_ids:
                 if self._named.setdefault(event_id, place) != place:

@@ -22,8 +22,10 @@ class Script:
     - `wait:event` waits for an answer, `race:30` for an answer or so many seconds.
     - `ask:tool/key` asks people for the effect, and is over without it unless they approve.
     - `tool/key@tenant` counts once for all jobs of a tenant.
+    - `grow` asks for jobs and awaits them, or begins the job anew, as its input says.
 
-    `others` are the actions of other versions of the handler.
+    `others` are the actions of other versions of the handler, and `fails` is the share of its runs
+    that fail for good.
     """
 
     actions: tuple[str, ...]
@@ -31,6 +33,7 @@ class Script:
     backoff: tuple[float, ...] = (5, 30)
     seconds: int = 0
     others: tuple[tuple[str, ...], ...] = ()
+    fails: float = 0.04
 
     def version(self, number: int) -> tuple[str, ...]:
         """The actions of one version; a type without so many has its first."""
@@ -73,13 +76,15 @@ SCRIPTS = {
     "digest": Script(("step:read", "mail:send/digest")),
     "bulk": Script(("step:read", "crm:note/bulk"), attempts=2),
     "sync": Script(("step:read", "crm:note/sync"), seconds=6),
+    "tree": Script(("grow", "crm:note/tree"), backoff=(5, 5), fails=0.08),
+    "leaf": Script(("step:read", "mail:send/leaf"), backoff=(5, 5), fails=0.15),
 }
 """`killer` and `bomb` end their worker's process, with and without a word before.
 
 `late` is handled by no worker before it is deployed. People approve the effects of `refund` and
 `loan`, which ask, of `letter`, whose jobs are drafts, and of `grant`, as a rule wants it. An event
 may cancel what waits for a `chase`. Flow control holds for `digest`, `bulk` and `sync`. Each event
-of these four is a new one.
+of these four is a new one. A `tree` asks for jobs of several types, `leaf` and `tree` among them.
 """
 
 TERMS = {
@@ -158,9 +163,10 @@ def subject_of(lease: Lease) -> str:
 
 def fate(dice: Dice, lease: Lease) -> tuple[str, str]:
     """How a run that did all its actions ends: status, error."""
-    die = dice.of("fate", root_of(lease), lease.attempt).random()
+    life = () if lease.workflow_id is None else (lease.job_id, lease.incarnation)
+    die = dice.of("fate", root_of(lease), lease.attempt, *life).random()
     if die < 0.12:
         return "retry", "TransientError: busy"
-    if die < 0.16:
+    if die < 0.12 + SCRIPTS[lease.type].fails:
         return "failed", "PermanentError: no such customer"
     return "succeeded", ""

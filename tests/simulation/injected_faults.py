@@ -13,6 +13,8 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
+from support import tree_faults
+
 from simulation import faults_of_people
 from simulation.story import Story, draw
 from streams import new_jobs
@@ -288,6 +290,30 @@ INJECTED_FAULTS = {
         ("two_of_one",),
         ("burst",),
         ("sync",),
+    ),
+    "a first child before the seal": InjectedFault(
+        tree_faults.first_child_before_the_seal,
+        ("unsealed",),
+        ("deliver",),
+        ("tree",),
+    ),
+    "a child is made twice": InjectedFault(
+        tree_faults.child_made_twice,
+        ("made_twice", "twin"),
+        ("deliver", "regrow", "wait"),
+        ("tree",),
+    ),
+    "a grandchild after a cancel": InjectedFault(
+        tree_faults.grandchild_after_cancel,
+        ("begun_below", "left_alive"),
+        ("deliver", "fell"),
+        ("tree",),
+    ),
+    "an end is not counted": InjectedFault(
+        tree_faults.end_not_counted,
+        ("uncounted",),
+        ("deliver",),
+        ("tree",),
     ),
     "an approved digest is not compared": InjectedFault(
         faults_of_people.digest_is_not_compared,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
@@ -21,6 +22,7 @@ from simulation.flow_control import BATCHED, FlowControl
 from simulation.handlers import needed
 from simulation.outside import Violation
 from simulation.requests import LARGE, Asked
+from simulation.trees import Trees
 from simulation.waiting import Waiting
 from simulation.wiring import HALT
 from streams.runtime.processor import Record
@@ -73,6 +75,7 @@ class Judge:
         self.code = ChangedCode(world)
         self.event_cancels = EventCancels(world)
         self.flow_control = FlowControl(world)
+        self.trees = Trees(world)
         self.jobs: dict[str, Job] = {}
         """The newest record of each job that is there."""
         self.made_at: dict[str, int] = {}
@@ -146,6 +149,9 @@ class Judge:
             self._world.schedules.changed(record)
         for record in self._news("jobs"):
             self._job(record)
+        for record in self._news("workflows"):
+            self.trees.told(record)
+        self.trees.look()
         for record in self._news("dispatcher.checkpoints.changelog"):
             self.answers.left(record)
         for record in self._news("ledger"):
@@ -182,6 +188,7 @@ class Judge:
 
     def _job(self, record: Record) -> None:
         job_id = (record.key or b"").decode()
+        self.trees.changed(record)
         if record.value is None:
             self.jobs.pop(job_id, None)
             return
@@ -196,9 +203,13 @@ class Judge:
         )
         if old is None and job.schedule_id is not None:
             self._world.schedules.made(job, record.timestamp)
+        if old is None:
+            self.trees.made(job)
         if job.tenant_id != self._world.desk.owners.get(job_id):
             raise Violation("foreign_tenant", f"{job_id} is now of {job.tenant_id}")
-        if old is None or old.scope != job.scope or self.root_of(old) != self.root_of(job):
+        if old is not None and self.trees.begins_anew(job, old):
+            self._anew(job, old, record.timestamp)
+        elif old is None or old.scope != job.scope or self.root_of(old) != self.root_of(job):
             self._made(job, old)
         else:
             self._went_on(job, old, record.timestamp)
@@ -231,6 +242,18 @@ class Judge:
         self.made[root] = (job.job_id, job.scope)
         self.last[job.job_id] = asked
         self.scopes[job.scope] = root
+
+    def _anew(self, job: Job, old: Job, at: int) -> None:
+        """The next incarnation of a job, as one of its runs wants it, or its parent's call."""
+        if job.scope != old.scope:
+            if job.scope in self.scopes:
+                raise Violation("scope_reused", f"{job.scope}: {self.scopes[job.scope]}, now {job}")
+            self.scopes[job.scope] = self.root_of(job)
+        self._cancelled_at.pop((job.job_id, job.scope), None)
+        if old.status in TERMINAL:
+            self._lives[job.job_id].append((at, math.inf))
+        first = replace(job, status="pending", epoch=old.epoch, history=(), cancel_requested=False)
+        self._went_on(job, first, at)
 
     def _replayed(self, job: Job, replay: Replay) -> None:
         if replay.fresh_scope and job.scope in self.scopes:
@@ -297,6 +320,7 @@ class Judge:
             done = self._world.outside.times(job.tenant_id, scope, action)
             if not done and self.approvals.lets(job, action):
                 raise Violation("effect_skipped", f"{job.job_id} succeeded without {action}")
+        self.trees.complete(job)
 
     def _cancel_meant(self, job: Job) -> None:
         if job.superseded_by is not None:
@@ -309,6 +333,9 @@ class Judge:
         if self.event_cancels.meant(job) or self._world.schedules.cancels(job):
             return
         if any(r.replay_of == job.job_id for r in self._world.desk.replays.values()):
+            return
+        if job.parent is not None:
+            self.trees.cancelled(job)
             return
         raise Violation("cancelled_unasked", f"{job.job_id} {job.scope}: {job.last_error}")
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from simulation.handlers import SECRET
+from simulation.requests import is_replayable
 from simulation.run_approvals import VAULT
 from simulation.wiring import TENANTS
 from streams.approval_edits import edited
 from streams.serde.approval_states import PENDING
 from streams.serde.effect_scopes import is_shared, noted, once_per
 from streams.serde.ids import new_id
+from streams.serde.job_states import TERMINAL
 from streams.serde.keys import ledger_key
 from streams.serde.records import Approval, Decide, Job, LedgerEntry, Settle, SettleSteps
 from streams.vault.sealed_json import open_json, seal_json
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 _PATIENCE_SECONDS = 120
+_REGROWN = 3
 
 
 class People:
@@ -28,6 +32,8 @@ class People:
         self._world = world
         self.settled_runs: set[str] = set()
         """The runs about whose divergence somebody has decided."""
+        self._regrown: Counter[str] = Counter()
+        """By request."""
 
     def decide(self, which: int, what: str, by: str, how: str) -> None:
         """Decide about an approval, first of all about those that wait for it.
@@ -99,6 +105,56 @@ class People:
     def _diverged(self) -> list[Job]:
         jobs = self._world.judge.jobs.values()
         return [job for job in jobs if job.status == "needs_review" and job.diverged is not None]
+
+    def fell(self, which: int) -> None:
+        """Cancel the so-manieth root of a tree."""
+        self._cancel([job for job in self._of_trees() if job.parent is None], which)
+
+    def prune(self, which: int) -> None:
+        """Cancel the so-manieth job that others ask for."""
+        self._cancel([job for job in self._of_trees() if job.parent is not None], which)
+
+    def regrow(self, which: int, key: int, *, fresh: bool) -> None:
+        """Replay the so-manieth job of a tree that can be replayed, the ones highest up first."""
+        jobs = [job for job in self._world.judge.jobs.values() if job.workflow_id]
+        found = [job for job in jobs if is_replayable(job) and job.replayed_as is None]
+        if found:
+            old = sorted(found, key=lambda job: job.depth)[which % len(found)]
+            self._world.desk.replay_job(old, key, fresh=fresh, again=False)
+
+    def regrow_all(self) -> bool:
+        """Replay the root of every tree that has failed, a few times; whether there was any."""
+        jobs = [job for job in self._world.judge.jobs.values() if job.workflow_id]
+        roots = [job for job in jobs if job.depth == 0 and job.status in ("failed", "dead")]
+        left = [job for job in roots if self._regrown[self._world.judge.root_of(job)] < _REGROWN]
+        found = [job for job in left if job.replayed_as is None]
+        for job in found:
+            self._regrown[self._world.judge.root_of(job)] += 1
+            self._replay(job)
+        return bool(found)
+
+    def clear_trees(self) -> bool:
+        """Replay or cancel every job of a tree that is in review; whether there was any."""
+        found = [job for job in self._of_trees() if job.status == "needs_review"]
+        for job in found:
+            if self._world.dice.chance(0.5, "review", job.job_id):
+                self._replay(job)
+            else:
+                self._world.desk.cancel_job(job.job_id)
+        return bool(found)
+
+    def _replay(self, job: Job) -> None:
+        """Each run of a job has a replay of its own; the keys of operations are lower."""
+        self._world.desk.replay_job(job, 10 + job.epoch, fresh=False, again=False)
+
+    def _cancel(self, jobs: list[Job], which: int) -> None:
+        if jobs:
+            self._world.desk.cancel_job(jobs[which % len(jobs)].job_id)
+
+    def _of_trees(self) -> list[Job]:
+        """The jobs of trees that live."""
+        jobs = self._world.judge.jobs.values()
+        return [job for job in jobs if job.workflow_id and job.status not in TERMINAL]
 
     def settle(self, which: int) -> None:
         """Somebody has found out what became of an effect of a job in review, and says so."""

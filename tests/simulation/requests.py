@@ -168,10 +168,13 @@ class Desk:
 
     def replay(self, which: int, key: int, *, fresh: bool, again: bool) -> None:
         """Replay a job that is dead, failed or in review; `key` makes repetitions one replay."""
-        found = [j for j in self._world.judge.jobs.values() if _replayable(j)]
+        found = [j for j in self._world.judge.jobs.values() if is_replayable(j)]
         if not found:
             return
-        old = found[which % len(found)]
+        self.replay_job(found[which % len(found)], key, fresh=fresh, again=again)
+
+    def replay_job(self, old: Job, key: int, *, fresh: bool, again: bool) -> None:
+        """Replay a job as the read model shows it."""
         job_id = replay_job_id(old.tenant_id, old.job_id, f"replay-{key}")
         own = [e for e in self._world.judge.effects(old) if not is_shared(e.action)]
         done = [e.action for e in own if e.status == "done"]
@@ -238,7 +241,7 @@ def match_subject(match: str) -> str:
     return str(orjson.loads(match)["subject"])
 
 
-def _replayable(job: Job) -> bool:
+def is_replayable(job: Job) -> bool:
     return job.status in ("failed", "dead", "needs_review")
 
 

@@ -16,11 +16,17 @@ from simulation.chance import certain
 from simulation.outside import Violation
 from simulation.story import KINDS, Story
 from simulation.world import World
-from streams.dispatcher.parts import event_cancels
+from streams.dispatcher.parts import children, event_cancels, gathers
 from streams.serde.job_states import TERMINAL
 
 _SETTLE_SECONDS, _EACH_SECONDS = 900, 60
 """Jobs may have to run one after the other."""
+_AT_ONCE = (
+    (event_cancels, "AT_ONCE"),
+    (event_cancels, "_EACH"),
+    (children, "AT_ONCE"),
+    (gathers, "AT_ONCE"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +65,17 @@ def play(story: Story, tell: Callable[..., None] | None = None) -> Failure | Non
 
 @contextmanager
 def few_at_once(jobs: int) -> Iterator[None]:
-    """One step looks at so many jobs that an event may cancel; 0: at the product's own number."""
-    names = vars(event_cancels)
-    before = {name: names[name] for name in ("AT_ONCE", "_EACH")}
-    names.update(dict.fromkeys(before, jobs) if jobs else {})
+    """One step looks at so many jobs that an event may cancel, or that end with their parent, or
+    that a gather makes; 0: at the product's own numbers.
+    """
+    before = [(vars(part), name, vars(part)[name]) for part, name in _AT_ONCE]
+    for names, name, _ in before if jobs else ():
+        names[name] = jobs
     try:
         yield
     finally:
-        names.update(before)
+        for names, name, value in before:
+            names[name] = value
 
 
 def _play(story: Story, tell: Callable[..., None] | None) -> None:
@@ -90,8 +99,9 @@ def _go_on(world: World, story: Story) -> None:
     if world.judge.waiting.held:
         world.let_pass(20)
     world.judge.waiting.at_the_end()
-    consistency.folds(world)
     told.at_the_end(world)
+    world.judge.trees.at_the_end()
+    consistency.folds(world)
 
 
 def shrink(failure: Failure, seconds: float) -> Failure:

@@ -98,6 +98,17 @@ def race(run: RunModel, seconds: str) -> Answered:
     return False
 
 
+def sleep(run: RunModel, seconds: int) -> Answered:
+    """`Context.sleep`."""
+    call = run.history.call("sleep", kind="time", is_value=True)
+    left = run.history.found(call)
+    if left is not None:
+        return (yield from _given(run, left))
+    if (yield from may_begin(run, call)):
+        yield from run.park(replace(_plain(call), timeout_ms=seconds * 1000))
+    return False
+
+
 def _given(run: RunModel, left: StepResult) -> Answered:
     if left.raises is not None:
         yield from run.end("failed", f"{left.raises}: {left.message}")

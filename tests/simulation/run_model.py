@@ -15,6 +15,7 @@ from simulation import run_calls
 from simulation.handlers import SCRIPTS, code_of, fate
 from simulation.run_approvals import Asking
 from simulation.run_calls import Answered, Ticks
+from simulation.run_children import Below
 from simulation.run_effects import Effects
 from streams.serde.records import CommandBody, Ended, Lease, Reply, Wait
 from streams.worker.handler.history import History
@@ -36,6 +37,8 @@ class RunModel:
         self.verdict: str | None = None
         self.history = History(held.lease.steps, code_of(worker.version))
         self.asking = Asking(self)
+        self.traceparent: str | None = None
+        self._below = Below(self)
         self._effects = Effects(self)
         self._why = ""
         self._ticks: Ticks = self._handle()
@@ -71,6 +74,7 @@ class RunModel:
 
     def answered(self, reply: Reply) -> None:
         self._effects.answered(reply)
+        self._below.answered(reply)
 
     def advance(self) -> None:
         """As far as it gets without time passing."""
@@ -116,6 +120,8 @@ class RunModel:
                 return run_calls.race(self, what)
             case "ask":
                 return self.asking.ask(what)
+            case "grow":
+                return self._below.grow()
             case _:
                 return self._effects.effect(action)
 

@@ -11,6 +11,7 @@ from simulation.chance import Dice
 from simulation.flow_control import CONTROLLED
 from simulation.handlers import APPROVED, SCRIPTS
 from simulation.requests import LARGE
+from simulation.tree_jobs import TREE
 from simulation.wiring import HALT, TENANTS
 from simulation.world import STAGES, STORES, World
 
@@ -25,7 +26,7 @@ POINTS = (
 )
 _GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 8, 20)
 _TYPES = tuple(SCRIPTS)
-_TYPE_WEIGHTS = (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1, 3, 2, 3, 2, 2, 2, 3, 3, 3, 3, 2, 2)
+_TYPE_WEIGHTS = (2, 4, 4, 3, 4, 3, 2, 0.5, 0.3, 1, 3, 2, 3, 2, 2, 2, 3, 3, 3, 3, 2, 2, 4, 0)
 Args = tuple[Any, ...]
 
 
@@ -43,6 +44,8 @@ class Story:
     seed: int
     setup: dict[str, Any]
     ops: tuple[Op, ...]
+    types: tuple[str, ...] = ()
+    """The job types that it was told to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,15 @@ KINDS: dict[str, Kind] = {
         4,
         lambda d: (d.below(4), d.below(3), d.one(False, False, True), d.one(False, True)),
         lambda w, i, k, f, a: w.desk.replay(i, k, fresh=f, again=a),
+    ),
+    # the so-manieth root of a tree, or job below one
+    "fell": Kind(2, lambda d: (d.below(3),), lambda w, i: w.people.fell(i)),
+    "prune": Kind(2, lambda d: (d.below(8),), lambda w, i: w.people.prune(i)),
+    # the so-manieth job of a tree that can be replayed, idempotency key, in a fresh scope
+    "regrow": Kind(
+        6,
+        lambda d: (d.below(3), d.below(3), d.one(False, False, False, True)),
+        lambda w, i, k, f: w.people.regrow(i, k, fresh=f),
     ),
     # the so-manieth job in review
     "settle": Kind(3, lambda d: (d.below(3),), lambda w, i: w.people.settle(i)),
@@ -251,8 +263,11 @@ _ABOUT = {
     "answer": {"patient", "racer", "novel", "chase"},
     "burst": set(CONTROLLED),
     "decide": set(APPROVED),
+    "fell": {TREE},
     "halt": {"chase"},
     "herd": {"chase"},
+    "prune": {TREE},
+    "regrow": {TREE},
     "release": {"novel"},
     "settle_steps": {"novel"},
 }
@@ -284,7 +299,7 @@ def draw(
     ]
     names = r.choices(list(kinds), weights, k=r.choice((5, 8, 8, 12, 20, 40)))
     ops = tuple(Op(r.choice(_GAPS), name, kinds[name].draw(die)) for name in names)
-    return Story(seed, _setup(r, die.types), ops)
+    return Story(seed, _setup(r, die.types), ops, types)
 
 
 def _matters(name: str, die: Die) -> float:

@@ -14,8 +14,9 @@ from simulation.command import told
 from simulation.injected_faults import INJECTED_FAULTS
 from simulation.run import Failure, play, shrink, silent
 from simulation.story import draw
+from simulation.tree_jobs import TREE
 
-SEEDS = 200
+SEEDS, TREES = 200, 12
 PARTS = 4
 
 
@@ -30,6 +31,13 @@ def quiet() -> Iterator[None]:
 def test_every_guarantee_holds(part: int) -> None:
     for seed in range(part, SEEDS, PARTS):
         failure = play(draw(seed))
+        assert failure is None, told(shrink(failure, 10))
+
+
+@pytest.mark.long
+def test_every_guarantee_holds_in_trees() -> None:
+    for seed in range(TREES):
+        failure = play(draw(seed, types=(TREE,)))
         assert failure is None, told(shrink(failure, 10))
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
+from support.tree_script import TreeScript
+
 from simulation.chance import Dice
 from simulation.handlers import handler, owner_of
 from simulation.outbox_model import Acked, Deadline, Letter, OutboxModel
@@ -56,6 +58,8 @@ class Surroundings(Protocol):
     def diverges(self, lease: Lease) -> None: ...
 
     def calls(self, lease: Lease, call: Call) -> None: ...
+
+    def gathered(self, lease: Lease, told: list[list[str | None]], script: TreeScript) -> None: ...
 
     def killed_by(self, worker: WorkerModel, lease: Lease) -> None: ...
 

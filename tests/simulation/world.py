@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
+from support.tree_script import TreeScript
+
 from simulation.chance import Dice, ordered_id
 from simulation.cluster import HOUR_MS, Cluster
 from simulation.handlers import SCRIPTS
@@ -41,6 +43,8 @@ STORES = (
     ("dispatcher", "ledger"),
     ("dispatcher", "approvals"),
     ("dispatcher", "schedules"),
+    ("dispatcher", "workflows"),
+    ("dispatcher", "parts"),
     ("delivery", "deliveries"),
     ("delivery", "queue"),
 )
@@ -121,6 +125,9 @@ class World:
     def calls(self, lease: Lease, call: Call) -> None:
         self.judge.approvals.may_call(lease, call)
 
+    def gathered(self, lease: Lease, told: list[list[str | None]], script: TreeScript) -> None:
+        self.judge.trees.gathered(lease, told, script)
+
     def lost(self, lease: Lease) -> None:
         self.judge.run_lost(lease)
 
@@ -131,6 +138,8 @@ class World:
             self.judge.blocked.add((lease.job_id, lease.epoch))
         if status == "retry":
             self.judge.failed[lease.job_id, lease.scope] += 1
+        if status == "continued":
+            self.judge.trees.continued.add((lease.job_id, lease.epoch))
 
     def killed_by(self, worker: WorkerModel, lease: Lease) -> None:
         self.tell(worker.instance, "is killed by", lease.job_id)
@@ -437,16 +446,24 @@ class World:
         self.start_worker(name)
 
     def settle(self, seconds: float) -> bool:
-        """Until nothing is left to do; False where that takes longer."""
-        end, answered = self.seconds + seconds, 0.0
+        """Until nothing is left to do; False where that takes longer.
+
+        As long as jobs ask for new ones, there is more to do.
+        """
+        end, answered, made = self.seconds + seconds, 0.0, len(self.judge.made)
         while self.seconds < end:
             self.tick(_LONG_TICK)
             if self.judge.quiet():
-                return True
+                if not self.people.clear_trees() and not self.people.regrow_all():
+                    return True
+                end = max(end, self.seconds + 600)
             if self.seconds >= answered + 30:
                 answered = self.seconds
                 self.desk.answer_all()
                 self.people.decide_all()
+                self.people.clear_trees()
+            if len(self.judge.made) > made:
+                made, end = len(self.judge.made), max(end, self.seconds + 600)
             due = self.judge.next_due()
             if due is not None and due > self.true_ms + 60_000:
                 self.leap((due - self.true_ms) / HOUR_MS)
