@@ -244,11 +244,15 @@ class Judge:
         self.scopes[job.scope] = root
 
     def _anew(self, job: Job, old: Job, at: int) -> None:
-        """The next incarnation of a job, as one of its runs wants it, or its parent's call."""
-        if job.scope != old.scope:
-            if job.scope in self.scopes:
-                raise Violation("scope_reused", f"{job.scope}: {self.scopes[job.scope]}, now {job}")
-            self.scopes[job.scope] = self.root_of(job)
+        """The next incarnation of a job, as one of its runs wants it, or its parent's call.
+
+        The latter goes on in the scope that the job's newest replay had.
+        """
+        continues = job.continuations > old.continuations
+        owner = None if continues else self.root_of(job)
+        if job.scope != old.scope and self.scopes.get(job.scope, owner) != owner:
+            raise Violation("scope_reused", f"{job.scope}: {self.scopes[job.scope]}, now {job}")
+        self.scopes.setdefault(job.scope, self.root_of(job))
         self._cancelled_at.pop((job.job_id, job.scope), None)
         if old.status in TERMINAL:
             self._lives[job.job_id].append((at, math.inf))

@@ -20,7 +20,7 @@ from simulation.tree_jobs import TREE, child_root, enqueued_id, script_of
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB
 from streams.serde.ids import child_job_id, partition_for
-from streams.serde.job_states import CANCELLED, SUCCEEDED, TERMINAL
+from streams.serde.job_states import SUCCEEDED, TERMINAL
 from streams.serde.keys import after, join
 from streams.serde.records import Job, Lease, StepResult
 
@@ -162,7 +162,7 @@ class Trees:
         for name in script.awaited:
             call = enqueued_id(script, name)
             child = self._rules.rows.get(child_job_id(job.tenant_id, job.scope, call))
-            while child is not None and child.status == CANCELLED and child.replayed_as:
+            while child is not None and child.replayed_as:
                 child = self._rules.rows.get(child.replayed_as)
             if child is None:
                 continue  # it was purged: a replay need not ask again
