@@ -42,7 +42,8 @@ class World:
 
     def ask(self) -> None:
         if not self.silent and self.inputs:
-            self._answered = Ends(self.now, dict(self.ends))
+            complete = self.ends.keys() == self.positions.keys()
+            self._answered = Ends(self.now, dict(self.ends), complete)
 
     def position(self, topic: str, partition: int) -> int:
         return self.positions[topic, partition]
@@ -152,6 +153,15 @@ def test_the_silence_of_the_broker_counts_as_lag(world: World) -> None:
     world.silent = True
     assert 60 <= world.shown(60)[1] <= 66
     world.silent = False
+    assert world.shown(4) == (0, 0)
+
+
+def test_so_does_the_silence_about_one_input(world: World) -> None:
+    world.assign(one=(7, 7), two=(7, 7))
+    world.shown(10)
+    lost = world.ends.pop(TWO)
+    assert 60 <= world.shown(60)[1] <= 66
+    world.ends[TWO] = lost
     assert world.shown(4) == (0, 0)
 
 
