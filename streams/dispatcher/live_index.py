@@ -31,6 +31,7 @@ class Live(NamedTuple):
       (0: no time is set).
     - `confirmed`: the worker of its lease has spoken for it.
     - `cancel`: why it is being cancelled while it runs.
+    - `keys`: by what limits count it (`limits/keys.py`).
     """
 
     status: str
@@ -43,6 +44,7 @@ class Live(NamedTuple):
     worker_id: str | None
     confirmed: bool
     cancel: str | None
+    keys: tuple[tuple[str, str], ...] = ()
 
 
 def live(job: Job | None) -> Live | None:
@@ -60,6 +62,7 @@ def live(job: Job | None) -> Live | None:
         job.worker_id,
         job.confirmed,
         (job.cancel_reason or "cancelled") if job.cancel_requested else None,
+        tuple((each.limit, each.key) for each in job.limit_keys) if job.limit_keys else (),
     )
 
 
@@ -93,7 +96,8 @@ def entries(store: KeyValueStore, behind: str = "") -> Iterator[tuple[str, Live]
     """Every live job with its id, in the order of ids, starting after the id `behind`."""
     start = _LIVE + behind.encode() + SEPARATOR if behind else _LIVE
     for key, value in store.range(start, after(_LIVE)):
-        yield key[len(_LIVE) :].decode(), Live(*orjson.loads(value))
+        *fields, keys = orjson.loads(value)
+        yield key[len(_LIVE) :].decode(), Live._make((*fields, tuple(map(tuple, keys))))
 
 
 def dump(job_id: str, entry: Live) -> tuple[bytes, bytes]:

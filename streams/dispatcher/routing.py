@@ -1,4 +1,4 @@
-"""Gives a waiting job the type, priority and pool of the present topology.
+"""Gives a waiting job the type, priority, pool and limits of the present topology.
 
 Only a job that has not begun follows its route. A job that was ever leased keeps its type, and so
 does one that a replay made, of a job or of an event: its type was chosen when it was made. The pool
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from hashlib import blake2b
 
+from streams.limits.keys import KEYED, keyed
 from streams.serde.records import Job
 from streams.topology.flow_control import FlowControl
 from streams.topology.model import Topology
@@ -22,7 +23,7 @@ def routed(job: Job, topology: Topology) -> Job:
         if route is not None and route.job is not None:
             draft, priority = job.draft or route.draft, route.priority_of(job.event)
             job = replace(job, type=route.job, priority=priority, draft=draft)
-    return in_pool(job, topology)
+    return keyed(in_pool(job, topology), topology.limits)
 
 
 def in_pool(job: Job, topology: Topology) -> Job:
@@ -61,4 +62,7 @@ def declared_for(job: Job, topology: Topology) -> tuple[FlowControl, ...]:
 def digest(topology: Topology) -> bytes:
     """A digest that is equal for two topologies that route every job alike."""
     types = sorted((declared.name, declared.pool) for declared in topology.job_types.values())
-    return blake2b(repr((topology.routes, types, topology.pools)).encode(), digest_size=16).digest()
+    by_keys = (each for each in topology.limits if each.scope in KEYED)
+    counted = [(each.name, each.scope, each.match, each.by) for each in by_keys]
+    what = topology.routes, types, topology.pools, counted
+    return blake2b(repr(what).encode(), digest_size=16).digest()

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator
 
+from streams.dispatcher.limited import Limited
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change
 from streams.dispatcher.workers.credits import Worker
 from streams.dispatcher.workers.registry import WorkerRegistry
-from streams.fairness.limits import Concurrency
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.serde.job_states import LEASED, PENDING
 from streams.topology.model import Topology
+
+_SET_ASIDE = 256
+"""At most so many jobs in a row are set aside before one starts; a later call goes on."""
 
 
 class RunQueue:
@@ -28,7 +31,8 @@ class RunQueue:
         """The queues by pool; the pool that was served longest ago comes first."""
         self._handled: dict[str, set[str]] = {}
         self._blocked: set[str] = set()
-        self._caps = Concurrency(topology.limits)
+        self.limited = Limited(topology)
+        self._caps = self.limited.caps
 
     def changed(self, change: Change) -> None:
         """Follow a change of a job: it waits for a slot, or runs, or neither."""
@@ -59,15 +63,16 @@ class RunQueue:
         `closed` are pools to which no lease can be sent for now.
         """
         self._workers.pass_time(monotonic)
+        self._open_limits(now, monotonic)
         for pool, queue in self.queues.items():
             self._handle(pool, queue, now)
         turns = deque(pool for pool in self.queues if pool not in closed)
         while turns:
             pool = turns.popleft()
-            types = filter(self._caps.type_free, self._workers.roster.able(pool))
-            entry = self.queues[pool].take(now, types)
+            entry = self._first(pool, now)
             worker = self._workers.roster.freest(pool, entry.type) if entry else None
             if entry and worker:
+                self.queues[pool].serve(entry.job_id)
                 turns.append(pool)
                 yield entry, worker
 
@@ -75,21 +80,24 @@ class RunQueue:
         """Types of jobs that could start at once if a worker had credits for them."""
         able = self._workers.roster.able(pool)
         types = self._queue(pool).startable()
-        return {type_ for type_ in types if type_ not in able and self._caps.type_free(type_)}
+        return {t for t in types if t not in able and self._caps.type_room(pool, t) > 0}
 
     def waiting(self) -> Counter[tuple[str, str]]:
         """How many jobs wait in each pool for a worker of each type."""
-        return Counter(
+        found = Counter(
             {
                 (pool, type_): jobs
                 for pool, queue in self.queues.items()
                 for type_, jobs in queue.by_type().items()
             }
         )
+        for (pool, type_, _), jobs in self.limited.aside.counts.items():
+            found[pool, type_] += jobs
+        return found
 
     def blocked(self) -> Counter[tuple[str, str, str]]:
         """How many jobs wait in each pool, of each type and blocked tenant."""
-        return Counter(
+        found = Counter(
             {
                 (pool, type_, tenant_id): jobs
                 for pool, queue in self.queues.items()
@@ -97,13 +105,19 @@ class RunQueue:
                 for type_, jobs in queue.by_type_of(tenant_id).items()
             }
         )
+        for name, jobs in self.limited.aside.counts.items():
+            if name[2] in self._blocked:
+                found[name] += jobs
+        return found
 
     def ready_since(self, pool: str, type_: str, moment: int, limit: int) -> list[str]:
         """At most `limit` jobs of a pool and type that became ready by `moment` (milliseconds)."""
-        return self._queue(pool).ready_since(type_, moment, limit)
+        found = self._queue(pool).ready_since(type_, moment, limit)
+        more = self.limited.aside.ready_since(pool, type_, moment, limit - len(found))
+        return found + more
 
     def depth(self) -> int:
-        return sum(map(len, self.queues.values()))
+        return sum(map(len, self.queues.values())) + len(self.limited.aside)
 
     def jobs_of(self, pool: str) -> int:
         """How many jobs of a pool run, or would run if there were workers enough.
@@ -117,17 +131,35 @@ class RunQueue:
         startable = min(
             queue.within_caps,
             sum(
-                min(jobs, self._caps.room("job_type", type_))
+                min(jobs, self._caps.type_room(pool, type_))
                 for type_, jobs in queue.by_type().items()
             ),
-            self._caps.room("global"),
+            self._caps.pool_room(pool),
         )
         return running + int(startable)
 
     def oldest(self) -> int | None:
         """When the longest waiting job of any pool became ready, in milliseconds."""
-        ages = (queue.oldest() for queue in self.queues.values())
+        ages = [queue.oldest() for queue in self.queues.values()] + [self.limited.aside.oldest()]
         return min((age for age in ages if age is not None), default=None)
+
+    def _open_limits(self, now: int, monotonic: float) -> None:
+        """Let jobs go on for which there is room again, or a token."""
+        for bucket in self.limited.pass_time(monotonic):
+            self._capped(bucket.tenant_id)
+        for pool, ready in self.limited.back(now):
+            self._queue(pool).push(ready)
+
+    def _first(self, pool: str, now: int) -> Ready | None:
+        """The next job of a pool that may start; those that may not are set aside."""
+        able = self._workers.roster.able(pool)
+        for _ in range(_SET_ASIDE):
+            types = (type_ for type_ in able if self._caps.type_room(pool, type_) > 0)
+            found = self.queues[pool].first(now, types)
+            if found is None or not self.limited.held_back(pool, found):
+                return found
+            self.queues[pool].remove(found.job_id)
+        return None
 
     def _handle(self, pool: str, queue: ReadyQueue, now: int) -> None:
         queue.advance(now)
@@ -138,19 +170,20 @@ class RunQueue:
 
     def _enter(self, job_id: str, live: Live) -> None:
         if live.status == PENDING:
-            self._queue(live.pool).push(
-                Ready(live.at, job_id, live.tenant_id, live.type, live.priority)
-            )
+            queue = self._queue(live.pool)
+            if not self.limited.waits(job_id, live):
+                queue.push(Ready(live.at, job_id, live.tenant_id, live.type, live.priority))
         elif live.status in LEASED:
-            self._caps.started(live.tenant_id, live.type)
+            self.limited.started(live)
             self._queue(live.pool).started(live.tenant_id)
             self._capped(live.tenant_id, but=live.pool)
 
     def _leave(self, job_id: str, live: Live) -> None:
         if live.status == PENDING:
             self._queue(live.pool).remove(job_id)
+            self.limited.waits_no_more(job_id)
         elif live.status in LEASED:
-            self._caps.ended(live.tenant_id, live.type)
+            self.limited.ended(live)
             self._queue(live.pool).ended(live.tenant_id)
             self._capped(live.tenant_id, but=live.pool)
 
@@ -161,7 +194,13 @@ class RunQueue:
 
     def _room(self, tenant_id: str) -> float:
         """How many more of a tenant's jobs may start."""
-        return 0 if tenant_id in self._blocked else self._caps.room("tenant", tenant_id)
+        if tenant_id in self._blocked:
+            return 0
+        room = self._caps.tenant_room(tenant_id)
+        if room < 1:
+            for bucket in self._caps.buckets.of_tenant(tenant_id):
+                self.limited.expect(bucket)
+        return room
 
     def _queue(self, pool: str) -> ReadyQueue:
         if pool not in self.queues:
@@ -173,4 +212,4 @@ def _place(live: Live | None) -> tuple[object, ...] | None:
     """What decides where a job is kept here."""
     if live is None:
         return None
-    return live.status, live.at, live.tenant_id, live.type, live.pool, live.priority
+    return live.status, live.at, live.tenant_id, live.type, live.pool, live.priority, live.keys

@@ -30,6 +30,7 @@ from streams.dispatcher.parts.flow_control import FlowControl
 from streams.dispatcher.parts.gathers import Gathers
 from streams.dispatcher.parts.held import HeldJobs
 from streams.dispatcher.parts.leasing import Leasing
+from streams.dispatcher.parts.limits import Limits
 from streams.dispatcher.parts.questions import Questions
 from streams.dispatcher.parts.replays import Replays
 from streams.dispatcher.parts.retention import Retention
@@ -67,6 +68,7 @@ PARTS: tuple[type[Part], ...] = (
     DeclaredSchedules,
     Schedules,
     Routes,
+    Limits,
     EventCancels,
     Waits,
     Approvals,

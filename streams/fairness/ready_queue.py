@@ -92,6 +92,13 @@ class ReadyQueue:
 
     def take(self, now: int, types: Iterable[str]) -> Ready | None:
         """Remove and return the job to start next among those of these types."""
+        found = self.first(now, types)
+        if found is not None:
+            self.serve(found.job_id)
+        return found
+
+    def first(self, now: int, types: Iterable[str]) -> Ready | None:
+        """The job to start next among those of these types."""
         self.advance(now, _RISES_A_TAKE)
         best = None
         for type_ in types:
@@ -102,11 +109,14 @@ class ReadyQueue:
             return None
         _, ready_at, job_id, number = best[1]
         lane = self._lanes[number]
+        return Ready(ready_at, job_id, lane.tenant.id, lane.type, lane.priority)
+
+    def serve(self, job_id: str) -> None:
+        """Remove the job that `first` returned, because it starts."""
+        lane = self._lanes[self._members.pop(job_id)[2]]
         lane.served_at = self._now
         self._passes.served(lane.tenant)
-        del self._members[job_id]
         self._drop(lane)
-        return Ready(ready_at, job_id, lane.tenant.id, lane.type, lane.priority)
 
     def started(self, tenant_id: str) -> None:
         """Note that one more job of this tenant runs."""

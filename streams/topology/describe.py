@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from streams.topology.flow_control import Batch, Debounce, FlowControl, Rule
-from streams.topology.model import Limit, Route, Topic, Topology
+from streams.topology.limits import Limit
+from streams.topology.model import Route, Topic, Topology
 
 _DAY_MS = 86_400_000
 
@@ -37,9 +38,7 @@ def tables(topology: Topology) -> Iterator[Table]:
 
 def holds(limit: Limit) -> str:
     """How far a cap reaches: all jobs of a tenant share a partition, but not those of a type."""
-    if limit.scope == "tenant":
-        return "for each matching tenant, overall"
-    return "inside each partition"
+    return "for each matching tenant, overall" if limit.is_local else "inside each partition"
 
 
 def _topics(topology: Topology) -> Table:
@@ -141,9 +140,12 @@ def _approvals(topology: Topology) -> Table:
 
 
 def _limits(topology: Topology) -> Table:
-    table = _table("Limits", "limit", "scope", "match", "running at once", "holds")
+    table = _table("Limits", "limit", "scope", "match", "running at once", "starts", "holds")
     for limit in topology.limits:
-        _row(table, limit.name, limit.scope, limit.match, str(limit.concurrency), holds(limit))
+        scope = f"{limit.scope} {limit.by or ''}".strip() + (" per tenant" if limit.per else "")
+        running = "-" if limit.concurrency is None else str(limit.concurrency)
+        starts = "-" if limit.rate is None else f"{limit.rate}, {limit.burst or 1} at once"
+        _row(table, limit.name, scope, limit.match, running, starts, holds(limit))
     return table
 
 

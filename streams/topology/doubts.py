@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from streams.topology.model import Limit, Route, Topology
+from streams.topology.limits import Limit
+from streams.topology.model import Route, Topology
 from streams.topology.problems import Problem, near, problem
 
 _MAGIC = re.compile(r"[*?\[]")

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 from streams.topology import model
 from streams.topology.declared import Count, Declared, Name, Positive, Span, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
+from streams.topology.limits import Limit
 
 _DAY_MS = 86_400_000
 _MOST_KIB = 2_097_152
@@ -72,7 +73,7 @@ class TopologyShape(Declared):
     pools: tuple[PoolShape, ...]
     job_types: tuple[model.JobType, ...]
     routes: tuple[RouteShape, ...]
-    limits: tuple[model.Limit, ...]
+    limits: tuple[Limit, ...]
     retention: RetentionShape
     leases: model.LeasePolicy
     workflows: model.WorkflowBounds

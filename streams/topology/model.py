@@ -15,6 +15,7 @@ from pydantic import Field
 from streams.topology.by_value import Compared
 from streams.topology.declared import Count, Declared, Name, Positive, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
+from streams.topology.limits import Limit
 
 CHANGELOG_DELETE_RETENTION_MS = 86_400_000
 """`delete.retention.ms` of every compacted topic: how long a tombstone can still be read.
@@ -31,7 +32,6 @@ FUSED = "pipeline"
 """The name of the fused stage's group, process and state."""
 
 LayoutName = Literal["fused", "apart"]
-LimitScope = Literal["global", "job_type", "tenant"]
 Cleanup = Literal["delete", "compact", "compact,delete"]
 Timestamp = Literal["create", "append"]
 
@@ -153,21 +153,6 @@ class ApprovalRule(Declared):
 
     def __str__(self) -> str:
         return f"tool {self.tool}, tenant {self.tenant}, job type {self.job_type}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rate(Declared):
-    count: Count
-    seconds: Positive
-
-
-@dataclass(frozen=True, slots=True)
-class Limit(Declared):
-    name: Name
-    scope: LimitScope
-    match: Text = "*"
-    concurrency: Count | None = None
-    rate: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True)

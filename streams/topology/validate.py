@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from streams.topology.by_value import fault
 from streams.topology.flow_rules import flow_control
 from streams.topology.lifetimes import cleanups, clocks, days, lifetimes, outlives, retention
+from streams.topology.limit_rules import limits
 from streams.topology.model import (
     FUSED,
     Route,
@@ -221,18 +222,6 @@ def _replies(topology: Topology, work: str) -> Found:
         )
 
 
-def _limits(topology: Topology) -> Found:
-    """Refuse a limit that nothing enforces: users would rely on it."""
-    for limit in topology.limits:
-        path = ("limits", limit.name)
-        if limit.rate is not None:
-            yield problem(
-                "rates are not enforced yet; cap the concurrency instead", (*path, "rate")
-            )
-        elif limit.concurrency is None:
-            yield problem("the limit limits nothing; set concurrency", path)
-
-
 def _leases(topology: Topology) -> Found:
     leases = topology.leases
     if leases.heartbeat_seconds >= leases.term_seconds / 3:
@@ -265,6 +254,6 @@ _RULES = (
     _fused,
     _jobs,
     flow_control,
-    _limits,
+    limits,
     _leases,
 )

@@ -8,13 +8,13 @@ from functools import cache, lru_cache
 from simulation.flow_control import BATCHED, DEBOUNCED, ONE_BY_ONE
 from simulation.handlers import SCRIPTS
 from streams.topology.flow_control import Batch, Debounce, Singleton
+from streams.topology.limits import Limit
 from streams.topology.load import load
 from streams.topology.model import (
     ApprovalRule,
     Cancels,
     Events,
     JobType,
-    Limit,
     Route,
     Topology,
 )

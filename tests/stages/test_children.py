@@ -11,7 +11,7 @@ from support.waiter import sleep
 
 from streams.serde.codec import WORKFLOW
 from streams.serde.keys import workflow_key
-from streams.topology.model import Limit
+from streams.topology.limits import Limit
 
 DAY = 86_400
 KEPT_DAYS = 30

@@ -8,7 +8,8 @@ from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.job_states import JobStatus
 from streams.serde.records import Lease
-from streams.topology.model import JobType, Limit, Topic
+from streams.topology.limits import Limit
+from streams.topology.model import JobType, Topic
 
 HOUR_MS = 3_600_000
 

@@ -7,7 +7,7 @@ from prometheus_client import REGISTRY
 from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.records import Lease
-from streams.topology.model import Limit
+from streams.topology.limits import Limit
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from support.step_results import values_of
 
 from streams.errors import PoisonRecord
 from streams.serde.lease_mac import open_lease
-from streams.topology.model import Limit
+from streams.topology.limits import Limit
 
 
 @pytest.fixture

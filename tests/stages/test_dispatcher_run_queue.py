@@ -13,7 +13,8 @@ from prometheus_client import REGISTRY
 from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.codec import JOB
-from streams.topology.model import JobType, Limit, Topic
+from streams.topology.limits import Limit
+from streams.topology.model import JobType, Topic
 
 WORK = "jobs.work.default"
 

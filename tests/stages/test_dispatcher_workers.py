@@ -7,7 +7,8 @@ from support.counted_work import instructions
 from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.records import Lease
-from streams.topology.model import JobType, Limit, Topic
+from streams.topology.limits import Limit
+from streams.topology.model import JobType, Topic
 
 
 @pytest.fixture

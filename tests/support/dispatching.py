@@ -50,8 +50,9 @@ from streams.serde.records import (
     TenantRecord,
     Wait,
 )
+from streams.topology.limits import Limit
 from streams.topology.load import load
-from streams.topology.model import Limit, Route, Topology
+from streams.topology.model import Route, Topology
 from support.step_results import left
 
 CLUSTER_KEY = b"k" * 32
@@ -153,10 +154,16 @@ class Desk:
         return command.command_id
 
     def submit(
-        self, job_id: str, type_: str = "draft_reply", *, at: int = 0, **fields: Any
+        self,
+        job_id: str,
+        type_: str = "draft_reply",
+        *,
+        tenant: str = "acme",
+        at: int = 0,
+        **fields: Any,
     ) -> None:
         body = Submit(type_, "{}", None, None, None, None, None, "ops", b"hash", None)
-        self.command(dataclasses.replace(body, **fields), job_id, at=at)
+        self.command(dataclasses.replace(body, **fields), job_id, tenant=tenant, at=at)
 
     def cancel(self, job_id: str, incarnation: int | None = None, *, at: int = 0) -> None:
         self.command(Cancel("not needed", "ops", incarnation), job_id, at=at)

@@ -27,7 +27,7 @@ from streams.serde.records import (
     Workflow,
 )
 from streams.serde.step_ids import CHILD, end_id, gathered_id
-from streams.topology.model import Limit
+from streams.topology.limits import Limit
 from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker
 
 SPACES = b"kKGlFXaj"

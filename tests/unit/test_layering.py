@@ -34,6 +34,7 @@ LAYERS = (
         "streams.tracing",
         "streams.vault",
     },
+    {"streams.limits"},
     {
         "ingress.samples",
         "streams.approval_edits",
@@ -77,6 +78,7 @@ PROCESSORS = (
     "streams.fairness",
     "streams.ledger",
     "streams.ledger_entries",
+    "streams.limits",
     "streams.new_jobs",
     "streams.retry_policy",
     "streams.scheduler",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streams.ledger import settleable_at
+from streams.limits import keys as limit_keys
 from streams.operator.resources import deliveries, duplicates, held, paging, places, tenants
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.effects import effects_of
@@ -20,7 +21,7 @@ from streams.operator.resources.progress import progress_of
 from streams.operator.resources.steps import steps_of
 from streams.operator.resources.superseded import events_of
 from streams.operator.resources.table import Row, Table, find, status_in
-from streams.operator.resources.waits import UNREAD, RunningJobs, waits_of
+from streams.operator.resources.waits import IS_RUNNING, UNREAD, RunningJobs, waits_of
 from streams.runtime.processor import Record
 from streams.serde import job_states
 from streams.serde.codec import JOB
@@ -66,7 +67,7 @@ def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) ->
         "event_ids": list(events),
         "event_count": max(found.event_count, len(events)),
         "input": _input(connection, found),
-        "why": waits_of(RunningJobs(connection), found, details, topology),
+        "why": waits_of(RunningJobs(connection, topology), found, details, topology),
         "deliveries": deliveries.of_job(connection, found.tenant_id, found.job_id),
     }
 
@@ -142,7 +143,7 @@ def jobs_page(connection: sqlite3.Connection, query: PageQuery, topology: Topolo
     """
     only = _IN_WORKFLOW if query.filters.get("workflow_id") else {}
     rows, after = newest(connection, TABLE.name, ("created_at", "job_id"), query, only)
-    items, size, running = list[Json](), 0, RunningJobs(connection)
+    items, size, running = list[Json](), 0, RunningJobs(connection, topology)
     for at, job_id, record in rows:
         found = JOB.decode(record)
         beside = details_of(connection, found, topology)
@@ -183,6 +184,7 @@ def _row(record: Record) -> Row:
         *places.row(job),
         job["created_at"],
         job["ready_at"],
+        limit_keys.as_text(job["limit_keys"]),
         record.value,
     )
 
@@ -194,7 +196,7 @@ TABLE = Table(
     columns="tenant_id TEXT NOT NULL, type TEXT NOT NULL, status TEXT NOT NULL, "
     "pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, replay_id TEXT, replayed_event TEXT, "
     f"superseded_by TEXT, part INTEGER NOT NULL, {places.COLUMNS}, created_at INTEGER NOT NULL, "
-    "ready_at INTEGER NOT NULL, record BLOB NOT NULL",
+    "ready_at INTEGER NOT NULL, limit_keys TEXT, record BLOB NOT NULL",
     row=_row,
     indexes={
         "newest": "(created_at, job_id)",
@@ -202,7 +204,7 @@ TABLE = Table(
         "of_tenant_by_status": "(tenant_id, status, created_at, job_id)",
         "by_status": "(status, created_at, job_id)",
         "by_type": "(type, created_at, job_id)",
-        "running": f"(part, type, status) WHERE {status_in(job_states.RUNNING)}",
+        "running": f"(part, tenant_id, type, pool, limit_keys, status) WHERE {IS_RUNNING}",
         "ready": f"(ready_at) WHERE {status_in(job_states.PENDING)}",
         "waiting": f"(type, created_at, job_id) WHERE {status_in(*job_states.MOVABLE)}",
         "of_scope": "(tenant_id, scope)",

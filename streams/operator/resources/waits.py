@@ -9,9 +9,12 @@ partition, and are counted so.
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
+from functools import lru_cache
 
-from streams.fairness.limits import Concurrency
 from streams.http.moments import rfc3339
+from streams.limits.buckets import Bucket, Buckets, Candidate
+from streams.limits.keys import from_text
 from streams.operator.resources.held import held_reason
 from streams.operator.resources.job_view import JobDetails
 from streams.operator.resources.json_values import Json
@@ -19,7 +22,8 @@ from streams.operator.resources.open_waits import told, told_of_effect
 from streams.operator.resources.table import status_in
 from streams.serde import job_states
 from streams.serde.records import Held, Job
-from streams.topology.model import Limit, LimitScope, Topology
+from streams.topology.limits import Limit, Scope
+from streams.topology.model import Topology
 
 UNREAD: Json = {
     "reason": "unread",
@@ -29,39 +33,43 @@ UNREAD: Json = {
 }
 """Of a job whose command is durable, before the read model shows the job."""
 
-_RUNS = f"SELECT count(*) FROM jobs WHERE {status_in(job_states.RUNNING)} AND "  # noqa: S608  constants
-_OF: dict[LimitScope, str] = {
-    "tenant": "tenant_id = ?",
-    "job_type": "type = ? AND part = (SELECT part FROM jobs WHERE job_id = ?)",
-    "global": "part = (SELECT part FROM jobs WHERE job_id = ?)",
+IS_RUNNING = status_in(job_states.RUNNING)
+_COUNTED = (
+    "SELECT tenant_id, type, pool, limit_keys, count(*) FROM jobs "  # noqa: S608  constants
+    f"WHERE {IS_RUNNING} AND part = (SELECT part FROM jobs WHERE job_id = ?) "
+    "GROUP BY tenant_id, type, pool, limit_keys"
+)
+
+
+_WHOSE: dict[Scope, str] = {
+    "tenant": " of tenant {!r}",
+    "job_type": " of type {!r}",
+    "pool": " of pool {!r}",
+    "source": " of source {!r}",
+    "key": " with the value {}",
 }
+"""Whose jobs a limit counts together."""
 
 
 class RunningJobs:
-    """Counts of running jobs; each is counted once, however many jobs an answer has."""
+    """Counts of the running jobs by bucket; the jobs of one answer are counted once."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, topology: Topology) -> None:
         self._connection = connection
-        self._counted: dict[tuple[str, str, str], int] = {}
+        self.buckets = _buckets(topology.limits)
+        self._counts: dict[str, Counter[Bucket]] = {}
 
-    def under(self, limit: Limit, value: str, job: Job) -> int:
-        """Return how many jobs run under a limit that also binds `job`."""
-        # Jobs of a tenant are all in one partition.
-        key = (limit.name, value, job.tenant_id)
-        if key not in self._counted:
-            self._counted[key] = self._count(limit, value, job)
-        return self._counted[key]
+    def beside(self, job: Job) -> Counter[Bucket]:
+        """How many jobs run in each bucket, in a job's partition."""
+        if job.tenant_id not in self._counts:
+            self._counts[job.tenant_id] = found = Counter[Bucket]()
+            for name, type_, pool, keys, jobs in self._connection.execute(_COUNTED, (job.job_id,)):
+                for bucket in self.buckets.all(Candidate(name, type_, pool, from_text(keys))):
+                    found[bucket] += jobs
+        return self._counts[job.tenant_id]
 
-    def _count(self, limit: Limit, value: str, job: Job) -> int:
-        given: dict[LimitScope, tuple[str, ...]] = {
-            "tenant": (value,),
-            "job_type": (value, job.job_id),
-            "global": (job.job_id,),
-        }
-        row: tuple[int] = self._connection.execute(
-            _RUNS + _OF[limit.scope], given[limit.scope]
-        ).fetchone()
-        return row[0]
+
+_buckets = lru_cache(maxsize=4)(Buckets)
 
 
 def waits_of(
@@ -93,7 +101,7 @@ def _its_start(job: Job) -> tuple[str, str]:
 
 
 def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json:
-    caps = _reached(running, job, topology)
+    caps = _reached(running, job)
     if held is not None and (held.reason != "no_slot" or not caps):
         return {**held_reason(held), "caps": caps}
     since = rfc3339(job.ready_at)
@@ -113,29 +121,34 @@ def _waits(
     return {"reason": reason, "since": since, "detail": detail, "caps": caps or []}
 
 
-def _reached(running: RunningJobs, job: Job, topology: Topology) -> list[Json]:
+def _reached(running: RunningJobs, job: Job) -> list[Json]:
     """Return the caps that let no further job like this one start, in the topology's order."""
-    binding = Concurrency(topology.limits).binding(job.tenant_id, job.type)
-    caps = [_cap(running, job, limit, value) for limit, value in binding]
-    return [cap for cap in caps if cap["in_use"] >= cap["concurrency"]]
+    in_use = running.beside(job)
+    keys = tuple((each.limit, each.key) for each in job.limit_keys)
+    found = running.buckets.all(Candidate(job.tenant_id, job.type, job.pool, keys))
+    limits = [(running.buckets.limits[bucket.limit], bucket) for bucket in found]
+    return [
+        _cap(limit, bucket, in_use[bucket])
+        for limit, bucket in limits
+        if limit.concurrency is not None and in_use[bucket] >= limit.concurrency
+    ]
 
 
-def _cap(running: RunningJobs, job: Job, limit: Limit, value: str) -> Json:
+def _cap(limit: Limit, bucket: Bucket, in_use: int) -> Json:
     return {
         "limit": limit.name,
         "scope": limit.scope,
-        "value": value or None,
-        "in_use": running.under(limit, value, job),
-        "concurrency": limit.concurrency or 0,
+        "value": bucket.key or None,
+        "per": limit.per or ("tenant" if limit.scope == "key" and limit.is_local else None),
+        "in_use": in_use,
+        "concurrency": limit.concurrency,
     }
 
 
 def _cap_detail(cap: Json) -> str:
-    whose = {
-        "tenant": f" of tenant {cap['value']!r}",
-        "job_type": f" of type {cap['value']!r} in its partition",
-        "global": " in its partition",
-    }[cap["scope"]]
+    is_local = cap["scope"] == "tenant" or cap["per"] == "tenant"
+    whose = _WHOSE.get(cap["scope"], "").format(cap["value"])
+    whose += " of its tenant" if cap["per"] else "" if is_local else " in its partition"
     most, in_use = cap["concurrency"], cap["in_use"]
     lets = f"one job{whose} run at a time" if most == 1 else f"{most} jobs{whose} run at once"
     runs = "one runs" if in_use == 1 else f"{in_use} run"

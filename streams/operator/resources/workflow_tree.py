@@ -69,7 +69,7 @@ def node_json(
     return {
         **_job_json(job, details.gathers),
         **{name: shown[name] for name in _OF_NODE},
-        "why": waits_of(RunningJobs(connection), job, details, topology),
+        "why": waits_of(RunningJobs(connection, topology), job, details, topology),
         "steps": steps[-most:],
         "effects": shown["effects"][-most:],
         "approvals": _approvals_of(connection, job, most),

@@ -91,6 +91,14 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitKey:
+    """A value by which a limit counts a job (`limits/keys.py`)."""
+
+    limit: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     job_id: str
     tenant_id: str
@@ -154,6 +162,7 @@ class Job:
     events: tuple[BatchedEvent, ...] = ()
     expires_at: int | None = None
     queued_behind: str | None = None
+    limit_keys: tuple[LimitKey, ...] = ()
 
     def is_same_life(self, incarnation: int) -> bool:
         """Whether it has, or had before it began anew, this incarnation."""

@@ -10,8 +10,9 @@ import pytest
 import streams
 from streams.dev.wiring_check import remarks, shadows, unstaffed
 from streams.errors import ConfigError
+from streams.topology.limits import Limit
 from streams.topology.load import load
-from streams.topology.model import JobType, Limit, Route
+from streams.topology.model import JobType, Route
 
 PLAIN = replace(load(), routes=(Route("*", "ticket.*", "answer", "webhook"),))
 SLOW = replace(

@@ -20,8 +20,9 @@ from streams.serde.codec import HELD, JOB
 from streams.serde.job_states import JOB_STATES, JobState
 from streams.serde.keys import held_key
 from streams.serde.records import Held, Job, Parent, Wait
+from streams.topology.limits import Limit, Scope
 from streams.topology.load import load
-from streams.topology.model import Limit, LimitScope, Topology
+from streams.topology.model import Topology
 
 PARTITION = 3
 
@@ -106,7 +107,7 @@ COUNTED_BY = {
 
 @pytest.mark.parametrize("scope", COUNTED_BY)
 def test_what_fills_a_cap_is_counted_in_an_index_of_what_runs(
-    connection: sqlite3.Connection, scope: LimitScope
+    connection: sqlite3.Connection, scope: Scope
 ) -> None:
     """A history of a million ended jobs costs the question nothing."""
     fold(connection, make_job("job_a"), *running("r1"))

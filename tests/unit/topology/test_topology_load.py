@@ -9,8 +9,9 @@ import pytest
 
 from streams.errors import ConfigError
 from streams.shipped_files import resource
+from streams.topology.limits import Limit
 from streams.topology.load import load
-from streams.topology.model import Cancels, Limit, Route
+from streams.topology.model import Cancels, Route
 
 Overlay = Callable[[str], Path]
 

@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 
 from streams.serde.sizes import PRODUCER_BATCH_BYTES
+from streams.topology.limits import Limit, Rate
 from streams.topology.load import load
 from streams.topology.model import (
     JobType,
     LeasePolicy,
-    Limit,
-    Rate,
     Route,
     StageDeclaration,
     StoreDeclaration,
@@ -289,10 +288,40 @@ BROKEN = {
         "pools.gpu",
         "its topic jobs.work.gpu is not declared",
     ),
-    "a limit with a rate": (
-        with_limit(Limit("a", "global", "*", 5, Rate(60, 60))),
-        "limits.a.rate",
-        "rates are not enforced yet",
+    "a burst without a rate": (
+        with_limit(Limit("a", "global", "*", 5, burst=2)),
+        "limits.a.burst",
+        "a burst is of a rate",
+    ),
+    "a key without its expression": (
+        with_limit(Limit("a", "key", "*", 5)),
+        "limits.a.by",
+        "set by, as in by: input.customer",
+    ),
+    "an expression that is none": (
+        with_limit(Limit("a", "key", "*", 5, by="input.")),
+        "limits.a.by",
+        "is no JMESPath",
+    ),
+    "an expression of another scope": (
+        with_limit(Limit("a", "job_type", "*", 5, by="input.x")),
+        "limits.a.by",
+        "set scope: key",
+    ),
+    "a tenant per tenant": (
+        with_limit(Limit("a", "tenant", "*", 5, per="tenant")),
+        "limits.a.per",
+        "scope tenant counts each tenant by itself already",
+    ),
+    "a shared tenant": (
+        with_limit(Limit("a", "tenant", "*", rate=Rate(1, 1), shared=True)),
+        "limits.a.shared",
+        "only values of scope key can be shared",
+    ),
+    "a limit of tools": (
+        with_limit(Limit("a", "tool", "*", 5)),
+        "limits.a.scope",
+        "scope tool is not enforced yet",
     ),
     "a limit without effect": (
         with_limit(Limit("a", "global", "*")),

@@ -1,0 +1,116 @@
+"""Jobs that a limit of their own holds back, and when there is room for them again.
+
+A job that is counted by its tenant, pool and type alone stays in its queue while these are full.
+One with buckets of its own (`limits.buckets`) is set aside by the bucket that is full. It comes
+back when a job of the bucket ended, or at the bucket's next token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import islice
+
+from streams.dispatcher.live_index import Live
+from streams.fairness.ready_queue import Ready
+from streams.fairness.set_aside import Back, SetAside
+from streams.limits.buckets import Bucket, Candidate, Keys
+from streams.limits.caps import Caps
+from streams.limits.rates import Undo
+from streams.topology.model import Topology
+
+_BACK_AT_ONCE = 256
+"""So many jobs come back in one call, and so many buckets are looked at, at most."""
+
+
+class Limited:
+    """The limits of one partition, and the jobs that they hold back."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.caps = Caps(topology.limits)
+        self.aside = SetAside(topology.priorities)
+        self._keys: dict[str, Keys] = {}  # of waiting jobs that have some
+        self._opened: dict[Bucket, None] = {}  # in which there may be room, oldest first
+        self._due: list[tuple[float, Bucket]] = []  # a heap of buckets that wait for a token
+        self._expected: dict[Bucket, float] = {}
+
+    def waits(self, job_id: str, live: Live) -> bool:
+        """A job waits for a slot now; whether it is set aside."""
+        if live.keys:
+            self._keys[job_id] = live.keys
+        ready = Ready(live.at, job_id, live.tenant_id, live.type, live.priority)
+        return self._set_aside(live.pool, ready, live.keys)
+
+    def waits_no_more(self, job_id: str) -> None:
+        self._keys.pop(job_id, None)
+        self.aside.remove(job_id)
+
+    def held_back(self, pool: str, ready: Ready) -> bool:
+        """Whether a job that is chosen to start may not, and is set aside."""
+        if not self.caps.buckets.are_of_jobs:
+            return False
+        return self._set_aside(pool, ready, self._keys.get(ready.job_id, ()))
+
+    def started(self, live: Live) -> None:
+        self.caps.started(live)
+
+    def ended(self, live: Live) -> None:
+        """A job gave its slot back: some of those that waited for it come back later."""
+        self._opened.update((bucket, None) for bucket in self.caps.ended(live))
+
+    def spend(self, live: Live, on_undo: Undo) -> list[tuple[Bucket, float]]:
+        """A job starts: take a token of each of its rates; the new arrival times."""
+        caps = self.caps
+        paced = (b for b in caps.buckets.all(live) if b.limit in caps.rates.paces)
+        return [(bucket, caps.rates.spend(bucket, caps.now, on_undo)) for bucket in paced]
+
+    def pass_time(self, monotonic: float) -> Iterator[Bucket]:
+        """Set the clock; yields the buckets that have a token again."""
+        self.caps.now = monotonic
+        while self._due and self._due[0][0] <= monotonic:
+            moment, bucket = heappop(self._due)
+            if self._expected.get(bucket) == moment:
+                del self._expected[bucket]
+                self._opened[bucket] = None
+                yield bucket
+
+    def expect(self, bucket: Bucket) -> None:
+        """Look at a bucket again when it has a token, if it lacks one now."""
+        moment = self.caps.rates.next_token_at(bucket)
+        if moment is None or moment <= self.caps.now or self._expected.get(bucket) == moment:
+            return
+        self._expected[bucket] = moment
+        heappush(self._due, (moment, bucket))
+
+    def back(self, now: int) -> Iterator[Back]:
+        """Yield jobs for which there is room; put each into its queue before the next."""
+        left = _BACK_AT_ONCE
+        for bucket in list(islice(self._opened, _BACK_AT_ONCE)):
+            room = self.caps.room(bucket)
+            while min(room, left) >= 1 and (back := self.aside.take(bucket, now)) is not None:
+                left -= 1
+                keys = self._keys.get(back.ready.job_id, ())
+                if not self._set_aside(back.pool, back.ready, keys):
+                    room -= 1
+                    yield back
+            self._look_again(bucket)
+
+    def _look_again(self, bucket: Bucket) -> None:
+        """Keep looking at a bucket that has both room and jobs; wait for a token if it has none."""
+        del self._opened[bucket]
+        if not self.aside.has(bucket):
+            return
+        if self.caps.room(bucket) >= 1:
+            self._opened[bucket] = None
+        else:
+            self.expect(bucket)
+
+    def _set_aside(self, pool: str, ready: Ready, keys: Keys) -> bool:
+        if not self.caps.buckets.are_of_jobs:
+            return False
+        bucket = self.caps.full(Candidate(ready.tenant_id, ready.type, pool, keys))
+        if bucket is None:
+            return False
+        self.aside.add(pool, ready, bucket)
+        self.expect(bucket)
+        return True

@@ -1,0 +1,78 @@
+"""Limits: the values by which jobs are counted, and what they spend of rates.
+
+How many run is counted from the jobs themselves (`limited`). What was spent of a rate is kept in
+the transaction of the lease that spent it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import ClassVar
+
+from streams.dispatcher import limit_rows
+from streams.dispatcher.live_index import Live, live
+from streams.dispatcher.part import AT_ONCE, Part
+from streams.dispatcher.shared import Shared
+from streams.dispatcher.step import Step
+from streams.limits.buckets import Bucket
+from streams.limits.keys import keyed
+from streams.runtime.processor import Context
+from streams.serde.job_states import LEASED
+from streams.serde.records import Job
+
+_SKEW_MS = 1_000
+"""How far the clocks of two machines may be apart: a new owner of a bucket waits that much longer,
+so that the rate holds."""
+
+
+class Limits(Part):
+    """Counts jobs by the limits that are declared."""
+
+    keys: ClassVar = limit_rows.KEYS
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._limited = shared.queue.limited
+        self._behind: Bucket | None = None
+
+    def restored(self, ctx: Context) -> None:
+        """Go on with what an earlier owner of the partition spent."""
+        for bucket, arrival in limit_rows.all_of(ctx.store("parts")):
+            left = (arrival + _SKEW_MS - ctx.now) / 1000
+            self._limited.caps.rates.restored(bucket, ctx.monotonic + left, ctx.monotonic)
+
+    def admitted(self, step: Step, job: Job) -> None:
+        """Note by which values a new job is counted."""
+        now = step.table.get(job.job_id)
+        if now is not None and (found := keyed(now, self.topology.limits)) is not now:
+            step.table.put(found)
+
+    def begins(self, step: Step, job: Job) -> Job:
+        """Spend a token of each rate that a lease falls under."""
+        entry = live(job)
+        if entry is not None and self._limited.caps.rates.paces:
+            for bucket, arrival in self._limited.spend(entry, step.on_undo):
+                ahead = round((arrival - step.monotonic) * 1000)
+                limit_rows.put(step.store, bucket, step.now + ahead)
+        return job
+
+    def is_due(self, step: Step, live: Live) -> bool:
+        return self.shared.unrouted and live.status in LEASED
+
+    def mend(self, step: Step, job: Job) -> bool:
+        """Count a running job by the present limits; waiting ones follow with their routes."""
+        found = keyed(job, self.topology.limits)
+        if found is not job:
+            step.table.put(found)
+        return found is not job
+
+    def tick(self, step: Step) -> None:
+        """Forget some of the buckets whose burst is whole again."""
+        if not self._limited.caps.rates.paces:
+            return
+        step.on_undo(setattr, self, "_behind", self._behind)
+        found = list(islice(limit_rows.all_of(step.store, self._behind), AT_ONCE))
+        self._behind = found[-1][0] if len(found) == AT_ONCE else None
+        for bucket, _ in found:
+            if self._limited.caps.rates.forget(bucket, step.monotonic, step.on_undo):
+                limit_rows.delete(step.store, bucket)

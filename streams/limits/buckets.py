@@ -1,0 +1,118 @@
+"""Which buckets count a job.
+
+What they are found by decides where the queue asks whether there is room. A bucket of a pool or
+type holds for many tenants, one of a tenant for many types, and those of a job for that job alone:
+its keys, and what is counted per tenant and type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from fnmatch import translate
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from streams.topology.limits import Limit, Scope
+
+_REMEMBERED = 4096
+Matches = Callable[[str], object]
+
+
+class Bucket(NamedTuple):
+    """What one cap counts: a value of a limit's scope, of one tenant or (empty) of all.
+
+    Its parts are never joined to one text, so that values of any characters stay apart.
+    """
+
+    limit: str
+    tenant_id: str
+    key: str
+
+
+Keys = tuple[tuple[str, str], ...]
+"""Values of limits, by their names (`keys.py`)."""
+
+
+class Counted(Protocol):
+    """What a job is counted by."""
+
+    @property
+    def tenant_id(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def pool(self) -> str: ...
+    @property
+    def keys(self) -> Keys: ...
+
+
+class Candidate(NamedTuple):
+    """A job as far as limits count it."""
+
+    tenant_id: str
+    type: str
+    pool: str
+    keys: Keys
+
+
+class Buckets:
+    """Finds buckets by the limits of a topology."""
+
+    def __init__(self, limits: tuple[Limit, ...]) -> None:
+        self.limits = {limit.name: limit for limit in limits}
+        self._of: dict[tuple[Scope, bool], list[tuple[Limit, Matches]]] = defaultdict(list)
+        for limit in limits:
+            if not limit.counts_calls:
+                matches = re.compile(translate(limit.match), re.DOTALL).fullmatch
+                self._of[limit.scope, limit.per is not None].append((limit, matches))
+        remember = lru_cache(_REMEMBERED)
+        self.of_pool = remember(self._of_pool)
+        self.of_type = remember(self._of_type)
+        self.of_tenant = remember(self._of_tenant)
+        self._of_both = remember(self._of_tenant_and_type)
+        self.are_of_jobs = any(scope == "key" or per for scope, per in self._of) or any(
+            scope == "source" for scope, _ in self._of
+        )
+
+    def of_job(self, job: Counted) -> tuple[Bucket, ...]:
+        """The buckets that neither its tenant nor its pool and type have alone."""
+        if not self.are_of_jobs:
+            return ()
+        keyed = [
+            Bucket(name, job.tenant_id if limit.is_local else "", key)
+            for name, key in job.keys
+            if (limit := self.limits.get(name)) is not None
+        ]
+        return (*self._of_both(job.tenant_id, job.pool, job.type), *keyed)
+
+    def all(self, job: Counted) -> tuple[Bucket, ...]:
+        """All buckets that count a job."""
+        coarse = (*self.of_type(job.pool, job.type), *self.of_tenant(job.tenant_id))
+        return (*coarse, *self.of_job(job))
+
+    def _of_pool(self, pool: str) -> tuple[Bucket, ...]:
+        """The buckets of all jobs, and of a pool."""
+        return (*self._found("global", ""), *self._found("pool", pool))
+
+    def _of_type(self, pool: str, type_: str) -> tuple[Bucket, ...]:
+        """The buckets of all jobs, of a pool, and of a type."""
+        return (*self.of_pool(pool), *self._found("job_type", type_))
+
+    def _of_tenant(self, tenant_id: str) -> tuple[Bucket, ...]:
+        """The buckets of all jobs of a tenant."""
+        own = [Bucket(name, tenant_id, "") for name, _, _ in self._found("global", "", per=True)]
+        return (*self._found("tenant", tenant_id), *own)
+
+    def _of_tenant_and_type(self, tenant_id: str, pool: str, type_: str) -> tuple[Bucket, ...]:
+        """The buckets of a tenant's jobs of a pool or of a type."""
+        found = self._found("pool", pool, per=True) + self._found("job_type", type_, per=True)
+        return tuple(bucket._replace(tenant_id=tenant_id) for bucket in found)
+
+    def _found(self, scope: Scope, value: str, *, per: bool = False) -> list[Bucket]:
+        return [
+            Bucket(limit.name, value if scope == "tenant" else "", value)
+            for limit, matches in self._of.get((scope, per), ())
+            if scope == "global" or matches(value)
+        ]

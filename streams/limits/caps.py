@@ -1,0 +1,71 @@
+"""How much room the limits of one partition leave, counted from its living leases.
+
+Whether a job may start is asked in three places, so that one that may not never hides the one
+behind it: for its pool and type, for its tenant, and for what only the job itself is counted by.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from streams.limits.buckets import Bucket, Buckets, Counted
+from streams.limits.rates import Rates
+from streams.topology.limits import Limit
+
+
+class Caps:
+    """Counts running jobs by bucket, and forgets a bucket once its count is zero.
+
+    `now` is in seconds of the monotonic clock; set it before asking for room.
+    """
+
+    def __init__(self, limits: tuple[Limit, ...]) -> None:
+        self.buckets = Buckets(limits)
+        self.rates = Rates(self.buckets.limits)
+        self.now = 0.0
+        self._running: dict[Bucket, int] = {}
+
+    def type_room(self, pool: str, type_: str) -> float:
+        """How many more jobs of a pool and type may start, whoever's they are."""
+        return self._least(self.buckets.of_type(pool, type_))
+
+    def pool_room(self, pool: str) -> float:
+        """How many more jobs of a pool may start, whatever their type."""
+        return self._least(self.buckets.of_pool(pool))
+
+    def tenant_room(self, tenant_id: str) -> float:
+        """How many more jobs of a tenant may start, whatever they are."""
+        return self._least(self.buckets.of_tenant(tenant_id))
+
+    def full(self, job: Counted) -> Bucket | None:
+        """The first bucket of a job's own that lets it not start."""
+        found = (b for b in self.buckets.of_job(job) if self.room(b) <= 0)
+        return next(found, None)
+
+    def room(self, bucket: Bucket) -> float:
+        """How many more jobs a bucket lets start.
+
+        It is 0, too, if more jobs run than a cap allows since it was lowered.
+        """
+        cap = self.buckets.limits[bucket.limit].concurrency
+        free = inf if cap is None else max(0, cap - self._running.get(bucket, 0))
+        return min(free, self.rates.tokens(bucket, self.now))
+
+    def started(self, job: Counted) -> tuple[Bucket, ...]:
+        """Count a job that runs; the buckets that it fills."""
+        filled = self.buckets.all(job)
+        for bucket in filled:
+            self._running[bucket] = self._running.get(bucket, 0) + 1
+        return filled
+
+    def ended(self, job: Counted) -> tuple[Bucket, ...]:
+        """Count a job that no longer runs; the buckets in which there is more room now."""
+        freed = self.buckets.all(job)
+        for bucket in freed:
+            left = self._running[bucket] = self._running[bucket] - 1
+            if not left:
+                del self._running[bucket]
+        return freed
+
+    def _least(self, buckets: tuple[Bucket, ...]) -> float:
+        return min(map(self.room, buckets), default=inf)

@@ -1,0 +1,99 @@
+"""Rates: at most so many starts in any time, by the generic cell rate algorithm (ITU-T I.371).
+
+A bucket has a *theoretical arrival time*: when the next start would come if all came evenly. A
+start may be ahead of it by `burst - 1` intervals. In any window of `s` seconds at most
+`burst + s / interval` start.
+
+Times are seconds of this process's monotonic clock, so no step of the machine's clock gives or
+takes tokens. What the bucket's next owner is told (`limit_rows`) is in the machine's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from streams.limits.buckets import Bucket
+from streams.topology.limits import Limit
+
+Undo = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far starts are apart (seconds), and how many may come at once."""
+
+    interval: float
+    burst: int
+
+    def tokens(self, arrival: float, now: float) -> int:
+        """How many may start now."""
+        ahead = now - self.next_token_at(arrival)
+        return 0 if ahead < 0 else min(self.burst, int(ahead / self.interval) + 1)
+
+    def next_token_at(self, arrival: float) -> float:
+        """From when on one may start."""
+        return arrival - (self.burst - 1) * self.interval
+
+    def latest(self, now: float) -> float:
+        """The arrival time of a bucket whose burst was spent just now."""
+        return now + self.burst * self.interval
+
+
+def pace_of(limit: Limit) -> Pace | None:
+    """The pace of a limit with a rate."""
+    if limit.rate is None:
+        return None
+    return Pace(limit.rate.seconds / limit.rate.count, limit.burst or 1)
+
+
+class Rates:
+    """The arrival times of one partition's buckets; one without any has its whole burst."""
+
+    def __init__(self, limits: dict[str, Limit]) -> None:
+        paces = {name: pace_of(limit) for name, limit in limits.items()}
+        self.paces = {name: pace for name, pace in paces.items() if pace is not None}
+        self._arrivals: dict[Bucket, float] = {}
+
+    def tokens(self, bucket: Bucket, now: float) -> float:
+        """How many may start now under a bucket; infinite without a rate."""
+        pace = self.paces.get(bucket.limit)
+        if pace is None:
+            return inf
+        arrival = self._arrivals.get(bucket)
+        return pace.burst if arrival is None else pace.tokens(arrival, now)
+
+    def next_token_at(self, bucket: Bucket) -> float | None:
+        """From when on one may start, if the bucket's rate was ever used and is not forgotten."""
+        arrival = self._arrivals.get(bucket)
+        return None if arrival is None else self.paces[bucket.limit].next_token_at(arrival)
+
+    def restored(self, bucket: Bucket, arrival: float, now: float) -> None:
+        """Go on with what an earlier owner spent; a clock that runs ahead stalls nothing."""
+        pace = self.paces.get(bucket.limit)
+        if pace is not None:
+            self._arrivals[bucket] = min(arrival, pace.latest(now))
+
+    def spend(self, bucket: Bucket, now: float, on_undo: Undo) -> float:
+        """One starts now: the bucket's new arrival time; `on_undo` is told how to take it back."""
+        before = self._arrivals.get(bucket)
+        on_undo(self._set, bucket, before)
+        arrival = max(now, before or now) + self.paces[bucket.limit].interval
+        self._arrivals[bucket] = arrival
+        return arrival
+
+    def forget(self, bucket: Bucket, now: float, on_undo: Undo) -> bool:
+        """Forget a bucket whose burst is whole again; whether it was."""
+        arrival = self._arrivals.get(bucket)
+        if arrival is not None and arrival > now:
+            return False
+        on_undo(self._set, bucket, arrival)
+        self._set(bucket, None)
+        return True
+
+    def _set(self, bucket: Bucket, arrival: float | None) -> None:
+        if arrival is None:
+            self._arrivals.pop(bucket, None)
+        else:
+            self._arrivals[bucket] = arrival

@@ -1,0 +1,87 @@
+"""What limits cap: how many jobs run at once, how many start in a time, how many may wait."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from streams.topology.declared import Count, Declared, Name, Text
+
+Scope = Literal["global", "pool", "job_type", "source", "tenant", "tool", "model", "key"]
+SCOPES_OF_CALLS: tuple[Scope, ...] = "tool", "model"
+"""Their limits count calls of the outside, and not jobs."""
+
+_UNITS = {"s": 1, "sec": 1, "min": 60, "h": 3600, "hour": 3600, "day": 86_400}
+_RATE = re.compile(rf"([1-9][0-9]*)/({'|'.join(_UNITS)})")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `count` starts in `seconds`, evenly spread but for the limit's burst."""
+
+    count: int
+    seconds: float
+
+    def __str__(self) -> str:
+        unit = next(name for name, seconds in _UNITS.items() if seconds == self.seconds)
+        return f"{self.count}/{unit}"
+
+
+def _rate(text: object) -> Rate:
+    """A rate as the file has it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _RATE.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        units = ", ".join(_UNITS)
+        raise ValueError(f"{text!r} is no rate; write COUNT/UNIT, as in 100/min (units: {units})")
+    return Rate(int(found[1]), _UNITS[found[2]])
+
+
+@dataclass(frozen=True, slots=True)
+class Limit(Declared):
+    """A cap for each value of a scope that `match` selects.
+
+    - `by` (scope `key`) is a JMESPath expression on the job (`limits/keys.py`).
+    - `per: tenant` gives each tenant caps of its own.
+    - `burst` is how many jobs a rate lets start at once after a pause.
+    - `shared` (scope `key`) counts a value over all tenants.
+    """
+
+    name: Name
+    scope: Scope
+    match: Text = "*"
+    concurrency: Count | None = None
+    rate: Annotated[Rate, BeforeValidator(_rate)] | None = None
+    burst: Count | None = None
+    by: Text | None = None
+    per: Literal["tenant"] | None = None
+    shared: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all that it counts together is of one tenant, and so in one partition."""
+        return self.scope == "tenant" or self.per == "tenant" or self._is_local_key
+
+    @property
+    def _is_local_key(self) -> bool:
+        return self.scope == "key" and not self.shared
+
+    @property
+    def counts_calls(self) -> bool:
+        """Whether it counts calls of tools or models, and not jobs."""
+        return self.scope in SCOPES_OF_CALLS
+
+
+@dataclass(frozen=True, slots=True)
+class MaxQueued(Declared):
+    """How many jobs of one value may wait before more are turned away at the door."""
+
+    scope: Literal["tenant", "job_type", "global"]
+    jobs: Annotated[int, Field(ge=1, strict=True)]
+    match: Text = "*"
