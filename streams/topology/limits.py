@@ -34,12 +34,11 @@ def _rate(text: object) -> Rate:
     """A rate as the file has it.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is none; the message says what one looks like.
     """
     found = _RATE.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        units = ", ".join(_UNITS)
-        raise ValueError(f"{text!r} is no rate; write COUNT/UNIT, as in 100/min (units: {units})")
+        raise ValueError(f"a rate as 100/min; its unit is one of {', '.join(_UNITS)}")
     return Rate(int(found[1]), _UNITS[found[2]])
 
 

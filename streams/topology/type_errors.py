@@ -75,6 +75,8 @@ def _wanted(detail: ErrorDetails) -> str:
             return f"a number below {context['lt']:,}"
         case "less_than_equal":
             return f"a number of at most {context['le']:,}"
+        case "value_error":  # raised by a reader of our own
+            return str(context["error"])
         case kind:
             return _WANTED.get(kind) or detail["msg"].removeprefix("Input should be ")
 

@@ -19,7 +19,7 @@ from streams.runtime.processor import Record
 from streams.serde.codec import HELD, JOB
 from streams.serde.job_states import JOB_STATES, JobState
 from streams.serde.keys import held_key
-from streams.serde.records import Held, Job, Parent, Wait
+from streams.serde.records import Held, Job, LimitKey, Parent, Wait
 from streams.topology.limits import Limit, Scope
 from streams.topology.load import load
 from streams.topology.model import Topology
@@ -66,7 +66,14 @@ def test_a_cap_that_is_reached_is_named_with_what_fills_it(connection: sqlite3.C
     told = waits(connection, under(Limit("per_tenant", "tenant", "*", 2)))
     assert told["reason"] == "cap"
     assert told["caps"] == [
-        {"limit": "per_tenant", "scope": "tenant", "value": "acme", "in_use": 2, "concurrency": 2}
+        {
+            "limit": "per_tenant",
+            "scope": "tenant",
+            "value": "acme",
+            "per": None,
+            "in_use": 2,
+            "concurrency": 2,
+        }
     ]
     assert "'per_tenant' lets 2 jobs of tenant 'acme' run at once, and 2 run" in told["detail"]
 
@@ -98,14 +105,7 @@ def test_caps_of_types_and_of_all_count_their_partition_alone(
     assert caps == {"drafts": 1, "all": 2}
 
 
-COUNTED_BY = {
-    "tenant": "jobs_of_tenant_by_status (tenant_id=? AND status=?)",
-    "job_type": "jobs_running (part=? AND type=? AND status=?)",
-    "global": "jobs_running (part=?)",
-}
-
-
-@pytest.mark.parametrize("scope", COUNTED_BY)
+@pytest.mark.parametrize("scope", ["tenant", "job_type", "pool", "global"])
 def test_what_fills_a_cap_is_counted_in_an_index_of_what_runs(
     connection: sqlite3.Connection, scope: Scope
 ) -> None:
@@ -117,8 +117,27 @@ def test_what_fills_a_cap_is_counted_in_an_index_of_what_runs(
     connection.set_trace_callback(None)
     (counting,) = [each for each in statements if "count(*)" in each]
     plan = connection.execute(f"EXPLAIN QUERY PLAN {counting}").fetchall()
-    assert plan[0][3] == f"SEARCH jobs USING COVERING INDEX {COUNTED_BY[scope]}"
+    assert plan[0][3] == "SEARCH jobs USING COVERING INDEX jobs_running (part=?)"
     assert all(row[3].startswith(("SEARCH", "SCALAR SUBQUERY")) for row in plan)
+
+
+def test_a_value_of_the_job_and_a_cap_of_each_tenant_are_named(
+    connection: sqlite3.Connection,
+) -> None:
+    keys = (LimitKey("customers", '"ann"'),)
+    fold(connection, make_job("job_a", limit_keys=keys))
+    fold(connection, *running("r1", limit_keys=keys), *running("r2", tenant_id="globex"))
+    told = waits(
+        connection,
+        under(
+            Limit("customers", "key", "*", 1, by="input.customer"),
+            Limit("drafts", "job_type", "*", 1, per="tenant"),
+        ),
+    )
+    caps = {cap["limit"]: (cap["value"], cap["per"], cap["in_use"]) for cap in told["caps"]}
+    assert caps == {"customers": ('"ann"', "tenant", 1), "drafts": ("draft_reply", "tenant", 1)}
+    assert "one job with the value \"ann\" of its tenant run" in told["detail"]
+    assert "one job of type 'draft_reply' of its tenant run" in told["detail"]
 
 
 @pytest.mark.parametrize("reason", ["no_worker", "no_pool", "no_topic", "no_slot"])

@@ -237,8 +237,8 @@ def test_an_empty_overlay_changes_nothing(overlay: Overlay) -> None:
             "1: routes[0].match.source: the text '' stands here; write text that is not empty",
         ),
         (
-            "limits:\n  - {name: a, scope: pool, concurrency: 1}\n",
-            "2: limits[a].scope: the text 'pool' stands here; write one of 'global', 'job_type'",
+            "limits:\n  - {name: a, scope: pol, concurrency: 1}\n",
+            "2: limits[a].scope: the text 'pol' stands here; write one of 'global', 'pool'",
         ),
         ("limits:\n  - {name: a, concurrency: 1}\n", "2: limits[a].scope: is missing; add it"),
         ("topics: [{name: 'a/b'}]\n", "1: topics[a/b].name: the text 'a/b' stands here; write let"),
@@ -279,7 +279,7 @@ def test_every_problem_is_told_in_one_run(overlay: Overlay) -> None:
             "  - {match: {}, jbo: a}\n"
             "  - {match: {}, job: a, priority: webhok}\n"
             "limits:\n"
-            "  - {name: refunds, scope: tool, concurrency: 5, rate: {count: 1, seconds: 0}}\n"
+            "  - {name: refunds, scope: toll, concurrency: 5, rate: 1/parsec}\n"
             "leases: {heartbeat_seconds: 20}\n"
         )
     )
@@ -293,7 +293,7 @@ def test_every_problem_is_told_in_one_run(overlay: Overlay) -> None:
             ["5", "topics[2].nam"],
             ["7", "routes[0].jbo"],
             ["8", "routes[1].priority"],
-            ["10", "limits[refunds].rate.seconds"],
+            ["10", "limits[refunds].rate"],
             ["10", "limits[refunds].scope"],
             ["11", "leases.heartbeat_seconds"],
             ["4", "topics[dedup.seen.changelog].cleanup"],
