@@ -44,6 +44,7 @@ class Limited:
     def waits_no_more(self, job_id: str) -> None:
         self._keys.pop(job_id, None)
         self.aside.remove(job_id)
+        self._opened.update(dict.fromkeys(self.caps.reservation.waits_no_more(job_id)))
 
     def held_back(self, pool: str, ready: Ready) -> bool:
         """Whether a job that is chosen to start may not, and is set aside."""
@@ -84,9 +85,10 @@ class Limited:
 
     def back(self, now: int) -> Iterator[Back]:
         """Yield jobs for which there is room; put each into its queue before the next."""
-        left = _BACK_AT_ONCE
+        left, kept = _BACK_AT_ONCE, self.caps.reservation.kept
+        yield from self._reserved(now)
         for bucket in list(islice(self._opened, _BACK_AT_ONCE)):
-            room = self.caps.room(bucket)
+            room = self.caps.room(bucket) - kept(bucket, None)
             while min(room, left) >= 1 and (back := self.aside.take(bucket, now)) is not None:
                 left -= 1
                 keys = self._keys.get(back.ready.job_id, ())
@@ -100,17 +102,31 @@ class Limited:
         del self._opened[bucket]
         if not self.aside.has(bucket):
             return
-        if self.caps.room(bucket) >= 1:
+        if self.caps.room(bucket) - self.caps.reservation.kept(bucket, None) >= 1:
             self._opened[bucket] = None
         else:
             self.expect(bucket)
 
     def _set_aside(self, pool: str, ready: Ready, keys: Keys) -> bool:
+        """Whether a job is set aside, because one of its buckets is full."""
         if not self.caps.buckets.are_of_jobs:
             return False
-        bucket = self.caps.full(Candidate(ready.tenant_id, ready.type, pool, keys))
+        candidate = Candidate(ready.tenant_id, ready.type, pool, keys)
+        bucket = self.caps.full(candidate, ready.job_id)
         if bucket is None:
             return False
+        buckets = self.caps.buckets.of_job(candidate)
+        self.caps.reservation.set_aside(ready.job_id, ready.ready_at, bucket, buckets)
         self.aside.add(pool, ready, bucket)
         self.expect(bucket)
         return True
+
+    def _reserved(self, now: int) -> Iterator[Back]:
+        """Yield the job for which places are kept, once all of them are free."""
+        reservation = self.caps.reservation
+        reservation.pass_time(now)
+        job_id = reservation.job_id
+        if job_id is not None and all(self.caps.room(b) >= 1 for b in reservation.buckets):
+            found = self.aside.take_job(job_id)
+            if found is not None:
+                yield found

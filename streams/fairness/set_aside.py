@@ -115,11 +115,17 @@ class SetAside:
                 continue
             self._turns += 1
             line.served_at, line.turn = now, self._turns
-            ready_at, job_id, _ = line.jobs[0]
-            pool, tenant_id, type_, priority = line.name
-            self.remove(job_id)
-            return Back(pool, Ready(ready_at, job_id, tenant_id, type_, priority))
+            return self.take_job(line.jobs[0][1])
         return None
+
+    def take_job(self, job_id: str) -> Back | None:
+        """Remove and return a job, if it is here."""
+        entry = self._members.get(job_id)
+        if entry is None:
+            return None
+        pool, tenant_id, type_, priority = self._lines[entry[2]].name
+        self.remove(job_id)
+        return Back(pool, Ready(entry[0], job_id, tenant_id, type_, priority))
 
     def waits_for(self, job_id: str) -> Bucket | None:
         """The bucket that a job waits for, if it is set aside."""

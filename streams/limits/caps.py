@@ -10,6 +10,7 @@ from math import inf
 
 from streams.limits.buckets import Bucket, Buckets, Counted
 from streams.limits.rates import Rates
+from streams.limits.reservation import Reservation
 from streams.topology.limits import Limit
 
 
@@ -22,6 +23,7 @@ class Caps:
     def __init__(self, limits: tuple[Limit, ...]) -> None:
         self.buckets = Buckets(limits)
         self.rates = Rates(self.buckets.limits)
+        self.reservation = Reservation()
         self.now = 0.0
         self._running: dict[Bucket, int] = {}
 
@@ -37,9 +39,10 @@ class Caps:
         """How many more jobs of a tenant may start, whatever they are."""
         return self._least(self.buckets.of_tenant(tenant_id))
 
-    def full(self, job: Counted) -> Bucket | None:
+    def full(self, job: Counted, job_id: str | None = None) -> Bucket | None:
         """The first bucket of a job's own that lets it not start."""
-        found = (b for b in self.buckets.of_job(job) if self.room(b) <= 0)
+        kept = self.reservation.kept
+        found = (b for b in self.buckets.of_job(job) if self.room(b) - kept(b, job_id) < 1)
         return next(found, None)
 
     def room(self, bucket: Bucket) -> float:

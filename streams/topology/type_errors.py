@@ -75,10 +75,9 @@ def _wanted(detail: ErrorDetails) -> str:
             return f"a number below {context['lt']:,}"
         case "less_than_equal":
             return f"a number of at most {context['le']:,}"
-        case "value_error":  # raised by a reader of our own
-            return str(context["error"])
-        case kind:
-            return _WANTED.get(kind) or detail["msg"].removeprefix("Input should be ")
+        case kind:  # an `error` was raised by a reader of our own
+            said = detail["msg"].removeprefix("Input should be ")
+            return str(context.get("error") or _WANTED.get(kind) or said)
 
 
 def _found(value: Any) -> str:

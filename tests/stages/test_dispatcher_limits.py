@@ -146,6 +146,34 @@ def test_a_backlog_of_one_tenant_holds_up_no_other_under_a_cap_of_both() -> None
     assert jobs(desk)[loud[-1]].status == "pending"
 
 
+def test_a_job_that_needs_two_places_is_not_passed_over_for_ever() -> None:
+    """Others fill one bucket or the other, and both are never free at the same moment."""
+    desk = Desk(
+        Limit("left", "key", by="input.left", concurrency=1),
+        Limit("right", "key", by="input.right", concurrency=1),
+    )
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+
+    def one(job_id: str, left: Any, right: Any) -> None:
+        desk.submit(job_id, input=json.dumps({"left": left, "right": right}))
+
+    one("l0", 1, "a")
+    one("r0", "b", 1)
+    one("both", 1, 1)
+    for turn in range(30):
+        one(f"l{turn + 1}", 1, f"a{turn}")
+        one(f"r{turn + 1}", f"b{turn}", 1)
+        for job_id in sorted(running(desk)):
+            end(desk, worker, job_id)
+            desk.driver.advance(0.5)
+            worker.heartbeat(*(desk.lease(each) for each in running(desk)))
+        if "both" in running(desk):
+            break
+    assert "both" in running(desk) or jobs(desk)["both"].status == "succeeded"
+    assert turn >= 3, "the story does not do without the reservation"
+
+
 def starts_of_rate(desk: Desk, worker: ScriptedWorker, seconds: float, apart: float) -> list[int]:
     """When jobs start while workers are always free, in milliseconds from now."""
     began, seen, starts = desk.driver.now, len(desk.leases()), list[int]()

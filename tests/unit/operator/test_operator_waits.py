@@ -136,7 +136,7 @@ def test_a_value_of_the_job_and_a_cap_of_each_tenant_are_named(
     )
     caps = {cap["limit"]: (cap["value"], cap["per"], cap["in_use"]) for cap in told["caps"]}
     assert caps == {"customers": ('"ann"', "tenant", 1), "drafts": ("draft_reply", "tenant", 1)}
-    assert "one job with the value \"ann\" of its tenant run" in told["detail"]
+    assert 'one job with the value "ann" of its tenant run' in told["detail"]
     assert "one job of type 'draft_reply' of its tenant run" in told["detail"]
 
 

@@ -1,0 +1,69 @@
+"""One place that is kept free in several buckets, for the job that waits longest for all of them.
+
+A job takes its places in all its buckets at once, or none. While others fill one bucket or the
+other in turn, a job that needs both could wait for ever. So a job that was sent from one full
+bucket to another gets a reservation once it has waited `AFTER_MS`: a place that becomes free in one
+of its buckets is kept, until all are free. There is one reservation at a time, of the job that
+became ready first, so no two wait for what the other holds.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from streams.limits.buckets import Bucket
+
+AFTER_MS = 10_000
+
+
+class Waits(NamedTuple):
+    """What a job waits for, and whether it waited for another of its buckets before."""
+
+    ready_at: int
+    bucket: Bucket
+    buckets: frozenset[Bucket]
+    moved: bool
+
+
+class Reservation:
+    """Which job of a partition has places kept, and where; times in milliseconds."""
+
+    def __init__(self) -> None:
+        self.job_id: str | None = None
+        self.buckets: frozenset[Bucket] = frozenset()
+        self._waits: dict[str, Waits] = {}
+        self._order: list[tuple[int, str]] = []
+
+    def set_aside(
+        self, job_id: str, ready_at: int, bucket: Bucket, buckets: tuple[Bucket, ...]
+    ) -> None:
+        """A job waits for one of its buckets, perhaps for another one than before."""
+        if len(buckets) < 2:
+            return
+        before = self._waits.get(job_id)
+        is_new = before is None or before.ready_at != ready_at
+        moved = not is_new and before is not None and (before.moved or before.bucket != bucket)
+        self._waits[job_id] = Waits(ready_at, bucket, frozenset(buckets), moved)
+        if moved and before is not None and not before.moved:
+            heappush(self._order, (ready_at, job_id))
+
+    def waits_no_more(self, job_id: str) -> frozenset[Bucket]:
+        """Forget a job; returns the buckets in which its places are free for others now."""
+        self._waits.pop(job_id, None)
+        if job_id != self.job_id:
+            return frozenset()
+        freed, self.job_id, self.buckets = self.buckets, None, frozenset()
+        return freed
+
+    def pass_time(self, now: int) -> None:
+        """Keep places for the job that became ready first, if it has waited for long."""
+        while self.job_id is None and self._order and self._order[0][0] + AFTER_MS <= now:
+            ready_at, job_id = heappop(self._order)
+            found = self._waits.get(job_id)
+            if found is not None and found.moved and found.ready_at == ready_at:
+                self.job_id, self.buckets = job_id, found.buckets
+
+    def kept(self, bucket: Bucket, job_id: str | None) -> int:
+        """How many places of a bucket are kept from a job."""
+        return int(bucket in self.buckets and job_id != self.job_id)
