@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from hashlib import blake2b
 
-from streams.limits.keys import KEYED, keyed
+from streams.limits.keys import keyed
 from streams.serde.records import Job
 from streams.topology.flow_control import FlowControl
+from streams.topology.limits import KEYED
 from streams.topology.model import Topology
 
 

@@ -14,7 +14,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from streams.topology.limits import Limit, Scope
+from streams.topology.limits import KEYED, Limit, Scope
 
 _REMEMBERED = 4096
 Matches = Callable[[str], object]
@@ -72,9 +72,7 @@ class Buckets:
         self.of_type = remember(self._of_type)
         self.of_tenant = remember(self._of_tenant)
         self._of_both = remember(self._of_tenant_and_type)
-        self.are_of_jobs = any(scope == "key" or per for scope, per in self._of) or any(
-            scope == "source" for scope, _ in self._of
-        )
+        self.are_of_jobs = any(scope in KEYED or per for scope, per in self._of)
 
     def of_job(self, job: Counted) -> tuple[Bucket, ...]:
         """The buckets that neither its tenant nor its pool and type have alone."""

@@ -23,9 +23,8 @@ from ingress.formats.paths import compile_path
 from streams import user_json
 from streams.limits.buckets import Keys
 from streams.serde.records import Job, LimitKey
-from streams.topology.limits import Limit, Scope
+from streams.topology.limits import KEYED, Limit
 
-KEYED: tuple[Scope, ...] = "source", "key"
 LONGEST = 256
 _BEGINNING = 128
 

@@ -13,6 +13,8 @@ from streams.topology.declared import Count, Declared, Name, Text
 Scope = Literal["global", "pool", "job_type", "source", "tenant", "tool", "model", "key"]
 SCOPES_OF_CALLS: tuple[Scope, ...] = "tool", "model"
 """Their limits count calls of the outside, and not jobs."""
+KEYED: tuple[Scope, ...] = "source", "key"
+"""Their values do not follow from a job's tenant, pool and type, so they stand on its row."""
 
 _UNITS = {"s": 1, "sec": 1, "min": 60, "h": 3600, "hour": 3600, "day": 86_400}
 _RATE = re.compile(rf"([1-9][0-9]*)/({'|'.join(_UNITS)})")
