@@ -248,7 +248,7 @@ duplicates = page(
 )
 tenants = page(
     "tenants",
-    ("tenant_id", "disabled", "rate", "sources", "updated_at", "display_name"),
+    ("tenant_id", "disabled", "rate", "weight", "sources", "updated_at", "display_name"),
     _readable,
 )
 sources = page(

@@ -13,7 +13,7 @@ from streams.cli.options import Cursor, Limit, TenantId
 from streams.cli.quantities import rate as parsed_rate
 
 tenants = typer.Typer(no_args_is_help=True, help="List, show, set and disable tenants.")
-_SETTINGS = ("display_name", "rate")
+_SETTINGS = ("display_name", "rate", "weight")
 
 
 @command(tenants, "list", tables.tenants)
@@ -46,6 +46,10 @@ def set_tenant(
         typer.Option(help="Most deliveries in a time, as 600/60s.", metavar="COUNT/DURATION"),
     ] = None,
     no_rate: Annotated[bool, typer.Option("--no-rate", help="Do not limit deliveries.")] = False,
+    weight: Annotated[
+        float | None,
+        typer.Option(help="Its share of the starts beside others that wait.", min=0.01, max=100),
+    ] = None,
 ) -> Answer:
     """Create a tenant, or change the settings that are given; the others stay as they are.
 
@@ -60,6 +64,7 @@ def set_tenant(
     wanted = {name: before[name] for name in _SETTINGS if name in before} if before else {}
     wanted |= {} if display_name is None else {"display_name": display_name}
     wanted |= {"rate": limit} if limit or no_rate else {}
+    wanted |= {} if weight is None else {"weight": weight}
     after = api.put(_path(id_), wanted)
     tell_changes(f"tenant {id_}", before, after, _SETTINGS)
     return after

@@ -31,6 +31,7 @@ class RunQueue:
         """The queues by pool; the pool that was served longest ago comes first."""
         self._handled: dict[str, set[str]] = {}
         self._blocked: set[str] = set()
+        self._weights: dict[str, float] = {}
         self.limited = Limited(topology)
         self._caps = self.limited.caps
 
@@ -53,6 +54,14 @@ class RunQueue:
         """Lease none of a tenant's jobs while it is closed; its running jobs go on."""
         self._blocked.add(tenant_id) if is_closed else self._blocked.discard(tenant_id)
         self._capped(tenant_id)
+
+    def weigh(self, tenant_id: str, weight: float) -> None:
+        """Give a tenant its share of the starts, beside others that wait."""
+        self._weights.pop(tenant_id, None)
+        if weight != 1:
+            self._weights[tenant_id] = weight
+        for queue in self.queues.values():
+            queue.weigh(tenant_id, weight)
 
     def takeable(
         self, now: int, monotonic: float, closed: Collection[str]
@@ -204,7 +213,9 @@ class RunQueue:
 
     def _queue(self, pool: str) -> ReadyQueue:
         if pool not in self.queues:
-            self.queues[pool] = ReadyQueue(self._topology.priorities, self._room)
+            queue = self.queues[pool] = ReadyQueue(self._topology.priorities, self._room)
+            for tenant_id, weight in self._weights.items():
+                queue.weigh(tenant_id, weight)
         return self.queues[pool]
 
 

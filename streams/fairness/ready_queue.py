@@ -130,6 +130,12 @@ class ReadyQueue:
         tenant.running -= 1
         self._arrange(tenant)
 
+    def weigh(self, tenant_id: str, weight: float) -> None:
+        """Let a tenant start as many jobs as its weight says, while others wait too."""
+        tenant = self._passes.weigh(tenant_id, weight)
+        if tenant is not None:
+            self._arrange(tenant)
+
     def capped(self, tenant_id: str) -> None:
         """Check again whether a tenant is below its caps."""
         tenant = self._passes.tenants.get(tenant_id)

@@ -1,11 +1,12 @@
 """Stride passes of tenants: they count how often each tenant was served, as long as it matters.
 
 A tenant is in the order while it has jobs that some worker handles and is below its caps. It then
-has a pass, and each start adds one to it (Waldspurger and Weihl, "Stride Scheduling"). The floor is
-the lowest pass in the order or, while no tenant is in the order, the highest pass served so far. It
-is never more than `LAG` below the highest pass, and it only rises. A tenant enters the order at the
-floor or at its own earlier pass, whichever is higher, so that no tenant saves up credit while it is
-away.
+has a pass, and each start adds its stride to it: `START` divided by its weight (Waldspurger and
+Weihl, "Stride Scheduling"). So a tenant of weight 3 starts three jobs for one of another. The floor
+is the lowest pass in the order or, while no tenant is in the order, the highest pass served so far.
+It is never more than `LAG` below the highest pass, and it only rises. A tenant enters the order at
+the floor or at its own earlier pass, whichever is higher, so that no tenant saves up credit while
+it is away.
 
 A tenant in the order may still wait for long: for its type's cap, for the workers of its type, or
 behind jobs of a higher level. It saves up no credit either, because the start that ends its wait
@@ -25,8 +26,10 @@ from sortedcontainers import SortedList
 if TYPE_CHECKING:
     from streams.fairness.lanes import Lane
 
-LAG = 32
-"""At most this many starts in a row make up for a wait in the order."""
+START = 1_000
+"""What a start of a tenant of weight 1 adds to its pass; whole numbers, which add up exactly."""
+LAG = 32 * START
+"""At most this many starts in a row, of weight 1, make up for a wait in the order."""
 _FORGOTTEN = 64
 """One call forgets at most this many tenants; when the floor rises far, later calls do the rest."""
 
@@ -36,7 +39,8 @@ class Tenant:
 
     `waiting` counts its lanes and `jobs` the jobs in them; `lanes` are those of types that a worker
     handles. `ordered` is True while the tenant is in the order. Its caps let `room` more jobs
-    start; `within_caps` is how many of the waiting jobs these can be.
+    start; `within_caps` is how many of the waiting jobs these can be. `stride` is what a start adds
+    to its pass.
     """
 
     __slots__ = (
@@ -48,12 +52,14 @@ class Tenant:
         "passes",
         "room",
         "running",
+        "stride",
         "waiting",
         "within_caps",
     )
 
-    def __init__(self, id_: str) -> None:
+    def __init__(self, id_: str, stride: int) -> None:
         self.id = id_
+        self.stride = stride
         self.passes = 0
         self.running = 0
         self.waiting = 0
@@ -66,8 +72,8 @@ class Tenant:
 
     @property
     def charge(self) -> int:
-        """The tenant's sort key: its pass plus the number of its running jobs."""
-        return self.passes + self.running
+        """The tenant's sort key: its pass, plus a stride for each of its running jobs."""
+        return self.passes + self.running * self.stride
 
 
 class Passes:
@@ -75,6 +81,7 @@ class Passes:
 
     def __init__(self) -> None:
         self.tenants: dict[str, Tenant] = {}
+        self._strides: dict[str, int] = {}  # of tenants whose weight is not 1
         self._floor = 0
         self._highest = 0
         self._order = SortedList()  # passes of the tenants in the order
@@ -84,7 +91,19 @@ class Passes:
         """The tenant with this id, created if it is unknown."""
         tenant = self.tenants.get(tenant_id)
         if tenant is None:
-            tenant = self.tenants[tenant_id] = Tenant(tenant_id)
+            stride = self._strides.get(tenant_id, START)
+            tenant = self.tenants[tenant_id] = Tenant(tenant_id, stride)
+        return tenant
+
+    def weigh(self, tenant_id: str, weight: float) -> Tenant | None:
+        """Set a tenant's weight; the tenant, if it is known here."""
+        self._strides.pop(tenant_id, None)
+        stride = max(1, round(START / weight))
+        if stride != START:
+            self._strides[tenant_id] = stride
+        tenant = self.tenants.get(tenant_id)
+        if tenant is not None:
+            tenant.stride = stride
         return tenant
 
     def order(self, tenant: Tenant, ordered: bool) -> None:
@@ -102,8 +121,8 @@ class Passes:
     def served(self, tenant: Tenant) -> None:
         """Note that one job of a tenant in the order was taken."""
         self._order.remove(tenant.passes)
-        lowest = self._highest - LAG - tenant.running
-        tenant.passes = max(tenant.passes, lowest) + 1
+        lowest = self._highest - LAG - tenant.running * tenant.stride
+        tenant.passes = max(tenant.passes, lowest) + tenant.stride
         self._order.add(tenant.passes)
         self._highest = max(self._highest, tenant.passes)
 

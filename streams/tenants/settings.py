@@ -39,12 +39,16 @@ class Rate(BaseModel):
 
 
 class TenantSettings(BaseModel):
-    """Body of `PUT /v1/tenants/{t}`; without a rate, deliveries are not limited."""
+    """Body of `PUT /v1/tenants/{t}`; without a rate, deliveries are not limited.
+
+    While jobs of several tenants wait, each starts as many as its `weight` says.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     display_name: str = ""
     rate: Rate | None = None
+    weight: float = Field(default=1, ge=0.01, le=100, allow_inf_nan=False)
 
 
 class SourceSettings(BaseModel):

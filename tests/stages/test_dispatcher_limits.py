@@ -231,6 +231,36 @@ def test_what_was_spent_of_a_rate_is_forgotten_once_its_burst_is_whole() -> None
     assert sum(1 for _ in store.range(b"L", b"M")) == 0
 
 
+@pytest.mark.parametrize("keep_state", [True, False])
+def test_a_tenants_weight_is_its_share_of_the_starts_at_once_and_after_a_restart(
+    keep_state: bool,
+) -> None:
+    desk = Desk(Limit("all", "global", concurrency=1))
+    worker = ScriptedWorker(desk)
+    for number in range(40):
+        desk.submit(f"h{number}", tenant="heavy")
+        desk.submit(f"p{number}", tenant="plain")
+    desk.tenant("heavy", weight=3)
+    desk.driver.restart("dispatcher", keep_state=keep_state)
+    desk.driver.advance(0.5)
+    worker.heartbeat()
+    seen: Counter[str] = Counter()
+    for _ in range(24):
+        (job_id,) = running(desk)
+        seen[job_id[0]] += 1
+        end(desk, worker, job_id)
+    assert seen == {"h": 18, "p": 6}
+
+
+def test_a_tenant_whose_record_says_nothing_of_it_weighs_one() -> None:
+    desk = Desk()
+    store = desk.driver.store("dispatcher", "parts")
+    desk.tenant("acme", weight=3)
+    assert store.get(b"Wacme") == b"3.0"
+    desk.tenant("acme")
+    assert store.get(b"Wacme") is None
+
+
 def test_a_limit_that_is_new_counts_the_jobs_that_run_and_those_that_wait() -> None:
     desk = Desk()
     submit(desk, "a1", "ann")

@@ -127,9 +127,17 @@ class Desk:
         self.driver.pipe("events", tenant.encode(), value, timestamp=at or None)
         return event_job_id(tenant, "zendesk", key)
 
-    def tenant(self, tenant: str = "acme", kind: Any = "tenant", *, disabled: bool = False) -> None:
+    def tenant(
+        self,
+        tenant: str = "acme",
+        kind: Any = "tenant",
+        *,
+        disabled: bool = False,
+        weight: float | None = None,
+    ) -> None:
         """A record of `tenants`."""
-        record = TenantRecord(tenant, kind, "", disabled, "{}")
+        body = "{}" if weight is None else f'{{"weight": {weight}}}'
+        record = TenantRecord(tenant, kind, "", disabled, body)
         self.driver.pipe("tenants", tenant_key(tenant, kind, ""), TENANT.encode(record))
 
     def held(self) -> dict[tuple[str, str, str | None], Held]:

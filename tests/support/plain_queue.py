@@ -39,6 +39,7 @@ class PlainQueue:
         self._lanes: dict[tuple[str, str, str], PlainLane] = {}
         self._members: dict[str, Ready] = {}
         self._passes: Counter[str] = Counter()
+        self._weights: dict[str, float] = {}
         self._running: Counter[str] = Counter()
         self._ordered: set[str] = set()
         self._floor = 0
@@ -81,6 +82,10 @@ class PlainQueue:
         self._running[tenant_id] -= 1
         self._settle()
 
+    def weigh(self, tenant_id: str, weight: float) -> None:
+        self._weights[tenant_id] = weight
+        self._settle()
+
     def capped(self, tenant_id: str) -> None:
         self._settle()
 
@@ -105,12 +110,18 @@ class PlainQueue:
 
     def _order(self, lane: PlainLane, now: int) -> tuple[int, int, Ready]:
         level = bisect_right(self._levels, lane.head_start + lane.waited_seconds(now))
-        charge = self._passes[lane.tenant_id] + self._running[lane.tenant_id]
+        charge = self._passes[lane.tenant_id] + self._all_running(lane.tenant_id)
         return (-level, charge, lane.jobs[0])
 
+    def _stride(self, tenant_id: str) -> int:
+        return round(stride.START / self._weights.get(tenant_id, 1))
+
+    def _all_running(self, tenant_id: str) -> int:
+        return self._running[tenant_id] * self._stride(tenant_id)
+
     def _charge(self, tenant_id: str) -> None:
-        lowest = self._highest() - stride.LAG - self._running[tenant_id]
-        self._passes[tenant_id] = max(self._passes[tenant_id], lowest) + 1
+        lowest = self._highest() - stride.LAG - self._all_running(tenant_id)
+        self._passes[tenant_id] = max(self._passes[tenant_id], lowest) + self._stride(tenant_id)
 
     def _highest(self) -> int:
         return max(self._passes.values(), default=0)

@@ -35,6 +35,7 @@ def invoke(operator: OperatorApi, *arguments: str, group: Any = tenants) -> Resu
         (["--display-name", "New"], {"display_name": "New"}),
         (["--rate", "10/1.5m"], {"rate": {"count": 10, "seconds": 90.0}}),
         (["--no-rate"], {"rate": None}),
+        (["--weight", "2.5"], {"weight": 2.5}),
     ],
 )
 def test_set_keeps_what_it_is_not_told(

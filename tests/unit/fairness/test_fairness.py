@@ -23,6 +23,8 @@ PRIORITIES = {
 
 
 TYPES = ("draft", "refund", "mail")
+LAG = stride.LAG // stride.START
+"""In starts of a tenant of weight 1."""
 
 
 def queue(*entries: Ready) -> ReadyQueue:
@@ -136,7 +138,7 @@ def test_a_tenant_that_waits_in_the_order_gives_a_newcomer_no_credit(first: Read
     for n in range(100):
         ready.push(entry(f"n{n:02}", "new"))
     next_100 = Counter(one.tenant_id for _ in range(100) if (one := ready.take(0, ["draft"])))
-    assert next_100["old"] >= (100 - stride.LAG) // 2 - 1
+    assert next_100["old"] >= (100 - LAG) // 2 - 1
 
 
 def test_a_tenant_that_waits_in_the_order_saves_up_little_credit() -> None:
@@ -146,7 +148,7 @@ def test_a_tenant_that_waits_in_the_order_saves_up_little_credit() -> None:
     for _ in range(900):
         ready.take(0, ["draft"])
     next_100 = Counter(one.tenant_id for _ in range(100) if (one := ready.take(0, TYPES)))
-    assert next_100["old"] >= (100 - stride.LAG) // 2 - 1
+    assert next_100["old"] >= (100 - LAG) // 2 - 1
     assert next_100["waits"] >= 50, "it is not passed over either"
 
 
@@ -166,6 +168,36 @@ def test_a_tenant_with_many_long_jobs_is_served_as_often_as_one_with_short_jobs(
         ready.started(one.tenant_id)
         ready.ended(one.tenant_id)  # or an earlier job of the same tenant
     assert served["long"] >= (600 - 100) // 2 - 1
+
+
+def test_tenants_that_wait_start_as_many_jobs_as_they_weigh() -> None:
+    ready = queue()
+    ready.weigh("heavy", 3)
+    for n in range(400):
+        for tenant in ("heavy", "plain", "light"):
+            ready.push(entry(f"{tenant}{n:03}", tenant))
+    ready.weigh("light", 0.5)
+    next_90 = Counter(one.tenant_id for _ in range(90) if (one := ready.take(0, TYPES)))
+    assert next_90 == {"heavy": 60, "plain": 20, "light": 10}
+    ready.weigh("heavy", 1)
+    ready.weigh("light", 1)
+    next_90 = Counter(one.tenant_id for _ in range(90) if (one := ready.take(0, TYPES)))
+    assert min(next_90.values()) >= 29, "a weight takes effect at once, and for what comes"
+
+
+def test_a_tenant_that_weighs_more_may_have_more_running_before_others_go_first() -> None:
+    ready = queue()
+    ready.weigh("heavy", 3)
+    for n in range(100):
+        ready.push(entry(f"h{n:03}", "heavy"))
+        ready.push(entry(f"p{n:03}", "plain"))
+    running: Counter[str] = Counter()
+    for _ in range(80):
+        one = ready.take(0, TYPES)
+        assert one is not None
+        ready.started(one.tenant_id)
+        running[one.tenant_id] += 1
+    assert running == {"heavy": 60, "plain": 20}
 
 
 def test_what_is_kept_of_tenants_does_not_grow_with_starts() -> None:
@@ -297,6 +329,7 @@ STEPS = st.lists(
         st.tuples(st.just("again"), st.integers(0, 99)),
         st.tuples(st.just("pass"), st.integers(0, 400)),
         st.tuples(st.just("cap"), st.sampled_from(TENANTS), st.integers(0, 3)),
+        st.tuples(st.just("weigh"), st.sampled_from(TENANTS), st.sampled_from((0.1, 1, 3, 50))),
         st.tuples(st.just("handle"), st.sets(st.sampled_from((*TYPES, "unknown")))),
     ),
     max_size=80,
@@ -355,6 +388,10 @@ class Pair:
         for one in self.queues:
             one.capped(tenant)
 
+    def weigh(self, tenant: str, weight: float) -> None:
+        for one in self.queues:
+            one.weigh(tenant, weight)
+
     def handle(self, types: set[str]) -> None:
         for one in self.queues:
             one.handle(types, self.now)
@@ -398,17 +435,17 @@ def test_every_step_is_that_of_the_plain_queue(steps: list[tuple[Any, ...]]) -> 
     pair.empty()
 
 
-@pytest.mark.parametrize("lag", [2, stride.LAG])
+@pytest.mark.parametrize("lag", [2, LAG])
 @pytest.mark.parametrize("seed", range(12))
 def test_a_long_walk_is_that_of_the_plain_queue(
     seed: int, lag: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stride, "LAG", lag)
+    monkeypatch.setattr(stride, "LAG", lag * stride.START)
     pair, chance = Pair(), random.Random(seed)
     for number in range(1_500):
         kind = chance.choices(
-            ("push", "take", "end", "remove", "again", "pass", "cap", "handle"),
-            (30, 30, 25, 3, 3, 8, 2, 1),
+            ("push", "take", "end", "remove", "again", "pass", "cap", "handle", "weigh"),
+            (30, 30, 25, 3, 3, 8, 2, 1, 1),
         )[0]
         pair.do(random_step(kind, chance, number))
     pair.empty()
@@ -432,4 +469,6 @@ def random_step(kind: str, chance: random.Random, number: int) -> tuple[Any, ...
             return kind, pick((0, 1, 5, 61, 359))
         case "cap":
             return kind, pick(TENANTS), pick((0, 1, 3, 9))
+        case "weigh":
+            return kind, pick(TENANTS), pick((0.1, 1, 3, 50))
     return kind, {*some, *chance.sample((*TYPES, "unknown"), 2)}
