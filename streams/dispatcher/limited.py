@@ -62,7 +62,9 @@ class Limited:
     def spend(self, live: Live, on_undo: Undo) -> list[tuple[Bucket, float]]:
         """A job starts: take a token of each of its rates; the new arrival times."""
         caps = self.caps
-        paced = (b for b in caps.buckets.all(live) if b.limit in caps.rates.paces)
+        paced = [b for b in caps.buckets.all(live) if b.limit in caps.rates.paces]
+        for bucket in paced:
+            on_undo(self._look_at, bucket, caps.now)  # called once its arrival time is back
         return [(bucket, caps.rates.spend(bucket, caps.now, on_undo)) for bucket in paced]
 
     def pass_time(self, monotonic: float) -> Iterator[Bucket]:
@@ -80,6 +82,9 @@ class Limited:
         moment = self.caps.rates.next_token_at(bucket)
         if moment is None or moment <= self.caps.now or self._expected.get(bucket) == moment:
             return
+        self._look_at(bucket, moment)
+
+    def _look_at(self, bucket: Bucket, moment: float) -> None:
         self._expected[bucket] = moment
         heappush(self._due, (moment, bucket))
 
@@ -124,9 +129,10 @@ class Limited:
     def _reserved(self, now: int) -> Iterator[Back]:
         """Yield the job for which places are kept, once all of them are free."""
         reservation = self.caps.reservation
-        reservation.pass_time(now)
+        self._opened.update(dict.fromkeys(reservation.pass_time(now)))
         job_id = reservation.job_id
         if job_id is not None and all(self.caps.room(b) >= 1 for b in reservation.buckets):
+            reservation.is_free(now)
             found = self.aside.take_job(job_id)
             if found is not None:
                 yield found

@@ -17,7 +17,7 @@ from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.serde.job_states import LEASED, PENDING
 from streams.topology.model import Topology
 
-_SET_ASIDE = 256
+_SET_ASIDE = 2_000
 """At most so many jobs in a row are set aside before one starts; a later call goes on."""
 
 

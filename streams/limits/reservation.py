@@ -15,6 +15,9 @@ from typing import NamedTuple
 from streams.limits.buckets import Bucket
 
 AFTER_MS = 10_000
+TAKEN_MS = 5_000
+"""Once all places are free, they are kept that long: the job may lack a worker, or its tenant be
+at its cap."""
 
 
 class Waits(NamedTuple):
@@ -32,6 +35,7 @@ class Reservation:
     def __init__(self) -> None:
         self.job_id: str | None = None
         self.buckets: frozenset[Bucket] = frozenset()
+        self._free_since = 0
         self._waits: dict[str, Waits] = {}
         self._order: list[tuple[int, str]] = []
 
@@ -56,13 +60,24 @@ class Reservation:
         freed, self.job_id, self.buckets = self.buckets, None, frozenset()
         return freed
 
-    def pass_time(self, now: int) -> None:
-        """Keep places for the job that became ready first, if it has waited for long."""
+    def pass_time(self, now: int) -> frozenset[Bucket]:
+        """Keep places for the job that became ready first, if it has waited for long.
+
+        Returns the buckets in which places were given up, because a job did not take them.
+        """
+        given_up: frozenset[Bucket] = frozenset()
+        if self.job_id is not None and self._free_since and self._free_since + TAKEN_MS <= now:
+            given_up = self.waits_no_more(self.job_id)
         while self.job_id is None and self._order and self._order[0][0] + AFTER_MS <= now:
             ready_at, job_id = heappop(self._order)
             found = self._waits.get(job_id)
             if found is not None and found.moved and found.ready_at == ready_at:
-                self.job_id, self.buckets = job_id, found.buckets
+                self.job_id, self.buckets, self._free_since = job_id, found.buckets, 0
+        return given_up
+
+    def is_free(self, now: int) -> None:
+        """All the places that are kept are free: the job can start, if nothing else keeps it."""
+        self._free_since = self._free_since or now
 
     def kept(self, bucket: Bucket, job_id: str | None) -> int:
         """How many places of a bucket are kept from a job."""

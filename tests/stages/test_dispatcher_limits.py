@@ -146,8 +146,8 @@ def test_a_backlog_of_one_tenant_holds_up_no_other_under_a_cap_of_both() -> None
     assert jobs(desk)[loud[-1]].status == "pending"
 
 
-def test_a_job_that_needs_two_places_is_not_passed_over_for_ever() -> None:
-    """Others fill one bucket or the other, and both are never free at the same moment."""
+def contended(type_: str) -> tuple[Desk, ScriptedWorker]:
+    """A job that needs two places, and others that fill one or the other in turn for 30 s."""
     desk = Desk(
         Limit("left", "key", by="input.left", concurrency=1),
         Limit("right", "key", by="input.right", concurrency=1),
@@ -155,23 +155,47 @@ def test_a_job_that_needs_two_places_is_not_passed_over_for_ever() -> None:
     worker = ScriptedWorker(desk)
     worker.heartbeat()
 
-    def one(job_id: str, left: Any, right: Any) -> None:
-        desk.submit(job_id, input=json.dumps({"left": left, "right": right}))
+    def one(job_id: str, left: Any, right: Any, type_: str = "draft_reply") -> None:
+        desk.submit(job_id, type_, input=json.dumps({"left": left, "right": right}))
 
     one("l0", 1, "a")
     one("r0", "b", 1)
-    one("both", 1, 1)
-    for turn in range(30):
-        one(f"l{turn + 1}", 1, f"a{turn}")
-        one(f"r{turn + 1}", f"b{turn}", 1)
+    one("both", 1, 1, type_)
+    for turn in range(1, 31):
+        one(f"l{turn}", 1, f"a{turn}")
+        one(f"r{turn}", f"b{turn}", 1)
         for job_id in sorted(running(desk)):
             end(desk, worker, job_id)
             desk.driver.advance(0.5)
             worker.heartbeat(*(desk.lease(each) for each in running(desk)))
-        if "both" in running(desk):
-            break
-    assert "both" in running(desk) or jobs(desk)["both"].status == "succeeded"
-    assert turn >= 3, "the story does not do without the reservation"
+    return desk, worker
+
+
+def test_a_job_that_needs_two_places_is_not_passed_over_for_ever() -> None:
+    desk, _ = contended("draft_reply")
+    assert jobs(desk)["both"].status == "succeeded"
+    assert jobs(desk)["l30"].status == "pending", "the others were there all the time"
+
+
+def test_places_that_are_kept_for_a_job_without_a_worker_are_given_up() -> None:
+    desk, worker = contended("nobody_handles")
+    for _ in range(60):
+        for job_id in running(desk):
+            end(desk, worker, job_id)
+        desk.driver.advance(0.5)
+        worker.heartbeat()
+    assert {job.job_id for job in jobs(desk).values() if job.status != "succeeded"} == {"both"}
+
+
+def test_a_token_of_a_lease_that_was_taken_back_is_there_at_once() -> None:
+    desk = Desk(Limit("slow", "tenant", "*", rate=Rate(1, 86_400)))
+    desk.submit("a")
+    worker = ScriptedWorker(desk)
+    with desk.held_back():
+        worker.heartbeat()
+        desk.abort()
+    desk.driver.advance(0.3)
+    assert running(desk) == {"a"}
 
 
 def starts_of_rate(desk: Desk, worker: ScriptedWorker, seconds: float, apart: float) -> list[int]:

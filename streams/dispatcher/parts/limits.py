@@ -20,6 +20,7 @@ from streams.runtime.processor import Context
 from streams.serde.job_states import LEASED
 from streams.serde.records import Job
 
+_SWEEP_SECONDS = 0.5
 _SKEW_MS = 1_000
 """How far the clocks of two machines may be apart: a new owner of a bucket waits that much longer,
 so that the rate holds."""
@@ -34,10 +35,13 @@ class Limits(Part):
         super().__init__(shared)
         self._limited = shared.queue.limited
         self._behind: Bucket | None = None
+        self._has_spent = bool(self._limited.caps.rates.paces)
+        self._swept_at = 0.0
 
     def restored(self, ctx: Context) -> None:
         """Go on with what an earlier owner of the partition spent."""
         for bucket, arrival in limit_rows.all_of(ctx.store("parts")):
+            self._has_spent = True
             left = (arrival + _SKEW_MS - ctx.now) / 1000
             self._limited.caps.rates.restored(bucket, ctx.monotonic + left, ctx.monotonic)
 
@@ -68,8 +72,9 @@ class Limits(Part):
 
     def tick(self, step: Step) -> None:
         """Forget some of the buckets whose burst is whole again."""
-        if not self._limited.caps.rates.paces:
+        if not self._has_spent or step.monotonic < self._swept_at + _SWEEP_SECONDS:
             return
+        self._swept_at = step.monotonic
         step.on_undo(setattr, self, "_behind", self._behind)
         found = list(islice(limit_rows.all_of(step.store, self._behind), AT_ONCE))
         self._behind = found[-1][0] if len(found) == AT_ONCE else None

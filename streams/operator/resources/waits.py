@@ -111,6 +111,7 @@ def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topolo
         f"no cap is reached, and the dispatcher reports nothing that is missing (after 10 s it "
         f"would): it starts when a worker of pool {job.pool!r} has a free slot and no job goes "
         "before it; its place among the waiting jobs is not known"
+        f"{_rated(running, job)}"
     )
     return _waits("turn", detail, since)
 
@@ -121,15 +122,25 @@ def _waits(
     return {"reason": reason, "since": since, "detail": detail, "caps": caps or []}
 
 
+def _rated(running: RunningJobs, job: Job) -> str:
+    """Which rates a job may wait for; only the dispatcher knows how much of them is spent."""
+    rates = [f"{limit.name!r} ({limit.rate})" for limit, _ in _limits(running, job) if limit.rate]
+    return f", and it may wait for its turn under the rate of {', '.join(rates)}" if rates else ""
+
+
+def _limits(running: RunningJobs, job: Job) -> list[tuple[Limit, Bucket]]:
+    """The limits that count a job, each with the bucket in which it does."""
+    keys = tuple((each.limit, each.key) for each in job.limit_keys)
+    found = running.buckets.all(Candidate(job.tenant_id, job.type, job.pool, keys))
+    return [(running.buckets.limits[bucket.limit], bucket) for bucket in found]
+
+
 def _reached(running: RunningJobs, job: Job) -> list[Json]:
     """Return the caps that let no further job like this one start, in the topology's order."""
     in_use = running.beside(job)
-    keys = tuple((each.limit, each.key) for each in job.limit_keys)
-    found = running.buckets.all(Candidate(job.tenant_id, job.type, job.pool, keys))
-    limits = [(running.buckets.limits[bucket.limit], bucket) for bucket in found]
     return [
         _cap(limit, bucket, in_use[bucket])
-        for limit, bucket in limits
+        for limit, bucket in _limits(running, job)
         if limit.concurrency is not None and in_use[bucket] >= limit.concurrency
     ]
 
