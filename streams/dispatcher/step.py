@@ -12,6 +12,7 @@ from streams.dispatcher.live_index import Live
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.table import Table
 from streams.errors import PoisonRecord
+from streams.limits.keys import keyed
 from streams.runtime.processor import Context, Record
 from streams.serde import run_ends
 from streams.serde.codec import COMMAND, ENVELOPE
@@ -80,7 +81,8 @@ class Step:
             hear(self, event, route, at, late)
 
     def admit(self, job: Job) -> None:
-        """Let a new job in."""
+        """Let a new job in, with the values by which limits count it."""
+        job = keyed(job, self.topology.limits)
         earlier = self.table.get(job.job_id)
         if earlier is not None:
             self._tell(self._hooks.replaced, earlier)

@@ -45,12 +45,6 @@ class Limits(Part):
             left = (arrival + _SKEW_MS - ctx.now) / 1000
             self._limited.caps.rates.restored(bucket, ctx.monotonic + left, ctx.monotonic)
 
-    def admitted(self, step: Step, job: Job) -> None:
-        """Note by which values a new job is counted."""
-        now = step.table.get(job.job_id)
-        if now is not None and (found := keyed(now, self.topology.limits)) is not now:
-            step.table.put(found)
-
     def begins(self, step: Step, job: Job) -> Job:
         """Spend a token of each rate that a lease falls under."""
         entry = live(job)

@@ -1,0 +1,147 @@
+"""What limits cost the dispatcher a job, as ratios to a job without any, in one run.
+
+    python benchmarks/bench_limits.py [--jobs 1500] [--rounds 7] [--json]
+
+No broker: one dispatcher on virtual time and stores in memory, one process. Jobs are submitted in
+batches of 50, leased and ended by a scripted worker, as fast as they come. `none`: no limits.
+`three local`: one of the tenant, one of its jobs of a type, and one of a value of its input; none
+is ever full. `with a rate`: a rate of the tenant's beside them, which is written at each start.
+`set aside`: one value is full all the time, and a backlog of 10,000 jobs waits for it. The
+contenders take turns; a figure is the median of processor time a job, and of its ratio to `none` in
+the same round.
+Every job must succeed, except those of the backlog, else the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+from harness import Result, arguments, report
+
+from streams import dispatcher, scheduler
+from streams.runtime.driver import TopologyTestDriver
+from streams.serde.codec import COMMAND, JOB
+from streams.serde.ids import new_id
+from streams.serde.lease_mac import open_lease
+from streams.serde.records import Command, CommandBody, Ended, Handler, Heartbeat, Lease, Submit
+from streams.topology.limits import Limit, Rate
+from streams.topology.load import load
+
+KEY = b"k" * 32
+BATCH = 50
+BACKLOG = 10_000
+WORKER, WORK = "bench/b1", "jobs.work.default"
+LOCAL = (
+    Limit("tenants", "tenant", "*", 1_000),
+    Limit("types", "job_type", "*", 1_000, per="tenant"),
+    Limit("customers", "key", "*", 1_000, by="input.customer"),
+)
+RATED = (*LOCAL, Limit("rates", "tenant", "*", rate=Rate(1_000_000, 1), burst=10_000))
+FULL = (*LOCAL, Limit("one_at_a_time", "key", "*", 1, by="input.account"))
+CONTENDERS = {"none": (), "three local": LOCAL, "with a rate": RATED, "set aside": FULL}
+
+
+class Desk:
+    """A dispatcher with some limits, and the worker that answers it."""
+
+    def __init__(self, limits: tuple[Limit, ...]) -> None:
+        self._topology = replace(load(), limits=limits)
+        stages = [dispatcher.stage(self._topology, KEY), scheduler.stage(self._topology)]
+        self._driver = TopologyTestDriver(stages, self._topology, partitions=1)
+        self._driver.advance(0.2)
+        self._made = self._leased = 0
+        self._hung = ""
+
+    def hang(self, jobs: int) -> None:
+        """Have one job of an account run for ever, and others wait for it."""
+        self._hung = self.submit(1, account="busy")[0]
+        self._heartbeat()
+        self._leases()
+        for _ in range(0, jobs, BATCH):
+            self.submit(BATCH, account="busy")
+
+    def run(self, jobs: int) -> float:
+        """Submit jobs and end them; processor seconds a job."""
+        began = time.process_time()
+        for _ in range(0, jobs, BATCH):
+            self.submit(BATCH, account=None)
+            self._heartbeat()
+            while leases := self._leases():
+                with self._driver.together():
+                    for lease in leases:
+                        self._end(lease)
+        return (time.process_time() - began) / jobs
+
+    def submit(self, jobs: int, account: str | None) -> list[str]:
+        ids = [f"job_{self._made + number:08}" for number in range(jobs)]
+        self._made += jobs
+        with self._driver.together():
+            for job_id in ids:
+                own = f'"{account}"' if account else f'"{job_id}"'
+                body = f'{{"customer": "c{self._made % 7}", "account": {own}}}'
+                made = Submit("plain", body, None, None, None, None, None, "ops", b"h", None)
+                self._say(made, job_id)
+        return ids
+
+    def unfinished(self) -> int:
+        """How many jobs have not succeeded."""
+        newest = {record.key: record.value for record in self._driver.output("jobs")}
+        return sum(JOB.decode(value).status != "succeeded" for value in newest.values() if value)
+
+    def _leases(self) -> Iterable[Lease]:
+        found = self._driver.output(WORK)[self._leased :]
+        self._leased += len(found)
+        leases = [open_lease(record.value or b"", KEY) for record in found]
+        return [lease for lease in leases if lease.job_id != self._hung]
+
+    def _heartbeat(self) -> None:
+        handlers = (Handler("plain", 3, (1.0,), 300),)
+        self._say(
+            Heartbeat(WORKER, "default", 3, 100, (), handlers, received=self._leased, leaving=False)
+        )
+
+    def _end(self, lease: Lease) -> None:
+        told = None, None, None, self._leased, None, None, ()
+        self._say(Ended(WORKER, lease.run_id, 100, "succeeded", *told), lease.job_id, lease.epoch)
+
+    def _say(self, body: CommandBody, job_id: str = "", epoch: int = 0) -> None:
+        command = Command(new_id("cmd"), "acme", job_id, epoch, self._driver.now, body)
+        self._driver.pipe("jobs.commands", b"acme", COMMAND.encode(command))
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--jobs", type=int, default=1_500)
+    parser.add_argument("--rounds", type=int, default=7)
+    chosen = parser.parse_args()
+    costs: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+    wrong = 0
+    for round_ in range(chosen.rounds + 1):  # the first one warms up
+        for name, limits in CONTENDERS.items():
+            desk = Desk(limits)
+            if name == "set aside":
+                desk.hang(BACKLOG)
+            cost = desk.run(chosen.jobs)
+            wrong += desk.unfinished() - (BACKLOG + 1) * (name == "set aside")
+            costs[name] += [cost] if round_ else []
+    report(
+        "limits",
+        [*_rows(costs), Result("all", "not succeeded", wrong, "jobs")],
+        as_json=chosen.json,
+    )
+    sys.exit(1 if wrong else 0)
+
+
+def _rows(costs: dict[str, list[float]]) -> Iterable[Result]:
+    for name, found in costs.items():
+        yield Result(name, "processor time a job", round(statistics.median(found) * 1e6), "us")
+        ratios = [cost / base for cost, base in zip(found, costs["none"], strict=True)]
+        yield Result(name, "ratio", round(statistics.median(ratios), 3), "of none")
+
+
+if __name__ == "__main__":
+    main()
