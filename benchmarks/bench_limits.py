@@ -1,4 +1,4 @@
-"""What limits cost the dispatcher a job, as ratios to a job without any, in one run.
+"""What limits cost the dispatcher a job, beside a job without any, in one run.
 
     python benchmarks/bench_limits.py [--jobs 1500] [--rounds 7] [--json]
 
@@ -139,8 +139,8 @@ def main() -> None:
 def _rows(costs: dict[str, list[float]]) -> Iterable[Result]:
     for name, found in costs.items():
         yield Result(name, "processor time a job", round(statistics.median(found) * 1e6), "us")
-        ratios = [cost / base for cost, base in zip(found, costs["none"], strict=True)]
-        yield Result(name, "ratio", round(statistics.median(ratios), 3), "of none")
+        ratios = [cost / base * 100 for cost, base in zip(found, costs["none"], strict=True)]
+        yield Result(name, "beside none", round(statistics.median(ratios), 1), "%")
 
 
 if __name__ == "__main__":
