@@ -48,7 +48,12 @@ def set_tenant(
     no_rate: Annotated[bool, typer.Option("--no-rate", help="Do not limit deliveries.")] = False,
     weight: Annotated[
         float | None,
-        typer.Option(help="Its share of the starts beside others that wait.", min=0.01, max=100),
+        typer.Option(
+            help="Its share of the starts beside others that wait, 1 unless set.",
+            metavar="NUMBER",
+            min=0.01,
+            max=100,
+        ),
     ] = None,
 ) -> Answer:
     """Create a tenant, or change the settings that are given; the others stay as they are.
