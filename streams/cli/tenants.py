@@ -50,7 +50,7 @@ def set_tenant(
         float | None,
         typer.Option(
             help="Its share of the starts beside others that wait, 1 unless set.",
-            metavar="NUMBER",
+            metavar="N",
             min=0.01,
             max=100,
         ),
