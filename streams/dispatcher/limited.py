@@ -14,7 +14,7 @@ from itertools import islice
 from streams.dispatcher.live_index import Live
 from streams.fairness.ready_queue import Ready
 from streams.fairness.set_aside import Back, SetAside
-from streams.limits.buckets import Bucket, Candidate, Keys
+from streams.limits.buckets import Bucket
 from streams.limits.caps import Caps
 from streams.limits.rates import Undo
 from streams.topology.model import Topology
@@ -29,28 +29,35 @@ class Limited:
     def __init__(self, topology: Topology) -> None:
         self.caps = Caps(topology.limits)
         self.aside = SetAside(topology.priorities)
-        self._keys: dict[str, Keys] = {}  # of waiting jobs that have some
+        self._own: dict[str, tuple[Bucket, ...]] = {}  # of waiting jobs that have some
         self._opened: dict[Bucket, None] = {}  # in which there may be room, oldest first
         self._due: list[tuple[float, Bucket]] = []  # a heap of buckets that wait for a token
         self._expected: dict[Bucket, float] = {}
 
     def waits(self, job_id: str, live: Live) -> bool:
         """A job waits for a slot now; whether it is set aside."""
-        if live.keys:
-            self._keys[job_id] = live.keys
+        own = self.caps.buckets.of_job(live)
+        if not own:
+            return False
+        self._own[job_id] = own
         ready = Ready(live.at, job_id, live.tenant_id, live.type, live.priority)
-        return self._set_aside(live.pool, ready, live.keys)
+        return self.held_back(live.pool, ready)
 
     def waits_no_more(self, job_id: str) -> None:
-        self._keys.pop(job_id, None)
+        self._own.pop(job_id, None)
         self.aside.remove(job_id)
         self._opened.update(dict.fromkeys(self.caps.reservation.waits_no_more(job_id)))
 
     def held_back(self, pool: str, ready: Ready) -> bool:
-        """Whether a job that is chosen to start may not, and is set aside."""
-        if not self.caps.buckets.are_of_jobs:
+        """Whether a job may not start because a bucket of its own is full: then it is set aside."""
+        own = self._own.get(ready.job_id, ())
+        bucket = self.caps.full(own, ready.job_id)
+        if bucket is None:
             return False
-        return self._set_aside(pool, ready, self._keys.get(ready.job_id, ()))
+        self.caps.reservation.set_aside(ready.job_id, ready.ready_at, bucket, own)
+        self.aside.add(pool, ready, bucket)
+        self.expect(bucket)
+        return True
 
     def started(self, live: Live) -> None:
         self.caps.started(live)
@@ -96,8 +103,7 @@ class Limited:
             room = self.caps.room(bucket) - kept(bucket, None)
             while min(room, left) >= 1 and (back := self.aside.take(bucket, now)) is not None:
                 left -= 1
-                keys = self._keys.get(back.ready.job_id, ())
-                if not self._set_aside(back.pool, back.ready, keys):
+                if not self.held_back(back.pool, back.ready):
                     room -= 1
                     yield back
             self._look_again(bucket)
@@ -111,20 +117,6 @@ class Limited:
             self._opened[bucket] = None
         else:
             self.expect(bucket)
-
-    def _set_aside(self, pool: str, ready: Ready, keys: Keys) -> bool:
-        """Whether a job is set aside, because one of its buckets is full."""
-        if not self.caps.buckets.are_of_jobs:
-            return False
-        candidate = Candidate(ready.tenant_id, ready.type, pool, keys)
-        bucket = self.caps.full(candidate, ready.job_id)
-        if bucket is None:
-            return False
-        buckets = self.caps.buckets.of_job(candidate)
-        self.caps.reservation.set_aside(ready.job_id, ready.ready_at, bucket, buckets)
-        self.aside.add(pool, ready, bucket)
-        self.expect(bucket)
-        return True
 
     def _reserved(self, now: int) -> Iterator[Back]:
         """Yield the job for which places are kept, once all of them are free."""

@@ -39,11 +39,12 @@ class Caps:
         """How many more jobs of a tenant may start, whatever they are."""
         return self._least(self.buckets.of_tenant(tenant_id))
 
-    def full(self, job: Counted, job_id: str | None = None) -> Bucket | None:
+    def full(self, own: tuple[Bucket, ...], job_id: str | None = None) -> Bucket | None:
         """The first bucket of a job's own that lets it not start."""
-        kept = self.reservation.kept
-        found = (b for b in self.buckets.of_job(job) if self.room(b) - kept(b, job_id) < 1)
-        return next(found, None)
+        for bucket in own:
+            if self.room(bucket) - self.reservation.kept(bucket, job_id) < 1:
+                return bucket
+        return None
 
     def room(self, bucket: Bucket) -> float:
         """How many more jobs a bucket lets start.

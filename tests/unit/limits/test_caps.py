@@ -20,7 +20,7 @@ def job(tenant: str = "acme", type_: str = "draft", *keys: tuple[str, str]) -> C
 
 def allows(caps: Caps, of: Candidate) -> bool:
     rooms = caps.type_room(of.pool, of.type), caps.tenant_room(of.tenant_id)
-    return min(rooms) > 0 and caps.full(of) is None
+    return min(rooms) > 0 and caps.full(caps.buckets.of_job(of)) is None
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -77,7 +77,8 @@ def test_a_global_cap_ignores_its_pattern_and_may_be_one_of_each_tenant() -> Non
 def test_keys_are_of_a_tenant_and_their_limit() -> None:
     caps = Caps((Limit("a", "key", "*", 1, by="x"), Limit("b", "key", "*", 1, by="y")))
     caps.started(job("acme", "draft", ("a", '"1"'), ("b", '"2"')))
-    assert caps.full(job("acme", "draft", ("a", '"2"'), ("b", '"2"'))) == ("b", "acme", '"2"')
+    other = job("acme", "draft", ("a", '"2"'), ("b", '"2"'))
+    assert caps.full(caps.buckets.of_job(other)) == ("b", "acme", '"2"')
     assert allows(caps, job("acme", "draft", ("a", '"2"'), ("b", '"1"')))
     assert allows(caps, job("globex", "draft", ("a", '"1"'), ("b", '"2"')))
 
