@@ -4,14 +4,15 @@ A tenant is in the order while it has jobs that some worker handles and is below
 has a pass, and each start adds its stride to it: `START` divided by its weight (Waldspurger and
 Weihl, "Stride Scheduling"). So a tenant of weight 3 starts three jobs for one of another. The floor
 is the lowest pass in the order or, while no tenant is in the order, the highest pass served so far.
-It is never more than `LAG` below the highest pass, and it only rises. A tenant enters the order at
-the floor or at its own earlier pass, whichever is higher, so that no tenant saves up credit while
-it is away.
+It is never more than the lag below the highest pass, and it only rises. A tenant enters the order
+at the floor or at its own earlier pass, whichever is higher, so that no tenant saves up credit
+while it is away.
 
 A tenant in the order may still wait for long: for its type's cap, for the workers of its type, or
 behind jobs of a higher level. It saves up no credit either, because the start that ends its wait
-lifts its pass: its charge counts as at most `LAG` below the highest pass. The lift happens only at
-a start. So a rising floor changes no other tenant's place, and a start costs O(log n).
+lifts its pass: its charge counts as at most the lag below the highest pass. The lift happens only
+at a start. So a rising floor changes no other tenant's place, and a start costs O(log n). The lag
+is `LAG`, or the stride of the tenant that weighs least: a start of that one lifts nobody.
 
 A tenant without waiting or running jobs is forgotten once the floor has reached its pass.
 """
@@ -82,6 +83,7 @@ class Passes:
     def __init__(self) -> None:
         self.tenants: dict[str, Tenant] = {}
         self._strides: dict[str, int] = {}  # of tenants whose weight is not 1
+        self._lag = LAG
         self._floor = 0
         self._highest = 0
         self._order = SortedList()  # passes of the tenants in the order
@@ -99,6 +101,7 @@ class Passes:
         """Set a tenant's weight; the tenant, if it is known here."""
         self._strides.pop(tenant_id, None)
         stride = max(1, round(START / weight))
+        self._lag = max(self._lag, stride)
         if stride != START:
             self._strides[tenant_id] = stride
         tenant = self.tenants.get(tenant_id)
@@ -121,14 +124,14 @@ class Passes:
     def served(self, tenant: Tenant) -> None:
         """Note that one job of a tenant in the order was taken."""
         self._order.remove(tenant.passes)
-        lowest = self._highest - LAG - tenant.running * tenant.stride
+        lowest = self._highest - self._lag - tenant.running * tenant.stride
         tenant.passes = max(tenant.passes, lowest) + tenant.stride
         self._order.add(tenant.passes)
         self._highest = max(self._highest, tenant.passes)
 
     def _raise_floor(self) -> None:
         lowest = self._order[0] if self._order else self._highest
-        self._floor = max(self._floor, lowest, self._highest - LAG)
+        self._floor = max(self._floor, lowest, self._highest - self._lag)
         for _ in range(_FORGOTTEN):
             if not self._departed or self._departed[0][0] > self._floor:
                 return

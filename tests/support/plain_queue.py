@@ -43,6 +43,7 @@ class PlainQueue:
         self._running: Counter[str] = Counter()
         self._ordered: set[str] = set()
         self._floor = 0
+        self._lag = stride.LAG
 
     def __len__(self) -> int:
         return len(self._members)
@@ -84,6 +85,7 @@ class PlainQueue:
 
     def weigh(self, tenant_id: str, weight: float) -> None:
         self._weights[tenant_id] = weight
+        self._lag = max(self._lag, round(stride.START / weight))
         self._settle()
 
     def capped(self, tenant_id: str) -> None:
@@ -120,7 +122,7 @@ class PlainQueue:
         return self._running[tenant_id] * self._stride(tenant_id)
 
     def _charge(self, tenant_id: str) -> None:
-        lowest = self._highest() - stride.LAG - self._all_running(tenant_id)
+        lowest = self._highest() - self._lag - self._all_running(tenant_id)
         self._passes[tenant_id] = max(self._passes[tenant_id], lowest) + self._stride(tenant_id)
 
     def _highest(self) -> int:
@@ -142,7 +144,7 @@ class PlainQueue:
         lowest = min((self._passes[tenant] for tenant in ordered), default=None)
         highest = self._highest()
         lowest = highest if lowest is None else lowest
-        self._floor = max(self._floor, lowest, highest - stride.LAG)
+        self._floor = max(self._floor, lowest, highest - self._lag)
 
     def _prune(self) -> None:
         for key, lane in list(self._lanes.items()):

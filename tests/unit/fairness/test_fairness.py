@@ -185,6 +185,16 @@ def test_tenants_that_wait_start_as_many_jobs_as_they_weigh() -> None:
     assert min(next_90.values()) >= 29, "a weight takes effect at once, and for what comes"
 
 
+def test_a_tenant_that_weighs_very_little_starts_as_little_as_it_says() -> None:
+    ready = queue()
+    ready.weigh("light", 0.01)
+    for n in range(400):
+        ready.push(entry(f"light{n:03}", "light"))
+        ready.push(entry(f"plain{n:03}", "plain"))
+    next_303 = Counter(one.tenant_id for _ in range(303) if (one := ready.take(0, TYPES)))
+    assert next_303 == {"plain": 300, "light": 3}
+
+
 def test_a_tenant_that_weighs_more_may_have_more_running_before_others_go_first() -> None:
     ready = queue()
     ready.weigh("heavy", 3)
