@@ -19,6 +19,8 @@ from streams.limits.caps import Caps
 from streams.limits.rates import Undo
 from streams.topology.model import Topology
 
+_DUE_AT_ONCE = 1_000
+"""So many buckets that have a token again are looked at in one call, at most."""
 _BACK_AT_ONCE = 256
 """So many jobs come back in one call, and so many buckets are looked at, at most."""
 
@@ -64,7 +66,8 @@ class Limited:
 
     def ended(self, live: Live) -> None:
         """A job gave its slot back: some of those that waited for it come back later."""
-        self._opened.update((bucket, None) for bucket in self.caps.ended(live))
+        freed = filter(self.aside.has, self.caps.ended(live))
+        self._opened.update(dict.fromkeys(freed))
 
     def spend(self, live: Live, on_undo: Undo) -> list[tuple[Bucket, float]]:
         """A job starts: take a token of each of its rates; the new arrival times."""
@@ -77,7 +80,9 @@ class Limited:
     def pass_time(self, monotonic: float) -> Iterator[Bucket]:
         """Set the clock; yields the buckets that have a token again."""
         self.caps.now = monotonic
-        while self._due and self._due[0][0] <= monotonic:
+        for _ in range(_DUE_AT_ONCE):
+            if not self._due or self._due[0][0] > monotonic:
+                return
             moment, bucket = heappop(self._due)
             if self._expected.get(bucket) == moment:
                 del self._expected[bucket]

@@ -18,7 +18,7 @@ from streams.serde.job_states import LEASED, PENDING
 from streams.topology.model import Topology
 
 _SET_ASIDE = 2_000
-"""At most so many jobs in a row are set aside before one starts; a later call goes on."""
+"""At most so many jobs of a pool are set aside in one step; a later one goes on."""
 
 
 class RunQueue:
@@ -34,6 +34,7 @@ class RunQueue:
         self._weights: dict[str, float] = {}
         self.limited = Limited(topology)
         self._caps = self.limited.caps
+        self._set_aside: Counter[str] = Counter()  # in the present step, by pool
 
     def changed(self, change: Change) -> None:
         """Follow a change of a job: it waits for a slot, or runs, or neither."""
@@ -73,6 +74,7 @@ class RunQueue:
         """
         self._workers.pass_time(monotonic)
         self._open_limits(now, monotonic)
+        self._set_aside.clear()
         for pool, queue in self.queues.items():
             self._handle(pool, queue, now)
         turns = deque(pool for pool in self.queues if pool not in closed)
@@ -100,12 +102,13 @@ class RunQueue:
                 for type_, jobs in queue.by_type().items()
             }
         )
-        for (pool, type_, _), jobs in self.limited.aside.counts.items():
-            found[pool, type_] += jobs
+        found.update(self.limited.aside.by_type)
         return found
 
     def blocked(self) -> Counter[tuple[str, str, str]]:
         """How many jobs wait in each pool, of each type and blocked tenant."""
+        if not self._blocked:
+            return Counter()
         found = Counter(
             {
                 (pool, type_, tenant_id): jobs
@@ -162,12 +165,13 @@ class RunQueue:
     def _first(self, pool: str, now: int) -> Ready | None:
         """The next job of a pool that may start; those that may not are set aside."""
         able = self._workers.roster.able(pool)
-        for _ in range(_SET_ASIDE):
+        while self._set_aside[pool] < _SET_ASIDE:
             types = (type_ for type_ in able if self._caps.type_room(pool, type_) > 0)
             found = self.queues[pool].first(now, types)
             if found is None or not self.limited.held_back(pool, found):
                 return found
             self.queues[pool].remove(found.job_id)
+            self._set_aside[pool] += 1
         return None
 
     def _handle(self, pool: str, queue: ReadyQueue, now: int) -> None:

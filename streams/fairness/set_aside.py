@@ -81,6 +81,8 @@ class SetAside:
         self._oldest: list[tuple[int, int]] = []  # a heap of the lines' oldest jobs
         self.counts: Counter[tuple[str, str, str]] = Counter()
         """How many there are by pool, type and tenant."""
+        self.by_type: Counter[tuple[str, str]] = Counter()
+        """How many there are by pool and type."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -95,6 +97,7 @@ class SetAside:
         heappush(line.jobs, entry)
         line.waiting += 1
         self.counts[pool, ready.type, ready.tenant_id] += 1
+        self.by_type[pool, ready.type] += 1
         if line.jobs[0] is entry:
             self._rank(line)
 
@@ -166,6 +169,9 @@ class SetAside:
         self.counts[pool, type_, tenant_id] -= 1
         if not self.counts[pool, type_, tenant_id]:
             del self.counts[pool, type_, tenant_id]
+        self.by_type[pool, type_] -= 1
+        if not self.by_type[pool, type_]:
+            del self.by_type[pool, type_]
         line.waiting -= 1
         if not line.waiting:
             self._forget(line)
@@ -201,3 +207,6 @@ class SetAside:
         if ready_at != line.oldest:
             line.oldest = ready_at
             heappush(self._oldest, (ready_at, line.number))
+            if len(self._oldest) > 2 * len(self._lines) + _STALE:
+                self._oldest = [(each.jobs[0][0], n) for n, each in self._lines.items()]
+                heapify(self._oldest)

@@ -9,7 +9,7 @@ became ready first, so no two wait for what the other holds.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from streams.limits.buckets import Bucket
@@ -18,6 +18,7 @@ AFTER_MS = 10_000
 TAKEN_MS = 5_000
 """Once all places are free, they are kept that long: the job may lack a worker, or its tenant be
 at its cap."""
+_STALE = 16
 
 
 class Waits(NamedTuple):
@@ -51,6 +52,10 @@ class Reservation:
         self._waits[job_id] = Waits(ready_at, bucket, frozenset(buckets), moved)
         if moved and before is not None and not before.moved:
             heappush(self._order, (ready_at, job_id))
+            if len(self._order) > 2 * len(self._waits) + _STALE:
+                moved_ones = ((each.ready_at, id_, each.moved) for id_, each in self._waits.items())
+                self._order = [(at, id_) for at, id_, moved in moved_ones if moved]
+                heapify(self._order)
 
     def waits_no_more(self, job_id: str) -> frozenset[Bucket]:
         """Forget a job; returns the buckets in which its places are free for others now."""
