@@ -17,6 +17,7 @@ from streams.fairness.set_aside import Back, SetAside
 from streams.limits.buckets import Bucket
 from streams.limits.caps import Caps
 from streams.limits.rates import Undo
+from streams.limits.reservation import TAKEN_MS
 from streams.topology.model import Topology
 
 _DUE_AT_ONCE = 1_000
@@ -128,8 +129,15 @@ class Limited:
         reservation = self.caps.reservation
         self._opened.update(dict.fromkeys(reservation.pass_time(now)))
         job_id = reservation.job_id
-        if job_id is not None and all(self.caps.room(b) >= 1 for b in reservation.buckets):
+        if job_id is not None and any(map(self._is_far_off, reservation.buckets)):
+            self._opened.update(dict.fromkeys(reservation.waits_no_more(job_id)))
+        elif job_id is not None and all(self.caps.room(b) >= 1 for b in reservation.buckets):
             reservation.is_free(now)
             found = self.aside.take_job(job_id)
             if found is not None:
                 yield found
+
+    def _is_far_off(self, bucket: Bucket) -> bool:
+        """Whether a bucket has its next token so late that no place is kept until then."""
+        moment = self.caps.rates.next_token_at(bucket)
+        return moment is not None and moment > self.caps.now + TAKEN_MS / 1000

@@ -311,6 +311,26 @@ def test_a_limit_that_is_gone_holds_nobody_back() -> None:
     assert running(desk) == {"a1", "a2"}
 
 
+def test_no_place_is_kept_for_a_job_until_a_token_that_is_far_off() -> None:
+    report = Limit("reports", "key", by="input.report", rate=Rate(1, 86_400))
+    desk = Desk(CUSTOMER, report)
+
+    def one(job_id: str, customer: str, report: str) -> None:
+        desk.submit(job_id, input=json.dumps({"customer": customer, "report": report}))
+
+    one("first", "cy", "daily")
+    one("a1", "ann", "other")
+    one("both", "ann", "daily")
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    assert running(desk) == {"first", "a1"}
+    end(desk, worker, "a1")
+    worker.stay(20, desk.lease("first"))
+    one("a2", "ann", "third")
+    worker.heartbeat(desk.lease("first"))
+    assert running(desk) == {"first", "a2"}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_no_cap_is_overrun_and_no_job_waits_that_could_run(seed: int) -> None:
