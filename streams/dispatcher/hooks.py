@@ -34,6 +34,7 @@ class Hooks:
     admitted: Hook
     may_go_on: Hook
     begins: Hook
+    starts: Hook
     ended: Hook
     revived: Hook
     replaced: Hook
@@ -68,6 +69,7 @@ def hooks(kinds: Sequence[type[Part]], shared: Shared) -> Hooks:
         admitted=bound("admitted"),
         may_go_on=bound("may_go_on"),
         begins=bound("begins"),
+        starts=bound("starts"),
         ended=bound("ended"),
         revived=bound("revived"),
         replaced=bound("replaced"),

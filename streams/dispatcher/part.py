@@ -92,6 +92,9 @@ class Part(Declaration):
         """A waiting job is about to be leased: the job as its run gets it. Do not put it."""
         return job
 
+    def starts(self, step: Step, job: Job) -> None:
+        """A job's lease is sent: it runs, and the table will have it so."""
+
     def ended(self, step: Step, job: Job) -> None:
         """A job has ended, and the table has its end; a dead one may live again (`revived`)."""
 

@@ -99,6 +99,11 @@ class Step:
             job = begins(self, job)
         return job
 
+    def start(self, job: Job) -> None:
+        """Set that a job runs, since its lease is sent."""
+        self._tell(self._hooks.starts, job)
+        self.table.put(job)
+
     def leased(self, job_id: str) -> Job | None:
         """The job if a worker holds it, stopped if a part means to stop it; its run speaks now."""
         job = self.table.get(job_id)

@@ -331,6 +331,25 @@ def test_no_place_is_kept_for_a_job_until_a_token_that_is_far_off() -> None:
     assert running(desk) == {"first", "a2"}
 
 
+def test_a_lease_that_is_too_large_spends_no_token() -> None:
+    desk = Desk(Limit("slow", "key", by="input.customer", rate=Rate(1, 86_400)))
+    work = desk.topology.topics["jobs.work.default"]
+    desk.deploy(topics={**desk.topology.topics, work.name: small(work)})
+    desk.driver.advance(0.3)
+    submit(desk, "large", "x" * 30_000)
+    submit(desk, "next", "x" * 30_000)
+    desk.submit("ends", input=json.dumps({"customer": "ann", "more": "x" * 30_000}))
+    submit(desk, "runs", "ann")
+    ScriptedWorker(desk).heartbeat()
+    desk.driver.advance(1)
+    assert {job_id: job.status for job_id, job in jobs(desk).items()} == {
+        "large": "dead",
+        "next": "dead",
+        "ends": "dead",
+        "runs": "running",
+    }
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_no_cap_is_overrun_and_no_job_waits_that_could_run(seed: int) -> None:

@@ -100,7 +100,7 @@ class Leasing(Part):
             return set()
         topic, key = lease.WORK + job.pool, job.job_id.encode()
         step.ctx.forward(topic, key, sealed, partition=worker.work_partition)
-        step.table.put(run)
+        step.start(run)
         if lease_spans.is_traced(run):
             span = lease_spans.sent(run, worker.work_partition, step.table)
             step.ctx.on_commit(lease_spans.record, span)

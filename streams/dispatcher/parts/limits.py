@@ -45,14 +45,13 @@ class Limits(Part):
             left = (arrival + _SKEW_MS - ctx.now) / 1000
             self._limited.caps.rates.restored(bucket, ctx.monotonic + left, ctx.monotonic)
 
-    def begins(self, step: Step, job: Job) -> Job:
+    def starts(self, step: Step, job: Job) -> None:
         """Spend a token of each rate that a lease falls under."""
         entry = live(job)
         if entry is not None and self._limited.caps.rates.paces:
             for bucket, arrival in self._limited.spend(entry, step.on_undo):
                 ahead = round((arrival - step.monotonic) * 1000)
                 limit_rows.put(step.store, bucket, step.now + ahead)
-        return job
 
     def is_due(self, step: Step, live: Live) -> bool:
         return self.shared.unrouted and live.status in LEASED
