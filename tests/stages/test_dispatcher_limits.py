@@ -350,6 +350,20 @@ def test_a_lease_that_is_too_large_spends_no_token() -> None:
     }
 
 
+def test_what_was_spent_of_a_rate_does_not_pile_up_while_much_is_spent() -> None:
+    desk = Desk(Limit("each", "key", by="input.customer", rate=Rate(10, 1)))
+    store = desk.driver.store("dispatcher", "parts")
+    worker = ScriptedWorker(desk, slots=10_000)
+    for turn in range(15):
+        with desk.held_back():
+            for number in range(150):
+                submit(desk, f"j{turn}.{number}", f"{turn}.{number}")
+        worker.heartbeat()
+        desk.driver.advance(0.2)
+    assert len(running(desk)) == 2_250
+    assert sum(1 for _ in store.range(b"L", b"M")) <= 600
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_no_cap_is_overrun_and_no_job_waits_that_could_run(seed: int) -> None:

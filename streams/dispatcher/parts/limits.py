@@ -21,6 +21,8 @@ from streams.serde.job_states import LEASED
 from streams.serde.records import Job
 
 _SWEEP_SECONDS = 0.5
+_MOST = 2_000
+"""So many rows are looked at in one step, at most."""
 _SKEW_MS = 1_000
 """How far the clocks of two machines may be apart: a new owner of a bucket waits that much longer,
 so that the rate holds."""
@@ -37,6 +39,7 @@ class Limits(Part):
         self._behind: Bucket | None = None
         self._has_spent = bool(self._limited.caps.rates.paces)
         self._swept_at = 0.0
+        self._spent = 0  # tokens since the last look
 
     def restored(self, ctx: Context) -> None:
         """Go on with what an earlier owner of the partition spent."""
@@ -52,6 +55,7 @@ class Limits(Part):
             for bucket, arrival in self._limited.spend(entry, step.on_undo):
                 ahead = round((arrival - step.monotonic) * 1000)
                 limit_rows.put(step.store, bucket, step.now + ahead)
+                self._spent += 1
 
     def is_due(self, step: Step, live: Live) -> bool:
         return self.shared.unrouted and live.status in LEASED
@@ -65,12 +69,17 @@ class Limits(Part):
 
     def tick(self, step: Step) -> None:
         """Forget some of the buckets whose burst is whole again."""
-        if not self._has_spent or step.monotonic < self._swept_at + _SWEEP_SECONDS:
-            return
-        self._swept_at = step.monotonic
+        is_between = self._behind is None and step.monotonic < self._swept_at + _SWEEP_SECONDS
+        if self._has_spent and not is_between:
+            self._forget_some(step)
+
+    def _forget_some(self, step: Step) -> None:
+        """Look at more rows than are made meanwhile, so that they do not pile up."""
+        most = min(AT_ONCE + 2 * self._spent, _MOST)
+        self._swept_at, self._spent = step.monotonic, 0
         step.on_undo(setattr, self, "_behind", self._behind)
-        found = list(islice(limit_rows.all_of(step.store, self._behind), AT_ONCE))
-        self._behind = found[-1][0] if len(found) == AT_ONCE else None
+        found = list(islice(limit_rows.all_of(step.store, self._behind), most))
+        self._behind = found[-1][0] if len(found) == most else None
         for bucket, _ in found:
             if self._limited.caps.rates.forget(bucket, step.monotonic, step.on_undo):
                 limit_rows.delete(step.store, bucket)
