@@ -23,7 +23,8 @@ class Shared:
     - `queue` are the waiting jobs and what the running ones fill of the caps; `workers` are the
       workers and their leases. Both follow each change of a job, before the parts do.
     - `closed` are tenants whose waiting jobs are not leased.
-    - `unrouted` is True until every live job follows the routing of the topology.
+    - `unrouted` is True until every live job follows the routing of the topology, and `uncounted`
+      until the limits of the topology count every job that runs: nothing is leased before.
     - `gives_kept` is True while kept events are held against changed routes.
     - `sweep_now` asks for a round of the sweep after the one that is under way.
     - `commanded_at` is when a command was read last (monotonic seconds).
@@ -43,6 +44,7 @@ class Shared:
     workers: WorkerRegistry
     closed: ClosedTenants
     unrouted: bool = True
+    uncounted: bool = True
     gives_kept: bool = False
     sweep_now: bool = False
     commanded_at: float = 0.0

@@ -12,11 +12,12 @@ import pytest
 from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.codec import JOB
-from streams.serde.records import Job
+from streams.serde.records import Job, Settle
 from streams.topology.limits import Limit, Rate
 from streams.topology.model import Topic
 
 CUSTOMER = Limit("one_a_customer", "key", by="input.customer", concurrency=1)
+EFFECT = "email:send/reply"
 ODD = ("*", ":", "", "a:b", "null", None, "é" * 3_000, "x" * 4_096, "x" * 4_095 + "y", 7, "7")
 """Values that a text joined of parts, a glob or a column would confuse."""
 
@@ -362,6 +363,45 @@ def test_what_was_spent_of_a_rate_does_not_pile_up_while_much_is_spent() -> None
         desk.driver.advance(0.2)
     assert len(running(desk)) == 2_250
     assert sum(1 for _ in store.range(b"L", b"M")) <= 600
+
+
+def test_a_limit_with_a_new_name_is_not_overrun_by_what_runs_among_many_jobs() -> None:
+    desk = Desk(CUSTOMER)
+    submit(desk, "z1", "ann")
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    with desk.held_back():
+        submit(desk, "z2", "ann")
+        for number in range(1_200):
+            desk.submit(f"a{number}", "nobody_handles")
+    desk.deploy(limits=(dataclasses.replace(CUSTOMER, name="renamed"),))
+    desk.driver.advance(0.3)
+    worker.heartbeat(desk.lease("z1"))
+    assert running(desk) == {"z1"}
+    end(desk, worker, "z1")
+    assert running(desk) == {"z2"}
+
+
+def test_a_limit_that_is_new_counts_a_job_that_a_person_lets_go_on() -> None:
+    desk = Desk()
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    submit(desk, "a1", "ann")
+    worker.claim(desk.lease("a1"))
+    worker.end(desk.lease("a1"), "retry", after=0, error="TransientError: x")
+    assert worker.claim(desk.lease("a1")).kind == "review"
+    worker.end(desk.lease("a1"), "review", error="who knows")
+    assert jobs(desk)["a1"].status == "needs_review"
+    desk.deploy(limits=(CUSTOMER,))
+    desk.driver.advance(400)
+    submit(desk, "a2", "ann")
+    worker.heartbeat()
+    assert running(desk) == {"a2"}
+    desk.command(Settle(EFFECT, "done", None, "asked", "ops"), "a1")
+    assert jobs(desk)["a1"].status == "pending"
+    assert running(desk) == {"a2"}
+    end(desk, worker, "a2")
+    assert running(desk) == {"a1"}
 
 
 @pytest.mark.long

@@ -38,6 +38,8 @@ class Leasing(Part):
 
     def initiate(self, step: Step) -> Iterator[None]:
         """Lease ready jobs; yields after each job that was leased or dead-lettered."""
+        if self.shared.uncounted:
+            return
         queue, now = self.shared.queue, step.monotonic
         served: list[str] = []
         sent: set[str] = set()

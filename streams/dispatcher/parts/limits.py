@@ -17,12 +17,13 @@ from streams.dispatcher.step import Step
 from streams.limits.buckets import Bucket
 from streams.limits.keys import keyed
 from streams.runtime.processor import Context
-from streams.serde.job_states import LEASED
+from streams.serde.job_states import LEASED, MOVABLE
 from streams.serde.records import Job
+from streams.topology.limits import KEYED
 
 _SWEEP_SECONDS = 0.5
 _MOST = 2_000
-"""So many rows are looked at in one step, at most."""
+"""So many rows or running jobs are looked at in one step, at most."""
 _SKEW_MS = 1_000
 """How far the clocks of two machines may be apart: a new owner of a bucket waits that much longer,
 so that the rate holds."""
@@ -40,9 +41,11 @@ class Limits(Part):
         self._has_spent = bool(self._limited.caps.rates.paces)
         self._swept_at = 0.0
         self._spent = 0  # tokens since the last look
+        self._running: list[str] | None = None  # jobs to count anew
 
     def restored(self, ctx: Context) -> None:
         """Go on with what an earlier owner of the partition spent."""
+        self._limited.caps.now = ctx.monotonic
         for bucket, arrival in limit_rows.all_of(ctx.store("parts")):
             self._has_spent = True
             left = (arrival + _SKEW_MS - ctx.now) / 1000
@@ -58,20 +61,44 @@ class Limits(Part):
                 self._spent += 1
 
     def is_due(self, step: Step, live: Live) -> bool:
-        return self.shared.unrouted and live.status in LEASED
+        return self.shared.unrouted and live.status not in MOVABLE
 
     def mend(self, step: Step, job: Job) -> bool:
-        """Count a running job by the present limits; waiting ones follow with their routes."""
+        """Count a job by the present limits; those that go on by themselves follow their routes."""
         found = keyed(job, self.topology.limits)
         if found is not job:
             step.table.put(found)
         return found is not job
 
     def tick(self, step: Step) -> None:
-        """Forget some of the buckets whose burst is whole again."""
+        """Count what runs before anything else starts; forget buckets whose burst is whole."""
+        if self.shared.uncounted:
+            self._count_running(step)
         is_between = self._behind is None and step.monotonic < self._swept_at + _SWEEP_SECONDS
         if self._has_spent and not is_between:
             self._forget_some(step)
+
+    def _count_running(self, step: Step) -> None:
+        """Count some of the jobs that run by limits that may be new."""
+        step.on_undo(self._count_again, self._running)
+        running = self._to_count() if self._running is None else self._running
+        changed = behind = 0
+        for behind, job_id in enumerate(running[:_MOST], 1):
+            job = step.table.get(job_id)
+            if job is not None and job.status in LEASED:
+                changed += self.mend(step, job)
+            if changed == AT_ONCE:
+                break
+        self._running = running[behind:]
+        self.shared.uncounted = bool(self._running)
+
+    def _to_count(self) -> list[str]:
+        """The jobs that run, if they may lack values of the present limits."""
+        has_keys = any(limit.scope in KEYED for limit in self.topology.limits)
+        return list(self.shared.workers.running) if has_keys and self.shared.unrouted else []
+
+    def _count_again(self, running: list[str] | None) -> None:
+        self._running, self.shared.uncounted = running, True
 
     def _forget_some(self, step: Step) -> None:
         """Look at more rows than are made meanwhile, so that they do not pile up."""
