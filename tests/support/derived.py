@@ -48,7 +48,7 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
         for pool, queue in shared.queue.queues.items()
         for job_id, entry in queue._members.items()
         for lane in (queue._lanes[entry[2]],)
-    }
+    } | _set_aside(dispatcher)
     charged = {
         (pool, tenant.id): tenant.running
         for pool, queue in shared.queue.queues.items()
@@ -78,6 +78,16 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
         {app: each for app, each in part(dispatcher, DeclaredSchedules)._declared.items() if each},
     )
     return waiting, charged, running, dict(shared.queue._caps._running), closed, kept
+
+
+def _set_aside(dispatcher: Dispatcher) -> set[tuple[str, str, int, str, str, str]]:
+    """The waiting jobs that are not in the queues, since a bucket of their own is full."""
+    aside = dispatcher.shared.queue.limited.aside
+    return {
+        (pool, job_id, entry[0], tenant_id, type_, priority)
+        for job_id, entry in aside._members.items()
+        for pool, tenant_id, type_, priority in (aside._lines[entry[2]].name,)
+    }
 
 
 def part(dispatcher: Dispatcher, kind: type[P]) -> P:
@@ -141,6 +151,7 @@ def _undoable(dispatcher: Dispatcher) -> dict[str, Any]:
             part(dispatcher, Schedules)._behind,
             part(dispatcher, StartDeadlines)._behind,
         ),
+        "spent": dict(shared.queue._caps.rates._arrivals),
         "seen": dict(part(dispatcher, HeldJobs)._seen),
         "dead types": set(part(dispatcher, UnhandledTypes)._dead_types),
         "greet": list(part(dispatcher, Questions)._greet),
