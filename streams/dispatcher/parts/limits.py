@@ -82,14 +82,15 @@ class Limits(Part):
         """Count some of the jobs that run by limits that may be new."""
         step.on_undo(self._count_again, self._running)
         running = self._to_count() if self._running is None else self._running
-        changed = behind = 0
-        for behind, job_id in enumerate(running[:_MOST], 1):
+        changed = looked = 0
+        for job_id in running[:_MOST]:
+            looked += 1
             job = step.table.get(job_id)
             if job is not None and job.status in LEASED:
                 changed += self.mend(step, job)
             if changed == AT_ONCE:
                 break
-        self._running = running[behind:]
+        self._running = running[looked:]
         self.shared.uncounted = bool(self._running)
 
     def _to_count(self) -> list[str]:
