@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.asking import ACTION, HOUR_MS, Asker, digest
+from support.asking import ACTION, EVIDENCE, HOUR_MS, Asker, digest
 from support.dispatching import ROUTES
 
 from streams.dispatcher import approval_rows
-from streams.serde.records import ApprovalEffect, Lease, Wait, WaitOver
+from streams.serde.records import ApprovalEffect, Lease, Wait, WaitGroup, WaitOver
 from streams.topology.model import ApprovalRule
 
 OTHER_FORMS = ["Ann", "ANN", " ann", "ann ", "\uff41nn"]
@@ -113,6 +113,18 @@ def test_an_approval_that_one_branch_still_waits_for_is_not_cancelled_with_anoth
     assert at.approval().status == "pending"
     at.decide(lease, id_)
     assert at.refusals() == []
+
+
+def test_a_decision_ends_each_wait_for_it_though_they_share_a_group() -> None:
+    at = Asker()
+    lease = at.job()
+    id_ = at.ask(lease)
+    beside = Wait("b/approval[refund]", "approval", 0, EVIDENCE, approval_id=id_)
+    at.park(lease, id_, beside.in_groups((WaitGroup(0), WaitGroup(1))))
+    at.decide(lease, id_)
+    assert at.desk.job(lease.job_id).waits == ()
+    ended = ["approval[refund]", "b/approval[refund]"]
+    assert [left.id for left in at.go_on(lease.job_id).steps] == ended
 
 
 def test_a_decision_sent_for_the_failed_job_reaches_its_replay_that_asks_the_same() -> None:

@@ -132,7 +132,10 @@ class Approvals(Part):
 def _tell(step: Step, approval: Approval) -> None:
     """End the waits for an approval that is decided, of the job that asked for it last."""
     job = step.table.get(approval.job_id)
-    waits = () if job is None else job.waits
-    for wait in waits:
-        if job is not None and wait.approval_id == approval.approval_id and wait in job.waits:
-            job = end_wait(step, job, wait, decided(wait, approval))
+    while job is not None:
+        # Look anew each time: the end of one wait changes the groups of the others.
+        found = (wait for wait in job.waits if wait.approval_id == approval.approval_id)
+        wait = next(found, None)
+        if wait is None:
+            return
+        job = end_wait(step, job, wait, decided(wait, approval))
