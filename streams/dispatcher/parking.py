@@ -77,7 +77,8 @@ class Parking:
         if known is None:
             return begin(step, job, self._fixed(step, job, asked))
         listened = known.listened or asked.listened
-        wait = replace(known.in_groups(asked.groups), listened=listened)
+        # What a run only listens to is still in the groups of the park before it.
+        wait = replace(known.in_groups(asked.groups or known.groups), listened=listened)
         job = replace(job, waits=tuple(wait if each is known else each for each in job.waits))
         step.table.put(job)
         return job

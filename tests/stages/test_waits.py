@@ -158,6 +158,21 @@ def test_what_a_run_has_begun_to_listen_to_stays_open_though_an_earlier_run_awai
     assert len(at.index()) == 1
 
 
+def test_a_wait_that_a_run_listens_to_again_still_drops_what_comes_after_it() -> None:
+    at = Waiter()
+    lease, listened = at.job("a"), event_wait("t1", "begun", since="now")
+    at.listen(lease, listened)
+    later = event_wait("t2", "later", takes_it_alone=True)
+    at.park(lease, listened, later, sleep(5, "nap", group=1))
+    other = at.job("b")
+    at.park(other, event_wait("t2", takes_it_alone=True))
+    at.desk.driver.advance(6)
+    at.listen(at.go_on(lease.job_id), listened)
+    at.reply("t1")
+    at.reply("t2")
+    assert at.status(other) != "waiting"
+
+
 def test_an_event_that_came_after_the_park_counts_however_late_that_is_read() -> None:
     at = Waiter(declared=False)
     lease, parked_at = at.job(), at.desk.driver.now

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from streams.event_match import match_of
-from streams.serde.records import Lease, StepResult, Wait
+from streams.serde.records import Lease, Listen, StepResult, Wait
 from streams.topology.model import Events, JobType
 from support.dispatching import ROUTES, Desk, ScriptedWorker
 
@@ -44,6 +44,10 @@ class Waiter:
 
     def park(self, lease: Lease, *waits: Wait) -> None:
         body = dataclasses.replace(self.ended(lease), waits=waits)
+        self.desk.command(body, lease.job_id, lease.epoch)
+
+    def listen(self, lease: Lease, wait: Wait) -> None:
+        body = Listen(self.worker.name, 3, f"clm_{wait.id}", lease.run_id, wait)
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def ended(self, lease: Lease) -> Any:
