@@ -64,6 +64,7 @@ class Parking:
                 job = self._end_at_once(step, job, wait, over)
             elif over is not None:
                 job = group_over(step, job, wait, over)
+        job = self._freed(step, job)
         cancel_unawaited(step, job, job.waits)
 
     def listen(self, step: Step, job: Job, asked: Wait) -> None:
@@ -71,6 +72,14 @@ class Parking:
         if _left(step, job, asked) is None:
             job = self._open(step, job, replace(asked, group=LISTENED, listened=True))
             self._end_at_once(step, job, asked, self._at_once(step, job, asked))
+
+    def _freed(self, step: Step, job: Job) -> Job:
+        """The job, with a wait refused that it awaits again, and that would never end."""
+        wait = self._faults.endless(step, job)
+        if wait is None:
+            return job
+        message = f"{wait.id}: what it waits for waits for this job: each would wait for ever"
+        return end_wait(step, job, wait, left_by(wait, raises="WaitRefused", message=message))
 
     def _open(self, step: Step, job: Job, asked: Wait) -> Job:
         known = _open_wait(job, asked.id)

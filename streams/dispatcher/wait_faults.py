@@ -51,6 +51,16 @@ class WaitFaults:
             return (_job_fault if wait.kind == "job" else _gather_fault)(step, job, wait)
         return self._match_fault(step, job, asked) if wait.kind == "event" else None
 
+    def endless(self, step: Step, job: Job) -> Wait | None:
+        """A wait of a parked job that began before and will never end; None if there is none.
+
+        A job that runs is in no circle, so one may be closed meanwhile without a refusal.
+        """
+        again = (wait for wait in job.waits if wait.at != step.now and wait.groups)
+        for_ends = (wait for wait in again if wait.kind in ("job", "gather"))
+        found = next((wait for wait in for_ends if wait.until is None), None)
+        return found if found is not None and _waits_for_ever(step, job) else None
+
     def _match_fault(self, step: Step, job: Job, asked: Wait) -> str | None:
         match = read_match(asked.match)
         if asked.since == "now" and asked.behind is None:

@@ -270,6 +270,28 @@ def test_a_circle_through_a_gather_is_refused_whichever_waits_last(
     assert (left.raises, "wait for ever" in left.message) == ("WaitRefused", True)
 
 
+@pytest.mark.parametrize("how", ["job", "gather"])
+def test_a_circle_that_is_closed_while_one_of_its_jobs_runs_is_refused(
+    family: Family, how: str
+) -> None:
+    parent, nap = family.root(), sleep(5, "nap", group=1)
+    if how == "job":
+        child = family.enqueue(parent)
+        wait = end_wait("c", child)
+    else:
+        (child,), wait = family.gather(parent, 1, parks=False), gather_wait()
+    family.park(parent, wait, nap)
+    leases = {lease.job_id: lease for lease in family.go_on(6)}
+    family.park(leases[child], end_wait("x", parent.job_id))
+    assert family.job(child).status == "waiting"
+    family.park(leases[parent.job_id], wait)
+    again = family.lease_of(parent.job_id)
+    left = next(each for each in again.steps if each.id == wait.id)
+    assert (left.raises, "wait for ever" in left.message) == ("WaitRefused", True)
+    family.end(again)
+    assert family.job(child).status != "waiting"
+
+
 @pytest.mark.parametrize("needs_all", [True, False])
 def test_a_circle_beside_another_wait_is_refused_if_both_are_needed(
     family: Family, needs_all: bool
