@@ -67,6 +67,13 @@ def ended(step: Step, approval: Approval, status: ApprovalStatus) -> Approval:
     return approval
 
 
+def asked_again(step: Step, approval: Approval) -> Approval:
+    """Ask again for what was dropped after the run that parks for it had asked for it."""
+    approval = replace(approval, status=PENDING, ended_at=None)
+    put(step, approval)
+    return approval
+
+
 def cancel_unawaited(step: Step, job: Job, waits: Iterable[Wait] = ()) -> None:
     """Cancel what a job has asked of people, but for what its waits are for.
 

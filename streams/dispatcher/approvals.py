@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from streams import user_json
-from streams.dispatcher.approval_rows import MOST_ASKED, ended, find
+from streams.dispatcher.approval_rows import MOST_ASKED, asked_again, ended, find
 from streams.dispatcher.step import Step
 from streams.dispatcher.waiting import left_by, timed_out
 from streams.serde.approval_states import APPROVED, CANCELLED, EXPIRED, PENDING
@@ -25,6 +25,8 @@ def over_at_once(step: Step, job: Job, wait: Wait) -> StepResult | None:
             f"approval {approval.approval_id} was asked for something else under this key: give "
             "another approval another key",
         )
+    if approval.status == CANCELLED:
+        approval = asked_again(step, approval)
     if approval.status == PENDING and is_late(approval, step.now):
         return time_over(step, job, wait)
     return decided(wait, approval) if approval.status != PENDING else None

@@ -9,11 +9,12 @@ from typing import get_args
 import pytest
 from support.asking import ACTION, EVIDENCE, HOUR_MS, Asker, digest
 from support.dispatching import ROUTES
+from support.waiter import event_wait
 
 from streams import user_json
 from streams.runtime.memory_broker import CrashPoint
 from streams.serde.ids import approval_id
-from streams.serde.records import Wait
+from streams.serde.records import Wait, WaitGroup
 from streams.topology.model import ApprovalRule, Route
 
 
@@ -283,6 +284,24 @@ def test_a_run_that_began_before_the_decision_parks_to_get_it(ends: str) -> None
     at.ask(lease, ACTION)
     at.park(lease, id_)
     assert at.decision(lease)["approved"] is False
+
+
+def test_an_approval_that_loses_between_the_question_and_the_park_of_another_task_stands() -> None:
+    at = Asker()
+    lease = at.job()
+    id_, message = at.ask(lease), event_wait("t1", "message", since="now")
+    at.park(lease, id_, message, Wait("nap", "time", 1, b"s", group=1, timeout_ms=5_000))
+    at.desk.driver.advance(6)
+    lease = at.go_on(lease.job_id)
+    at.ask(lease)
+    at.desk.event("t1", type_="reply.sent")
+    assert at.approval().status == "cancelled"
+    asked = Wait("approval[refund]", "approval", 0, EVIDENCE, approval_id=id_)
+    by_two = asked.in_groups((WaitGroup(0), WaitGroup(1)))
+    at.worker.end(lease, "parked", waits=(by_two, message))
+    assert (at.approval().status, at.desk.job(lease.job_id).waits[0].id) == ("pending", asked.id)
+    at.decide(lease, id_)
+    assert (at.approval().status, at.refusals()) == ("approved", [])
 
 
 @pytest.mark.parametrize("goes_on", ["parks for something else", "begins anew"])
