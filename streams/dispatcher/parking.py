@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from streams.dispatcher import approvals, gathers
 from streams.dispatcher import job as jobs
@@ -12,7 +13,7 @@ from streams.dispatcher.checkpoints import keep, result_of
 from streams.dispatcher.recent_events import APART_MS, RecentEvents
 from streams.dispatcher.step import Step
 from streams.dispatcher.tree import successor
-from streams.dispatcher.wait_ends import end_of_job_before, taken_by, takes
+from streams.dispatcher.wait_ends import end_of_job_before, has_got, taken_by, takes
 from streams.dispatcher.wait_faults import WaitFaults, counts_since
 from streams.dispatcher.waiting import (
     LISTENED,
@@ -154,7 +155,10 @@ class Parking:
         if fault is not None:
             return left_by(wait, raises="WaitRefused", message=f"{wait.id}: {fault}")
         if wait.kind == "event":
-            came = self._came_before(step, job, asked, _late_since(step, job, wait))
+            late = _late_since(step, job, wait)
+            from_now_on = asked.since == "now" and asked.behind is None
+            come = self._overtaken if from_now_on else self._came_before
+            came = come(step, job, asked, late)
             return came or (late_by(wait) if _is_late(step, wait) else None)
         if wait.kind == "approval":
             return approvals.over_at_once(step, job, wait)
@@ -169,8 +173,6 @@ class Parking:
         self, step: Step, job: Job, asked: Wait, late: int | None
     ) -> StepResult | None:
         """What the first recent event leaves that the wait takes, and that is not too `late`."""
-        if asked.since == "now" and asked.behind is None:
-            return None
         reaching = replace(asked, since=str(counts_since(job, asked)), behind=asked.behind or 0)
         match = read_match(asked.match)
         # An event that came after another one may have an earlier time; see `APART_MS`.
@@ -183,6 +185,20 @@ class Parking:
                 told += f"{match.equality[0]}: wait for what fewer have, or since='now'"
                 return left_by(asked, raises="WaitRefused", message=told)
             if takes(job, reaching, event):
+                return taken_by(asked, event) if late is None or event.at <= late else None
+        return None
+
+    def _overtaken(self, step: Step, job: Job, asked: Wait, late: int | None) -> StepResult | None:
+        """What a recent event leaves that came after a command, and was read before it.
+
+        After an outage the inputs are read in no common order. Clocks of brokers differ, so an
+        event that a wait of the job has got is left out.
+        """
+        since = step.at + 1
+        reaching = replace(asked, since=str(since), behind=0)
+        found = self._recent.behind(step, job.tenant_id, read_match(asked.match), 0, since)
+        for event in islice(found, MOST_LOOKED):
+            if takes(job, reaching, event) and not has_got(step, job, event):
                 return taken_by(asked, event) if late is None or event.at <= late else None
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from streams import user_json
+from streams.dispatcher.checkpoints import steps_of
 from streams.dispatcher.job import is_live
 from streams.dispatcher.recent_events import APART_MS, Offered
 from streams.dispatcher.step import Step
@@ -26,6 +27,13 @@ def takes(job: Job, wait: Wait, event: Offered) -> bool:
         and not (wait.takes_it_alone and event.taken)
         and read_match(wait.match).takes(event.info)
     )
+
+
+def has_got(step: Step, job: Job, event: Offered) -> bool:
+    """Whether a wait of the job has ended with an event."""
+    left = (each.value for each in steps_of(step.checkpoints, job) if each.kind == "event")
+    values = (user_json.read(value) for value in left if value is not None)
+    return event.info.event_id in [value.get("after_event") for value in values]
 
 
 def taken_by(wait: Wait, event: Offered) -> StepResult:

@@ -183,6 +183,27 @@ def test_an_event_that_came_after_the_park_counts_however_late_that_is_read() ->
     assert "answer" in at.left(lease)
 
 
+@pytest.mark.parametrize("apart", [-500, 0, 5_000])
+def test_an_event_that_came_after_the_park_counts_also_if_it_is_read_before_it(apart: int) -> None:
+    at = Waiter()
+    lease, parked_at = at.job(), at.desk.driver.now
+    at.desk.driver.advance(10)  # the stage was away
+    at.reply("t1", at=parked_at + apart)
+    body = dataclasses.replace(at.ended(lease), waits=(event_wait(since="now"),))
+    at.desk.command(body, lease.job_id, lease.epoch, at=parked_at)
+    assert (at.status(lease) == "waiting") is (apart <= 0)
+
+
+def test_an_event_that_a_wait_from_now_on_has_got_ends_no_later_one() -> None:
+    at = Waiter()
+    lease, parked_at = at.job(), at.desk.driver.now
+    at.park(lease, event_wait(since="now"))
+    at.reply("t1", at=parked_at + 5_000)
+    again = at.go_on(lease.job_id)
+    at.park(again, event_wait(id_="answer#2", since="now"))
+    assert at.status(lease) == "waiting"
+
+
 def test_a_park_of_a_run_that_is_over_changes_nothing() -> None:
     at = Waiter()
     first = at.job()
