@@ -12,7 +12,7 @@ from streams import user_json
 from streams.dispatcher.approval_rows import has_lapsed
 from streams.dispatcher.checkpoints import keep, steps_of
 from streams.dispatcher.job import is_live
-from streams.dispatcher.scopes import share
+from streams.dispatcher.scopes import in_scope, share
 from streams.dispatcher.step import Step
 from streams.dispatcher.tree import forget_place, has_any_below, move_away, newest, note, successor
 from streams.errors import ChildFailed, PoisonRecord
@@ -37,7 +37,7 @@ def make(step: Step, parent: Job, spec: ChildSpec, gather: str = "") -> Job:
 
     A replay works in the scope of the job that it repeats, so it finds that one's jobs, or their
     own replays: those that live or have succeeded become its own; others begin again, in the scope
-    that they had last.
+    that they had last, unless another replay works there.
 
     Raises:
         PoisonRecord: the call asked for something else before, or the workflow is too deep.
@@ -56,6 +56,10 @@ def make(step: Step, parent: Job, spec: ChildSpec, gather: str = "") -> Job:
         job = from_child(job_id, parent, spec, gather, step.topology, place=FIRST, now=step.now)
         return _admit(step, job)
     last = newest(step, known)
+    other = _alive_in_scope(step, known, last)
+    if other is not None:
+        step.table.put(replace(last, replayed_as=other.job_id))
+        last = other
     if is_live(last) or last.status == SUCCEEDED:
         return _adopt(step, parent, last, gather, spec)
     return _again(step, parent, spec, gather, known, last)
@@ -65,7 +69,25 @@ def is_still_ending(step: Step, parent: Job, spec: ChildSpec) -> bool:
     """Whether the job of a call is being cancelled: the call makes it again once it has ended."""
     known = step.table.get(child_job_id(parent.tenant_id, parent.scope, spec.call))
     last = None if known is None else newest(step, known)
+    if known is not None and last is not None:
+        last = _alive_in_scope(step, known, last) or last
     return last is not None and is_live(last) and last.cancel_requested
+
+
+def _alive_in_scope(step: Step, known: Job, last: Job) -> Job | None:
+    """The live job in the scope in which a job would begin again: a scope has one at most.
+
+    It is a replay of an earlier job of that scope, so nothing that `known` names leads to it.
+    """
+    if is_live(last) or last.status == SUCCEEDED:
+        return None
+    scope = _former(known, last).scope
+    return next((job for job in in_scope(step, scope) if is_live(job)), None)
+
+
+def _former(known: Job, last: Job) -> Job:
+    """The job that a job goes on behind: steps of another handler are no use."""
+    return last if last.type == known.type else known
 
 
 def _again(step: Step, parent: Job, spec: ChildSpec, gather: str, known: Job, last: Job) -> Job:
@@ -74,10 +96,10 @@ def _again(step: Step, parent: Job, spec: ChildSpec, gather: str, known: Job, la
     It works in the scope of that one, so that it begins none of its effects a second time.
     """
     move_away(step, known)
-    epoch = max(known.epoch, last.epoch)  # a lease of a job of epoch 0 has no steps
+    epoch = max(known.epoch, last.epoch, 1)  # a lease of a job of epoch 0 has no steps
     place = Generation(known.incarnation + 1, epoch)
     job = from_child(known.job_id, parent, spec, gather, step.topology, place=place, now=step.now)
-    former = last if last.type == known.type else known  # steps of another handler are no use
+    former = _former(known, last)
     job = replace(job, scope=former.scope, input=former.input)
     if scope_owner(job.scope) != job.job_id:
         share(step, job)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from streams.dispatcher.job import is_live
 from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.step import Step
-from streams.serde.job_states import CANCELLED, SUCCEEDED
+from streams.serde.job_states import CANCELLED, REPLAYABLE, SUCCEEDED
 from streams.serde.keys import SEPARATOR, after, join, split
 from streams.serde.records import Job, Parent
 
@@ -115,17 +115,43 @@ def spare_below(step: Step, parent: Job) -> None:
     step.shared.stops.drop(step, _stop_of(parent).name)
 
 
-def is_needed(step: Step, job: Job) -> bool:
-    """Whether a finished job is kept: somebody may ask how it ended, or it is above a live one.
+def is_needed(step: Step, job: Job, since: int) -> bool:
+    """Whether a finished job is kept: it is above a live one, or may be asked how it ended.
 
-    The job that asked for it may, and the replays of that one, which work in its scope.
+    The job that asked for it may, and a replay of that one, which works in its scope. So may a
+    replay that is still to come, as long as the job that it would repeat has not ended before
+    `since` (milliseconds).
     """
-    askers = (parent_of(step, each) for each in with_replays(step, job))
-    scopes = [asker.scope for asker in askers if asker is not None]
-    if job.workflow_id is not None:
-        scopes.append(job.scope)
-    lives = any(is_live(each) for scope in scopes for each in in_scope(step, scope))
-    return lives or has_any_below(step, job)
+    found = {job.job_id: job}
+    for each in (askers := [job]):
+        for other in _may_ask(step, each):
+            may_be_replayed = other.status in REPLAYABLE
+            if is_live(other) or (may_be_replayed and other.updated_at > since):
+                return True
+            if may_be_replayed and other.job_id not in found:
+                found[other.job_id] = other
+                askers.append(other)
+    return has_any_below(step, job)
+
+
+def _may_ask(step: Step, job: Job) -> Iterator[Job]:
+    """The jobs in whose scope somebody may ask how a job ended, and those in its own scope."""
+    scopes = dict.fromkeys([job.scope] if job.workflow_id is not None else [])
+    for each in (*with_replays(step, job), *_replayed(step, job)):
+        asker = parent_of(step, each)
+        if asker is not None:
+            scopes[asker.scope] = None
+    return (each for scope in scopes for each in in_scope(step, scope))
+
+
+def _replayed(step: Step, job: Job) -> Iterator[Job]:
+    """The jobs that a job repeats."""
+    for _ in range(_MOST_REPLAYS):
+        old = step.table.get(job.replay_of) if job.replay_of else None
+        if old is None:
+            return
+        yield old
+        job = old
 
 
 def note(step: Step, job: Job) -> None:

@@ -2,8 +2,8 @@
 
 A finished job whose id lives again is replaced in the table. The store `parts` keeps `x` time
 job_id incarnation for it, with its tenant and scope, until its steps and effects are forgotten. A
-job is kept as long as the one that asked for it goes on, since that may ask how it ended, and as
-long as jobs below it live: under `P` time job_id it is looked at again.
+job is kept as long as the one that asked for it goes on, or may be replayed, since that may ask how
+it ended, and as long as jobs below it live: under `P` time job_id it is looked at again.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Retention(Part):
             if job is None or is_live(job) or job.updated_at != entry.at:
                 step.table.drop_entry(entry.key)
                 continue
-            _forget(step, job)
+            _forget(step, job, by)
         for entry in _AGAIN.due(step.store, step.now, AT_ONCE, self._kept):
             self._kept = entry.key
             step.store.delete(entry.key)
             job = step.table.get(entry.name[0])
             if job is not None and not is_live(job) and job.updated_at <= by:
-                _forget(step, job)
+                _forget(step, job, by)
         for entry in _LEFT.due(step.store, by, AT_ONCE, self._left):
             self._left = entry.key
             step.store.delete(entry.key)
@@ -72,9 +72,9 @@ class Retention(Part):
         self._finished, self._left, self._kept = finished, left, kept
 
 
-def _forget(step: Step, job: Job) -> None:
+def _forget(step: Step, job: Job, by: int) -> None:
     """Forget a finished job, or look at it again in a day if it is needed."""
-    if is_needed(step, job):
+    if is_needed(step, job, by):
         day = step.now // _DAY_MS + 1
         step.store.put(_AGAIN.key(day * _DAY_MS, job.job_id), b"")
         return
