@@ -2,7 +2,8 @@
 
 The list is sealed before its first job is made. The store `parts` keeps `G` parent_id incarnation
 gather for the numbers, which is all that the end of a job changes, and `l` parent_id incarnation
-gather place for each job of the list that is not made yet.
+gather place for each job of the list that is not made yet. `Y` parent_id incarnation job_id says how
+a job had ended that lives again, so that all runs of the parent read the same.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.tree import with_replays
 from streams.dispatcher.wait_ends import child_failed
 from streams.dispatcher.waiting import left_by
-from streams.serde.job_states import SUCCEEDED
+from streams.serde.job_states import DEAD, SUCCEEDED
 from streams.serde.keys import SEPARATOR, after, join
 from streams.serde.records import ChildSpec, Job, SealGather, StepResult, Wait
 
-NUMBERS, LISTED = b"G", b"l"
+NUMBERS, LISTED, ENDS = b"G", b"l", b"Y"
 _CONFLICT = "ChildConflict"
 
 
@@ -147,12 +148,21 @@ def outcome(step: Step, parent: Job, job_id: str) -> Outcome:
     if job is None or job.tenant_id != parent.tenant_id:
         return Outcome("forgotten", None, "it is not kept any more", job_id)
     *_, job = job, *(each for each in with_replays(step, job) if each.parent is not None)
+    kept = step.store.get(_end(parent, job))
+    if kept is not None:
+        return Outcome(*user_json.read(kept.decode()))
     return Outcome(job.status, job.result, job.last_error, job.job_id)
+
+
+def keep_end(step: Step, parent: Job, job: Job) -> None:
+    """Keep how a dead job had ended that lives again after its gather is over."""
+    told = Outcome(DEAD, None, job.last_error, job.job_id)
+    step.store.put(_end(parent, job), user_json.write(told))
 
 
 def leftovers(step: Step, run: bytes, limit: int | None) -> list[bytes]:
     """Some keys of what a run's gathers keep, or one of them; `run` is how they begin."""
-    found = (_keys(step, space + run) for space in (LISTED, NUMBERS))
+    found = (_keys(step, space + run) for space in (LISTED, ENDS, NUMBERS))
     return list(islice((key for keys in found for key in keys), limit))
 
 
@@ -171,6 +181,10 @@ def _key(parent: Job, id_: str) -> bytes:
 
 def _place(parent: Job, id_: str, place: int) -> bytes:
     return LISTED + run_of(parent) + join(id_, f"{place:08x}")
+
+
+def _end(parent: Job, job: Job) -> bytes:
+    return ENDS + run_of(parent) + join(job.job_id)
 
 
 def _packed(spec: ChildSpec) -> bytes:

@@ -30,7 +30,7 @@ from streams.serde.step_ids import CHILD, end_id, gathered_id
 from streams.topology.limits import Limit
 from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker
 
-SPACES = b"kKGlFXaj"
+SPACES = b"kKGlYFXaj"
 """The key spaces of children, gathers and waits in the store `parts`."""
 PAGE = 200
 

@@ -48,6 +48,7 @@ class Gathers(Part):
     keys: ClassVar = {
         gathers.NUMBERS: "the numbers of gathers",
         gathers.LISTED: "jobs of gathers that are not made yet",
+        gathers.ENDS: "how gathered jobs had ended that live again",
         _FILLING: "gathers of which more jobs may begin",
         _FORGETTING: "gathers that are over, until what they kept is deleted",
     }
@@ -117,16 +118,19 @@ class Gathers(Part):
         self._forget(step, job)
 
     def revived(self, step: Step, job: Job) -> None:
-        """Count a job that lives again as one that has not ended."""
+        """Count a job that lives again as one that has not ended, unless its gather is over."""
         run = gathers.run_of(job)
         for key in gathers.leftovers(step, run, None):
             step.store.delete(key)
         self._forgetting.drop(step, run)
         found = None if job.parent is None else self._found(step, job, job.parent)
-        if found is not None and job.parent is not None:
-            parent, gather = found
-            gather = replace(gather, failed=gather.failed - 1)
-            gathers.put(step, parent, job.parent.gather, gather)
+        if found is None or job.parent is None:
+            return
+        parent, gather = found
+        if gather.is_over:
+            gathers.keep_end(step, parent, job)
+        else:
+            gathers.put(step, parent, job.parent.gather, replace(gather, failed=gather.failed - 1))
 
     def handled(self, step: Step) -> None:
         self._fill(step)
@@ -146,17 +150,17 @@ class Gathers(Part):
 
     def _count(self, step: Step, job: Job, place: Parent) -> None:
         found = self._found(step, job, place)
-        if found is not None:
+        if found is not None and not found[1].is_over:
             parent, gather = found
             self._go_on(step, parent, place.gather, gather.with_end(job))
 
     def _found(self, step: Step, job: Job, place: Parent) -> tuple[Job, Gather] | None:
-        """The parent and the gather that a job belongs to, if that is not over."""
+        """The parent and the gather that a job belongs to, while the parent has not ended."""
         parent = parent_of(step, job)
         if parent is None or not is_live(parent) or parent.incarnation != place.incarnation:
             return None
         gather = gathers.find(step, parent, place.gather)
-        return None if gather is None or gather.is_over else (parent, gather)
+        return None if gather is None else (parent, gather)
 
     def _go_on(self, step: Step, parent: Job, id_: str, gather: Gather) -> None:
         """Keep the numbers, and see what follows from them."""
