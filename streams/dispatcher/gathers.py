@@ -2,8 +2,8 @@
 
 The list is sealed before its first job is made. The store `parts` keeps `G` parent_id incarnation
 gather for the numbers, which is all that the end of a job changes, and `l` parent_id incarnation
-gather place for each job of the list that is not made yet. `Y` parent_id incarnation job_id says how
-a job had ended that lives again, so that all runs of the parent read the same.
+gather place for each job of the list that is not made yet. `Y` parent_id incarnation job_id says
+how a job had ended that lives again, so that all runs of the parent read the same.
 """
 
 from __future__ import annotations

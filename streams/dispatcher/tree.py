@@ -135,11 +135,14 @@ def is_needed(step: Step, job: Job, since: int) -> bool:
 
 
 def _may_ask(step: Step, job: Job) -> Iterator[Job]:
-    """The jobs in whose scope somebody may ask how a job ended, and those in its own scope."""
+    """The jobs in whose scope somebody may ask how a job ended, and those in its own scope.
+
+    A job that continues asks in the scope of its next incarnation.
+    """
     scopes = dict.fromkeys([job.scope] if job.workflow_id is not None else [])
     for each in (*with_replays(step, job), *_replayed(step, job)):
         asker = parent_of(step, each)
-        if asker is not None:
+        if asker is not None and each.parent and each.parent.incarnation == asker.incarnation:
             scopes[asker.scope] = None
     return (each for scope in scopes for each in in_scope(step, scope))
 

@@ -1,0 +1,136 @@
+"""Children that end, are replayed and begin again: none is made twice, and none is cut off."""
+
+from __future__ import annotations
+
+import pytest
+from support.family import Family, child_id, end_wait, gather_wait, spec
+from support.waiter import sleep
+
+from streams.serde.records import Lease
+
+DAY = 86_400
+KEPT_DAYS = 30
+
+
+@pytest.fixture
+def family() -> Family:
+    return Family()
+
+
+def fail(family: Family, *leases: Lease) -> None:
+    for lease in leases:
+        family.end(lease, "failed", error="no")
+
+
+def test_a_job_whose_newest_replay_never_ran_has_the_steps_of_the_one_before(
+    family: Family,
+) -> None:
+    """No worker handled its type for a while."""
+    family.desk.deploy(unhandled_ms=60_000)
+    family.boot()
+    parent = family.root()
+    child = family.enqueue(parent, type_="late")
+    family.park(parent, sleep(260))
+    family.worker.stay(250)
+    family.desk.replay("job_alone", child)
+    family.boot("draft_reply", "refund", "late")
+    alone = family.lease_of("job_alone")
+    family.worker.step(alone, "charge", '"done"')
+    fail(family, alone)
+    with family.desk.held_back():
+        family.desk.replay("job_later", alone.job_id)
+        family.desk.cancel("job_later")
+    assert [family.job(each).epoch for each in (child, "job_later")] == [0, 0]
+    fail(family, family.lease_of(parent.job_id, 15))
+    family.desk.replay("job_again", parent.job_id)
+    assert family.enqueue(family.lease_of("job_again"), type_="late") == child
+    assert [left.id for left in family.lease_of(child).steps] == ["charge"]
+
+
+def test_no_job_begins_again_beside_a_replay_that_works_in_its_scope(family: Family) -> None:
+    """Else each would take the jobs of the other's gather, which would wait for ever."""
+    parent = family.root()
+    child = family.enqueue(parent)
+    fail(family, family.lease_of(child), parent)
+    family.desk.replay("job_alone", child)
+    fail(family, family.lease_of("job_alone"))
+    family.desk.replay("job_again", parent.job_id)
+    again = family.lease_of("job_again")
+    family.enqueue(again)
+    fail(family, family.lease_of(child), again)
+    family.desk.replay("job_later", "job_alone")
+    later = family.lease_of("job_later")
+    (below,) = family.gather(later, 1)
+    lease = family.lease_of(below)
+    family.desk.replay("job_last", again.job_id)
+    last = family.lease_of("job_last")
+    assert family.enqueue(last) == later.job_id
+    family.park(last, end_wait("c", later.job_id))
+    family.end(lease)
+    family.end(family.lease_of(later.job_id))
+    family.end(family.lease_of(last.job_id))
+    family.go_on(1)
+    ended = [family.job(each).status for each in (below, later.job_id, last.job_id)]
+    assert ended == ["succeeded"] * 3
+    assert family.job(child).replayed_as == later.job_id
+    assert family.leftovers() == []
+
+
+def test_no_gathered_job_is_made_again_as_long_as_its_parent_can_be_replayed(
+    family: Family,
+) -> None:
+    parent = family.root()
+    first, second = family.gather(parent, 2)
+    leases = {lease.job_id: lease for lease in family.go_on()}
+    family.end(leases[first])
+    family.park(leases[second], sleep(20 * DAY))
+    family.pass_days(21)
+    family.boot()
+    fail(family, family.lease_of(second))
+    fail(family, family.lease_of(parent.job_id))
+    family.pass_days(KEPT_DAYS - 5)
+    family.boot()
+    family.desk.replay("job_again", parent.job_id)
+    family.gather(family.lease_of("job_again"), 2)
+    begun = {lease.job_id for _ in range(3) for lease in family.go_on()}
+    assert begun == {second}
+
+
+def test_what_a_gather_has_collected_stays_if_a_dead_job_of_it_lives_again(
+    family: Family,
+) -> None:
+    """No worker handled its type for a while."""
+    family.desk.deploy(unhandled_ms=60_000)
+    family.boot()
+    parent = family.root()
+    calls = ["gather[all]/0", "gather[all]/1"]
+    family.seal(parent, 2, tolerated=2)
+    family.add(parent, 0, [spec(calls[0], "late"), spec(calls[1])], "gather[all]")
+    dead, other = (child_id(parent, call) for call in calls)
+    family.end(family.lease_of(other))
+    family.worker.stay(250, parent)
+    family.park(parent, gather_wait())
+    again = family.lease_of(parent.job_id)
+    collected = family.outcomes(again, [dead, other])
+    assert [each[0] for each in collected] == ["dead", "succeeded"]
+    family.park(again, sleep(20))
+    family.boot("draft_reply", "refund", "late")
+    leases = {lease.job_id: lease for _ in range(3) for lease in family.go_on(5)}
+    family.end(leases[dead])
+    again = family.lease_of(parent.job_id, 10)
+    assert family.outcomes(again, [dead, other]) == collected
+    assert family.job(dead).status == "succeeded"
+    family.end(again)
+    family.go_on(1)
+    assert family.leftovers() == []
+
+
+def test_a_job_that_continues_does_not_keep_what_its_former_runs_asked_for(family: Family) -> None:
+    parent = family.root()
+    child = family.enqueue(parent)
+    family.end(family.lease_of(child))
+    family.end(parent, "continued", result='"second"')
+    family.park(family.lease_of(parent.job_id), sleep(300 * DAY))
+    family.pass_days(KEPT_DAYS + 5)
+    rows = [r.value for r in family.desk.driver.output("jobs") if r.key == child.encode()]
+    assert rows[-1] is None
