@@ -150,14 +150,14 @@ def outcome(step: Step, parent: Job, job_id: str) -> Outcome:
     *_, job = job, *(each for each in with_replays(step, job) if each.parent is not None)
     kept = step.store.get(_end(parent, job))
     if kept is not None:
-        return Outcome(*user_json.read(kept.decode()))
+        return Outcome(*user_json.read(kept))
     return Outcome(job.status, job.result, job.last_error, job.job_id)
 
 
 def keep_end(step: Step, parent: Job, job: Job) -> None:
     """Keep how a dead job had ended that lives again after its gather is over."""
     told = Outcome(DEAD, None, job.last_error, job.job_id)
-    step.store.put(_end(parent, job), user_json.write(told))
+    step.store.put(_end(parent, job), user_json.write(tuple(told)))
 
 
 def leftovers(step: Step, run: bytes, limit: int | None) -> list[bytes]:

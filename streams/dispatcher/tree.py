@@ -122,14 +122,13 @@ def is_needed(step: Step, job: Job, since: int) -> bool:
     replay that is still to come, as long as the job that it would repeat has not ended before
     `since` (milliseconds).
     """
-    found = {job.job_id: job}
+    found = {job.job_id}
     for each in (askers := [job]):
         for other in _may_ask(step, each):
-            may_be_replayed = other.status in REPLAYABLE
-            if is_live(other) or (may_be_replayed and other.updated_at > since):
+            if is_live(other) or (other.status in REPLAYABLE and other.updated_at > since):
                 return True
-            if may_be_replayed and other.job_id not in found:
-                found[other.job_id] = other
+            if other.status != SUCCEEDED and other.job_id not in found:  # it may begin again
+                found.add(other.job_id)
                 askers.append(other)
     return has_any_below(step, job)
 

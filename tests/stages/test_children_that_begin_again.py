@@ -96,6 +96,29 @@ def test_no_gathered_job_is_made_again_as_long_as_its_parent_can_be_replayed(
     assert begun == {second}
 
 
+def test_what_a_cancelled_job_had_asked_for_is_kept_while_it_may_begin_again(
+    family: Family,
+) -> None:
+    root = family.root()
+    middle = family.lease_of(family.enqueue(root))
+    below = family.enqueue(middle)
+    family.end(family.lease_of(below))
+    family.park(middle, sleep(100 * DAY))
+    family.park(root, sleep(20 * DAY))
+    family.pass_days(21)
+    family.boot()
+    fail(family, family.lease_of(root.job_id))
+    family.go_on(1)
+    assert family.job(middle.job_id).status == "cancelled"
+    family.pass_days(KEPT_DAYS - 5)
+    family.boot()
+    family.desk.replay("job_again", root.job_id)
+    family.enqueue(family.lease_of("job_again"))
+    assert family.enqueue(family.lease_of(middle.job_id)) == below
+    assert [lease.job_id for lease in family.go_on()] == []
+    assert family.job(below).status == "succeeded"
+
+
 def test_what_a_gather_has_collected_stays_if_a_dead_job_of_it_lives_again(
     family: Family,
 ) -> None:
