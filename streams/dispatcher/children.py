@@ -68,10 +68,11 @@ def make(step: Step, parent: Job, spec: ChildSpec, gather: str = "") -> Job:
 def is_still_ending(step: Step, parent: Job, spec: ChildSpec) -> bool:
     """Whether the job of a call is being cancelled: the call makes it again once it has ended."""
     known = step.table.get(child_job_id(parent.tenant_id, parent.scope, spec.call))
-    last = None if known is None else newest(step, known)
-    if known is not None and last is not None:
-        last = _alive_in_scope(step, known, last) or last
-    return last is not None and is_live(last) and last.cancel_requested
+    if known is None:
+        return False
+    last = newest(step, known)
+    last = _alive_in_scope(step, known, last) or last
+    return is_live(last) and last.cancel_requested
 
 
 def _alive_in_scope(step: Step, known: Job, last: Job) -> Job | None:
