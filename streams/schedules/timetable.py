@@ -91,6 +91,8 @@ def is_interval(cron: str) -> bool:
 
 
 def _interval(every: int, anchor: int, moment: int) -> Iterator[Occurrence]:
+    if every < 1:
+        raise WrongSchedule("every_seconds", f"{every} ms is no interval; set 1 ms or more")
     at = anchor + ((moment - anchor) // every + 1) * every
     while True:
         yield Occurrence(at, str(at))

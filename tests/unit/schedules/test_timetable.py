@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice, pairwise
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from support.scheduling import moment, spec
 
 from streams.schedules import time_zones
-from streams.schedules.timetable import Timetable, shift_of
+from streams.schedules.timetable import Timetable, WrongSchedule, shift_of
 
 ZONES = ("Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns", "UTC", "Africa/Cairo")
 CRONS = ("30 2 * * *", "*/10 * * * *", "0 */2 * * *", "15,45 1-3 * * *", "0 0 * * *", "5 9 29 2 *")
@@ -170,6 +171,14 @@ def test_an_interval_on_the_clock_is_every_moment_that_the_clock_shows(tz: str, 
     minutes = range(start + 60_000, start + 86_400_001, 60_000)
     shown = [at for at in minutes if datetime.fromtimestamp(at / 1000, rules).minute % 7 == 0]
     assert found == shown
+
+
+@pytest.mark.parametrize("every", [0, -1])
+def test_an_interval_that_goes_nowhere_is_wrong_and_not_looked_for_without_end(every: int) -> None:
+    """No command lets one in, and a row that is damaged must not hold up its reader."""
+    table = Timetable(replace(spec(), every_ms=every))
+    with pytest.raises(WrongSchedule, match="is no interval"):
+        next(table.after(0))
 
 
 def test_the_rules_are_those_of_the_pinned_package() -> None:
