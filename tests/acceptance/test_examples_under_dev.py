@@ -122,7 +122,7 @@ def test_a_failed_run_of_ci_has_one_comment(installation: Installation) -> None:
     eventually(lambda: github.comments, what="the comment is posted")
     installation.kill_worker()
     github.let_go.set()
-    (job,) = installation.jobs("triage")
+    (job,) = eventually(lambda: installation.jobs("triage"), what="the job is shown")
     assert installation.ended(job["job_id"])["result"]["failed"] == len(FAILED)
     (comment,) = github.comments
     for number, name in FAILED.items():
