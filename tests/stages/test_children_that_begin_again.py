@@ -6,8 +6,6 @@ import pytest
 from support.family import Family, child_id, end_wait, gather_wait, spec
 from support.waiter import sleep
 
-from streams.serde.records import Lease
-
 DAY = 86_400
 KEPT_DAYS = 30
 
@@ -15,11 +13,6 @@ KEPT_DAYS = 30
 @pytest.fixture
 def family() -> Family:
     return Family()
-
-
-def fail(family: Family, *leases: Lease) -> None:
-    for lease in leases:
-        family.end(lease, "failed", error="no")
 
 
 def test_a_job_whose_newest_replay_never_ran_has_the_steps_of_the_one_before(
@@ -36,28 +29,28 @@ def test_a_job_whose_newest_replay_never_ran_has_the_steps_of_the_one_before(
     family.boot("draft_reply", "refund", "late")
     alone = family.lease_of("job_alone")
     family.worker.step(alone, "charge", '"done"')
-    fail(family, alone)
+    family.fail(alone)
     with family.desk.held_back():
         family.desk.replay("job_later", alone.job_id)
         family.desk.cancel("job_later")
     assert [family.job(each).epoch for each in (child, "job_later")] == [0, 0]
-    fail(family, family.lease_of(parent.job_id, 15))
+    family.fail(family.lease_of(parent.job_id, 15))
     family.desk.replay("job_again", parent.job_id)
     assert family.enqueue(family.lease_of("job_again"), type_="late") == child
     assert [left.id for left in family.lease_of(child).steps] == ["charge"]
 
 
 def test_no_job_begins_again_beside_a_replay_that_works_in_its_scope(family: Family) -> None:
-    """Else each would take the jobs of the other's gather, which would wait for ever."""
+    """Two such jobs would take each other's gathered jobs, and a gather would wait for ever."""
     parent = family.root()
     child = family.enqueue(parent)
-    fail(family, family.lease_of(child), parent)
+    family.fail(family.lease_of(child), parent)
     family.desk.replay("job_alone", child)
-    fail(family, family.lease_of("job_alone"))
+    family.fail(family.lease_of("job_alone"))
     family.desk.replay("job_again", parent.job_id)
     again = family.lease_of("job_again")
     family.enqueue(again)
-    fail(family, family.lease_of(child), again)
+    family.fail(family.lease_of(child), again)
     family.desk.replay("job_later", "job_alone")
     later = family.lease_of("job_later")
     (below,) = family.gather(later, 1)
@@ -86,8 +79,8 @@ def test_no_gathered_job_is_made_again_as_long_as_its_parent_can_be_replayed(
     family.park(leases[second], sleep(20 * DAY))
     family.pass_days(21)
     family.boot()
-    fail(family, family.lease_of(second))
-    fail(family, family.lease_of(parent.job_id))
+    family.fail(family.lease_of(second))
+    family.fail(family.lease_of(parent.job_id))
     family.pass_days(KEPT_DAYS - 5)
     family.boot()
     family.desk.replay("job_again", parent.job_id)
@@ -107,7 +100,7 @@ def test_what_a_cancelled_job_had_asked_for_is_kept_while_it_may_begin_again(
     family.park(root, sleep(20 * DAY))
     family.pass_days(21)
     family.boot()
-    fail(family, family.lease_of(root.job_id))
+    family.fail(family.lease_of(root.job_id))
     family.go_on(1)
     assert family.job(middle.job_id).status == "cancelled"
     family.pass_days(KEPT_DAYS - 5)

@@ -10,7 +10,6 @@ from support.waiter import sleep
 
 from streams.dispatcher.parts import children as children_part
 from streams.serde.keys import after
-from streams.serde.records import Lease
 
 DAY = 86_400
 KEPT_DAYS = 30
@@ -38,11 +37,6 @@ def park_all(family: Family, job_ids: list[str]) -> None:
     assert {family.job(each).status for each in job_ids} == {"waiting"}
 
 
-def fail(family: Family, *leases: Lease) -> None:
-    for lease in leases:
-        family.end(lease, "failed", error="no")
-
-
 def statuses(family: Family, job_ids: list[str]) -> set[str]:
     return {family.job(each).status for each in job_ids}
 
@@ -54,7 +48,7 @@ def test_the_jobs_of_a_failed_gather_end_and_not_those_of_the_next_incarnation(
     parent = family.root()
     first = family.gather(parent, MANY, limit=MANY)
     leases = {lease.job_id: lease for lease in family.go_on()}
-    fail(family, leases[first[0]])
+    family.fail(leases[first[0]])
     family.end(family.lease_of(parent.job_id), "continued", result='"again"')
     parent = family.lease_of(parent.job_id)
     second = family.gather(parent, MANY, limit=MANY)
@@ -72,7 +66,7 @@ def test_a_parent_that_is_asked_for_again_keeps_the_jobs_that_it_asks_for_again(
     ids = [family.enqueue(middle, f"c{n}") for n in range(MANY)]
     park_all(family, ids)
     with family.desk.held_back():
-        fail(family, middle, root)
+        family.fail(middle, root)
         family.desk.replay("job_again", root.job_id)
     family.enqueue(family.lease_of("job_again"))
     middle = family.lease_of(middle.job_id)
@@ -92,7 +86,7 @@ def test_an_ended_parent_is_forgotten_once_another_has_its_last_job(family: Fami
     middle = family.lease_of(family.enqueue(root))
     child = family.lease_of(family.enqueue(middle))
     grandchild = family.lease_of(family.enqueue(child))
-    fail(family, child, middle)
+    family.fail(child, middle)
     family.desk.replay("job_again", middle.job_id)
     again = family.lease_of("job_again")
     assert family.enqueue(again) == child.job_id
@@ -110,12 +104,12 @@ def test_what_a_fresh_replay_did_is_not_done_again_by_the_replay_of_its_parent(
 ) -> None:
     parent = family.root()
     child = family.enqueue(parent)
-    fail(family, family.lease_of(child), parent)
+    family.fail(family.lease_of(child), parent)
     family.desk.replay("job_fresh", child, fresh_scope=True)
     fresh = family.lease_of("job_fresh")
     family.worker.outcome(fresh, family.worker.claim(fresh), "done", '"sent"')
     family.worker.step(fresh, "charge", '"done"')
-    fail(family, fresh)
+    family.fail(fresh)
     family.desk.replay("job_again", parent.job_id)
     assert family.enqueue(family.lease_of("job_again")) == child
     lease = family.lease_of(child)
@@ -127,12 +121,12 @@ def test_what_a_fresh_replay_did_is_not_done_again_by_the_replay_of_its_parent(
 def test_a_job_goes_on_behind_what_its_replay_continued_with(family: Family) -> None:
     parent = family.root()
     child = family.enqueue(parent)
-    fail(family, family.lease_of(child), parent)
+    family.fail(family.lease_of(child), parent)
     family.desk.replay("job_alone", child)
     family.end(family.lease_of("job_alone"), "continued", result='"second"')
     alone = family.lease_of("job_alone")
     family.worker.outcome(alone, family.worker.claim(alone), "done", '"sent"')
-    fail(family, alone)
+    family.fail(alone)
     family.desk.replay("job_again", parent.job_id)
     family.enqueue(family.lease_of("job_again"))
     lease = family.lease_of(child)
@@ -155,8 +149,8 @@ def test_a_job_that_never_ran_has_the_steps_of_its_replay_once_it_is_asked_for_a
     family.boot("draft_reply", "refund", "late")
     alone = family.lease_of("job_alone")
     family.worker.step(alone, "charge", '"done"')
-    fail(family, alone)
-    fail(family, family.lease_of(parent.job_id, 15))
+    family.fail(alone)
+    family.fail(family.lease_of(parent.job_id, 15))
     family.desk.replay("job_again", parent.job_id)
     assert family.enqueue(family.lease_of("job_again"), type_="late") == child
     assert [left.id for left in family.lease_of(child).steps] == ["charge"]
@@ -167,11 +161,11 @@ def test_effects_stay_known_while_a_job_works_in_the_scope_of_its_former_replay(
 ) -> None:
     parent = family.root()
     child = family.enqueue(parent)
-    fail(family, family.lease_of(child), parent)
+    family.fail(family.lease_of(child), parent)
     family.desk.replay("job_fresh", child, fresh_scope=True)
     fresh = family.lease_of("job_fresh")
     family.worker.outcome(fresh, family.worker.claim(fresh), "done", '"sent"')
-    fail(family, fresh)
+    family.fail(fresh)
     ends = [f"job_again{number}" for number in range(3)]
     for before, job_id in pairwise([parent.job_id, *ends]):
         family.desk.replay(job_id, before)
@@ -179,7 +173,7 @@ def test_effects_stay_known_while_a_job_works_in_the_scope_of_its_former_replay(
         family.enqueue(again)
         lease = family.lease_of(child)
         if job_id != ends[-1]:
-            fail(family, lease, again)
+            family.fail(lease, again)
     family.park(again, end_wait("c", child))
     family.park(lease, sleep(3 * KEPT_DAYS * DAY))
     family.pass_days(2 * KEPT_DAYS)
@@ -194,14 +188,14 @@ def test_the_steps_of_a_life_are_forgotten_that_ended_long_before_the_next_one(
     parent = family.root()
     child = family.lease_of(family.enqueue(parent))
     family.worker.step(child, "charge", '"done"')
-    fail(family, child)
+    family.fail(child)
     family.park(parent, sleep(1.5 * KEPT_DAYS * DAY))
     other = family.root("other")
     family.end(other, "continued", result='"second"')
     family.park(family.lease_of(other.job_id), sleep(300 * DAY))
     family.pass_days(1.5 * KEPT_DAYS + 1)
     family.boot()
-    fail(family, family.lease_of(parent.job_id))
+    family.fail(family.lease_of(parent.job_id))
     family.desk.replay("job_again", parent.job_id)
     family.enqueue(family.lease_of("job_again"))
     family.park(family.lease_of(child.job_id), sleep(300 * DAY))
@@ -232,7 +226,7 @@ def test_a_gather_that_is_over_is_not_refused_for_a_job_that_waits_for_the_paren
     first, second = family.gather(parent, 2, parks=False)
     leases = {lease.job_id: lease for lease in family.go_on()}
     family.park(leases[first], end_wait("x", parent.job_id))
-    fail(family, leases[second])
+    family.fail(leases[second])
     family.park(parent, gather_wait())
     (left,) = family.lease_of(parent.job_id).steps
     assert left.raises == "ChildFailed"
