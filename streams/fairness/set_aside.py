@@ -130,11 +130,6 @@ class SetAside:
         self.remove(job_id)
         return Back(pool, Ready(entry[0], job_id, tenant_id, type_, priority))
 
-    def waits_for(self, job_id: str) -> Bucket | None:
-        """The bucket that a job waits for, if it is set aside."""
-        entry = self._members.get(job_id)
-        return None if entry is None else self._lines[entry[2]].bucket
-
     def has(self, bucket: Bucket) -> bool:
         """Whether a job waits for a bucket."""
         return bucket in self._orders

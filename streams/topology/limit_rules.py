@@ -9,8 +9,6 @@ from streams.topology.limits import SCOPES_OF_CALLS, Limit
 from streams.topology.model import Topology
 from streams.topology.problems import Problem, problem
 
-_NOT_YET = (*SCOPES_OF_CALLS,)
-
 
 def limits(topology: Topology) -> Iterator[Problem]:
     """Every broken rule of limits."""
@@ -28,7 +26,7 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
         yield "burst", "a burst is of a rate, and the limit has none; set rate, or remove burst"
     if limit.per is not None and limit.scope in ("tenant", "key"):
         yield "per", f"scope {limit.scope} counts each tenant by itself already; remove per"
-    if limit.scope in _NOT_YET:
+    if limit.scope in SCOPES_OF_CALLS:
         yield "scope", f"scope {limit.scope} is not enforced yet; cap the job types that call it"
     yield from _key_faults(limit)
 
@@ -37,11 +35,7 @@ def _key_faults(limit: Limit) -> Iterator[tuple[str, str]]:
     if limit.scope != "key":
         if limit.by is not None:
             yield "by", "by is the expression of scope key; remove it, or set scope: key"
-        if limit.shared:
-            yield "shared", "only values of scope key can be shared or not; remove shared"
     elif limit.by is None:
         yield "by", "scope key counts by a value of the job; set by, as in by: input.customer"
     elif (wrong := expression_fault(limit.by)) is not None:
         yield "by", f"the expression {wrong}; correct it"
-    elif limit.shared:
-        yield "shared", "keys are counted within a tenant; remove shared"

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from streams.topology.declared import Count, Declared, Name, Text
 
@@ -51,7 +51,6 @@ class Limit(Declared):
     - `by` (scope `key`) is a JMESPath expression on the job (`limits/keys.py`).
     - `per: tenant` gives each tenant caps of its own.
     - `burst` is how many jobs a rate lets start at once after a pause.
-    - `shared` (scope `key`) counts a value over all tenants.
     """
 
     name: Name
@@ -62,27 +61,13 @@ class Limit(Declared):
     burst: Count | None = None
     by: Text | None = None
     per: Literal["tenant"] | None = None
-    shared: bool = False
 
     @property
     def is_local(self) -> bool:
         """Whether all that it counts together is of one tenant, and so in one partition."""
-        return self.scope == "tenant" or self.per == "tenant" or self._is_local_key
-
-    @property
-    def _is_local_key(self) -> bool:
-        return self.scope == "key" and not self.shared
+        return self.scope in ("tenant", "key") or self.per is not None
 
     @property
     def counts_calls(self) -> bool:
         """Whether it counts calls of tools or models, and not jobs."""
         return self.scope in SCOPES_OF_CALLS
-
-
-@dataclass(frozen=True, slots=True)
-class MaxQueued(Declared):
-    """How many jobs of one value may wait before more are turned away at the door."""
-
-    scope: Literal["tenant", "job_type", "global"]
-    jobs: Annotated[int, Field(ge=1, strict=True)]
-    match: Text = "*"

@@ -48,7 +48,7 @@ _WHOSE: dict[Scope, str] = {
     "source": " of source {!r}",
     "key": " with the value {}",
 }
-"""Whose jobs a limit counts together."""
+"""How a message names the jobs that a limit counts together."""
 
 
 class RunningJobs:
@@ -150,7 +150,7 @@ def _cap(limit: Limit, bucket: Bucket, in_use: int) -> Json:
         "limit": limit.name,
         "scope": limit.scope,
         "value": bucket.key or None,
-        "per": limit.per or ("tenant" if limit.scope == "key" and limit.is_local else None),
+        "per": "tenant" if limit.per or limit.scope == "key" else None,
         "in_use": in_use,
         "concurrency": limit.concurrency,
     }

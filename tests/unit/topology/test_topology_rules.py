@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from streams.serde.sizes import PRODUCER_BATCH_BYTES
-from streams.topology.limits import Limit, Rate
+from streams.topology.limits import Limit
 from streams.topology.load import load
 from streams.topology.model import (
     JobType,
@@ -312,11 +312,6 @@ BROKEN = {
         with_limit(Limit("a", "tenant", "*", 5, per="tenant")),
         "limits.a.per",
         "scope tenant counts each tenant by itself already",
-    ),
-    "a shared tenant": (
-        with_limit(Limit("a", "tenant", "*", rate=Rate(1, 1), shared=True)),
-        "limits.a.shared",
-        "only values of scope key can be shared",
     ),
     "a limit of tools": (
         with_limit(Limit("a", "tool", "*", 5)),
