@@ -36,7 +36,7 @@ check: lint ## Lint, then run the short tests that need no broker
 	  -m "not broker and not chaos and not long" -n auto --dist worksteal $(ARGS)
 
 test: $(INSTALLED) ## Run all tests but those that take longest
-	$(BIN)/python -m pytest -m "not chaos" -n 6 --dist loadscope --max-worker-restart 0 $(ARGS)
+	$(BIN)/python -m pytest -m "not chaos" -n 4 --dist loadscope --max-worker-restart 0 $(ARGS)
 
 chaos: $(INSTALLED) ## Break everything on purpose: 50 to 90 minutes
 	@$(BIN)/python -m pytest -m "(fault or chaos) and not alone" -n 2 -rP $(ARGS) $(OR_NONE); \

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.demo_process import TIDEGATE, DemoRun, environment, run_demo
 
 KEYS = [
@@ -119,7 +119,7 @@ def test_a_terminated_demo_leaves_neither_processes_nor_files_behind(tmp_path: P
     pids = [told["broker_pid"], *(process["pid"] for process in told["processes"])]
     assert all(map(alive, pids))
     demo.terminate()
-    demo.communicate(timeout=60)
+    demo.communicate(timeout=PATIENCE_SECONDS)
     assert demo.returncode == 130
     assert list(tmp_path.iterdir()) == []
     eventually(lambda: not any(map(alive, pids)), what="every process is gone")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook
 from support.at_the_terminal import AtTheTerminal
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.dev_process import READY_SECONDS, Dev, curl, get, start, stop
 from support.hook_receiver import HookReceiver, serving
 from support.json_output_page import keys_of
@@ -152,7 +152,7 @@ def test_a_second_dev_on_the_data_directory_is_refused(dev: Dev) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     assert second.returncode == 2
     assert f"another pipeline runs on the data directory {dev.data_dir}" in second.stderr
@@ -373,7 +373,7 @@ def test_while_the_ingress_starts_again_no_connection_is_refused(dev: Dev) -> No
 @pytest.mark.chaos
 def test_a_request_that_never_becomes_whole_is_cut_off(dev: Dev) -> None:
     host, _, port = dev.url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as slow:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as slow:
         slow.sendall(b"POST /v1/hooks/demo/zendesk HTTP/1.1\r\nHost: x\r\n")
         assert slow.recv(1) == b"", "the connection is closed, 15 s after its beginning"
 

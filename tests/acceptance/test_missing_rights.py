@@ -17,7 +17,7 @@ import yaml
 from _pytest.mark import ParameterSet
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.own_users import OVERLAY, OwnUsers, own_users
 from support.positions import set_positions
 from support.stage_process import StageProcess
@@ -178,7 +178,10 @@ def telling(said: str, right: Right) -> str:
 def delete_topic(processes: OwnUsers, name: str) -> None:
     admin = processes.kafka.admin
     admin.delete_topics([name])[name].result(10)
-    eventually(lambda: name not in admin.list_topics(timeout=10).topics, what=f"{name} is gone")
+    eventually(
+        lambda: name not in admin.list_topics(timeout=PATIENCE_SECONDS).topics,
+        what=f"{name} is gone",
+    )
 
 
 def change_setting(processes: OwnUsers, name: str) -> None:

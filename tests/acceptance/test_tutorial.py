@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from support.conditions import eventually
+from support.conditions import eventually, exit_code
 from support.console_page import INTERRUPT, Command, File, Reader, steps
 
 from streams.broker.ports import pick_free
@@ -76,7 +76,7 @@ class Terminal:
         if self._shell.poll() is None:
             os.killpg(self._shell.pid, signal.SIGTERM)
         self._reading.join(60)
-        self._shell.wait(10)
+        exit_code(self._shell)
 
 
 class Desk:

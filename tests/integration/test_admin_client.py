@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.topics import create_topics
 
@@ -198,7 +198,7 @@ def test_a_question_that_waited_too_long_is_not_put(
         def list_topics(self, *_: Any, timeout: float = -1, **__: Any) -> Any:
             over = time.monotonic() + timeout
             eventually(lambda: time.monotonic() > over, what="the question's time is over")
-            return super().list_topics(timeout=10)
+            return super().list_topics(timeout=PATIENCE_SECONDS)
 
     with pytest.raises(KafkaException, match="_TIMED_OUT"):
         read_offsets(Late(kafka.client()), "", places, latest(), 0.2)
@@ -209,7 +209,7 @@ def test_a_partition_without_a_leader_is_not_asked_for(
     kafka: KafkaUnderTest, places: list[tuple[str, int]]
 ) -> None:
     admin = LeaderCachingAdmin(kafka.client())
-    metadata = admin.list_topics(timeout=10)
+    metadata = admin.list_topics(timeout=PATIENCE_SECONDS)
     metadata.topics[places[0][0]].partitions[1].leader = -1
     admin._leaders.learn(metadata, {}, time.monotonic(), 0)
     answers = request_offsets(admin, "", [*places, (places[0][0], 9)], latest(), 10)

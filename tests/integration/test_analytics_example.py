@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from support.conditions import eventually
+from support.conditions import eventually, exit_code
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import make_event
 from support.stage_process import Cluster
@@ -45,7 +45,7 @@ def example(cluster: Cluster, folder: Path, log: Path) -> Iterator[subprocess.Po
         yield running
     finally:
         running.kill()
-        running.wait(30)
+        exit_code(running)
         print(log.read_text())
 
 
@@ -77,5 +77,5 @@ def counted(cluster: Cluster, folder: Path, wanted: str) -> str:
     with example(cluster, folder, log) as running:
         eventually(lambda: wanted in log.read_text(), what=wanted)
         running.terminate()  # it commits what it counted
-        assert running.wait(60) == 0
+        assert exit_code(running) == 0
     return log.read_text()

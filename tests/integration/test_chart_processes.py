@@ -17,6 +17,7 @@ import yaml
 from confluent_kafka.admin import AdminClient
 from support import chart, helm_tools, promql_tool
 from support.chart import Resource
+from support.conditions import PATIENCE_SECONDS
 from support.exported import not_exported
 from support.kafka_under_test import KafkaUnderTest
 from support.pods import Node, Pod, all_ready, job_pod, pods_of
@@ -100,7 +101,11 @@ def release(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[Release]:
     for pod in made.pods:
         pod.kill()
     admin = AdminClient(kafka.client())
-    mine = [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
+    mine = [
+        name
+        for name in admin.list_topics(timeout=PATIENCE_SECONDS).topics
+        if name.startswith(prefix)
+    ]
     for deleted in (admin.delete_topics(mine) if mine else {}).values():
         deleted.result(30)
 
@@ -157,7 +162,7 @@ def test_an_unsafe_topology_is_refused_before_anything_changes(
     refused = release.apply_topology()
     assert refused.ended() == 1, refused.log
     assert "--allow-unsafe" in refused.log
-    topics = AdminClient(kafka.client()).list_topics(timeout=10).topics
+    topics = AdminClient(kafka.client()).list_topics(timeout=PATIENCE_SECONDS).topics
     assert not any(name.startswith(release.node.directory.name) for name in topics)
 
 

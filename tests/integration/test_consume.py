@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, make_cluster, make_event
 from support.topics import create_topics
@@ -50,7 +50,7 @@ def run(program: str, cluster: Cluster) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=cluster.settings.data_dir,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=True,
         capture_output=True,
         text=True,
@@ -167,7 +167,9 @@ def end(cluster: Cluster, topic: str) -> int:
     """The end of a topic of one partition, with what is not committed."""
     reader = Consumer(cluster.settings.client(**{"group.id": "end"}))
     try:
-        return int(reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])
+        return int(
+            reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_SECONDS)[1]
+        )
     finally:
         reader.close()
 

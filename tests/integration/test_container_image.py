@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from support import containerfile
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually, exit_code
 from support.kafka_under_test import KafkaUnderTest
 
 pytestmark = pytest.mark.long
@@ -138,7 +138,7 @@ def test_the_pipeline_of_the_image_runs(
     try:
         eventually(lambda: _answers(port), what="the pipeline is ready")
         pipeline.terminate()
-        assert pipeline.wait(30) == 0
+        assert exit_code(pipeline) == 0
     finally:
         pipeline.kill()
 
@@ -148,7 +148,11 @@ def prefix(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[str]:
     """A prefix of topics, which are deleted afterwards."""
     yield (found := f"{tmp_path.name}.")
     admin = AdminClient(kafka.client())
-    mine = [name for name in admin.list_topics(timeout=10).topics if name.startswith(found)]
+    mine = [
+        name
+        for name in admin.list_topics(timeout=PATIENCE_SECONDS).topics
+        if name.startswith(found)
+    ]
     for deleted in (admin.delete_topics(mine) if mine else {}).values():
         deleted.result(30)
 
@@ -160,7 +164,7 @@ def _free_port() -> int:
 
 def _answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_SECONDS):
             return True
     except OSError:
         return False

@@ -78,7 +78,7 @@ def test_an_attempt_moves_with_its_partition_and_the_others_go_on(
 @pytest.mark.parametrize(
     ("session_seconds", "said", "most"),
     [
-        pytest.param("60", "", 1, id="shorter than a transaction may last"),
+        pytest.param("300", "", 1, id="shorter than a transaction may last"),
         pytest.param("4", "producer is replaced", 2, id="longer", marks=pytest.mark.chaos),
     ],
 )

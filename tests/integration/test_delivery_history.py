@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.topics import create_topics
 
@@ -167,7 +167,7 @@ def test_a_topic_that_never_stands_still_has_an_end(topics: Topics, history: Kaf
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        assert written.wait(30)
+        assert written.wait(PATIENCE_SECONDS)
         eventually(Reader(history, ("events", 3)).ask, what="the end that it had at first")
     finally:
         stop.set()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.positions import set_positions
 from typer.testing import CliRunner
@@ -38,7 +38,7 @@ def test_its_topics_and_groups_are_gone_afterwards_and_no_other_is(
         _fail_on(ours, told)
 
     def gone() -> bool:  # the broker's list of topics follows a moment after a deletion
-        listed = admin.list_topics(timeout=15).topics
+        listed = admin.list_topics(timeout=PATIENCE_SECONDS).topics
         assert other in listed
         return not any(name.startswith(ours.topic_prefix) for name in listed)
 

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
 )
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.open_transactions import open_transactions
 from support.positions import set_positions
 from support.topics import led
@@ -131,7 +131,11 @@ def installation(kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made = Installation(kafka, tmp_path_factory.mktemp("doctor"))
     yield made
     admin = admin_client(made.settings)
-    left = [name for name in admin.list_topics(timeout=10).topics if name.startswith(PREFIX)]
+    left = [
+        name
+        for name in admin.list_topics(timeout=PATIENCE_SECONDS).topics
+        if name.startswith(PREFIX)
+    ]
     for future in admin.delete_topics(left).values():
         future.result()
 
@@ -162,7 +166,9 @@ def test_on_topics_as_declared_nothing_fails_and_nothing_is_changed(
 def state(installation: Installation) -> Any:
     """Every topic with the end of each partition, every group, and every file of the directory."""
     admin = admin_client(installation.settings)
-    topics = sorted(n for n in admin.list_topics(timeout=10).topics if n.startswith(PREFIX))
+    topics = sorted(
+        n for n in admin.list_topics(timeout=PATIENCE_SECONDS).topics if n.startswith(PREFIX)
+    )
     places = [(name, 0) for name in topics]
     eventually(lambda: led(admin, places), what="each new partition has a leader that knows it")
     groups = admin.list_consumer_groups(request_timeout=10).result().valid

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually, exit_code
 from support.open_transactions import await_none_open, open_partitions, open_transactions
 from support.secured import BrokerSecurity, ConfiguredKafka, self_signed
 from typer.testing import CliRunner
@@ -138,8 +138,8 @@ def test_a_transaction_is_committed_and_read_back(
 def test_topics_are_never_created_by_accident(kafka: Any, new_topic: Callable[..., str]) -> None:
     known = new_topic()
     admin = AdminClient(kafka.client())
-    admin.list_topics(f"{known}-misspelt", timeout=10)
-    assert f"{known}-misspelt" not in admin.list_topics(timeout=10).topics
+    admin.list_topics(f"{known}-misspelt", timeout=PATIENCE_SECONDS)
+    assert f"{known}-misspelt" not in admin.list_topics(timeout=PATIENCE_SECONDS).topics
 
 
 def test_a_killed_broker_comes_back_at_its_address_with_its_data(data_dir: Path) -> None:
@@ -297,7 +297,7 @@ def test_the_foreground_command_stops_the_broker_when_told(
         pid = read_status(data_dir).pid
         process.send_signal(ending)
         try:
-            assert process.wait(30) == 0
+            assert exit_code(process) == 0
         finally:
             process.kill()
     assert pid is not None

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from support.cluster_faults import stopped
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually, exit_code
 from support.kafka_tools import typed
 from support.open_transactions import (
     await_none_open,
@@ -192,7 +192,7 @@ def test_the_foreground_command_tells_of_a_lost_node_and_stops_the_others(tmp_pa
             told = process.stdout.readline()
             assert told.startswith("node 2 ended with exit code 137; bring it back with: tidegate")
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
+            assert exit_code(process) == 0
         finally:
             process.kill()
     assert all(node["pid"] is None for node in status(tmp_path)["nodes"])
@@ -303,7 +303,7 @@ def away_while_ended(cluster: EmbeddedCluster, victim: int, lost: list[int]) -> 
 
 def leaders(admin: AdminClient, topic: str = "open") -> dict[int, int]:
     """The leader of each partition of the topic; -1 where there is none."""
-    found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    found = admin.list_topics(topic, timeout=PATIENCE_SECONDS).topics[topic].partitions
     return {partition: found[partition].leader for partition in sorted(found)}
 
 

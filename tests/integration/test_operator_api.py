@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     FOLLOWED,
@@ -146,7 +146,7 @@ def test_a_used_key_is_a_conflict_however_late_the_read_model_is(
             following.wait(0.01)
 
     monkeypatch.setattr(FoldSession, "step", stalling)
-    assert stalled.wait(30)
+    assert stalled.wait(PATIENCE_SECONDS)
     # Another operator's submission, of which this one has read nothing.
     cluster.write(make_job(ids.submitted_job_id("acme", "k"), request_hash=b"\2" * 32))
     monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 1.0)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.cimpl import NewTopic
+from support.conditions import PATIENCE_SECONDS
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     TOKEN,
@@ -175,7 +176,7 @@ def test_the_dispatcher_takes_an_event_from_its_letter_and_events_has_it_once(
 def make_others(cluster: Cluster) -> None:
     """Create the topics that a dispatcher needs beside those of an operator."""
     admin, prefix = admin_client(cluster.settings), cluster.settings.topic_prefix
-    known = admin.list_topics(timeout=30).topics
+    known = admin.list_topics(timeout=PATIENCE_SECONDS).topics
     wanted = [t for t in cluster.topology.topics.values() if prefix + t.name not in known]
     create_topics(
         cluster.settings.bootstrap,

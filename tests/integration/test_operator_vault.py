@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     TOKEN,
@@ -107,7 +107,7 @@ def payload(operator: RunningOperator, job_id: str) -> tuple[int, dict[str, str]
         f"{operator.url}/v1/jobs/{job_id}/payload", headers={"Authorization": f"Bearer {TOKEN}"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
             return answer.status, dict(answer.headers), answer.read()
     except HTTPError as error:
         return error.code, dict(error.headers), error.read()

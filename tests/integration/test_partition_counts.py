@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
+from support.conditions import PATIENCE_SECONDS
 from support.kafka_under_test import KafkaUnderTest
 from support.topics import create_topics
 
@@ -46,7 +47,7 @@ def test_a_process_whose_topic_has_another_number_of_partitions_ends_and_writes_
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert ended.returncode == 2

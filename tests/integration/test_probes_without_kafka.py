@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support.conditions import eventually
+from support.conditions import eventually, exit_code
 from support.dev_process import get
 
 from streams.broker.ports import pick_free
@@ -48,6 +48,6 @@ def test_it_is_alive_and_not_ready_and_ends_when_it_is_told(stage: str, tmp_path
             eventually(lambda: status(port, "/healthz") == 200, what="it says that it lives")
             assert status(port, "/readyz") == 503
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert exit_code(process) == 0
         finally:
             process.kill()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewPartitions, NewTopic
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.counting import counting_topology
 from support.faulty_process import FaultyProcess
 from support.granting import granting_topology
@@ -184,7 +184,10 @@ def test_a_changelog_that_was_made_anew_is_not_that_of_the_store(
     for gone in cluster.admin.delete_topics([cluster.prefix + CHANGELOG]).values():
         gone.result(10)
     eventually(
-        lambda: cluster.prefix + CHANGELOG not in cluster.admin.list_topics(timeout=5).topics,
+        lambda: (
+            cluster.prefix + CHANGELOG
+            not in cluster.admin.list_topics(timeout=PATIENCE_SECONDS).topics
+        ),
         what="the changelog is gone",
     )
     cluster.create("in", "out", "dlq", "clock")
@@ -319,7 +322,10 @@ def test_a_work_topic_that_is_deleted_holds_back_what_was_for_it_alone(
 def delete(cluster: Cluster, topic: str) -> None:
     name = cluster.prefix + topic
     cluster.admin.delete_topics([name])[name].result(30)
-    eventually(lambda: name not in cluster.admin.list_topics(timeout=5).topics, what="it is gone")
+    eventually(
+        lambda: name not in cluster.admin.list_topics(timeout=PATIENCE_SECONDS).topics,
+        what="it is gone",
+    )
 
 
 def test_records_that_change_nothing_are_committed_soon_and_at_a_clean_stop(

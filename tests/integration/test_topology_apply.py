@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
 )
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from typer.testing import CliRunner, Result
 
 from streams.cli.topology import app
@@ -47,7 +47,11 @@ def settings(kafka: Any) -> Iterator[Settings]:
     found = Settings(bootstrap=kafka.bootstrap, kafka=kafka.client_settings, topic_prefix=prefix)
     yield found
     admin = admin_client(found)
-    left = [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
+    left = [
+        name
+        for name in admin.list_topics(timeout=PATIENCE_SECONDS).topics
+        if name.startswith(prefix)
+    ]
     for future in (admin.delete_topics(left) if left else {}).values():
         future.result()
 
@@ -81,7 +85,7 @@ def run(settings: Settings, file: Path) -> Run:
 
 
 def topics_of(admin: AdminClient, settings: Settings) -> dict[str, int]:
-    found = admin.list_topics(timeout=10).topics
+    found = admin.list_topics(timeout=PATIENCE_SECONDS).topics
     return {
         name.removeprefix(settings.topic_prefix): len(topic.partitions)
         for name, topic in found.items()
@@ -127,7 +131,7 @@ def test_a_plan_changes_nothing(run: Run, admin: AdminClient, settings: Settings
 def test_fewer_than_three_brokers_are_refused_and_nothing_is_created(
     run: Run, file: Path, admin: AdminClient, settings: Settings
 ) -> None:
-    brokers = len(admin.list_topics(timeout=10).brokers)
+    brokers = len(admin.list_topics(timeout=PATIENCE_SECONDS).brokers)
     if brokers >= 3:
         pytest.skip(f"the cluster under test has {brokers} brokers")
     refused = run("apply")

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.conditions import PATIENCE_SECONDS, eventually
+from support.conditions import PATIENCE_SECONDS, eventually, exit_code
 from support.group_members import members_at_rest, static_member
 from support.kafka_under_test import KafkaUnderTest
 from support.played_dispatcher import PARTITIONS, VAULT_KEY, Dispatcher
@@ -186,7 +186,7 @@ def start(cluster: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Star
     yield run
     for worker in started:
         worker.process.kill()
-        worker.process.wait(10)
+        exit_code(worker.process)
         print(worker.log.read_text())
 
 

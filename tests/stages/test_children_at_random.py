@@ -17,7 +17,7 @@ from support.tree_faults import (
 from streams.dispatcher.parts import children as children_part
 from streams.dispatcher.parts import gathers as gathers_part
 
-FEW, SEEDS, PARTS, STEPS = 8, 72, 4, 40
+FEW, SEEDS, PARTS, STEPS = 8, 32, 4, 40
 FAULTY_SEEDS = 300
 
 

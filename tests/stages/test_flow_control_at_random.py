@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from support import decoded
 from support.derived import derived, faults, processor, rebuilt
 from support.flow_control import ROUTE, event, kept, started, statuses, worker
 
-from streams.serde.codec import JOB
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job
 from streams.topology.flow_control import Batch, Debounce, Rule, Singleton
@@ -91,7 +91,7 @@ class World:
 
     def jobs(self) -> dict[str, Job]:
         newest = {r.key: r.value for r in self.desk.driver.output("jobs")}
-        found = (JOB.decode(value) for value in newest.values() if value is not None)
+        found = (decoded.job(value) for value in newest.values() if value is not None)
         return {job.job_id: job for job in found}
 
     def check(self) -> None:

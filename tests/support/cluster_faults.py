@@ -21,7 +21,7 @@ from streams.dev_state import read_state
 from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.offsets import latest
 from streams.topology.model import FUSED
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.faulty_process import frozen
 from support.incident_under_way import Incident
 from support.kafka_tools import typed
@@ -45,7 +45,7 @@ def admin_of(cluster: EmbeddedCluster) -> AdminClient:
 
 def leaders(cluster: EmbeddedCluster) -> dict[tuple[str, int], int]:
     """The leader of each partition of the cluster."""
-    topics = admin_of(cluster).list_topics(timeout=10).topics
+    topics = admin_of(cluster).list_topics(timeout=PATIENCE_SECONDS).topics
     return {
         (name, p.id): p.leader for name, topic in topics.items() for p in topic.partitions.values()
     }
@@ -54,7 +54,7 @@ def leaders(cluster: EmbeddedCluster) -> dict[tuple[str, int], int]:
 def out_of_sync(cluster: EmbeddedCluster) -> list[str] | None:
     """Partitions without a leader or with a replica that is behind; None if nobody answers."""
     try:
-        topics = admin_of(cluster).list_topics(timeout=5).topics
+        topics = admin_of(cluster).list_topics(timeout=PATIENCE_SECONDS).topics
     except KafkaException:
         return None
     return [
@@ -79,7 +79,7 @@ def await_missed(cluster: EmbeddedCluster, lone: int) -> None:
 
     def in_sync() -> bool:
         admin = AdminClient({"bootstrap.servers": other.bootstrap, **QUIET})
-        topics = admin.list_topics(timeout=5).topics.values()
+        topics = admin.list_topics(timeout=PATIENCE_SECONDS).topics.values()
         return any(lone in p.isrs for topic in topics for p in topic.partitions.values())
 
     eventually(lambda: not in_sync(), _CUT_SECONDS, what=f"the others miss node {lone}")
@@ -90,7 +90,7 @@ def held_back(cluster: EmbeddedCluster) -> list[str] | None:
     admin = admin_of(cluster)
     levels = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
     try:
-        topics = admin.list_topics(timeout=5).topics
+        topics = admin.list_topics(timeout=PATIENCE_SECONDS).topics
         asked = {TopicPartition(n, p): latest() for n, t in topics.items() for p in t.partitions}
         stable, ends = (
             {
@@ -273,7 +273,7 @@ def _coordinator(transactional_id: str, width: int) -> tuple[str, int]:
 
 def _rotate(cluster: EmbeddedCluster, folder: Path) -> None:
     """Make the second replica of each partition the first, and so the preferred leader."""
-    topics = admin_of(cluster).list_topics(timeout=10).topics
+    topics = admin_of(cluster).list_topics(timeout=PATIENCE_SECONDS).topics
     plan = [
         {"topic": name, "partition": p.id, "replicas": [*p.replicas[1:], p.replicas[0]]}
         for name, topic in topics.items()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 120.0
@@ -93,3 +94,9 @@ def eventually(
             raise waited.failure(f"{what} (last: {value!r})")
         time.sleep(POLL_SECONDS)
         waited.slept()
+
+
+def exit_code(process: subprocess.Popen[Any], timeout: float = PATIENCE_SECONDS) -> int:
+    """The exit code of a process, once it has ended."""
+    eventually(lambda: process.poll() is not None, timeout, what=f"{process.pid} has ended")
+    return process.wait()

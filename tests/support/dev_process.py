@@ -17,7 +17,7 @@ from threading import Thread
 from typing import IO, Any
 
 from streams.cli.api_client import call
-from support.conditions import PATIENCE_SECONDS, eventually
+from support.conditions import PATIENCE_SECONDS, eventually, exit_code
 
 READY_SECONDS = 240.0
 
@@ -133,7 +133,7 @@ def _collect(stream: IO[str] | None, lines: list[str]) -> None:
 def stop(dev: Dev, number: signal.Signals = signal.SIGINT) -> int:
     if dev.process.poll() is None:
         dev.process.send_signal(number)
-    return dev.process.wait(PATIENCE_SECONDS)
+    return exit_code(dev.process)
 
 
 def curl(command: str) -> tuple[int, dict[str, Any]]:
@@ -159,7 +159,7 @@ def get(
 ) -> tuple[int, str]:
     request = urllib.request.Request(url, body, headers or {})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -15,14 +15,11 @@ from streams.serde.codec import (
     DUPLICATE,
     ENVELOPE,
     HELD,
-    JOB,
     LEDGER_ENTRY,
-    REPLY,
     TENANT,
 )
 from streams.serde.ids import event_job_id, fingerprint, new_id
 from streams.serde.keys import tenant_key
-from streams.serde.lease_mac import open_lease
 from streams.serde.records import (
     Cancel,
     Checkpoint,
@@ -53,6 +50,7 @@ from streams.serde.records import (
 from streams.topology.limits import Limit
 from streams.topology.load import load
 from streams.topology.model import Route, Topology
+from support import decoded
 from support.step_results import left
 
 CLUSTER_KEY = b"k" * 32
@@ -201,13 +199,13 @@ class Desk:
     def job(self, job_id: str) -> Job:
         """The newest record of a job on `jobs`."""
         records = [r for r in self.driver.output("jobs") if r.key == job_id.encode()]
-        return JOB.decode(records[-1].value)
+        return decoded.job(records[-1].value)
 
     def leases(self) -> list[Lease]:
         """Every lease: of the default pool in order, then those of other pools."""
         pools = sorted(self.topology.pools, key=lambda pool: (pool != "default", pool))
         work = [record for pool in pools for record in self.driver.output(f"jobs.work.{pool}")]
-        return [open_lease(record.value, CLUSTER_KEY) for record in work]
+        return [decoded.lease(record.value, CLUSTER_KEY) for record in work]
 
     def lease(self, job_id: str) -> Lease:
         """The newest lease of a job."""
@@ -224,7 +222,7 @@ class Desk:
     def all_replies(self) -> list[tuple[int, Reply]]:
         """With the partition each went to."""
         records = self.driver.output("jobs.replies")
-        return [(record.partition, REPLY.decode(record.value)) for record in records]
+        return [(record.partition, decoded.reply(record.value)) for record in records]
 
     def dead_letters(self) -> list[DeadLetter]:
         return [DEAD_LETTER.decode(record.value) for record in self.driver.output("dlq")]

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from prometheus_client import REGISTRY
 
-from streams.serde.codec import ENVELOPE, JOB
+from streams.serde.codec import ENVELOPE
 from streams.serde.ids import event_job_id, fingerprint
 from streams.serde.keys import after
 from streams.serde.records import Reroute
 from streams.topology.model import Cancels, Route
+from support import decoded
 from support.dispatching import Desk, envelope
 
 BY_SUBJECT = Cancels("follow_up", "subject")
@@ -80,7 +81,7 @@ def flood(desk: Desk, jobs: int = 450) -> list[str]:
 
 def cancelled(desk: Desk) -> int:
     newest = {record.key: record.value for record in desk.driver.output("jobs")}
-    return sum(JOB.decode(value).status == "cancelled" for value in newest.values() if value)
+    return sum(decoded.job(value).status == "cancelled" for value in newest.values() if value)
 
 
 def reroute(desk: Desk, key: str) -> None:

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Callable
 
-from streams.serde.codec import JOB
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job, Lease
+from support import decoded
 from support.family import Family, child_id
 from support.wait_storm import lay_out
 
@@ -80,7 +80,7 @@ class FamilyStorm(Family):
     def jobs(self) -> dict[str, Job]:
         """The newest record of each job."""
         newest = {record.key: record.value for record in self.desk.driver.output("jobs")}
-        found = (JOB.decode(value) for value in newest.values() if value is not None)
+        found = (decoded.job(value) for value in newest.values() if value is not None)
         return {job.job_id: job for job in found}
 
     def assert_whole(self) -> None:

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
+from support.conditions import PATIENCE_SECONDS
+
 
 class HookReceiver(ThreadingHTTPServer):
     """Remembers requests; answers each by the next of `answers`, then by 200.
@@ -37,7 +39,7 @@ class HookReceiver(ThreadingHTTPServer):
         self.got.append((headers, body))
         if status:
             return status
-        return 200 if self.let_go.wait(60) else None
+        return 200 if self.let_go.wait(PATIENCE_SECONDS) else None
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -60,7 +60,7 @@ class World:
         try:
             for partition in range(PARTITIONS):
                 place = TopicPartition(name, partition, 0)
-                _, end = consumer.get_watermark_offsets(place, timeout=10)
+                _, end = consumer.get_watermark_offsets(place, timeout=PATIENCE_SECONDS)
                 consumer.assign([place])
                 while end and consumer.position([place])[0].offset < end:
                     message = consumer.poll(10)

@@ -11,6 +11,8 @@ from typing import Any
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from support.conditions import PATIENCE_SECONDS
+
 Name = bytes
 _TIME = 1_750_000_000_000
 _PRODUCE, _VERSION = 0, 3
@@ -30,7 +32,7 @@ def messages_with_headers(
 ) -> list[Message]:
     """Messages of a broker that librdkafka plays, one for each list of names of headers."""
     played = Producer({"bootstrap.servers": "x:1", "test.mock.num.brokers": "1", "log_level": 0})
-    (broker,) = played.list_topics(timeout=5).brokers.values()
+    (broker,) = played.list_topics(timeout=PATIENCE_SECONDS).brokers.values()
     address = f"{broker.host}:{broker.port}"
     played.produce(topic, b"makes the topic", partition=0)
     played.flush(5)
@@ -63,7 +65,7 @@ def _produce(host: str, port: int, topic: str, batch: bytes) -> None:
     head = struct.pack(">hhi", _PRODUCE, _VERSION, 1) + _text("test")
     wanted = struct.pack(">hhii", -1, 1, 5_000, 1) + _text(topic)
     whole = head + wanted + struct.pack(">iii", 1, 0, len(batch)) + batch
-    with socket.create_connection((host, port), timeout=5) as connection:
+    with socket.create_connection((host, port), timeout=PATIENCE_SECONDS) as connection:
         connection.sendall(struct.pack(">i", len(whole)) + whole)
         assert connection.recv(1_000)
 

@@ -62,7 +62,7 @@ from streams.settings import Settings
 from streams.topology.cluster import topic_config
 from streams.topology.load import load
 from streams.topology.model import Topology
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.topics import create_topics
 
 C = TypeVar("C")
@@ -414,7 +414,7 @@ class RunningOperator:
         """Status and text of a request that is exactly as given: no token is added."""
         request = Request(self.url + path, body, headers or {}, method=method)
         try:
-            with urlopen(request, timeout=60) as answer:
+            with urlopen(request, timeout=PATIENCE_SECONDS) as answer:
                 return answer.status, answer.read().decode()
         except HTTPError as error:
             return error.code, error.read().decode()
@@ -464,7 +464,7 @@ def running(
     thread = threading.Thread(target=live)
     thread.start()
     try:
-        assert bound.wait(30), "the operator does not listen"
+        assert bound.wait(PATIENCE_SECONDS), "the operator does not listen"
         assert not failures, failures
         operator = RunningOperator(f"http://127.0.0.1:{port[0]}")
         if ready:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from support.chart import Resource, of_kind
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually, exit_code
 
 _BIN = Path(sys.executable).parent
 _ADDRESSES = (f"127.{os.getpid() % 200 + 20}.{n // 250}.{n % 250 + 1}" for n in count())
@@ -113,7 +113,7 @@ class Pod:
     def start(self) -> Pod:
         """Run the containers that initialize the pod, then its own."""
         for container in self.spec.get("initContainers", []):
-            assert self._run(container).wait(60) == 0, self.log
+            assert exit_code(self._run(container)) == 0, self.log
         self._process = self._run(self.spec["containers"][0])
         return self
 
@@ -129,7 +129,9 @@ class Pod:
     def get(self, path: str, port: str = "http") -> str:
         """What it answers at a path of a port of its container."""
         ports = {p["name"]: p["containerPort"] for p in self.spec["containers"][0]["ports"]}
-        with urllib.request.urlopen(f"http://{self.address}:{ports[port]}{path}", timeout=5) as got:
+        with urllib.request.urlopen(
+            f"http://{self.address}:{ports[port]}{path}", timeout=PATIENCE_SECONDS
+        ) as got:
             return str(got.read(), "utf-8")
 
     def probe(self, kind: str) -> bool:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TOGETHER = frozenset(
     {
+        "tests/acceptance/test_broker_faults.py",
         "tests/acceptance/test_demo.py",
         "tests/acceptance/test_dev_pipeline.py",
+        "tests/acceptance/test_examples_under_dev.py",
         "tests/acceptance/test_missing_rights.py",
         "tests/acceptance/test_traces.py",
         "tests/integration/test_consume_postgres.py",
@@ -27,6 +29,9 @@ installation, or make all topics."""
 
 _WAITING = ("tests/acceptance/", "tests/integration/")
 _BY_MODULE = ("tests/stages/", "tests/unit/")
+_MOST_HEAVY = 3
+"""So many units that start whole pipelines are with workers at a time, at work or next: more would
+keep each other from the cores until something times out."""
 _AT_THE_END = 0.1
 """The part of the tests without a broker that is left for the end, when workers run out of work."""
 
@@ -53,7 +58,25 @@ class SingleTests(LoadScopeScheduling):  # type: ignore[misc]
         if not self._mixed:
             self.workqueue = mixed(self.workqueue)
             self._mixed = True
+        self.workqueue.move_to_end(chosen(self.workqueue, self._heavy_at_work()), last=False)
         super()._assign_work_unit(node)
+
+    def _heavy_at_work(self) -> int:
+        units = (unit for given in self.assigned_work.values() for unit in given.items())
+        return sum(is_heavy(unit) and not all(tests.values()) for unit, tests in units)
+
+
+def chosen(queue: Iterable[str], heavy_at_work: int) -> str:
+    """The unit that a free worker takes: the first, or the first that is not heavy."""
+    first, *rest = queue
+    if heavy_at_work < _MOST_HEAVY:
+        return first
+    return next((unit for unit in (first, *rest) if not is_heavy(unit)), first)
+
+
+def is_heavy(unit: str) -> bool:
+    """Whether tests start many processes, or a broker of their own."""
+    return unit in TOGETHER or unit.startswith("tests/acceptance/")
 
 
 def mixed(units: Mapping[str, dict[str, bool]]) -> OrderedDict[str, dict[str, bool]]:

@@ -34,7 +34,7 @@ from confluent_kafka.cimpl import NewTopic
 from streams.kafka.admin import LeaderCachingAdmin
 from streams.kafka.offsets import latest
 from streams.topology.model import Topology
-from support.conditions import PATIENCE_SECONDS, eventually
+from support.conditions import PATIENCE_SECONDS, eventually, exit_code
 from support.topics import create_topics
 
 QUIET = {"log_level": 0}
@@ -110,17 +110,17 @@ class StageProcess:
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(PATIENCE_SECONDS)
+        return exit_code(self._process)
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(PATIENCE_SECONDS)
+        exit_code(self._process)
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
     def exit_code(self, timeout: float = PATIENCE_SECONDS) -> int:
-        return self._process.wait(timeout)
+        return exit_code(self._process, timeout)
 
 
 class Cluster:

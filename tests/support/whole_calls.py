@@ -9,7 +9,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 
 TOKEN = "a-token-of-the-test"
 
@@ -67,5 +67,5 @@ class Calls:
 def _sent(url: str, method: str, body: bytes, headers: dict[str, str]) -> Any:
     data = None if method == "GET" else body
     request = urllib.request.Request(url, method=method, data=data, headers=headers)
-    with urllib.request.urlopen(request, timeout=15) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
         return json.loads(answer.read())

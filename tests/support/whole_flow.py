@@ -29,7 +29,7 @@ from streams import (
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import Record
 from streams.runtime.stage import FusedStage
-from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, JOB, LEDGER_ENTRY
+from streams.serde.codec import COMMAND, DEAD_LETTER, ENVELOPE, LEDGER_ENTRY
 from streams.serde.ids import event_job_id, new_id, partition_for, submitted_job_id
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Command, Job, PayloadRef, Submit
@@ -38,6 +38,7 @@ from streams.topology.load import load
 from streams.vault.key_encryption import local_vault
 from streams.vault.keyring import DataKeyring
 from streams.worker.worker import Worker, WorkerSpec
+from support import decoded
 from support.dispatching import CLUSTER_KEY, ROUTES, envelope
 from support.memory_transport import MemoryTransport
 from support.worker_bench import data_key
@@ -223,7 +224,7 @@ class Flow:
 
     def jobs(self) -> dict[str, Job]:
         """The newest record of every job."""
-        found = map(JOB.decode, (r.value for r in self.driver.output("jobs")))
+        found = (decoded.job(record.value) for record in self.driver.output("jobs"))
         return {job.job_id: job for job in found}
 
     def written(self) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from support.single_tests import TOGETHER, mixed
+from support.single_tests import TOGETHER, chosen, mixed
 
 BROKER = "tests/integration/test_a.py::test_{}"
 QUICK = "tests/unit/test_{}.py"
@@ -27,3 +27,10 @@ def test_tests_that_wait_are_spread_among_those_that_use_the_cores() -> None:
 def test_a_run_without_a_broker_keeps_its_order() -> None:
     units = {QUICK.format(n): {"test": False} for n in range(5)}
     assert list(mixed(units)) == list(units)
+
+
+def test_whole_pipelines_leave_each_other_the_cores() -> None:
+    pipeline, quick = "tests/acceptance/test_demo.py", QUICK.format(1)
+    assert chosen([pipeline, quick], 2) == pipeline
+    assert chosen([pipeline, quick], 3) == quick
+    assert chosen([pipeline], 3) == pipeline, "nothing else is left"

@@ -18,7 +18,7 @@ from streams.kafka.tail import PATIENT, PEOPLES_SECONDS, Fault, Tail
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 
-_TIMEOUT = 10.0
+_TIMEOUT = 60.0
 _BATCH, _WAIT_SECONDS = 1_000, 0.05
 
 
