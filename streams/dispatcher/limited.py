@@ -1,8 +1,9 @@
 """Jobs that a limit of their own holds back, and when there is room for them again.
 
 A job that is counted by its tenant, pool and type alone stays in its queue while these are full.
-One with buckets of its own (`limits.buckets`) is set aside by the bucket that is full. It comes
-back when a job of the bucket ended, or at the bucket's next token.
+Those with buckets of their own (`limits.buckets`) wait in lines, of which so many are in the queues
+as there is room for. A line without room waits for the bucket that is full, and goes on when a job
+of the bucket ended, or at the bucket's next token.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from streams.dispatcher.live_index import Live
+from streams.fairness.contenders import Line, Name
 from streams.fairness.ready_queue import Ready
 from streams.fairness.set_aside import Back, SetAside
 from streams.limits.buckets import Bucket
@@ -23,7 +25,9 @@ from streams.topology.model import Topology
 _DUE_AT_ONCE = 1_000
 """So many buckets that have a token again are looked at in one call, at most."""
 _BACK_AT_ONCE = 256
-"""So many jobs come back in one call, and so many buckets are looked at, at most."""
+"""So many jobs come back in one call because of a bucket, and so many buckets are looked at."""
+_LINES_AT_ONCE = 2_000
+"""So many lines are looked at in one call, at most."""
 
 
 class Limited:
@@ -32,34 +36,39 @@ class Limited:
     def __init__(self, topology: Topology) -> None:
         self.caps = Caps(topology.limits)
         self.aside = SetAside(topology.priorities)
-        self._own: dict[str, tuple[Bucket, ...]] = {}  # of waiting jobs that have some
+        self._unled: dict[int, Line] = {}  # lines of which more jobs may go ahead
         self._opened: dict[Bucket, None] = {}  # in which there may be room, oldest first
         self._due: list[tuple[float, Bucket]] = []  # a heap of buckets that wait for a token
         self._expected: dict[Bucket, float] = {}
 
     def waits(self, job_id: str, live: Live) -> bool:
-        """A job waits for a slot now; whether it is set aside."""
+        """A job waits for a slot now; whether it is kept out of its queue for now."""
         own = self.caps.buckets.of_job(live)
         if not own:
             return False
-        self._own[job_id] = own
-        ready = Ready(live.at, job_id, live.tenant_id, live.type, live.priority)
-        return self.held_back(live.pool, ready)
+        line = self.aside.line(_name(live), own)
+        if not line.ahead and not line.waiting and self.caps.places(own) >= 1:
+            self.aside.go_ahead(line, (live.at, job_id, line.number))
+            return False
+        self.aside.add(line, live.at, job_id)
+        self._lead(line)
+        return True
 
     def waits_no_more(self, job_id: str) -> None:
-        self._own.pop(job_id, None)
-        self.aside.remove(job_id)
+        line = self.aside.remove(job_id)
+        if line is not None:
+            self._lead(line)
         self._opened.update(dict.fromkeys(self.caps.reservation.waits_no_more(job_id)))
 
-    def held_back(self, pool: str, ready: Ready) -> bool:
+    def held_back(self, ready: Ready) -> bool:
         """Whether a job may not start because a bucket of its own is full: then it is set aside."""
-        own = self._own.get(ready.job_id, ())
-        bucket = self.caps.full(own, ready.job_id)
-        if bucket is None:
+        line = self.aside.line_ahead(ready.job_id)
+        bucket = None if line is None else self.caps.full(line.own, ready.job_id)
+        if line is None or bucket is None:
             return False
-        self.caps.reservation.set_aside(ready.job_id, ready.ready_at, bucket, own)
-        self.aside.add(pool, ready, bucket)
-        self.expect(bucket)
+        self.aside.put_back(line, ready.ready_at, ready.job_id)
+        if line.contender is None:
+            self._set_aside(line, bucket)
         return True
 
     def started(self, live: Live) -> None:
@@ -69,6 +78,9 @@ class Limited:
         """A job gave its slot back: some of those that waited for it come back later."""
         freed = filter(self.aside.has, self.caps.ended(live))
         self._opened.update(dict.fromkeys(freed))
+        line = self.aside.known(_name(live), self.caps.buckets.of_job(live))
+        if line is not None:
+            self._lead(line)
 
     def spend(self, live: Live, on_undo: Undo) -> list[tuple[Bucket, float]]:
         """A job starts: take a token of each of its rates; the new arrival times."""
@@ -103,16 +115,56 @@ class Limited:
 
     def back(self, now: int) -> Iterator[Back]:
         """Yield jobs for which there is room; put each into its queue before the next."""
-        left, kept = _BACK_AT_ONCE, self.caps.reservation.kept
         yield from self._reserved(now)
+        yield from self._led(now)
+        left, lines = _BACK_AT_ONCE, _LINES_AT_ONCE
         for bucket in list(islice(self._opened, _BACK_AT_ONCE)):
-            room = self.caps.room(bucket) - kept(bucket, None)
-            while min(room, left) >= 1 and (back := self.aside.take(bucket, now)) is not None:
-                left -= 1
-                if not self.held_back(back.pool, back.ready):
-                    room -= 1
-                    yield back
+            if not left or not lines:
+                return  # the next call begins with this bucket
+            room = self.caps.room(bucket) - self.caps.reservation.kept(bucket, None)
+            while min(room, left, lines) >= 1 and (line := self.aside.first(bucket)) is not None:
+                lines -= 1
+                if self._is_full(line):
+                    continue
+                if line.ahead >= self.caps.places(line.own):
+                    self.aside.rest(line)
+                    continue
+                room, left = room - 1, left - 1
+                yield self.aside.take(line, now)
             self._look_again(bucket)
+
+    def _lead(self, line: Line) -> None:
+        """Look at a line before jobs are leased, unless it waits for a bucket."""
+        if line.waiting and line.contender is None:
+            self._unled[line.number] = line
+
+    def _led(self, now: int) -> Iterator[Back]:
+        """Yield jobs of lines that are new, or have fewer ahead than there is room for."""
+        for _ in range(min(_LINES_AT_ONCE, len(self._unled))):
+            line = self._unled.pop(next(iter(self._unled)))
+            if not line.waiting or line.contender is not None or self._is_full(line):
+                continue
+            places = self.caps.places(line.own)
+            for _ in range(_BACK_AT_ONCE):
+                if not line.waiting or line.ahead >= _most_ahead(line, places):
+                    break
+                yield self.aside.take(line, now)
+            else:
+                self._lead(line)
+
+    def _is_full(self, line: Line) -> bool:
+        """Whether there is no room for a line: then all of it waits for the bucket that is full."""
+        bucket = self.caps.full(line.own)
+        if bucket is not None:
+            self._set_aside(line, bucket)
+        return bucket is not None
+
+    def _set_aside(self, line: Line, bucket: Bucket) -> None:
+        """Let a line wait for a bucket; its oldest job may have waited for another one before."""
+        self.aside.wait(line, bucket)
+        ready_at, job_id, _ = line.jobs[0]
+        self.caps.reservation.set_aside(job_id, ready_at, bucket, line.own)
+        self.expect(bucket)
 
     def _look_again(self, bucket: Bucket) -> None:
         """Keep looking at a bucket that has both room and jobs; wait for a token if it has none."""
@@ -141,3 +193,16 @@ class Limited:
         """Whether a bucket has its next token so late that no place is kept until then."""
         moment = self.caps.rates.next_token_at(bucket)
         return moment is not None and moment > self.caps.now + TAKEN_MS / 1000
+
+
+def _name(live: Live) -> Name:
+    return live.pool, live.tenant_id, live.type, live.priority
+
+
+def _most_ahead(line: Line, places: float) -> float:
+    """How many of a line are ahead: twice as many as have room, if they are younger than others.
+
+    They are younger after a step was taken back, or if jobs were restored in another order.
+    """
+    is_younger = line.last is not None and line.jobs[0] < line.last
+    return 2 * places if line.ahead and is_younger else places

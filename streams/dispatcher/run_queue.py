@@ -168,7 +168,7 @@ class RunQueue:
         while self._set_aside[pool] < _SET_ASIDE:
             types = (type_ for type_ in able if self._caps.type_room(pool, type_) > 0)
             found = self.queues[pool].first(now, types)
-            if found is None or not self.limited.held_back(pool, found):
+            if found is None or not self.limited.held_back(found):
                 return found
             self.queues[pool].remove(found.job_id)
             self._set_aside[pool] += 1

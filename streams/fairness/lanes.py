@@ -10,39 +10,27 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 
 from sortedcontainers import SortedList
 
+from streams.fairness.job_heap import Entry, JobHeap
 from streams.fairness.stride import Tenant
 from streams.topology.model import Priority
-
-Entry = tuple[int, str, int]
-"""A waiting job: when it became ready (milliseconds), its id, and the number of its lane.
-
-It holds plain values only, so that Python's garbage collector does not scan a million entries
-again and again.
-"""
 
 Key = tuple[int, int, str, int]
 """The sort key of lanes of one level: their tenant's charge, then their oldest job."""
 
-_STALE = 16
-"""A lane's heap may hold this many removed jobs more than it has waiting ones."""
 
-
-class Lane:
+class Lane(JobHeap):
     """The ready jobs of one tenant, type and priority, oldest first.
 
-    `waiting` counts them; `jobs` is a heap that may also hold removed ones, but never at its head.
     `level` and `key` are the lane's place in the order, if it has one. `due` is the time of the
     next check of its level, and `oldest` is the entry under which `Oldest` has sorted the lane.
     """
 
     __slots__ = (
         "due",
-        "jobs",
         "key",
         "level",
         "number",
@@ -51,41 +39,23 @@ class Lane:
         "served_at",
         "tenant",
         "type",
-        "waiting",
     )
 
     def __init__(self, number: int, tenant: Tenant, type_: str, priority: str) -> None:
+        super().__init__()
         self.number = number
         self.tenant = tenant
         self.type = type_
         self.priority = priority
         self.served_at = 0
-        self.jobs: list[Entry] = []
-        self.waiting = 0
         self.level = 0
         self.key: Key | None = None
         self.due: int | None = None
         self.oldest: Entry | None = None
 
-    def push(self, entry: Entry) -> bool:
-        """Add a job; return whether it is the lane's oldest now."""
-        heappush(self.jobs, entry)
-        self.waiting += 1
-        return self.jobs[0] is entry
-
     def key_of(self, charge: int) -> Key:
         """The lane's key while its tenant has this charge."""
         return (charge, *self.jobs[0])
-
-    def drop(self, members: Mapping[str, Entry]) -> None:
-        """Forget a job that left `members`: at once at the heap's head, else in a later cleanup."""
-        self.waiting -= 1
-        jobs = self.jobs
-        while jobs and members.get(jobs[0][1]) is not jobs[0]:
-            heappop(jobs)
-        if len(jobs) > 2 * self.waiting + _STALE:
-            self.jobs = [entry for entry in jobs if members.get(entry[1]) is entry]
-            heapify(self.jobs)
 
 
 class Levels:

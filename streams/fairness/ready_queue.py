@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple
 
 from streams.fairness.aging import Rises
-from streams.fairness.lanes import Entry, Key, Lane, Levels, TypeLanes
+from streams.fairness.job_heap import Entry
+from streams.fairness.lanes import Key, Lane, Levels, TypeLanes
 from streams.fairness.oldest import Oldest
 from streams.fairness.stride import Passes, Tenant
 from streams.topology.model import Priority

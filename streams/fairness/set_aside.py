@@ -1,10 +1,9 @@
-"""Jobs that are set aside because a bucket of their own is full, by that bucket.
+"""Waiting jobs that buckets of their own count, as far as they are kept out of the ready queues.
 
-They are not among the lanes of the ready queues, so one whose bucket is full hides none behind it,
-and a step costs nothing for each of them. Once there is room, some come back, and are chosen among
-all others. Of those that wait for one bucket the line comes first that has waited longest, its
-priority's head start included; a line that got a turn comes last, so one tenant's backlog holds up
-no other's. All times are in milliseconds.
+Of each line (`contenders`) as many jobs are ahead, in the queue of their pool, as there was room
+for. The others are behind: so a full bucket hides no other job, however many wait for it, and a
+step costs nothing for each of them. A line with none ahead waits for a full bucket. All times are
+in milliseconds.
 """
 
 from __future__ import annotations
@@ -13,71 +12,36 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from streams.fairness.contenders import Contenders, Line, Name
+from streams.fairness.job_heap import STALE, Entry
 from streams.fairness.ready_queue import Ready
 from streams.limits.buckets import Bucket
 from streams.topology.model import Priority
 
-Entry = tuple[int, str, int]
-"""When a job became ready, its id, and the number of its line: plain values, as in `lanes`."""
-
-Rank = tuple[int, int]
-"""Since when a line waits, less its head start, and its last turn; the lowest comes first."""
-
-_STALE = 16
+T = TypeVar("T")
 
 
 class Back(NamedTuple):
-    """A job that goes back to its pool's queue."""
+    """A job that goes into its pool's queue."""
 
     pool: str
     ready: Ready
 
 
-class Line:
-    """The jobs of one pool, tenant, type and priority that wait for one bucket, oldest first.
-
-    `jobs` is a heap that may also hold removed jobs, but never at its head. `rank` is the line's
-    place in the order of its bucket, and `oldest` its oldest job's in the order of all lines.
-    `turn` numbers the turn that it got last, at `served_at`.
-    """
-
-    __slots__ = (
-        "bucket",
-        "jobs",
-        "name",
-        "number",
-        "oldest",
-        "rank",
-        "served_at",
-        "turn",
-        "waiting",
-    )
-
-    def __init__(self, number: int, bucket: Bucket, name: tuple[str, str, str, str]) -> None:
-        self.number = number
-        self.bucket = bucket
-        self.name = name
-        self.jobs: list[Entry] = []
-        self.waiting = 0
-        self.served_at = 0
-        self.turn = 0
-        self.rank: Rank | None = None
-        self.oldest: int | None = None
-
-
 class SetAside:
-    """All jobs of one partition that are set aside."""
+    """The lines of one partition; `len`, `counts` and `oldest` are of the jobs behind."""
 
     def __init__(self, priorities: Mapping[str, Priority]) -> None:
-        self._head_starts = {n: round(p.head_start_seconds * 1000) for n, p in priorities.items()}
-        self._members: dict[str, Entry] = {}
-        self._made = self._turns = 0
+        head_starts = {n: round(p.head_start_seconds * 1000) for n, p in priorities.items()}
+        self._made = 0
         self._lines: dict[int, Line] = {}
-        self._named: dict[tuple[Bucket, tuple[str, str, str, str]], Line] = {}
+        self._named: dict[tuple[Name, tuple[Bucket, ...]], Line] = {}
+        self._members: dict[str, Entry] = {}
+        self._ahead: dict[str, Line] = {}
         self._by_type: dict[tuple[str, str], dict[int, Line]] = defaultdict(dict)
-        self._orders: dict[Bucket, list[tuple[Rank, int]]] = {}  # heaps of lines
+        self._contenders = Contenders(head_starts, self._lines)
         self._oldest: list[tuple[int, int]] = []  # a heap of the lines' oldest jobs
         self.counts: Counter[tuple[str, str, str]] = Counter()
         """How many there are by pool, type and tenant."""
@@ -87,52 +51,83 @@ class SetAside:
     def __len__(self) -> int:
         return len(self._members)
 
-    def add(self, pool: str, ready: Ready, bucket: Bucket) -> None:
-        """Set a job aside until there is room in a bucket."""
-        if ready.job_id in self._members:
-            return
-        name = pool, ready.tenant_id, ready.type, ready.priority
-        line = self._named.get((bucket, name)) or self._new_line(bucket, name)
-        entry = self._members[ready.job_id] = (ready.ready_at, ready.job_id, line.number)
-        heappush(line.jobs, entry)
-        line.waiting += 1
-        self.counts[pool, ready.type, ready.tenant_id] += 1
-        self.by_type[pool, ready.type] += 1
-        if line.jobs[0] is entry:
-            self._rank(line)
+    def line(self, name: Name, own: tuple[Bucket, ...]) -> Line:
+        """The line of a job, which is made if there is none: add the job then."""
+        line = self._named.get((name, own))
+        if line is None:
+            self._made += 1
+            line = self._lines[self._made] = Line(self._made, name, own)
+            self._named[name, own] = line
+        return line
 
-    def remove(self, job_id: str) -> None:
-        """Forget a job, if it is here."""
-        entry = self._members.pop(job_id, None)
-        if entry is not None:
-            self._drop(self._lines[entry[2]])
+    def known(self, name: Name, own: tuple[Bucket, ...]) -> Line | None:
+        """The line of a job, if any waits in it."""
+        return self._named.get((name, own))
 
-    def take(self, bucket: Bucket, now: int) -> Back | None:
-        """Remove and return the job that comes back next of those that wait for a bucket."""
-        order = self._orders.get(bucket)
-        while order:
-            rank, number = order[0]
-            line = self._lines.get(number)
-            if line is None or rank != line.rank:
-                heappop(order)
-                continue
-            self._turns += 1
-            line.served_at, line.turn = now, self._turns
-            return self.take_job(line.jobs[0][1])
-        return None
+    def line_ahead(self, job_id: str) -> Line | None:
+        """The line of a job that is ahead in one."""
+        return self._ahead.get(job_id)
+
+    def go_ahead(self, line: Line, entry: Entry) -> None:
+        """Note that a job of a line is in its queue."""
+        line.last = max(line.last, entry) if line.last is not None and line.ahead else entry
+        line.ahead += 1
+        self._ahead[entry[1]] = line
+
+    def add(self, line: Line, ready_at: int, job_id: str) -> None:
+        """Put a job behind in its line."""
+        entry = self._members[job_id] = (ready_at, job_id, line.number)
+        pool, tenant_id, type_, _ = line.name
+        self._by_type[pool, type_][line.number] = line
+        self.counts[pool, type_, tenant_id] += 1
+        self.by_type[pool, type_] += 1
+        if line.push(entry):
+            self._has_older(line)
+
+    def put_back(self, line: Line, ready_at: int, job_id: str) -> None:
+        """Put a job that was ahead behind."""
+        del self._ahead[job_id]
+        line.ahead -= 1
+        self.add(line, ready_at, job_id)
+
+    def remove(self, job_id: str) -> Line | None:
+        """Forget a job; its line, if others are in it."""
+        line = self._ahead.pop(job_id, None)
+        if line is not None:
+            line.ahead -= 1
+        elif (entry := self._members.pop(job_id, None)) is not None:
+            line = self._lines[entry[2]]
+            self._drop(line)
+        if line is not None and not line.ahead and not line.waiting:
+            del self._lines[line.number], self._named[line.name, line.own]
+            return None
+        return line
+
+    def take(self, line: Line, now: int) -> Back:
+        """Let the oldest job behind in a line go ahead."""
+        self._contenders.serve(line, now)
+        return self._take(line.jobs[0])
 
     def take_job(self, job_id: str) -> Back | None:
-        """Remove and return a job, if it is here."""
+        """Let a job go ahead, if it is behind."""
         entry = self._members.get(job_id)
-        if entry is None:
-            return None
-        pool, tenant_id, type_, priority = self._lines[entry[2]].name
-        self.remove(job_id)
-        return Back(pool, Ready(entry[0], job_id, tenant_id, type_, priority))
+        return None if entry is None else self._take(entry)
+
+    def wait(self, line: Line, bucket: Bucket) -> None:
+        """Let a whole line wait for a bucket."""
+        self._contenders.join(line, bucket)
+
+    def rest(self, line: Line) -> None:
+        """Let a line wait for its jobs ahead alone."""
+        self._contenders.leave(line)
+
+    def first(self, bucket: Bucket) -> Line | None:
+        """The line whose turn comes next of those that wait for a bucket."""
+        return self._contenders.first(bucket)
 
     def has(self, bucket: Bucket) -> bool:
         """Whether a job waits for a bucket."""
-        return bucket in self._orders
+        return self._contenders.has(bucket)
 
     def oldest(self) -> int | None:
         """When the longest waiting of them became ready."""
@@ -151,57 +146,47 @@ class SetAside:
         found = (job for job in due if job[0] <= moment and self._members.get(job[1]) is job)
         return [job_id for _, job_id, _ in islice(found, limit)]
 
-    def _new_line(self, bucket: Bucket, name: tuple[str, str, str, str]) -> Line:
-        self._made += 1
-        line = self._lines[self._made] = self._named[bucket, name] = Line(self._made, bucket, name)
-        self._by_type[name[0], name[2]][line.number] = line
-        self._orders.setdefault(bucket, [])
-        return line
+    def _take(self, entry: Entry) -> Back:
+        ready_at, job_id, number = entry
+        line = self._lines[number]
+        pool, tenant_id, type_, priority = line.name
+        del self._members[job_id]
+        self._drop(line)
+        self.go_ahead(line, entry)
+        return Back(pool, Ready(ready_at, job_id, tenant_id, type_, priority))
 
     def _drop(self, line: Line) -> None:
-        """Update a line after one of its jobs left the members."""
+        """Update a line after one of the jobs behind left the members."""
         pool, tenant_id, type_, _ = line.name
-        self.counts[pool, type_, tenant_id] -= 1
-        if not self.counts[pool, type_, tenant_id]:
-            del self.counts[pool, type_, tenant_id]
-        self.by_type[pool, type_] -= 1
-        if not self.by_type[pool, type_]:
-            del self.by_type[pool, type_]
-        line.waiting -= 1
+        _take_one(self.counts, (pool, type_, tenant_id))
+        _take_one(self.by_type, (pool, type_))
+        before = line.jobs[0]
+        line.drop(self._members)
         if not line.waiting:
-            self._forget(line)
-            return
-        while self._members.get(line.jobs[0][1]) is not line.jobs[0]:
-            heappop(line.jobs)
-        if len(line.jobs) > 2 * line.waiting + _STALE:
-            line.jobs = [job for job in line.jobs if self._members.get(job[1]) is job]
-            heapify(line.jobs)
-        self._rank(line)
+            self._contenders.leave(line)
+            line.oldest = None
+            of_type = self._by_type[pool, type_]
+            del of_type[line.number]
+            if not of_type:
+                del self._by_type[pool, type_]
+        elif line.jobs[0] is not before:
+            self._has_older(line)
 
-    def _forget(self, line: Line) -> None:
-        """Remove a line that has no jobs any more, and its bucket's order with the last one."""
-        del self._lines[line.number], self._named[line.bucket, line.name]
-        of_type = self._by_type[line.name[0], line.name[2]]
-        del of_type[line.number]
-        if not of_type:
-            del self._by_type[line.name[0], line.name[2]]
-        order = self._orders[line.bucket]
-        while order and order[0][1] not in self._lines:
-            heappop(order)
-        if not order:
-            del self._orders[line.bucket]
-
-    def _rank(self, line: Line) -> None:
-        """Give a line its place in the orders, after its oldest job or its last turn changed."""
+    def _has_older(self, line: Line) -> None:
+        """Follow that a line has another oldest job behind."""
+        self._contenders.has_older(line)
         ready_at = line.jobs[0][0]
-        since = max(line.served_at, ready_at)
-        rank = since - self._head_starts.get(line.name[3], 0), line.turn
-        if rank != line.rank:
-            line.rank = rank
-            heappush(self._orders[line.bucket], (rank, line.number))
-        if ready_at != line.oldest:
-            line.oldest = ready_at
-            heappush(self._oldest, (ready_at, line.number))
-            if len(self._oldest) > 2 * len(self._lines) + _STALE:
-                self._oldest = [(each.jobs[0][0], n) for n, each in self._lines.items()]
-                heapify(self._oldest)
+        if ready_at == line.oldest:
+            return
+        line.oldest = ready_at
+        heappush(self._oldest, (ready_at, line.number))
+        if len(self._oldest) > 2 * len(self._lines) + STALE:
+            lines = ((each.oldest, number) for number, each in self._lines.items())
+            self._oldest = [(at, number) for at, number in lines if at is not None]
+            heapify(self._oldest)
+
+
+def _take_one(counts: Counter[T], name: T) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]

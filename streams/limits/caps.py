@@ -39,6 +39,10 @@ class Caps:
         """How many more jobs of a tenant may start, whatever they are."""
         return self._least(self.buckets.of_tenant(tenant_id))
 
+    def places(self, own: tuple[Bucket, ...]) -> float:
+        """How many jobs that these buckets count may start, but for places kept for another job."""
+        return min(self.room(bucket) - self.reservation.kept(bucket, None) for bucket in own)
+
     def full(self, own: tuple[Bucket, ...], job_id: str | None = None) -> Bucket | None:
         """The first bucket of a job's own that lets it not start."""
         for bucket in own:
