@@ -15,6 +15,8 @@ store's changelog. The scope is the job's own, or one that the jobs of a tenant 
                         -> granted under the same key while the tool honours it, else review
     begun, and now with other arguments -> refused
     to be granted, and people object    -> refused, or approval: the worker asks for one
+    to be granted, and a limit of its tool or model is reached
+                        -> full: the job asks again when there is room
 
 A person may settle an effect whose outcome is unknown (`streams/dispatcher/parts/reviews.py`).
 """
@@ -41,7 +43,10 @@ from streams.serde.records import (
 from streams.state.store import KeyValueStore
 
 Objects = Callable[[], tuple[ReplyKind, str] | None]
-"""The objection of people to an effect that is about to be granted; None: they have none."""
+"""The objection of people or limits to an effect that is about to be granted.
+
+None: they have none, and the effect is granted. So it is asked last, and once.
+"""
 
 _KEY_MARGIN_MS = 60_000
 """A repeat that is granted now reaches its tool a little later: the key must still hold then."""
@@ -59,7 +64,7 @@ def claim(
     """Answer a claim of the living lease of `job`; `now` in milliseconds.
 
     `lives` says whether an entry is claimed by a run that still has its lease. `objects` gives
-    the objection of people to an effect that is about to be granted.
+    the objection to an effect that is about to be granted.
     """
     scope = effect_scope(job.scope, asked.once_per)
     known = known_done(store, job, scope, asked.action) if is_shared(scope) else None
@@ -68,7 +73,7 @@ def claim(
     if (other := _begun_elsewhere(store, job, scope, asked.action)) is not None:
         return _reply(job, asked, entry, "refused", message=_other_scope(asked.action, other))
     reply = _answered(store, entry, job, asked, now, lives, objects)
-    if is_shared(scope) and reply.kind not in ("refused", "approval"):
+    if is_shared(scope) and reply.kind not in ("refused", "approval", "full"):
         note(store, job, get(store, job.tenant_id, scope, asked.action) or entry)
     return reply
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from streams.limits.places import of_job_alone
 from streams.serde.ids import scope_of
 from streams.serde.job_states import (
     CANCELLED,
     DUE_LATER,
     ENDED_ON_ENTRY,
+    LEASED,
     PENDING,
     RUNNING,
     SCHEDULED,
@@ -27,7 +29,12 @@ from streams.serde.records import (
 
 
 def moved(job: Job, status: JobStatus, now: int, **changes: Any) -> Job:
-    """The job in another state, without what only the state before had."""
+    """The job in another state, without what only the state before had.
+
+    The places of its calls end with its lease.
+    """
+    if job.limit_keys and job.status in LEASED:
+        changes.setdefault("limit_keys", of_job_alone(job.limit_keys))
     return replace(job, status=status, updated_at=now, **ENDED_ON_ENTRY[status] | changes)
 
 

@@ -8,7 +8,7 @@ of the bucket ended, or at the bucket's next token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -40,6 +40,8 @@ class Limited:
         self._opened: dict[Bucket, None] = {}  # in which there may be room, oldest first
         self._due: list[tuple[float, Bucket]] = []  # a heap of buckets that wait for a token
         self._expected: dict[Bucket, float] = {}
+        self.spent = 0
+        """How many tokens were spent since the last look at what is spent of rates."""
 
     def waits(self, job_id: str, live: Live) -> bool:
         """A job waits for a slot now; whether it is kept out of its queue for now."""
@@ -82,10 +84,18 @@ class Limited:
         if line is not None:
             self._lead(line)
 
-    def spend(self, live: Live, on_undo: Undo) -> list[tuple[Bucket, float]]:
-        """A job starts: take a token of each of its rates; the new arrival times."""
+    def full_for_calls(self, buckets: Iterable[Bucket]) -> Bucket | None:
+        """The first of a call's buckets that has no room for it, or has jobs that wait for room."""
+        for bucket in buckets:
+            if self.aside.has(bucket) or self.caps.full((bucket,)) is not None:
+                return bucket
+        return None
+
+    def spend(self, buckets: Iterable[Bucket], on_undo: Undo) -> list[tuple[Bucket, float]]:
+        """Take a token of each of these buckets that has a rate; the new arrival times."""
         caps = self.caps
-        paced = [b for b in caps.buckets.all(live) if b.limit in caps.rates.paces]
+        paced = [bucket for bucket in buckets if bucket.limit in caps.rates.paces]
+        self.spent += len(paced)
         for bucket in paced:
             on_undo(self._look_at, bucket, caps.now)  # called once its arrival time is back
         return [(bucket, caps.rates.spend(bucket, caps.now, on_undo)) for bucket in paced]

@@ -2,14 +2,14 @@
 
 What they are found by decides where the queue asks whether there is room. A bucket of a pool or
 type holds for many tenants, one of a tenant for many types, and those of a job for that job alone:
-its keys, and what is counted per tenant and type.
+its keys, and what is counted per tenant and type. What counts its calls is among its keys.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fnmatch import translate
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -63,27 +63,34 @@ class Buckets:
     def __init__(self, limits: tuple[Limit, ...]) -> None:
         self.limits = {limit.name: limit for limit in limits}
         self._of: dict[tuple[Scope, bool], list[tuple[Limit, Matches]]] = defaultdict(list)
+        self._of_calls: dict[Scope, list[tuple[Limit, Matches]]] = defaultdict(list)
         for limit in limits:
-            if not limit.counts_calls:
-                matches = re.compile(translate(limit.match), re.DOTALL).fullmatch
+            matches = re.compile(translate(limit.match), re.DOTALL).fullmatch
+            if limit.counts_calls:
+                self._of_calls[limit.scope].append((limit, matches))
+            else:
                 self._of[limit.scope, limit.per is not None].append((limit, matches))
         remember = lru_cache(_REMEMBERED)
         self.of_pool = remember(self._of_pool)
         self.of_type = remember(self._of_type)
         self.of_tenant = remember(self._of_tenant)
         self._of_both = remember(self._of_tenant_and_type)
-        self.are_of_jobs = any(scope in KEYED or per for scope, per in self._of)
+        self._keys_of_call = remember(self._found_for_call)
+        of_jobs = any(scope in KEYED or per for scope, per in self._of)
+        self.are_of_jobs = of_jobs or bool(self._of_calls)
 
     def of_job(self, job: Counted) -> tuple[Bucket, ...]:
         """The buckets that neither its tenant nor its pool and type have alone."""
         if not self.are_of_jobs:
             return ()
-        keyed = [
-            Bucket(name, job.tenant_id if limit.is_local else "", key)
-            for name, key in job.keys
-            if (limit := self.limits.get(name)) is not None
-        ]
+        keyed = self._of_keys(job.tenant_id, job.keys)
         return (*self._of_both(job.tenant_id, job.pool, job.type), *keyed)
+
+    def of_call(self, tenant_id: str, tool: str | None, model: str | None) -> tuple[Bucket, ...]:
+        """The buckets that count a call: those of its tool, of its model, or of both."""
+        if not self._of_calls:
+            return ()
+        return tuple(self._of_keys(tenant_id, self._keys_of_call(tool, model)))
 
     def all(self, job: Counted) -> tuple[Bucket, ...]:
         """All buckets that count a job."""
@@ -107,6 +114,22 @@ class Buckets:
         """The buckets of a tenant's jobs of a pool or of a type."""
         found = self._found("pool", pool, per=True) + self._found("job_type", type_, per=True)
         return tuple(bucket._replace(tenant_id=tenant_id) for bucket in found)
+
+    def _of_keys(self, tenant_id: str, keys: Keys) -> Iterator[Bucket]:
+        for name, key in keys:
+            limit = self.limits.get(name)
+            if limit is not None:
+                yield Bucket(name, tenant_id if limit.is_local else "", key)
+
+    def _found_for_call(self, tool: str | None, model: str | None) -> Keys:
+        values: tuple[tuple[Scope, str | None], ...] = ("tool", tool), ("model", model)
+        return tuple(
+            (limit.name, value)
+            for scope, value in values
+            if value is not None
+            for limit, matches in self._of_calls[scope]
+            if matches(value)
+        )
 
     def _found(self, scope: Scope, value: str, *, per: bool = False) -> list[Bucket]:
         return [

@@ -12,6 +12,7 @@ ReportedEnd = Literal[
     "review",
     "released",
     "blocked",
+    "full",
     "parked",
     "continued",
 ]
@@ -27,6 +28,8 @@ RELEASED: Final = "released"
 """The worker gave the job back."""
 BLOCKED: Final = "blocked"
 """A run of another job makes an effect that this one asked for."""
+FULL: Final = "full"
+"""A limit has no room for a call of a tool or model that the run asked for."""
 PARKED: Final = "parked"
 """The run goes on in another one, once what its job waits for has come."""
 CONTINUED: Final = "continued"

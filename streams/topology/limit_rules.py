@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingress.formats.paths import expression_fault
-from streams.topology.limits import SCOPES_OF_CALLS, Limit
+from streams.topology.limits import Limit
 from streams.topology.model import Topology
 from streams.topology.problems import Problem, problem
 
@@ -26,8 +26,8 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
         yield "burst", "a burst is of a rate, and the limit has none; set rate, or remove burst"
     if limit.per is not None and limit.scope in ("tenant", "key"):
         yield "per", f"scope {limit.scope} counts each tenant by itself already; remove per"
-    if limit.scope in SCOPES_OF_CALLS:
-        yield "scope", f"scope {limit.scope} is not enforced yet; cap the job types that call it"
+    if limit.scope == "model":
+        yield "scope", "scope model is not enforced yet; cap the job types that call it"
     yield from _key_faults(limit)
 
 

@@ -306,6 +306,7 @@ class ScriptedWorker:
         lifetime_ms: int = 0,
         once_per: str = "job",
         keep_ms: int = 0,
+        model: str | None = None,
     ) -> Reply:
         """Ask, and return the answer."""
         body = Claim(
@@ -318,6 +319,7 @@ class ScriptedWorker:
             lifetime_ms,
             once_per,
             keep_ms,
+            model,
         )
         self.desk.command(body, lease.job_id, lease.epoch)
         return self.desk.replies()[-1]

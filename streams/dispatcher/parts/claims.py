@@ -6,7 +6,8 @@ from functools import partial
 
 from streams import ledger, ledger_entries
 from streams.dispatcher import metrics
-from streams.dispatcher.approved_effects import objection
+from streams.dispatcher.approved_effects import Objection, objection
+from streams.dispatcher.call_places import enter, leave
 from streams.dispatcher.living_lease import is_held, living
 from streams.dispatcher.part import Part
 from streams.dispatcher.replies import TOPIC, check_partition
@@ -38,7 +39,7 @@ class Claims(Part):
                 body,
                 step.now,
                 lives=partial(is_held, step),
-                objects=partial(objection, step, job, body),
+                objects=partial(_objection, step, job, body),
             )
             if reply.kind == "granted" and body.once_per != JOB:
                 _expire_later(step, job, body)
@@ -48,6 +49,8 @@ class Claims(Part):
     def outcome(self, step: Step, command: Command, body: Outcome, at: int) -> None:
         """Record an outcome; that of a shared effect counts even if its job is forgotten."""
         job = step.table.get(command.job_id)
+        if job is not None:
+            leave(step, job, body.claim_id)
         tenant_id = command.tenant_id if job is None else job.tenant_id
         scope = effect_scope("" if job is None else job.scope, body.once_per)
         entry = ledger.outcome(step.ledger, tenant_id, scope, body, step.now)
@@ -67,6 +70,16 @@ def _expire_later(step: Step, job: Job, body: Claim) -> None:
     entry = ledger_entries.get(step.ledger, job.tenant_id, scope, body.action)
     if entry is not None and entry.first_claimed_at == step.now:
         expire_at(step, entry, step.now + entry.keep_ms)
+
+
+def _objection(step: Step, job: Job, body: Claim) -> Objection | None:
+    """What lets an effect not begin: people, or else a limit; without either, it has its places."""
+    against = objection(step, job, body)
+    if against is not None:
+        return against
+    tool = body.action.partition("/")[0]
+    full = enter(step, job, body.claim_id, tool=tool, model=body.model)
+    return None if full is None else ("full", full)
 
 
 def _plain(body: Claim, command: Command, kind: ReplyKind, message: str) -> Reply:

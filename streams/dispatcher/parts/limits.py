@@ -13,6 +13,7 @@ from streams.dispatcher import limit_rows
 from streams.dispatcher.live_index import Live, live
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
+from streams.dispatcher.spending import spend
 from streams.dispatcher.step import Step
 from streams.limits.buckets import Bucket
 from streams.limits.keys import keyed
@@ -40,7 +41,6 @@ class Limits(Part):
         self._behind: Bucket | None = None
         self._has_spent = bool(self._limited.caps.rates.paces)
         self._swept_at = 0.0
-        self._spent = 0  # tokens since the last look
         self._running: list[str] | None = None  # jobs to count anew
 
     def restored(self, ctx: Context) -> None:
@@ -55,10 +55,7 @@ class Limits(Part):
         """Spend a token of each rate that a lease falls under."""
         entry = live(job)
         if entry is not None and self._limited.caps.rates.paces:
-            for bucket, arrival in self._limited.spend(entry, step.on_undo):
-                ahead = round((arrival - step.monotonic) * 1000)
-                limit_rows.put(step.store, bucket, step.now + ahead)
-                self._spent += 1
+            spend(step, self._limited.caps.buckets.all(entry))
 
     def is_due(self, step: Step, live: Live) -> bool:
         return self.shared.unrouted and live.status not in MOVABLE
@@ -103,8 +100,8 @@ class Limits(Part):
 
     def _forget_some(self, step: Step) -> None:
         """Look at more rows than are made meanwhile, so that they do not pile up."""
-        most = min(AT_ONCE + 2 * self._spent, _MOST)
-        self._swept_at, self._spent = step.monotonic, 0
+        most = min(AT_ONCE + 2 * self._limited.spent, _MOST)
+        self._swept_at, self._limited.spent = step.monotonic, 0
         step.on_undo(setattr, self, "_behind", self._behind)
         found = list(islice(limit_rows.all_of(step.store, self._behind), most))
         self._behind = found[-1][0] if len(found) == most else None

@@ -22,7 +22,7 @@ from streams.operator.resources.open_waits import told, told_of_effect
 from streams.operator.resources.table import status_in
 from streams.serde import job_states
 from streams.serde.records import Held, Job
-from streams.topology.limits import Limit, Scope
+from streams.topology.limits import SCOPES_OF_CALLS, Limit, Scope
 from streams.topology.model import Topology
 
 UNREAD: Json = {
@@ -47,8 +47,10 @@ _WHOSE: dict[Scope, str] = {
     "pool": " of pool {!r}",
     "source": " of source {!r}",
     "key": " with the value {}",
+    "tool": " of tool {!r}",
+    "model": " of model {!r}",
 }
-"""How a message names the jobs that a limit counts together."""
+"""How a message names the jobs or calls that a limit counts together."""
 
 
 class RunningJobs:
@@ -161,7 +163,8 @@ def _cap_detail(cap: Json) -> str:
     whose = _WHOSE.get(cap["scope"], "").format(cap["value"])
     whose += " of its tenant" if cap["per"] else "" if is_local else " in its partition"
     most, in_use = cap["concurrency"], cap["in_use"]
-    lets = f"one job{whose} run at a time" if most == 1 else f"{most} jobs{whose} run at once"
+    what = "call" if cap["scope"] in SCOPES_OF_CALLS else "job"
+    lets = f"one {what}{whose} run at a time" if most == 1 else f"{most} {what}s{whose} run at once"
     runs = "one runs" if in_use == 1 else f"{in_use} run"
     ends = "it ends" if in_use == 1 else "there is room again"
     now = f"{runs}: this job starts when {ends}"

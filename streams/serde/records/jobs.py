@@ -92,10 +92,15 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class LimitKey:
-    """A value by which a limit counts a job (`limits/keys.py`)."""
+    """A value by which a limit counts a job (`limits/keys.py`), or a call of its run.
+
+    Of a limit that counts calls, the job has a place for the call with this claim or, if `call` is
+    empty, for its next one (`limits/places.py`).
+    """
 
     limit: str
     key: str
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class Claim:
     key_lifetime_ms: int
     once_per: str = JOB
     keep_ms: int = 0
+    model: str | None = None
 
 
 @sent_by("worker")

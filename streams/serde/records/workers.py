@@ -45,6 +45,7 @@ ReplyKind = Literal[
     "done",
     "held",
     "busy",
+    "full",
     "review",
     "refused",
     "lost",
@@ -57,7 +58,7 @@ ReplyKind = Literal[
     "who",
     "no_pool",
 ]
-"""The first twelve answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
+"""The first thirteen answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
 and `no_pool` says that the worker's pool is not declared."""
 
 

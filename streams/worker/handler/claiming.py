@@ -23,7 +23,7 @@ from streams.worker.handler.values import digest
 from streams.worker.job_types import Tool
 from streams.worker.transport.replies import Replies
 
-_NO_FOR_NOW = ("busy", "held", "approval", "refused")
+_NO_FOR_NOW = ("busy", "held", "full", "approval", "refused")
 """Another call, or a person who approves, may change these answers before a copy is read."""
 
 
@@ -45,7 +45,14 @@ class Claims:
         self._replies = replies
         self._claimant = claimant
 
-    def make(self, tool: Tool, action: str, arguments: Mapping[str, Any], once_per: str) -> Claim:
+    def make(
+        self,
+        tool: Tool,
+        action: str,
+        arguments: Mapping[str, Any],
+        once_per: str,
+        model: str | None,
+    ) -> Claim:
         """The claim of an effect."""
         return Claim(
             worker_id=self._claimant.worker_id,
@@ -57,6 +64,7 @@ class Claims:
             key_lifetime_ms=round(tool.key_lifetime * 1000),
             once_per=once_per,
             keep_ms=0 if once_per == JOB else round(tool.keep * 1000),
+            model=model,
         )
 
     async def answer(self, claim: Claim, tool: Tool) -> Reply:

@@ -194,6 +194,7 @@ class Context(Waiting, Spawning):
         *,
         key: str,
         once_per: str = JOB,
+        model: str | None = None,
         **kwargs: Any,
     ) -> Any:
         """Call `function(idempotency_key=..., **kwargs)` under the ledger's guard.
@@ -209,6 +210,9 @@ class Context(Waiting, Spawning):
         done. After any other error the outcome is unknown: the effect is repeated under the same
         key if the tool honours keys (`App.tool`); otherwise a person decides.
 
+        Limits of the scopes `tool` and `model` count the call; `model` names its model and is not
+        passed on. If one is reached, the run ends, and the job goes on once there is room.
+
         If people have to approve it, the run parks until they have; then it goes on with the
         arguments that they approved.
 
@@ -220,9 +224,8 @@ class Context(Waiting, Spawning):
         try:
             arguments = await self._approvals.known(tool, key, kwargs)
             with self._session.busy():
-                found = await self._effects.run(
-                    tool, function, key, kwargs if arguments is None else arguments, once_per
-                )
+                given = kwargs if arguments is None else arguments
+                found = await self._effects.run(tool, function, key, given, once_per, model)
             if isinstance(found, Proposed):
                 asked = found.arguments if arguments is None else kwargs
                 await self._approvals.propose(tool, key, asked, found.why)

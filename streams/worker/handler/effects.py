@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from streams.errors import LeaseLost, PermanentError
 from streams.serde import effect_states, run_ends
 from streams.serde.effect_scopes import JOB
 from streams.serde.effect_states import OutcomeStatus
+from streams.serde.ids import new_id
 from streams.serde.records import Claim, Outcome, Reply
 from streams.serde.step_ids import step_id
 from streams.tracing import conventions as names
@@ -25,15 +25,14 @@ from streams.worker.handler.claiming import Claimant, Claims, outcome_of
 from streams.worker.handler.decision import Proposed
 from streams.worker.handler.invoke import call
 from streams.worker.handler.proof_not_done import not_done
+from streams.worker.handler.room import asks_again, check_model, stopped
 from streams.worker.handler.run_result import RunResult, RunStopped, describe
-from streams.worker.handler.run_session import RunSession
+from streams.worker.handler.run_session import RunSession, in_call
 from streams.worker.handler.values import from_json, is_label, to_json
 from streams.worker.job_types import TOOL_NAME, Tool
 from streams.worker.transport.replies import Replies
 
 _KEY_CHARS = 512
-_IN_CALL: ContextVar[bool] = ContextVar("in_call", default=False)
-"""Whether the present task is in the call of an effect's tool."""
 
 
 class Effects:
@@ -52,20 +51,22 @@ class Effects:
         key: str,
         arguments: Mapping[str, Any],
         once_per: str = JOB,
+        model: str | None = None,
     ) -> Any:
         """See `Context.effect`; `Proposed` if people have to approve it."""
         action = self._action(tool, key)
         self._check_once_per(action, once_per)
+        check_model(model, f"effect {action}")
         with child(f"effect {tool}", {names.TOOL: tool}):
             takes_trace = check_call(function, arguments, f"effect {action}")
             declared = self._claimant.tools.get(tool, Tool(tool))
-            claim = self._claims.make(declared, action, arguments, once_per)
+            claim = self._claims.make(declared, action, arguments, once_per, model)
             # The call gets what was claimed, and not what the handler makes of it meanwhile.
             arguments = deepcopy(arguments)
-            reply = await self._claims.answer(claim, declared)
+            claim, reply = await self._answered(claim, declared)
             if reply.kind == "granted":
                 made = partial(function, **arguments)
-                with self._call():
+                with self._session.calling():
                     return await self._perform(claim, reply, declared, made, takes_trace)
             metrics.EFFECTS.labels(reply.kind).inc()
             note(names.OUTCOME, reply.kind)
@@ -77,13 +78,22 @@ class Effects:
                 await self._session.calls_ended()
             raise self._turned_down(reply, claim)
 
+    async def _answered(self, claim: Claim, tool: Tool) -> tuple[Claim, Reply]:
+        """The claim that the ledger answers in the end, and its answer."""
+        reply = await self._claims.answer(claim, tool)
+        while reply.kind == "full" and await asks_again(self._session):
+            # With an id of its own, because answers to copies of the former claim may still come.
+            claim = replace(claim, claim_id=new_id("clm"))
+            reply = await self._claims.answer(claim, tool)
+        return claim, reply
+
     def _check_once_per(self, action: str, once_per: str) -> None:
         if not isinstance(once_per, str) or not TOOL_NAME.fullmatch(once_per):
             raise PermanentError(
                 f"effect {action}: once_per={once_per!r}: give 'job', 'tenant', or a name of "
                 "letters, digits, '_.:-'"
             )
-        if once_per != JOB and _IN_CALL.get():
+        if once_per != JOB and in_call():
             raise PermanentError(
                 f"effect {action}: once_per={once_per!r} may have to wait for another job, and no "
                 "effect waits inside another: ask for it in the handler itself"
@@ -94,16 +104,6 @@ class Effects:
                 f"effect {action} was asked for with once_per={before!r} in this run: keep "
                 "that, or give another call another key"
             )
-
-    @contextmanager
-    def _call(self) -> Iterator[None]:
-        """Note that a tool is called."""
-        token = _IN_CALL.set(True)
-        try:
-            with self._session.calling():
-                yield
-        finally:
-            _IN_CALL.reset(token)
 
     def _action(self, tool: str, key: str) -> str:
         if not TOOL_NAME.fullmatch(tool):
@@ -182,6 +182,9 @@ class Effects:
                 awaited = to_json([claim.once_per, action], "what the run waits for")
                 self._session.stop(RunResult(run_ends.BLOCKED, awaited, reply.message))
                 return RunStopped(reply.message)
+            case "full":
+                tool = action.partition("/")[0]
+                return stopped(self._session, tool, claim.model, reply.message)
             case "refused":
                 return PermanentError(reply.message)
             case "review":

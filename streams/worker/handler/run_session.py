@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import structlog
 
@@ -22,8 +23,14 @@ from streams.worker.transport.retrying_sender import Deadline, Letter, RetryingS
 
 log = structlog.get_logger(__name__)
 
+_IN_CALL: ContextVar[bool] = ContextVar("in_call", default=False)
 LATE_SECONDS = 600.0
 """An outcome is still sent this long after the lease's term, since a broker may be away."""
+
+
+def in_call() -> bool:
+    """Whether the present task is in the call of a tool or model."""
+    return _IN_CALL.get()
 
 
 class RunSession:
@@ -67,18 +74,20 @@ class RunSession:
 
     @contextmanager
     def calling(self) -> Iterator[None]:
-        """A tool is called."""
+        """The present task calls a tool or a model."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._calls.add(ended)
+        token = _IN_CALL.set(True)
         try:
             yield
         finally:
+            _IN_CALL.reset(token)
             self._calls.discard(ended)
             ended.set_result(None)
 
     @property
     def is_calling(self) -> bool:
-        """Whether a tool is called now."""
+        """Whether a tool or a model is called now."""
         return bool(self._calls)
 
     async def calls_ended(self) -> None:

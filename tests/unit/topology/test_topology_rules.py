@@ -313,10 +313,10 @@ BROKEN = {
         "limits.a.per",
         "scope tenant counts each tenant by itself already",
     ),
-    "a limit of tools": (
-        with_limit(Limit("a", "tool", "*", 5)),
+    "a limit of models": (
+        with_limit(Limit("a", "model", "*", 5)),
         "limits.a.scope",
-        "scope tool is not enforced yet",
+        "scope model is not enforced yet",
     ),
     "a limit without effect": (
         with_limit(Limit("a", "global", "*")),

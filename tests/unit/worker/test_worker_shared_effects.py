@@ -156,7 +156,13 @@ async def test_it_is_not_asked_for_inside_another_effect() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "ends"),
-    [("busy", "blocked"), ("held", "failed"), ("refused", "failed"), ("approval", "parked")],
+    [
+        ("busy", "blocked"),
+        ("full", "full"),
+        ("held", "failed"),
+        ("refused", "failed"),
+        ("approval", "parked"),
+    ],
 )
 @pytest.mark.parametrize(("declared", "left"), [({}, "failed"), ({"key_lifetime": 60}, "unknown")])
 async def test_a_no_for_now_to_one_of_two_copies_takes_the_other_back(
