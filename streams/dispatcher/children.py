@@ -19,17 +19,8 @@ from streams.errors import ChildFailed, PoisonRecord
 from streams.new_jobs import FIRST, Generation, from_child
 from streams.serde.ids import child_job_id, scope_owner
 from streams.serde.job_states import SUCCEEDED
-from streams.serde.records import ChildSpec, Job, Parent, ReplyKind, StepResult
+from streams.serde.records import ChildSpec, Job, Parent, StepResult
 from streams.serde.step_ids import CHILD
-
-
-def why_not(step: Step, job: Job | None) -> tuple[ReplyKind, str] | None:
-    """The answer to a run that may ask for no jobs; None if it may."""
-    if job is None:
-        return "lost", "the lease of this run is over"
-    if job.cancel_requested or job.tenant_id in step.shared.closed.erased:
-        return "cancel", "the job is being cancelled"
-    return None
 
 
 def make(step: Step, parent: Job, spec: ChildSpec, gather: str = "") -> Job:

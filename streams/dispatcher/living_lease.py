@@ -7,7 +7,7 @@ from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import confirm
 from streams.serde.effect_states import CLAIMED
 from streams.serde.job_states import LEASED
-from streams.serde.records import Command, Job, LedgerEntry
+from streams.serde.records import Command, Job, LedgerEntry, ReplyKind
 
 
 def living(step: Step, command: Command, run_id: str, *, last_word: bool = False) -> Job | None:
@@ -20,6 +20,15 @@ def living(step: Step, command: Command, run_id: str, *, last_word: bool = False
         metrics.STALE.labels(type(command.body).__name__).inc()
         return None
     return job if last_word else confirm(step, job)
+
+
+def why_not(step: Step, job: Job | None) -> tuple[ReplyKind, str] | None:
+    """The answer to a run that may ask for nothing more; None if it may. Without a lease no job."""
+    if job is None:
+        return "lost", "the lease of this run is over"
+    if job.cancel_requested or job.tenant_id in step.shared.closed.erased:
+        return "cancel", "the job is being cancelled"
+    return None
 
 
 def is_held(step: Step, entry: LedgerEntry) -> bool:

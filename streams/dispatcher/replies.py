@@ -5,7 +5,15 @@ from __future__ import annotations
 from streams.errors import PoisonRecord
 from streams.runtime.processor import Context
 from streams.serde.codec import REPLY
-from streams.serde.records import Command, Enqueue, ReadChildren, Reply, ReplyKind, SealGather
+from streams.serde.records import (
+    ClaimStep,
+    Command,
+    Enqueue,
+    ReadChildren,
+    Reply,
+    ReplyKind,
+    SealGather,
+)
 from streams.topology.model import Topology
 
 TOPIC = "jobs.replies"
@@ -19,12 +27,12 @@ def answer(ctx: Context, reply: Reply, partition: int) -> None:
 def answer_call(
     ctx: Context,
     command: Command,
-    body: Enqueue | SealGather | ReadChildren,
+    body: Enqueue | SealGather | ReadChildren | ClaimStep,
     kind: ReplyKind,
     message: str = "",
     result: str | None = None,
 ) -> None:
-    """Answer what a run asks about jobs of its own; `result` is JSON."""
+    """Answer what a run asks about jobs of its own, or a step; `result` is JSON."""
     whose = body.worker_id, command.job_id, command.epoch, body.claim_id
     answer(ctx, Reply(*whose, kind, result=result, message=message), body.reply_partition)
 

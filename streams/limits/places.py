@@ -45,7 +45,7 @@ def taken(job: Job, buckets: Iterable[Bucket], claim_id: str) -> Job:
 
 def given_back(job: Job, claim_id: str) -> Job:
     """The job without the places of a call; the same one if it has none."""
-    if not has(job, claim_id):
+    if not claim_id or not has(job, claim_id):
         return job
     return replace(job, limit_keys=tuple(k for k in job.limit_keys if k.call != claim_id))
 

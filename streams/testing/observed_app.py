@@ -94,13 +94,14 @@ class ObservedContext(Context):
         *,
         key: str,
         once_per: str = JOB,
+        model: str | None = None,
         **kwargs: Any,
     ) -> Any:
         """See `Context.effect`."""
         place = Place(self.job_id, self.attempt, tool, key)
         made = self._observer.tools.in_place_of(function, place, kwargs)
         self._note(kwargs)
-        return await super().effect(tool, made, key=key, once_per=once_per, **kwargs)
+        return await super().effect(tool, made, key=key, once_per=once_per, model=model, **kwargs)
 
     def _note(self, arguments: dict[str, Any]) -> None:
         try:

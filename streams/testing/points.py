@@ -12,6 +12,7 @@ from streams.serde.records import (
     AskApproval,
     Checkpoint,
     Claim,
+    ClaimStep,
     CommandBody,
     Ended,
     Enqueue,
@@ -96,7 +97,7 @@ def _names(body: CommandBody) -> tuple[str, str] | None:
     """The points before a command is sent, and after it is kept; None if no run depends on it."""
     before = after = _kept(body)
     match body:
-        case Claim() | Enqueue() | SealGather():
+        case Claim() | ClaimStep() | Enqueue() | SealGather():
             after = f"{after}, before the run was answered"
         case Outcome(action=action):
             return (
@@ -113,6 +114,8 @@ def _kept(body: CommandBody) -> str | None:
     match body:
         case Claim(action=action):
             kept = f"effect {action} was claimed"
+        case ClaimStep(step=id_):
+            kept = f"step {id_} was claimed"
         case Outcome(action=action):
             kept = f"the outcome of effect {action} was kept"
         case Checkpoint(step=left):

@@ -26,8 +26,6 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
         yield "burst", "a burst is of a rate, and the limit has none; set rate, or remove burst"
     if limit.per is not None and limit.scope in ("tenant", "key"):
         yield "per", f"scope {limit.scope} counts each tenant by itself already; remove per"
-    if limit.scope == "model":
-        yield "scope", "scope model is not enforced yet; cap the job types that call it"
     yield from _key_faults(limit)
 
 

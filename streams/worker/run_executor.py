@@ -25,6 +25,7 @@ from streams.worker.handler.ended_runs import EndedRuns
 from streams.worker.handler.execution import Execution
 from streams.worker.handler.gathering import Gathering
 from streams.worker.handler.history import History
+from streams.worker.handler.model_calls import ModelCalls
 from streams.worker.handler.run_result import RunResult, raised
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.run_span import note_result, run_span
@@ -118,7 +119,8 @@ class RunExecutor:
             job.scopes,
         )
         history = History(session.lease.steps, self._app.version)
-        steps = Steps(session, history)
+        models = ModelCalls(session, self._replies, claimant)
+        steps = Steps(session, history, models)
         waits = Waits(session, history, steps, self._replies, claimant)
         children = Children(session, history, steps, waits, self._replies, claimant)
         most = self._topology.workflows.most_children

@@ -24,6 +24,7 @@ from streams.serde.records import (
     Cancel,
     Checkpoint,
     Claim,
+    ClaimStep,
     Command,
     CommandBody,
     DeadLetter,
@@ -43,6 +44,7 @@ from streams.serde.records import (
     PayloadRef,
     Replay,
     Reply,
+    StepFailed,
     Submit,
     TenantRecord,
     Wait,
@@ -337,8 +339,19 @@ class ScriptedWorker:
         body = Outcome(reply.claim_id, lease.run_id, action, status, result, None, once_per)
         self.desk.command(body, lease.job_id, lease.epoch)
 
-    def step(self, lease: Lease, name: str, value: str) -> None:
-        self.desk.command(Checkpoint(lease.run_id, *left({name: value})), lease.job_id, lease.epoch)
+    def step(self, lease: Lease, name: str, value: str, claim_id: str = "") -> None:
+        done = Checkpoint(lease.run_id, *left({name: value}), claim_id)
+        self.desk.command(done, lease.job_id, lease.epoch)
+
+    def claim_step(self, lease: Lease, model: str, *, claim_id: str = "") -> Reply:
+        """Ask for the call of a model by a step, and return the answer."""
+        asked = claim_id or new_id("clm"), lease.run_id, "draft", model
+        body = ClaimStep(self.name, self.partition, *asked)
+        self.desk.command(body, lease.job_id, lease.epoch)
+        return self.desk.replies()[-1]
+
+    def step_failed(self, lease: Lease, claim_id: str) -> None:
+        self.desk.command(StepFailed(lease.run_id, claim_id), lease.job_id, lease.epoch)
 
     def end(
         self,

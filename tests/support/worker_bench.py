@@ -15,6 +15,7 @@ from streams.serde.keys import tenant_key
 from streams.serde.lease_mac import seal_lease
 from streams.serde.records import (
     Claim,
+    ClaimStep,
     Command,
     Declined,
     Ended,
@@ -39,7 +40,7 @@ from support.memory_transport import MemoryTransport
 B = TypeVar("B")
 CLUSTER_KEY = b"c" * 32
 PARTITIONS = 4
-Answer = Callable[[Claim], dict[str, Any] | None]
+Answer = Callable[[Any], dict[str, Any] | None]
 
 
 def granted(claim: Claim) -> dict[str, Any]:
@@ -207,7 +208,7 @@ class Bench:
         if sent.topic != "jobs.commands":
             return
         command = COMMAND.decode(sent.value)
-        if isinstance(command.body, Claim):
+        if isinstance(command.body, Claim | ClaimStep):
             fields = self.answer(command.body)
             if fields:
                 claim = command.body

@@ -1,19 +1,39 @@
-"""Calls of tools and models: jobs whose calls found no room under a limit wait for it."""
+"""Calls of tools and models: steps claim theirs, and jobs without room for a call wait for it."""
 
 from __future__ import annotations
 
 import orjson
 
-from streams.dispatcher.call_places import await_room
+from streams.dispatcher.call_places import await_room, enter, leave
+from streams.dispatcher.living_lease import living, why_not
 from streams.dispatcher.part import Part
+from streams.dispatcher.replies import TOPIC, answer_call, check_partition
 from streams.dispatcher.step import Step
 from streams.runtime.part import handles
 from streams.serde import run_ends
-from streams.serde.records import Ended, Job
+from streams.serde.records import ClaimStep, Command, Ended, Job, StepFailed
 
 
 class Calls(Part):
     """Has jobs wait for places for their calls."""
+
+    @handles(ClaimStep)
+    def claim(self, step: Step, command: Command, body: ClaimStep, at: int) -> None:
+        """Let a step call its model, unless a limit has no room."""
+        check_partition(self.topology, TOPIC, body.reply_partition)
+        job = living(step, command, body.run_id)
+        kind, message = why_not(step, job) or ("granted", "")
+        if job is not None and kind == "granted":
+            full = enter(step, job, body.claim_id, model=body.model)
+            kind, message = ("granted", "") if full is None else ("full", full)
+        answer_call(step.ctx, command, body, kind, message)
+
+    @handles(StepFailed)
+    def failed(self, step: Step, command: Command, body: StepFailed, at: int) -> None:
+        """End the call of a model by a step that has no value."""
+        job = step.table.get(command.job_id)
+        if job is not None:
+            leave(step, job, body.claim_id)
 
     @handles(run_ends.FULL)
     def full(self, step: Step, job: Job, body: Ended) -> None:

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 from streams import user_json
 from streams.dispatcher.checkpoints import drop, keep, result_of, steps_of
-from streams.dispatcher.children import has_failed, is_still_ending, make, why_not
+from streams.dispatcher.children import has_failed, is_still_ending, make
 from streams.dispatcher.job import is_live
-from streams.dispatcher.living_lease import living
+from streams.dispatcher.living_lease import living, why_not
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.replies import TOPIC, answer_call, check_partition
 from streams.dispatcher.step import Step

@@ -8,7 +8,7 @@ from streams import ledger, ledger_entries
 from streams.dispatcher import metrics
 from streams.dispatcher.approved_effects import Objection, objection
 from streams.dispatcher.call_places import enter, leave
-from streams.dispatcher.living_lease import is_held, living
+from streams.dispatcher.living_lease import is_held, living, why_not
 from streams.dispatcher.part import Part
 from streams.dispatcher.replies import TOPIC, check_partition
 from streams.dispatcher.review import go_on, known
@@ -28,10 +28,9 @@ class Claims(Part):
     def claim(self, step: Step, command: Command, body: Claim, at: int) -> None:
         check_partition(self.topology, TOPIC, body.reply_partition)
         job = living(step, command, body.run_id)
-        if job is None:
-            reply = _plain(body, command, "lost", "the lease of this run is over")
-        elif job.cancel_requested or job.tenant_id in self.shared.closed.erased:
-            reply = _plain(body, command, "cancel", "the job is being cancelled")
+        refusal = why_not(step, job)
+        if job is None or refusal is not None:
+            reply = _plain(body, command, *(refusal or ("lost",)))
         else:
             reply = ledger.claim(
                 step.ledger,
@@ -82,7 +81,7 @@ def _objection(step: Step, job: Job, body: Claim) -> Objection | None:
     return None if full is None else ("full", full)
 
 
-def _plain(body: Claim, command: Command, kind: ReplyKind, message: str) -> Reply:
+def _plain(body: Claim, command: Command, kind: ReplyKind, message: str = "") -> Reply:
     return Reply(
         body.worker_id, command.job_id, command.epoch, body.claim_id, kind, message=message
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streams.dispatcher import history
+from streams.dispatcher.call_places import leave
 from streams.dispatcher.checkpoints import keep
 from streams.dispatcher.failures import fail
 from streams.dispatcher.living_lease import living
@@ -31,6 +32,7 @@ class Runs(Part):
         job = living(step, command, body.run_id)
         if job is not None:
             keep(step.checkpoints, job, body.step)
+            leave(step, job, body.claim_id)
 
     @handles(Ended)
     def run_ended(self, step: Step, command: Command, body: Ended, at: int) -> None:

@@ -29,6 +29,7 @@ from streams.serde.records.worker_commands import (
     AskApproval,
     Checkpoint,
     Claim,
+    ClaimStep,
     DeclareSchedules,
     Declined,
     Ended,
@@ -38,6 +39,7 @@ from streams.serde.records.worker_commands import (
     Outcome,
     ReadChildren,
     SealGather,
+    StepFailed,
 )
 
 
@@ -84,6 +86,8 @@ CommandBody = (
     | SealGather
     | AddChildren
     | ReadChildren
+    | ClaimStep
+    | StepFailed
 )
 
 

@@ -77,6 +77,25 @@ class Outcome:
 class Checkpoint:
     run_id: str
     step: StepResult
+    claim_id: str = ""
+
+
+@sent_by("worker", of_a_moment=True)
+@dataclass(frozen=True, slots=True)
+class ClaimStep:
+    worker_id: str
+    reply_partition: int
+    claim_id: str
+    run_id: str
+    step: str
+    model: str
+
+
+@sent_by("worker")
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    run_id: str
+    claim_id: str
 
 
 @sent_by("worker")

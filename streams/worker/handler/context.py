@@ -145,6 +145,7 @@ class Context(Waiting, Spawning):
         key: str | None = None,
         was: str | None = None,
         strict: bool = False,
+        model: str | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, Any]:
         """Run a function once per job and keep its value, at most 256 KiB of JSON. Await the call.
@@ -155,11 +156,16 @@ class Context(Waiting, Spawning):
         async runs in a thread. `was` is the earlier name of a renamed step. A step that is asked
         again with other arguments keeps its value, and the job shows that; `strict` fails the job.
 
+        With `model`, which is not passed on, limits of the scope `model` count the call. If one is
+        reached, the run ends before the function is called, and the job goes on once there is room.
+
         Raises:
             AmbiguousStep: another step of this name and key is in flight in this branch.
             PermanentError: the value is not JSON, or too large; the name or key cannot be kept.
         """
-        return self._steps.step(name, function, args, kwargs, key=key, was=was, strict=strict)
+        return self._steps.step(
+            name, function, args, kwargs, key=key, was=was, strict=strict, model=model
+        )
 
     def patched(self, name: str) -> bool:
         """Whether the handler takes the new way at this place: `if ctx.patched("greeting"):`.

@@ -155,6 +155,10 @@ class RunSession:
         """Send, without waiting, an effect's outcome that the run does not wait for any more."""
         self._sender.post(command(self.lease, outcome), self._worth_telling(outcome))
 
+    def tell(self, body: CommandBody) -> None:
+        """Send, without waiting, a command that matters only while the lease is valid."""
+        self._sender.post(command(self.lease, body), lambda: self.held.valid_until)
+
     async def progress(self, value: str) -> None:
         """Publish progress (JSON text) and wait until it is durable.
 

@@ -21,6 +21,8 @@ from streams.worker.handler.calls import Call
 from streams.worker.handler.divergence import may_begin
 from streams.worker.handler.history import History
 from streams.worker.handler.invoke import call as invoked
+from streams.worker.handler.model_calls import ModelCalls
+from streams.worker.handler.room import check_model
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest, from_json, to_json
 
@@ -39,9 +41,10 @@ MAX_STEPS = 10_000
 class Steps:
     """The steps of one run, and the values that earlier runs left."""
 
-    def __init__(self, session: RunSession, history: History) -> None:
+    def __init__(self, session: RunSession, history: History, models: ModelCalls) -> None:
         self._session = session
         self._history = history
+        self._models = models
         lease = session.lease
         self._sizes = {left.id: _size(left) for left in lease.steps}
         self._total = sum(self._sizes.values())
@@ -58,8 +61,10 @@ class Steps:
         key: str | None = None,
         was: str | None = None,
         strict: bool = False,
+        model: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """See `Context.step`."""
+        check_model(model, f"step {name!r}")
         if not callable(function):
             raise PermanentError(
                 f"step {name!r}: {function!r} is no function: give the function and its arguments, "
@@ -67,41 +72,55 @@ class Steps:
             )
         evidence = _digest(args, kwargs)
         call = self._history.call(name, kind=STEP_KIND, digest=evidence, key=key, was=was)
-        coroutine = self._run(call, partial(function, *args, **kwargs), strict)
+        coroutine = self._run(call, partial(function, *args, **kwargs), strict, model)
         self._history.carried_by(call, coroutine)
         return coroutine
 
-    async def _run(self, call: Call, function: Callable[[], Any], strict: bool) -> Any:
+    async def _run(
+        self, call: Call, function: Callable[[], Any], strict: bool, model: str | None
+    ) -> Any:
         with self._session.busy():
-            return await self._once(call, function, strict)
+            return await self._once(call, function, strict, model)
 
-    async def _once(self, call: Call, function: Callable[[], Any], strict: bool) -> Any:
+    async def _once(
+        self, call: Call, function: Callable[[], Any], strict: bool, model: str | None
+    ) -> Any:
         try:
             self._session.check()
             left = self._history.found(call)
             if left is None:
                 await may_begin(self._session, self._history, call)
                 with child(f"step {call.name}", {STEP: call.name}):
-                    left = await self._begin(call, function)
+                    left = await self._begin(call, function, model)
             elif _is_changed(left, call):
                 await self._changed(left, call, strict)
         finally:
             self._history.ended(call)
         return from_json(left.value)
 
-    async def _begin(self, call: Call, function: Callable[[], Any]) -> StepResult:
+    async def _begin(
+        self, call: Call, function: Callable[[], Any], model: str | None
+    ) -> StepResult:
+        if model is None:
+            return await self._made(call, function)
+        async with self._models.call(call.id, model) as claim_id:
+            return await self._made(call, function, claim_id)
+
+    async def _made(
+        self, call: Call, function: Callable[[], Any], claim_id: str = ""
+    ) -> StepResult:
         self._session.check()
         with inside(call.id):
             value = await invoked(function)
         text = to_json(value, f"the value of step {call.id!r}")
         left = self._history.result(call, value=text)
-        await self.keep(left)
+        await self.keep(left, claim_id)
         return left
 
-    async def keep(self, left: StepResult) -> None:
+    async def keep(self, left: StepResult, claim_id: str = "") -> None:
         """Make a result durable, after the marks that were made before it."""
         await self.keep_marks()
-        await self._keep(left)
+        await self._keep(left, claim_id)
 
     async def keep_by(self, left: StepResult, ask: Callable[[], Awaitable[StepResult]]) -> None:
         """Have the dispatcher make a result that takes about as much as `left`, and keep it."""
@@ -126,9 +145,9 @@ class Steps:
                 f"bytes, and a run is given {self._most:,}: let another job go on after fewer"
             )
 
-    async def _keep(self, left: StepResult) -> None:
+    async def _keep(self, left: StepResult, claim_id: str = "") -> None:
         async with self._reserved(left):
-            await self._session.say(Checkpoint(self._session.lease.run_id, left))
+            await self._session.say(Checkpoint(self._session.lease.run_id, left, claim_id))
             self._history.kept(left)
 
     @asynccontextmanager

@@ -15,6 +15,7 @@ TOPOLOGY = """
 routes: []
 limits:
   - {name: mails, scope: tool, match: "email:*", concurrency: 2}
+  - {name: gpt, scope: model, match: "gpt-*", concurrency: 2}
 """
 
 
@@ -24,7 +25,7 @@ class Outside:
     def __init__(self) -> None:
         self.now = self.most = self.calls = 0
 
-    async def __call__(self, idempotency_key: str, **_: Any) -> int:
+    async def __call__(self, idempotency_key: str) -> int:
         self.now += 1
         self.calls += 1
         self.most = max(self.most, self.now)
@@ -38,6 +39,11 @@ class Outside:
 def app_of(outside: Outside, letters: int) -> App:
     app = App("desk")
     app.tool("email:send", key_lifetime=3600)
+
+    @app.job("drafts")
+    async def drafts(ctx: Context) -> Any:
+        calls = (ctx.step(f"s{n}", outside, f"k{n}", model="gpt-x") for n in range(letters))
+        return await asyncio.gather(*calls)
 
     @app.job("mails")
     async def mails(ctx: Context) -> Any:
@@ -53,21 +59,24 @@ def bench_of(tmp_path: Path, app: App, crash: Crash | None = None) -> Bench:
     return Bench(app, topology=path, crash=crash)
 
 
+@pytest.mark.parametrize("type_", ["mails", "drafts"])
 @pytest.mark.parametrize("letters", [1, 3])
-def test_no_more_calls_are_under_way_than_the_cap_says(tmp_path: Path, letters: int) -> None:
+def test_no_more_calls_are_under_way_than_the_cap_says(
+    tmp_path: Path, type_: str, letters: int
+) -> None:
     outside = Outside()
     with bench_of(tmp_path, app_of(outside, letters)) as bench:
-        jobs = [bench.submit("mails") for _ in range(5)]
+        jobs = [bench.submit(type_) for _ in range(5)]
         for job in jobs:
             assert job.run().status == "succeeded"
             assert job.attempts == 1
     assert (outside.most, outside.calls) == (2, 5 * letters)
 
 
-def test_a_crash_at_each_point_lets_no_more_through_and_loses_no_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("type_", ["mails", "drafts"])
+def test_a_crash_at_each_point_strands_no_job(tmp_path: Path, type_: str) -> None:
     for crash in crash_points():
-        outside = Outside()
-        with bench_of(tmp_path, app_of(outside, 1), crash) as bench:
-            jobs = [bench.submit("mails") for _ in range(3)]
+        with bench_of(tmp_path, app_of(Outside(), 1), crash) as bench:
+            jobs = [bench.submit(type_) for _ in range(3)]
             for job in jobs:
                 assert job.run().status == "succeeded", crash

@@ -313,11 +313,6 @@ BROKEN = {
         "limits.a.per",
         "scope tenant counts each tenant by itself already",
     ),
-    "a limit of models": (
-        with_limit(Limit("a", "model", "*", 5)),
-        "limits.a.scope",
-        "scope model is not enforced yet",
-    ),
     "a limit without effect": (
         with_limit(Limit("a", "global", "*")),
         "limits.a",

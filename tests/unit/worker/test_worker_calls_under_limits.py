@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from support.effect_calls import Tool, outcome_of
 from support.worker_bench import bench, granted
 
 from streams import App, Context
-from streams.serde.records import Claim, Outcome
+from streams.errors import TransientError
+from streams.serde.records import Checkpoint, Claim, ClaimStep, Outcome, StepFailed
 from streams.worker.handler import room
 
 FULL = {"kind": "full", "message": "limit 'mails' has no room"}
@@ -114,3 +116,93 @@ async def test_a_call_within_another_asks_until_there_is_room(
 
     ended, _ = await outcome_of(app, answer)
     assert (ended.status, len(tool.calls), len(asked)) == ("succeeded", 1, 5)
+
+
+def steps_app(models: tuple[str | None, ...], function: Any) -> App:
+    app = App("test")
+
+    @app.job("job")
+    async def handler(ctx: Context) -> Any:
+        calls = (ctx.step(f"s{n}", function, n, model=model) for n, model in enumerate(models))
+        return await asyncio.gather(*calls)
+
+    return app
+
+
+async def test_a_step_with_a_model_claims_before_it_runs_and_others_do_not() -> None:
+    asked = list[str]()
+
+    async def double(n: int) -> int:
+        asked.append(f"run {n}")
+        return 2 * n
+
+    def answer(claim: Claim | ClaimStep) -> dict[str, Any]:
+        assert isinstance(claim, ClaimStep)
+        asked.append(f"claim {claim.step} {claim.model}")
+        return {"kind": "granted"}
+
+    ended, at = await outcome_of(steps_app((None, "gpt-x"), double), answer)
+    assert (ended.status, ended.result) == ("succeeded", "[0,2]")
+    assert asked == ["run 0", "claim s1 gpt-x", "run 1"]
+    (claim,) = at.bodies(ClaimStep)
+    kept = {each.step.id: each.claim_id for each in at.bodies(Checkpoint)}
+    assert kept == {"s0": "", "s1": claim.claim_id}
+    assert at.bodies(StepFailed) == []
+
+
+async def test_a_step_that_fails_gives_its_place_back() -> None:
+    async def fails(_: int) -> None:
+        raise TransientError("503")
+
+    ended, at = await outcome_of(steps_app(("gpt-x",), fails), lambda _: {"kind": "granted"})
+    (claim,) = at.bodies(ClaimStep)
+    assert (ended.status, [each.claim_id for each in at.bodies(StepFailed)]) == (
+        "retry",
+        [claim.claim_id],
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "result"),
+    [("full", "full", '[null,"gpt-x"]'), ("cancel", "cancelled", None)],
+)
+async def test_a_step_without_room_is_not_begun_and_ends_the_run(
+    kind: str, status: str, result: str | None
+) -> None:
+    ran = list[int]()
+    app = steps_app(("gpt-x",), ran.append)
+    ended, at = await outcome_of(app, lambda _: {"kind": kind, "message": "why"})
+    assert (ended.status, ended.result, ended.error, ran) == (status, result, "why", [])
+    assert at.bodies(Checkpoint) == []
+
+
+async def test_a_step_that_nobody_waits_for_any_more_takes_its_claim_back() -> None:
+    app = App("test")
+
+    @app.job("job")
+    async def handler(ctx: Context) -> str:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ctx.step("s", print, model="gpt-x"), 0.05)
+        return "went on"
+
+    ended, at = await outcome_of(app, lambda _: None)
+    (claim,), (taken_back,) = at.bodies(ClaimStep), at.bodies(StepFailed)
+    assert (ended.result, taken_back.claim_id) == ('"went on"', claim.claim_id)
+
+
+async def test_a_call_of_a_model_ends_before_the_run_ends_for_lack_of_room() -> None:
+    may_end = asyncio.Event()
+
+    async def slow(n: int) -> int:
+        await may_end.wait()
+        return n
+
+    def answer(claim: ClaimStep) -> dict[str, Any]:
+        if claim.step == "s1":
+            may_end.set()
+        return {"kind": "full" if claim.step == "s1" else "granted", "message": "why"}
+
+    ended, at = await outcome_of(steps_app(("gpt-x", "gpt-x"), slow), answer)
+    assert ended.status == "full"
+    assert [each.step.id for each in at.bodies(Checkpoint)] == ["s0"]
+    assert [claim.step for claim in at.bodies(ClaimStep)] == ["s0", "s1", "s1"]

@@ -74,10 +74,11 @@ class Run:
         lease = SimpleNamespace(steps=left, input="null", event=None, run_id="run", job_id="job")
         self.history = History(left)
         self.died = asyncio.get_running_loop().create_future()
+        no_models: Any = None
         session: Any = SimpleNamespace(
             lease=lease, check=lambda: None, say=self.say, stop=self.stop, busy=nullcontext
         )
-        self.steps = Steps(session, self.history)
+        self.steps = Steps(session, self.history, no_models)
 
     async def say(self, body: Checkpoint) -> None:
         await self.delay()
