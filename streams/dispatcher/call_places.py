@@ -15,7 +15,7 @@ from streams.dispatcher.routing import in_pool
 from streams.dispatcher.spending import spend
 from streams.dispatcher.step import Step
 from streams.limits import places
-from streams.limits.buckets import Bucket
+from streams.limits.buckets import CIRCUIT, Bucket
 from streams.serde.records import Job
 from streams.topology.limits import Limit
 
@@ -25,12 +25,12 @@ def enter(
 ) -> str | None:
     """Take the places of a call that is about to begin; if there is no room, return why not."""
     limited = step.shared.queue.limited
-    buckets = limited.caps.buckets.of_call(job.tenant_id, tool, model)
+    buckets = limited.of_call(job.tenant_id, tool, model)
     if not buckets or places.has(job, claim_id):
         return None
     limited.caps.now = step.monotonic
     new = places.lacking(job, buckets)
-    full = limited.full_for_calls(new)
+    full = limited.full_for_call(buckets, new)
     if full is not None:
         return _told(limited.caps.buckets.limits[full.limit], full)
     spend(step, new)
@@ -47,7 +47,7 @@ def leave(step: Step, job: Job, claim_id: str) -> None:
 
 def await_room(step: Step, job: Job, tool: str | None, model: str | None) -> None:
     """Have a job wait for the places of its next call, without a slot, and without an attempt."""
-    buckets = step.shared.queue.limited.caps.buckets.of_call(job.tenant_id, tool, model)
+    buckets = step.shared.queue.limited.of_call(job.tenant_id, tool, model)
     waiting = replace(
         ready(job, step.now, uncount=True), limit_keys=places.awaited(job, buckets)
     )
@@ -55,5 +55,7 @@ def await_room(step: Step, job: Job, tool: str | None, model: str | None) -> Non
 
 
 def _told(limit: Limit, bucket: Bucket) -> str:
+    if bucket.limit == CIRCUIT:
+        return f"the circuit of tool {bucket.key!r} is open, because its calls failed"
     cap = f"{limit.concurrency} at once" if limit.concurrency is not None else str(limit.rate)
     return f"limit {limit.name!r} has no room for a call of {limit.scope} {bucket.key!r} ({cap})"

@@ -8,7 +8,7 @@ of the bucket ended, or at the bucket's next token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -16,7 +16,7 @@ from streams.dispatcher.live_index import Live
 from streams.fairness.contenders import Line, Name
 from streams.fairness.ready_queue import Ready
 from streams.fairness.set_aside import Back, SetAside
-from streams.limits.buckets import Bucket
+from streams.limits.buckets import CIRCUIT, Bucket
 from streams.limits.caps import Caps
 from streams.limits.rates import Undo
 from streams.limits.reservation import TAKEN_MS
@@ -34,7 +34,7 @@ class Limited:
     """The limits of one partition, and the jobs that they hold back."""
 
     def __init__(self, topology: Topology) -> None:
-        self.caps = Caps(topology.limits)
+        self.caps = Caps(topology.limits, topology.breakers)
         self.aside = SetAside(topology.priorities)
         self._unled: dict[int, Line] = {}  # lines of which more jobs may go ahead
         self._opened: dict[Bucket, None] = {}  # in which there may be room, oldest first
@@ -84,12 +84,30 @@ class Limited:
         if line is not None:
             self._lead(line)
 
-    def full_for_calls(self, buckets: Iterable[Bucket]) -> Bucket | None:
-        """The first of a call's buckets that has no room for it, or has jobs that wait for room."""
+    def of_call(self, tenant_id: str, tool: str | None, model: str | None) -> tuple[Bucket, ...]:
+        """The buckets that count a call, that of its tool's circuit among them unless closed."""
+        caps = self.caps
+        return (*caps.buckets.of_call(tenant_id, tool, model), *caps.circuits.bucket(tool))
+
+    def full_for_call(self, buckets: Iterable[Bucket], new: Collection[Bucket]) -> Bucket | None:
+        """The first of a call's buckets that has no room for it, or has jobs that wait for room.
+
+        It has a place in those that are not `new`. The place of a circuit may be from before that
+        opened, or closed: so it counts only if nobody else tries the tool.
+        """
         for bucket in buckets:
-            if self.aside.has(bucket) or self.caps.full((bucket,)) is not None:
-                return bucket
+            if bucket in new:
+                if self.aside.has(bucket) or self.caps.full((bucket,)) is not None:
+                    return bucket
+            elif bucket.limit == CIRCUIT:
+                others = self.caps.running(bucket) - 1
+                if self.caps.circuits.room(bucket, others, self.caps.now) < 1:
+                    return bucket
         return None
+
+    def circuit_changed(self, tool: str) -> None:
+        """Look again at the jobs that wait for a tool."""
+        self._opened[Bucket(CIRCUIT, "", tool)] = None
 
     def spend(self, buckets: Iterable[Bucket], on_undo: Undo) -> list[tuple[Bucket, float]]:
         """Take a token of each of these buckets that has a rate; the new arrival times."""
@@ -113,8 +131,8 @@ class Limited:
                 yield bucket
 
     def expect(self, bucket: Bucket) -> None:
-        """Look at a bucket again when it has a token, if it lacks one now."""
-        moment = self.caps.rates.next_token_at(bucket)
+        """Look at a bucket again when time makes room in it, if it has none now."""
+        moment = self.caps.next_room_at(bucket)
         if moment is None or moment <= self.caps.now or self._expected.get(bucket) == moment:
             return
         self._look_at(bucket, moment)
@@ -200,8 +218,8 @@ class Limited:
                 yield found
 
     def _is_far_off(self, bucket: Bucket) -> bool:
-        """Whether a bucket has its next token so late that no place is kept until then."""
-        moment = self.caps.rates.next_token_at(bucket)
+        """Whether time makes room in a bucket so late that no place is kept until then."""
+        moment = self.caps.next_room_at(bucket)
         return moment is not None and moment > self.caps.now + TAKEN_MS / 1000
 
 

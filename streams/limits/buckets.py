@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol
 from streams.topology.limits import KEYED, Limit, Scope
 
 _REMEMBERED = 4096
+CIRCUIT = "@circuit"
+"""Stands for a limit where the circuit of a tool counts its calls; no limit is named so."""
 Matches = Callable[[str], object]
 
 
@@ -60,8 +62,10 @@ class Candidate(NamedTuple):
 class Buckets:
     """Finds buckets by the limits of a topology."""
 
-    def __init__(self, limits: tuple[Limit, ...]) -> None:
+    def __init__(self, limits: tuple[Limit, ...], *, circuits: bool = False) -> None:
         self.limits = {limit.name: limit for limit in limits}
+        if circuits:
+            self.limits[CIRCUIT] = Limit(CIRCUIT, "tool")
         self._of: dict[tuple[Scope, bool], list[tuple[Limit, Matches]]] = defaultdict(list)
         self._of_calls: dict[Scope, list[tuple[Limit, Matches]]] = defaultdict(list)
         for limit in limits:
@@ -77,7 +81,7 @@ class Buckets:
         self._of_both = remember(self._of_tenant_and_type)
         self._keys_of_call = remember(self._found_for_call)
         of_jobs = any(scope in KEYED or per for scope, per in self._of)
-        self.are_of_jobs = of_jobs or bool(self._of_calls)
+        self.are_of_jobs = of_jobs or circuits or bool(self._of_calls)
 
     def of_job(self, job: Counted) -> tuple[Bucket, ...]:
         """The buckets that neither its tenant nor its pool and type have alone."""

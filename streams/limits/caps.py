@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from math import inf
 
-from streams.limits.buckets import Bucket, Buckets, Counted
+from streams.limits.buckets import CIRCUIT, Bucket, Buckets, Counted
+from streams.limits.circuits import Circuits
 from streams.limits.rates import Rates
 from streams.limits.reservation import Reservation
+from streams.topology.breakers import Breaker
 from streams.topology.limits import Limit
 
 
@@ -20,9 +22,10 @@ class Caps:
     `now` is in seconds of the monotonic clock; set it before asking for room.
     """
 
-    def __init__(self, limits: tuple[Limit, ...]) -> None:
-        self.buckets = Buckets(limits)
+    def __init__(self, limits: tuple[Limit, ...], breakers: tuple[Breaker, ...] = ()) -> None:
+        self.buckets = Buckets(limits, circuits=bool(breakers))
         self.rates = Rates(self.buckets.limits)
+        self.circuits = Circuits(breakers)
         self.reservation = Reservation()
         self.now = 0.0
         self._running: dict[Bucket, int] = {}
@@ -55,9 +58,21 @@ class Caps:
 
         It is 0, too, if more jobs run than a cap allows since it was lowered.
         """
+        if bucket.limit == CIRCUIT:
+            return self.circuits.room(bucket, self.running(bucket), self.now)
         cap = self.buckets.limits[bucket.limit].concurrency
         free = inf if cap is None else max(0, cap - self._running.get(bucket, 0))
         return min(free, self.rates.tokens(bucket, self.now))
+
+    def next_room_at(self, bucket: Bucket) -> float | None:
+        """When time alone makes room in a bucket: at its next token, or its circuit's next try."""
+        if bucket.limit == CIRCUIT:
+            return self.circuits.next_try_at(bucket)
+        return self.rates.next_token_at(bucket)
+
+    def running(self, bucket: Bucket) -> int:
+        """How many jobs or calls of a bucket run."""
+        return self._running.get(bucket, 0)
 
     def started(self, job: Counted) -> tuple[Bucket, ...]:
         """Count a job that runs; the buckets that it fills."""

@@ -28,8 +28,8 @@ def as_json(topology: Topology) -> dict[str, Any]:
 
 def tables(topology: Topology) -> Iterator[Table]:
     """One table each for topics, stages, routes, job types, flow control, limits and the rest."""
-    sections = (_topics, _stages, _routes, _job_types, _flow_control, _approvals, _limits, _times)
-    for section in sections:
+    of_jobs = (_routes, _job_types, _flow_control, _approvals, _limits, _breakers)
+    for section in (_topics, _stages, *of_jobs, _times):
         table = section(topology)
         if not table.rows:
             _row(table, "none")
@@ -146,6 +146,15 @@ def _limits(topology: Topology) -> Table:
         running = "-" if limit.concurrency is None else str(limit.concurrency)
         starts = "-" if limit.rate is None else f"{limit.rate}, {limit.burst or 1} at once"
         _row(table, limit.name, scope, limit.match, running, starts, holds(limit))
+    return table
+
+
+def _breakers(topology: Topology) -> Table:
+    title = "Circuit breakers: tools are left alone inside each partition"
+    table = _table(title, "tool", "after failed calls", "for")
+    for breaker in topology.breakers:
+        failures = f"{breaker.failures} in {breaker.seconds:g} s"
+        _row(table, breaker.tool, failures, f"{breaker.open_seconds:g} s")
     return table
 
 

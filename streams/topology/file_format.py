@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from streams.topology import model
+from streams.topology.breakers import Breaker
 from streams.topology.declared import Count, Declared, Name, Positive, Span, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
 from streams.topology.limits import Limit
@@ -78,6 +79,7 @@ class TopologyShape(Declared):
     leases: model.LeasePolicy
     workflows: model.WorkflowBounds
     approvals: tuple[model.ApprovalRule, ...] = ()
+    breakers: tuple[Breaker, ...] = ()
 
 
 def build(shape: TopologyShape) -> model.Topology:
@@ -101,6 +103,7 @@ def build(shape: TopologyShape) -> model.Topology:
         deliveries_ms=_days(shape.retention.deliveries_days),
         approvals=shape.approvals,
         workflows=shape.workflows,
+        breakers=shape.breakers,
     )
 
 

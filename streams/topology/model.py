@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from streams.topology.by_value import Compared
+from streams.topology.breakers import Breaker
 from streams.topology.declared import Count, Declared, Name, Positive, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
 from streams.topology.limits import Limit
@@ -199,6 +200,8 @@ class Topology:
     approvals: tuple[ApprovalRule, ...] = ()
     """Which effects need an approval that their handlers do not ask for."""
     workflows: WorkflowBounds = WorkflowBounds()
+    breakers: tuple[Breaker, ...] = ()
+    """Which tools are left alone for a while when their calls fail; the first that matches."""
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""

@@ -335,8 +335,10 @@ class ScriptedWorker:
         *,
         action: str = "email:send/reply",
         once_per: str = "job",
+        blames_tool: bool = False,
     ) -> None:
-        body = Outcome(reply.claim_id, lease.run_id, action, status, result, None, once_per)
+        called = reply.claim_id, lease.run_id, action
+        body = Outcome(*called, status, result, None, once_per, blames_tool)
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def step(self, lease: Lease, name: str, value: str, claim_id: str = "") -> None:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import orjson
 
+from streams.dispatcher import circuits
 from streams.dispatcher.call_places import await_room, enter, leave
 from streams.dispatcher.living_lease import living, why_not
 from streams.dispatcher.part import Part
 from streams.dispatcher.replies import TOPIC, answer_call, check_partition
 from streams.dispatcher.step import Step
 from streams.runtime.part import handles
+from streams.runtime.processor import Context
 from streams.serde import run_ends
 from streams.serde.records import ClaimStep, Command, Ended, Job, StepFailed
 
 
 class Calls(Part):
     """Has jobs wait for places for their calls."""
+
+    keys: ClassVar = circuits.KEYS
+
+    def restored(self, ctx: Context) -> None:
+        circuits.restore(ctx, self.shared.queue.limited.caps.circuits)
+
+    def begins(self, step: Step, job: Job) -> Job:
+        """Let a job that waited for a circuit try its tool only if that is still open."""
+        return circuits.without_closed(step, job) if job.limit_keys else job
 
     @handles(ClaimStep)
     def claim(self, step: Step, command: Command, body: ClaimStep, at: int) -> None:

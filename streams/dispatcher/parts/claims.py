@@ -8,6 +8,7 @@ from streams import ledger, ledger_entries
 from streams.dispatcher import metrics
 from streams.dispatcher.approved_effects import Objection, objection
 from streams.dispatcher.call_places import enter, leave
+from streams.dispatcher.circuits import heard
 from streams.dispatcher.living_lease import is_held, living, why_not
 from streams.dispatcher.part import Part
 from streams.dispatcher.replies import TOPIC, check_partition
@@ -17,6 +18,7 @@ from streams.dispatcher.step import Step
 from streams.ledger_entries import renew_note
 from streams.runtime.part import handles
 from streams.serde.effect_scopes import JOB, effect_scope, is_shared
+from streams.serde.effect_states import DONE
 from streams.serde.job_states import LEASED
 from streams.serde.records import Claim, Command, Job, Outcome, Reply, ReplyKind
 
@@ -55,6 +57,8 @@ class Claims(Part):
         entry = ledger.outcome(step.ledger, tenant_id, scope, body, step.now)
         if job is not None and is_shared(scope):
             renew_note(step.ledger, job, scope, body.action)
+        if entry is not None and (body.blames_tool or body.status == DONE):
+            heard(step, body.action.partition("/")[0], failed=body.status != DONE)
         if entry is None:
             metrics.STALE.labels("Outcome").inc()
         elif is_shared(scope):

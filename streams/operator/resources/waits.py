@@ -13,7 +13,7 @@ from collections import Counter
 from functools import lru_cache
 
 from streams.http.moments import rfc3339
-from streams.limits.buckets import Bucket, Buckets, Candidate
+from streams.limits.buckets import CIRCUIT, Bucket, Buckets, Candidate
 from streams.limits.keys import from_text
 from streams.operator.resources.held import held_reason
 from streams.operator.resources.job_view import JobDetails
@@ -58,7 +58,7 @@ class RunningJobs:
 
     def __init__(self, connection: sqlite3.Connection, topology: Topology) -> None:
         self._connection = connection
-        self.buckets = _buckets(topology.limits)
+        self.buckets = _buckets(topology.limits, circuits=bool(topology.breakers))
         self._counts: dict[str, Counter[Bucket]] = {}
 
     def beside(self, job: Job) -> Counter[Bucket]:
@@ -109,6 +109,9 @@ def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topolo
     since = rfc3339(job.ready_at)
     if caps:
         return _waits("cap", "; ".join(map(_cap_detail, caps)), since, caps)
+    tools = [key.key for key in job.limit_keys if key.limit == CIRCUIT]
+    if tools and topology.breakers:
+        return _waits("circuit", _circuit_detail(tools[0]), since)
     detail = (
         f"no cap is reached, and the dispatcher reports nothing that is missing (after 10 s it "
         f"would): it starts when a worker of pool {job.pool!r} has a free slot and no job goes "
@@ -156,6 +159,13 @@ def _cap(limit: Limit, bucket: Bucket, in_use: int) -> Json:
         "in_use": in_use,
         "concurrency": limit.concurrency,
     }
+
+
+def _circuit_detail(tool: str) -> str:
+    return (
+        f"calls of tool {tool!r} failed, so that its circuit breaker lets one at a time try it: "
+        "this job starts when it is its turn, or when one of them is done"
+    )
 
 
 def _cap_detail(cap: Json) -> str:

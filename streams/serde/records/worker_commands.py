@@ -70,6 +70,7 @@ class Outcome:
     result: str | None
     error: str | None
     once_per: str = JOB
+    blames_tool: bool = False
 
 
 @sent_by("worker")

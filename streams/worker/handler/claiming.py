@@ -125,8 +125,8 @@ def outcome_of(
     *,
     result: str | None = None,
     error: str | None = None,
+    blames_tool: bool = False,
 ) -> Outcome:
     """How the call of a claimed effect ended."""
-    return Outcome(
-        claim.claim_id, claim.run_id, claim.action, status, result, error, claim.once_per
-    )
+    called = claim.claim_id, claim.run_id, claim.action
+    return Outcome(*called, status, result, error, claim.once_per, blames_tool)

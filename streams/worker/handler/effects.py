@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -142,9 +143,21 @@ class Effects:
             # The error is about this call only: an earlier call of unknown outcome stays unknown.
             settled = not_done(error, tool.nothing_done, handled) and not reply.repeat
             status: OutcomeStatus = effect_states.FAILED if settled else effect_states.UNKNOWN
-            await self._record(outcome_of(claim, status, error=describe(error)))
+            blames_tool = self._blames_tool(error)
+            told = outcome_of(claim, status, error=describe(error), blames_tool=blames_tool)
+            await self._record(told)
             raise
         return await self._done(claim, result)
+
+    def _blames_tool(self, error: BaseException) -> bool:
+        """Whether a call failed by its tool: that did not answer in time, or not as it should.
+
+        A permanent error is an answer to this call, and says nothing about others.
+        """
+        if isinstance(error, CancelledError):
+            verdict = self._session.verdict
+            return verdict is not None and verdict.status == run_ends.RETRY  # its time was up
+        return isinstance(error, Exception) and not isinstance(error, PermanentError | LeaseLost)
 
     async def _done(self, claim: Claim, result: Any) -> Any:
         try:

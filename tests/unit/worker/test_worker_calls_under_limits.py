@@ -11,7 +11,7 @@ from support.effect_calls import Tool, outcome_of
 from support.worker_bench import bench, granted
 
 from streams import App, Context
-from streams.errors import TransientError
+from streams.errors import PermanentError, RetryAfter, TransientError
 from streams.serde.records import Checkpoint, Claim, ClaimStep, Outcome, StepFailed
 from streams.worker.handler import room
 
@@ -206,3 +206,47 @@ async def test_a_call_of_a_model_ends_before_the_run_ends_for_lack_of_room() -> 
     assert ended.status == "full"
     assert [each.step.id for each in at.bodies(Checkpoint)] == ["s0"]
     assert [claim.step for claim in at.bodies(ClaimStep)] == ["s0", "s1", "s1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "blames"),
+    [
+        (TransientError("503"), True),
+        (RetryAfter(1), True),
+        (ConnectionResetError(), True),
+        (ValueError("no JSON"), True),
+        (PermanentError("no such order"), False),
+    ],
+)
+async def test_an_outcome_says_whether_the_tool_failed(error: Exception, blames: bool) -> None:
+    app = App("test")
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        await ctx.effect("t", Tool(error=error), key="k")
+
+    _, at = await outcome_of(app)
+    assert [each.blames_tool for each in at.bodies(Outcome)] == [blames]
+
+
+@pytest.mark.parametrize("is_timeout", [True, False])
+async def test_a_tool_that_does_not_answer_in_time_has_failed_and_one_of_a_stopped_run_has_not(
+    is_timeout: bool,
+) -> None:
+    app, begun = App("test"), asyncio.Event()
+
+    async def slow(**_: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @app.job("job")
+    async def handler(ctx: Context) -> None:
+        await ctx.effect("t", slow, key="k")
+
+    async with bench(app) as at:
+        lease = at.give(timeout_seconds=0.1 if is_timeout else 30)
+        await begun.wait()
+        if not is_timeout:
+            at.reply(lease, "cancel", message="not needed")
+        await at.ended(lease)
+        assert [each.blames_tool for each in at.bodies(Outcome)] == [is_timeout]
