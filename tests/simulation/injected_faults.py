@@ -21,6 +21,7 @@ from streams import new_jobs
 from streams.delivery import step as delivery_step
 from streams.delivery.parts.sending import Sending
 from streams.dispatcher import failures, history, parking, waiting
+from streams.dispatcher import job as jobs
 from streams.dispatcher.groups import Groups
 from streams.dispatcher.part import Change
 from streams.dispatcher.parts import (
@@ -39,6 +40,7 @@ from streams.dispatcher.parts.kept_events import KeptEvents
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.shared import Shared
 from streams.event_match import read_match
+from streams.limits import places
 from streams.runtime import fused_task
 from streams.serde.job_states import RUNNING, WAITING
 from streams.serde.run_ends import PARKED
@@ -272,6 +274,16 @@ def _group_forgets_who_runs() -> Any:
     return _around(flow_control.FlowControl, "begins", begins)
 
 
+def _call_takes_no_place() -> Any:
+    """Whether there is room for a call is looked at, and no place is taken."""
+    return patch.object(places, "taken", lambda job, *_: job)
+
+
+def _place_outlives_its_lease() -> Any:
+    """A place of a call that had no outcome stays with its job, and is counted in its next run."""
+    return patch.object(jobs, "of_job_alone", lambda keys: keys)
+
+
 INJECTED_FAULTS = {
     "a tick fires twice": InjectedFault(
         _tick_fires_twice,
@@ -296,6 +308,18 @@ INJECTED_FAULTS = {
         ("unsealed",),
         ("deliver",),
         ("tree",),
+    ),
+    "a call is let through and not counted": InjectedFault(
+        _call_takes_no_place,
+        ("too_many_calls",),
+        ("deliver", "submit"),
+        ("mail", "order", "herald"),
+    ),
+    "a call keeps its place when its run has gone": InjectedFault(
+        _place_outlives_its_lease,
+        ("stuck", "derived", "undone"),
+        ("deliver", "kill"),
+        ("mail", "order"),
     ),
     "a child is made twice": InjectedFault(
         tree_faults.child_made_twice,

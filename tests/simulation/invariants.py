@@ -436,6 +436,7 @@ class Judge:
             and j.lost < 2
             and j.tenant_id not in self._closed
             and not (cap and running[j.tenant_id] >= cap)
+            and not j.limit_keys  # it waits for a tool
         }
         for lane in [lane for lane in self._overtaken if lane not in waiting]:
             del self._overtaken[lane]

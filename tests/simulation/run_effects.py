@@ -34,6 +34,11 @@ class Effects:
         self._reply: Reply | None = None
         self._calling = False
 
+    @property
+    def calls(self) -> str | None:
+        """The tool that is being called."""
+        return self._claim.action.partition("/")[0] if self._claim and self._calling else None
+
     def answered(self, reply: Reply) -> None:
         if self._claim is not None and self._claim.claim_id == reply.claim_id:
             self._reply = self._reply or reply
@@ -91,7 +96,7 @@ class Effects:
                     run.lease, now, lambda: run.held.valid_until if self._claim is claim else -1.0
                 )
             yield
-        if self._reply.kind == "busy" and copies > 1:  # another copy may be granted later
+        if self._reply.kind in ("busy", "full") and copies > 1:  # another copy may be granted later
             self._withdraw(claim, None)
         return self._reply
 
@@ -123,7 +128,8 @@ class Effects:
         if answer == "ok":
             return (yield from self._record(claim, "done", '"done"'))
         settled = answer == "refused" and not reply.repeat
-        if (yield from self._record(claim, "failed" if settled else "unknown")):
+        status = "failed" if settled else "unknown"
+        if (yield from self._record(claim, status, blames_tool=True)):
             yield from self._run.end("retry", f"{answer}: {claim.action}")
         return False
 
@@ -139,12 +145,17 @@ class Effects:
             case "busy":
                 awaited = orjson.dumps([claim.once_per, claim.action]).decode()
                 yield from run.end("blocked", reply.message, result=awaited)
+            case "full":
+                asked = orjson.dumps([claim.action.partition("/")[0], claim.model]).decode()
+                yield from run.end("full", reply.message, result=asked)
             case _:
                 run.stop("lost", reply.message)
                 yield
 
-    def _record(self, claim: Claim, status: Any, result: str | None = None) -> Answered:
-        body = _outcome(claim, status, result, None)
+    def _record(
+        self, claim: Claim, status: Any, result: str | None = None, *, blames_tool: bool = False
+    ) -> Answered:
+        body = replace(_outcome(claim, status, result, None), blames_tool=blames_tool)
         return (yield from self._run.said(body, self._worth_telling(body)))
 
     def _tell(self, claim: Claim, status: Any) -> None:

@@ -62,6 +62,11 @@ class RunModel:
         valid = self.worker.seconds < self.held.valid_until
         return self.running and self.started and self.verdict is None and valid
 
+    @property
+    def calls(self) -> str | None:
+        """The tool that is being called."""
+        return self._effects.calls
+
     def busy(self) -> AbstractContextManager[None]:
         """`RunSession.busy`: a run of this model does one thing at a time."""
         return nullcontext()

@@ -321,4 +321,6 @@ def _setup(r: Random, types: tuple[str, ...]) -> dict[str, Any]:
         "unrouted": [types[0]] if r.random() < 0.25 else [],
         "workers": workers,
         "at_once": r.choice((0, 0, 1, 2)),
+        "tool_cap": r.choice((0, 0, 1, 2)),
+        "breaker": r.choice((0, 0, 0, 2)),
     }

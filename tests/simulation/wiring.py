@@ -7,6 +7,7 @@ from functools import cache, lru_cache
 
 from simulation.flow_control import BATCHED, DEBOUNCED, ONE_BY_ONE
 from simulation.handlers import SCRIPTS
+from streams.topology.breakers import Breaker
 from streams.topology.flow_control import Batch, Debounce, Singleton
 from streams.topology.limits import Limit
 from streams.topology.load import load
@@ -45,6 +46,10 @@ class Wiring:
 
     partitions: int
     cap: int = 0
+    tool_cap: int = 0
+    """How many calls of a tool each partition lets through at once; 0: any number."""
+    breaker: int = 0
+    """After how many failed calls a tool is left alone; 0: never."""
     unrouted: set[str] = field(default_factory=set)
     heavy: bool = False
     """Whether there is a second pool, which `crm` runs in."""
@@ -58,11 +63,22 @@ class Wiring:
         return name not in self.unrouted
 
     def topology(self) -> Topology:
-        return _built(self.partitions, self.cap, frozenset(self.unrouted), self.heavy)
+        built = _built(self.partitions, frozenset(self.unrouted), self.heavy)
+        return _limited(built, self.cap, self.tool_cap, self.breaker)
+
+
+def _limited(built: Topology, cap: int, tool_cap: int, breaker: int) -> Topology:
+    limits = (
+        Limit("per-tenant", "tenant", concurrency=cap or None),
+        Limit("per-tool", "tool", concurrency=tool_cap or None),
+    )
+    breakers = (Breaker("*", breaker, seconds=60, open_seconds=10),) if breaker else ()
+    caps = tuple(limit for limit in limits if limit.concurrency is not None)
+    return replace(built, limits=caps, breakers=breakers)
 
 
 @lru_cache(256)
-def _built(partitions: int, cap: int, unrouted: frozenset[str], heavy: bool) -> Topology:
+def _built(partitions: int, unrouted: frozenset[str], heavy: bool) -> Topology:
     shipped = _shipped()
     topics = {
         name: replace(t, partitions=partitions) if t.partitions == shipped.partitions else t
@@ -73,7 +89,6 @@ def _built(partitions: int, cap: int, unrouted: frozenset[str], heavy: bool) -> 
     routes = [Route(SOURCE, t, t, "webhook") for t in SCRIPTS if t not in unrouted]
     if HALT not in unrouted:
         routes.append(_HALT)
-    limits = (Limit("per-tenant", "tenant", "*", concurrency=cap),) if cap else ()
     return replace(
         shipped,
         partitions=partitions,
@@ -82,6 +97,5 @@ def _built(partitions: int, cap: int, unrouted: frozenset[str], heavy: bool) -> 
         pools=("default", "heavy") if heavy else ("default",),
         job_types=_TYPES | ({"crm": JobType("crm", pool="heavy")} if heavy else {}),
         lookback_ms=90 * 86_400_000,
-        limits=limits,
         approvals=_APPROVALS,
     )

@@ -13,7 +13,7 @@ from simulation.cluster import HOUR_MS, Cluster
 from simulation.handlers import SCRIPTS
 from simulation.invariants import Judge
 from simulation.outbox_model import Letter
-from simulation.outside import Call, Outside
+from simulation.outside import Call, Outside, Violation
 from simulation.people import People
 from simulation.receivers import Receivers
 from simulation.requests import Desk
@@ -62,7 +62,13 @@ class World:
         self.dice = Dice(seed)
         self.outside = Outside(self.dice)
         self.partitions: int = setup["partitions"]
-        self.wiring = Wiring(self.partitions, cap=setup["cap"], unrouted=set(setup["unrouted"]))
+        self.wiring = Wiring(
+            self.partitions,
+            cap=setup["cap"],
+            tool_cap=setup.get("tool_cap", 0),
+            breaker=setup.get("breaker", 0),
+            unrouted=set(setup["unrouted"]),
+        )
         self._rounds: int = setup["rounds"]
         self._fused: bool = setup["fused"]
         self._tell = tell
@@ -124,6 +130,21 @@ class World:
 
     def calls(self, lease: Lease, call: Call) -> None:
         self.judge.approvals.may_call(lease, call)
+        self._check_calls(lease, call.tool)
+
+    def _check_calls(self, lease: Lease, tool: str) -> None:
+        """See from outside that no more calls of a tool are under way than its limit says."""
+        cap, place = self.wiring.tool_cap, partition_for(lease.tenant_id, self.partitions)
+        found = [
+            run.lease.job_id
+            for worker in self.workers.values()
+            for run in worker.runs.values()
+            if worker.alive
+            and run.calls == tool
+            and partition_for(run.lease.tenant_id, self.partitions) == place
+        ]
+        if cap and len(found) > cap:
+            raise Violation("too_many_calls", f"{tool} is called by {found}, at most {cap}")
 
     def gathered(self, lease: Lease, told: list[list[str | None]], script: TreeScript) -> None:
         self.judge.trees.gathered(lease, told, script)

@@ -143,6 +143,7 @@ def _undoable(dispatcher: Dispatcher) -> dict[str, Any]:
             for job_id, lease in workers.running.items()
         },
         "given up": [(each.lease.job_id, each.lease.epoch) for each in workers.leases._given_up],
+        "circuits": dict(shared.queue._caps.circuits._of),
         "sweep": (sweep._behind, sweep._due, shared.sweep_now),
         "behind": (
             part(dispatcher, Retention)._finished,
