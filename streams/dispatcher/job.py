@@ -14,7 +14,6 @@ from streams.serde.job_states import (
     CANCELLED,
     DUE_LATER,
     ENDED_ON_ENTRY,
-    LEASED,
     PENDING,
     RUNNING,
     SCHEDULED,
@@ -31,9 +30,9 @@ from streams.serde.records import (
 def moved(job: Job, status: JobStatus, now: int, **changes: Any) -> Job:
     """The job in another state, without what only the state before had.
 
-    The places of its calls end with its lease.
+    The places of its calls end with its lease; one that begins has those that it waited for.
     """
-    if job.limit_keys and job.status in LEASED:
+    if job.limit_keys and status != RUNNING:
         changes.setdefault("limit_keys", of_job_alone(job.limit_keys))
     return replace(job, status=status, updated_at=now, **ENDED_ON_ENTRY[status] | changes)
 
