@@ -48,9 +48,7 @@ def leave(step: Step, job: Job, claim_id: str) -> None:
 def await_room(step: Step, job: Job, tool: str | None, model: str | None) -> None:
     """Have a job wait for the places of its next call, without a slot, and without an attempt."""
     buckets = step.shared.queue.limited.of_call(job.tenant_id, tool, model)
-    waiting = replace(
-        ready(job, step.now, uncount=True), limit_keys=places.awaited(job, buckets)
-    )
+    waiting = replace(ready(job, step.now, uncount=True), limit_keys=places.awaited(job, buckets))
     step.table.put(in_pool(waiting, step.topology))
 
 

@@ -124,18 +124,25 @@ def _kept(body: CommandBody) -> str | None:
             kept = f"the job listened to {wait.id}"
         case AskApproval(key=key):
             kept = f"people were asked for {key}"
-        case Enqueue(child=child):
-            kept = f"job {child.call} was made"
-        case SealGather(id=id_):
-            kept = f"the list of {id_} was sealed"
-        case AddChildren(id=id_, first=first, children=some):
-            kept = f"jobs {first + 1} to {first + len(some)} of {id_} were listed"
-        case ReadChildren():
-            kept = "it was asked how the jobs of a gather ended"
         case Ended(status=status) if status == PARKED:
             kept = f"the job was parked for {', '.join(wait.id for wait in body.waits)}"
         case Ended(status=status):
             kept = f"the end of the run was kept: {status}"
         case _:
-            return None
+            return _kept_of_jobs(body)
     return kept
+
+
+def _kept_of_jobs(body: CommandBody) -> str | None:
+    """What is known of a job's own jobs once a command is kept."""
+    match body:
+        case Enqueue(child=child):
+            return f"job {child.call} was made"
+        case SealGather(id=id_):
+            return f"the list of {id_} was sealed"
+        case AddChildren(id=id_, first=first, children=some):
+            return f"jobs {first + 1} to {first + len(some)} of {id_} were listed"
+        case ReadChildren():
+            return "it was asked how the jobs of a gather ended"
+        case _:
+            return None

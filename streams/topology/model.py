@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from streams.topology.by_value import Compared
 from streams.topology.breakers import Breaker
+from streams.topology.by_value import Compared
 from streams.topology.declared import Count, Declared, Name, Positive, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
 from streams.topology.limits import Limit

@@ -18,7 +18,11 @@ def started(*limits: Limit, jobs: int = 3) -> tuple[Desk, ScriptedWorker, list[L
     desk.driver.advance(0.5)
     worker = ScriptedWorker(desk, backoff=(3600,), attempts=9)
     worker.heartbeat()
-    return desk, worker, [desk.lease(desk.event(f"t{number}")) for number in range(1, jobs + 1)]
+    leases = []
+    for number in range(1, jobs + 1):
+        leases.append(desk.lease(desk.event(f"t{number}")))
+        desk.driver.advance(0.01)  # the first is the oldest
+    return desk, worker, leases
 
 
 def fail(worker: ScriptedWorker, lease: Lease, times: int = 1, *, blames_tool: bool = True) -> None:

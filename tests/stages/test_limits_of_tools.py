@@ -47,8 +47,7 @@ def test_a_call_over_the_cap_waits_without_a_slot_or_an_attempt() -> None:
     granted = worker.claim(first)
     refused = wait(worker, second)
     assert "'mails'" in refused.message
-    desk.driver.advance(60)
-    worker.heartbeat(first)
+    worker.stay(60, first)
     assert (granted.kind, status(desk, second)) == ("granted", ("pending", 0))
     assert desk.lease(second.job_id) == second
     worker.outcome(first, granted, "done", "1")
@@ -79,9 +78,7 @@ def test_jobs_that_wait_come_before_calls_that_have_not_waited() -> None:
 
 
 def test_a_claim_that_is_repeated_counts_once() -> None:
-    _, worker, (first, second, third) = started(
-        Limit("mails", "tool", "*", concurrency=2), jobs=3
-    )
+    _, worker, (first, second, third) = started(Limit("mails", "tool", "*", concurrency=2), jobs=3)
     again = {worker.claim(first, claim_id="clm_1").kind for _ in range(3)}
     assert (again, kinds(worker, second, third)) == ({"granted"}, ["granted", "full"])
 
@@ -194,7 +191,7 @@ def test_a_token_of_a_rate_is_spent_by_each_call_and_once_by_one_that_waited() -
     assert again.epoch == second.epoch + 1
     worker.outcome(again, worker.claim(again), "done")
     assert worker.claim(third).kind == "full"
-    worker.stay(56, third, again)
+    worker.stay(58, third, again)
     assert worker.claim(third).kind == "granted", "one token was spent, and not two"
 
 

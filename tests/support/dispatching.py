@@ -342,7 +342,8 @@ class ScriptedWorker:
         self.desk.command(body, lease.job_id, lease.epoch)
 
     def step(self, lease: Lease, name: str, value: str, claim_id: str = "") -> None:
-        done = Checkpoint(lease.run_id, *left({name: value}), claim_id)
+        (result,) = left({name: value})
+        done = Checkpoint(lease.run_id, result, claim_id)
         self.desk.command(done, lease.job_id, lease.epoch)
 
     def claim_step(self, lease: Lease, model: str, *, claim_id: str = "") -> Reply:

@@ -13,7 +13,7 @@ from streams.serde.run_ends import CANCELLED
 from streams.worker.handler.asking import ask
 from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.room import asks_again, stopped
-from streams.worker.handler.run_result import RunResult, RunStopped
+from streams.worker.handler.run_result import RunResult
 from streams.worker.handler.run_session import RunSession
 from streams.worker.transport.replies import Replies
 

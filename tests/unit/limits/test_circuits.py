@@ -42,7 +42,9 @@ def test_it_opens_after_so_many_failures_in_its_time(
 
 def test_one_call_at_a_time_tries_it_once_its_time_is_over() -> None:
     circuits = after((0, True), (0, True), (0, True))
-    rooms = [circuits.room(BUCKET, under_way, now) for under_way, now in ((0, 29.9), (0, 30), (1, 30))]
+    rooms = [
+        circuits.room(BUCKET, under_way, now) for under_way, now in ((0, 29.9), (0, 30), (1, 30))
+    ]
     assert (rooms, circuits.next_try_at(BUCKET)) == ([0, 1, 0], 30)
 
 
