@@ -103,15 +103,14 @@ def _its_start(job: Job) -> tuple[str, str]:
 
 
 def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json:
-    caps = _reached(running, job)
-    if held is not None and (held.reason != "no_slot" or not caps):
+    caps, tool = _reached(running, job), _tried_tool(job, topology)
+    if held is not None and (held.reason != "no_slot" or not (caps or tool)):
         return {**held_reason(held), "caps": caps}
     since = rfc3339(job.ready_at)
     if caps:
         return _waits("cap", "; ".join(map(_cap_detail, caps)), since, caps)
-    tools = [key.key for key in job.limit_keys if key.limit == CIRCUIT]
-    if tools and topology.breakers:
-        return _waits("circuit", _circuit_detail(tools[0]), since)
+    if tool is not None:
+        return _waits("circuit", _circuit_detail(tool), since)
     detail = (
         f"no cap is reached, and the dispatcher reports nothing that is missing (after 10 s it "
         f"would): it starts when a worker of pool {job.pool!r} has a free slot and no job goes "
@@ -159,6 +158,12 @@ def _cap(limit: Limit, bucket: Bucket, in_use: int) -> Json:
         "in_use": in_use,
         "concurrency": limit.concurrency,
     }
+
+
+def _tried_tool(job: Job, topology: Topology) -> str | None:
+    """The tool whose circuit was open when the job's last run called it."""
+    tools = (key.key for key in job.limit_keys if key.limit == CIRCUIT)
+    return next(tools, None) if topology.breakers else None
 
 
 def _circuit_detail(tool: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.operator_cluster import make_job
 
+from streams.limits.buckets import CIRCUIT
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.resources import jobs
@@ -20,6 +21,7 @@ from streams.serde.codec import HELD, JOB
 from streams.serde.job_states import JOB_STATES, JobState
 from streams.serde.keys import held_key
 from streams.serde.records import Held, Job, LimitKey, Parent, Wait
+from streams.topology.breakers import Breaker
 from streams.topology.limits import Limit, Scope
 from streams.topology.load import load
 from streams.topology.model import Topology
@@ -138,6 +140,29 @@ def test_a_value_of_the_job_and_a_cap_of_each_tenant_are_named(
     assert caps == {"customers": ('"ann"', "tenant", 1), "drafts": ("draft_reply", "tenant", 1)}
     assert 'one job with the value "ann" of its tenant run' in told["detail"]
     assert "one job of type 'draft_reply' of its tenant run" in told["detail"]
+
+
+def test_calls_that_fill_a_cap_of_a_tool_are_counted_each(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a", limit_keys=(LimitKey("mails", "email:send", ""),)))
+    calls = tuple(LimitKey("mails", "email:send", f"clm_{number}") for number in range(2))
+    fold(connection, *running("r1", limit_keys=calls), *running("r2"))
+    told = waits(connection, under(Limit("mails", "tool", "email:*", 2)))
+    (cap,) = told["caps"]
+    assert (cap["scope"], cap["value"], cap["in_use"]) == ("tool", "email:send", 2)
+    assert "lets 2 calls of tool 'email:send' in its partition run at once" in told["detail"]
+
+
+def test_a_tool_that_fails_is_named_and_comes_before_full_slots(
+    connection: sqlite3.Connection,
+) -> None:
+    held = Held(PARTITION, "default", "draft_reply", None, "no_slot", 1, 3, "start one")
+    fold(connection, make_job("job_a", limit_keys=(LimitKey(CIRCUIT, "email:send", ""),)), held)
+    told = waits(connection, replace(load(), breakers=(Breaker("*"),)))
+    assert (told["reason"], "calls of tool 'email:send' failed" in told["detail"]) == (
+        "circuit",
+        True,
+    )
+    assert waits(connection, load())["reason"] == "no_slot", "no breaker is declared any more"
 
 
 @pytest.mark.parametrize("reason", ["no_worker", "no_pool", "no_topic", "no_slot"])
