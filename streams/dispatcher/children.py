@@ -14,7 +14,15 @@ from streams.dispatcher.checkpoints import keep, steps_of
 from streams.dispatcher.job import is_live
 from streams.dispatcher.scopes import in_scope, share
 from streams.dispatcher.step import Step
-from streams.dispatcher.tree import forget_place, has_any_below, move_away, newest, note, successor
+from streams.dispatcher.tree import (
+    forget_place,
+    has_any_below,
+    move_away,
+    newest,
+    note,
+    successor,
+    with_replays,
+)
 from streams.errors import ChildFailed, PoisonRecord
 from streams.new_jobs import FIRST, Generation, from_child
 from streams.serde.ids import child_job_id, scope_owner
@@ -87,7 +95,8 @@ def _again(step: Step, parent: Job, spec: ChildSpec, gather: str, known: Job, la
 
     It works in the scope of that one, so that it begins none of its effects a second time.
     """
-    move_away(step, known)
+    for each in with_replays(step, known):
+        move_away(step, each)
     epoch = max(known.epoch, last.epoch, 1)  # a lease of a job of epoch 0 has no steps
     place = Generation(known.incarnation + 1, epoch)
     job = from_child(known.job_id, parent, spec, gather, step.topology, place=place, now=step.now)

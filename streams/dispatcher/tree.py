@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
 from streams.dispatcher.job import is_live
@@ -51,8 +52,8 @@ def above(step: Step, job: Job) -> Iterator[Job]:
         parent = None if job.parent is None or job.parent.abandoned else parent_of(step, job)
         if parent is None:
             return
-        yield parent
-        job = parent
+        job = _heir(step, parent)
+        yield job
 
 
 def cause_above(step: Step, job: Job) -> Job | None:
@@ -72,8 +73,8 @@ def has_any_below(step: Step, job: Job) -> bool:
     """Whether jobs that end with this one have not ended; only a job of a workflow may have any."""
     if job.workflow_id is None:
         return False
-    prefix = below(job.job_id)
-    return next(iter(step.store.range(prefix, after(prefix))), None) is not None
+    spaces = (below(each.job_id) for each in _with_inherited(step, job))
+    return any(True for space in spaces for _ in step.store.range(space, after(space)))
 
 
 class Stop(NamedTuple):
@@ -107,12 +108,15 @@ def stop_named(name: bytes) -> Stop:
 
 def stop_below(step: Step, parent: Job, gather: str | None = None) -> None:
     """Have the jobs end that a parent, or one of its gathers, has; also those below them."""
-    step.shared.stops.put(step, _stop_of(parent, gather).name)
+    for each in _with_inherited(step, parent):
+        if gather is None or each.scope == parent.scope:  # else that gather had other jobs
+            step.shared.stops.put(step, _stop_of(each, gather).name)
 
 
 def spare_below(step: Step, parent: Job) -> None:
-    """Do not end the jobs of a parent that had ended, and lives again."""
-    step.shared.stops.drop(step, _stop_of(parent).name)
+    """Do not end the jobs of a parent that lives again, or whose replay has them now."""
+    for each in _with_inherited(step, parent):
+        step.shared.stops.drop(step, _stop_of(each).name)
 
 
 def is_needed(step: Step, job: Job, since: int) -> bool:
@@ -179,6 +183,7 @@ def move_away(step: Step, job: Job) -> None:
     while job.parent is not None:
         forget_place(step, job)
         parent = step.table.get(job.parent.job_id)
+        parent = None if parent is None else _heir(step, parent)
         if parent is None or is_live(parent) or has_any_below(step, parent):
             return
         job = parent
@@ -214,6 +219,30 @@ def successor(step: Step, job: Job) -> Job:
             break
         job = replay
     return job
+
+
+def _heir(step: Step, job: Job) -> Job:
+    """The job that has what this one asked for: its replay, if that took its place in review."""
+    while (replay := _taken_over_by(step, job)) is not None:
+        job = replay
+    return job
+
+
+def _with_inherited(step: Step, job: Job) -> Iterator[Job]:
+    """A job, and those in review before it, whose jobs it has now."""
+    yield job
+    yield from takewhile(lambda old: _taken_over_by(step, old), _replayed(step, job))
+
+
+def _taken_over_by(step: Step, job: Job) -> Job | None:
+    """The replay that took the place of a job in review, and works in its scope.
+
+    A replay that has continued does not say any more whether it did.
+    """
+    replay = step.table.get(job.replayed_as) if job.replayed_as else None
+    if job.status != CANCELLED or replay is None or replay.replay_of != job.job_id:
+        return None
+    return replay if replay.scope == job.scope or replay.continuations else None
 
 
 def _stop_of(parent: Job, gather: str | None = None) -> Stop:

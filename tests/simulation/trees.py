@@ -47,6 +47,8 @@ class Trees:
         self._scripts: dict[tuple[str, int], TreeScript] = {}
         """These two by job and incarnation."""
         self._lives: dict[tuple[str, int], Life] = {}
+        self._due: list[tuple[Life, Job]] = []
+        """Since the last look: jobs below which all may have to end."""
         self._doomed: set[Life] = set()
         self._failed: set[str] = set()
         """The jobs that have ended without success, once at least."""
@@ -123,6 +125,7 @@ class Trees:
         if self._world.cluster.is_frozen("dispatcher", now):
             self._rules.excuse(now)
         self._rules.look(now)
+        self._note_doomed()
         for job in self._cancelled:
             if not self._ends_with_its_tree(job):
                 raise Violation("cancelled_unasked", f"{job.job_id}: {job.last_error}")
@@ -204,23 +207,36 @@ class Trees:
         if job.type == TREE and place not in self._scripts:
             self._scripts[place] = script_of(self._world.judge.root_of(job), job.input)
         if is_doom(job):
-            self._doomed.add(life)
+            self._due.append((life, job))
         if has_failed(job):
             self._failed.add(job.job_id)
             self._failed_of[_gather_of(job)].add(job.job_id)
 
+    def _note_doomed(self) -> None:
+        """Note below which jobs all had to end; what a replay has taken over ends with that."""
+        for life, job in self._due:
+            if is_doom(self._rules.heir(job, self._rules.rows.get)):
+                inherited = self._rules.inherited(job)
+                self._doomed |= {life, *(self._lives[e.job_id, e.incarnation] for e in inherited)}
+        self._due.clear()
+
     def _ends_with_its_tree(self, job: Job) -> bool:
         """Whether a job above had to end, or the gather that asked for one of them."""
+        rows = self._rules.rows.get
         below: Job | None = job
         while below is not None and below.parent is not None and not below.parent.abandoned:
-            place = below.parent.job_id, below.parent.incarnation
-            if self._lives.get(place) in self._doomed or self._gather_failed(below):
+            place, gather = (below.parent.job_id, below.parent.incarnation), below.parent.gather
+            parent = rows(place[0])
+            heir = None if parent is None else self._rules.heir(parent, rows)
+            of_heir = place if heir is None else (heir.job_id, heir.incarnation)
+            if self._lives.get(place) in self._doomed:
                 return True
-            below = self._rules.rows.get(below.parent.job_id)
+            if any(self._gather_failed((*each, gather)) for each in (place, of_heir)):
+                return True
+            below = heir
         return False
 
-    def _gather_failed(self, job: Job) -> bool:
-        place = _gather_of(job)
+    def _gather_failed(self, place: Gather) -> bool:
         script = self._scripts.get(place[:2])
         failed = len(self._failed_of[place])
         return bool(place[2]) and script is not None and failed > script.tolerated

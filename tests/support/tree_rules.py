@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from streams.serde.job_states import LEASED, SUCCEEDED, TERMINAL, WAITING
+from streams.serde.job_states import CANCELLED, LEASED, SUCCEEDED, TERMINAL, WAITING
 from streams.serde.records import Job, Wait
 from support.workflow_counts import WorkflowCounts
 
@@ -36,6 +36,8 @@ class TreeRules:
         self._error, self._numbers, self._is_late = error, numbers, is_late
         self.rows: dict[str, Job] = {}
         self.workflows = WorkflowCounts(error)
+        self._repeats: dict[str, str] = {}
+        """By a replay that was made to work in the scope of a job: that job."""
         self._before: dict[str, Job | None] = {}
         """What has changed since the last look, as it was then."""
         self._overdue: dict[tuple[str, str], tuple[int, int]] = {}
@@ -52,6 +54,9 @@ class TreeRules:
         if job is None:
             self.rows.pop(job_id, None)
             return
+        old = self.rows.get(job.replay_of or "")
+        if was is None and old is not None and old.scope == job.scope:
+            self._repeats[job_id] = old.job_id
         if was is not None:
             self._is_one_job(job, was)
             if job.cancel_reason == _NOT_NEEDED != was.cancel_reason:
@@ -91,8 +96,25 @@ class TreeRules:
             parent = rows(job.parent.job_id)
             if parent is None or not parent.is_same_life(job.parent.incarnation):
                 return
-            yield parent
-            job = parent
+            job = self.heir(parent, rows)
+            yield job
+
+    def heir(self, job: Job, rows: Callable[[str], Job | None]) -> Job:
+        """The job that has what this one asked for: its replay, if it was cancelled for that."""
+        while job.status == CANCELLED and job.replayed_as:
+            replay = rows(job.replayed_as)
+            if replay is None or self._repeats.get(replay.job_id) != job.job_id:
+                break
+            job = replay
+        return job
+
+    def inherited(self, job: Job) -> Iterator[Job]:
+        """The jobs in review whose place a job took, one after the other."""
+        while (old := self.rows.get(self._repeats.get(job.job_id, ""))) is not None:
+            if old.status != CANCELLED or old.replayed_as != job.job_id:
+                return
+            yield old
+            job = old
 
     def _is_one_job(self, job: Job, was: Job) -> None:
         """A call makes one job, which begins again only after an end without success."""
@@ -106,7 +128,7 @@ class TreeRules:
         """No job above was to end at the last look, and still is."""
         for each in self.above(job, self._at_the_last_look):
             now = self.rows.get(each.job_id)
-            if is_doom(each) and now is not None and is_doom(now):
+            if now is not None and is_doom(each) and is_doom(self.heir(now, self.rows.get)):
                 raise self._error("begun_below", f"{job.job_id} begins below {each.job_id}")
 
     def _at_the_last_look(self, job_id: str) -> Job | None:

@@ -17,6 +17,7 @@ from streams.dispatcher.part import Part
 from streams.dispatcher.scopes import SHARED, in_scope, share
 from streams.dispatcher.step import Step
 from streams.dispatcher.transitions import end, place
+from streams.dispatcher.tree import spare_below
 from streams.errors import PoisonRecord
 from streams.ledger_entries import own_entries
 from streams.new_jobs import from_event_replay, from_replay
@@ -50,6 +51,8 @@ class Replays(Part):
         old, job = stand_in(step, old, job)
         _close(step, old, body, job, at)
         if not body.fresh_scope:
+            if is_live(old):
+                spare_below(step, old)
             share(step, job)
             inherit_steps(step, job, old)
         step.admit(job)
