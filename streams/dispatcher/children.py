@@ -11,6 +11,7 @@ from dataclasses import replace
 from streams import user_json
 from streams.dispatcher.approval_rows import has_lapsed
 from streams.dispatcher.checkpoints import keep, steps_of
+from streams.dispatcher.gathers import forget_end
 from streams.dispatcher.job import is_live
 from streams.dispatcher.scopes import in_scope, share
 from streams.dispatcher.step import Step
@@ -59,6 +60,8 @@ def make(step: Step, parent: Job, spec: ChildSpec, gather: str = "") -> Job:
     if other is not None:
         step.table.put(replace(last, replayed_as=other.job_id))
         last = other
+    for each in (known, last) if gather else ():
+        forget_end(step, parent, each)
     if is_live(last) or last.status == SUCCEEDED:
         return _adopt(step, parent, last, gather, spec)
     return _again(step, parent, spec, gather, known, last)

@@ -2,8 +2,8 @@
 
 The list is sealed before its first job is made. The store `parts` keeps `G` parent_id incarnation
 gather for the numbers, which is all that the end of a job changes, and `l` parent_id incarnation
-gather place for each job of the list that is not made yet. `Y` parent_id incarnation job_id says
-how a job had ended that lives again, so that all runs of the parent read the same.
+gather place for each job of the list that is not made yet. `Y` scope job_id says how a job had
+ended that lives again, so that all runs in the parent's scope read the same, also of its replays.
 """
 
 from __future__ import annotations
@@ -155,14 +155,30 @@ def outcome(step: Step, parent: Job, job_id: str) -> Outcome:
 
 
 def keep_end(step: Step, parent: Job, job: Job) -> None:
-    """Keep how a dead job had ended that lives again after its gather is over."""
-    told = Outcome(DEAD, None, job.last_error, job.job_id)
-    step.store.put(_end(parent, job), user_json.write(tuple(told)))
+    """Keep how a dead job had ended that lives again, and that its gather does not count any more.
+
+    What was kept before stays, since a run may have read it.
+    """
+    told, key = Outcome(DEAD, None, job.last_error, job.job_id), _end(parent, job)
+    if step.store.get(key) is None:
+        step.store.put(key, user_json.write(tuple(told)))
+
+
+def forget_end(step: Step, parent: Job, job: Job) -> None:
+    """Forget how a job had ended that another gather in the parent's scope counts from now on."""
+    key = _end(parent, job)
+    if step.store.get(key) is not None:
+        step.store.delete(key)
+
+
+def ends_in(scope: str) -> bytes:
+    """How the keys begin of all that was kept of ends for the jobs that work in a scope."""
+    return ENDS + join(scope) + SEPARATOR
 
 
 def leftovers(step: Step, run: bytes, limit: int | None) -> list[bytes]:
     """Some keys of what a run's gathers keep, or one of them; `run` is how they begin."""
-    found = (_keys(step, space + run) for space in (LISTED, ENDS, NUMBERS))
+    found = (_keys(step, space + run) for space in (LISTED, NUMBERS))
     return list(islice((key for keys in found for key in keys), limit))
 
 
@@ -184,7 +200,7 @@ def _place(parent: Job, id_: str, place: int) -> bytes:
 
 
 def _end(parent: Job, job: Job) -> bytes:
-    return ENDS + run_of(parent) + join(job.job_id)
+    return ends_in(parent.scope) + join(job.job_id)
 
 
 def _packed(spec: ChildSpec) -> bytes:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.family import Family, child_id, end_wait, gather_wait, spec
 from support.waiter import sleep
+
+from streams.serde.records import Lease
 
 DAY = 86_400
 KEPT_DAYS = 30
@@ -112,33 +116,90 @@ def test_what_a_cancelled_job_had_asked_for_is_kept_while_it_may_begin_again(
     assert family.job(below).status == "succeeded"
 
 
-def test_what_a_gather_has_collected_stays_if_a_dead_job_of_it_lives_again(
-    family: Family,
-) -> None:
-    """No worker handled its type for a while."""
+def collected(family: Family) -> tuple[Lease, list[str], list[Any]]:
+    """A run whose gather is over, its jobs, and how these ended: no worker handled the first."""
     family.desk.deploy(unhandled_ms=60_000)
     family.boot()
     parent = family.root()
     calls = ["gather[all]/0", "gather[all]/1"]
     family.seal(parent, 2, tolerated=2)
     family.add(parent, 0, [spec(calls[0], "late"), spec(calls[1])], "gather[all]")
-    dead, other = (child_id(parent, call) for call in calls)
-    family.end(family.lease_of(other))
+    ids = [child_id(parent, call) for call in calls]
+    family.end(family.lease_of(ids[1]))
     family.worker.stay(250, parent)
     family.park(parent, gather_wait())
     again = family.lease_of(parent.job_id)
-    collected = family.outcomes(again, [dead, other])
-    assert [each[0] for each in collected] == ["dead", "succeeded"]
-    family.park(again, sleep(20))
+    found = family.outcomes(again, ids)
+    assert [each[0] for each in found] == ["dead", "succeeded"]
+    return again, ids, found
+
+
+def revive(family: Family) -> dict[str, Lease]:
+    """A worker handles the type of the dead job; the leases that it gets."""
     family.boot("draft_reply", "refund", "late")
-    leases = {lease.job_id: lease for _ in range(3) for lease in family.go_on(5)}
-    family.end(leases[dead])
-    again = family.lease_of(parent.job_id, 10)
-    assert family.outcomes(again, [dead, other]) == collected
-    assert family.job(dead).status == "succeeded"
+    return {lease.job_id: lease for _ in range(3) for lease in family.go_on(5)}
+
+
+def test_what_a_gather_has_collected_stays_if_a_dead_job_of_it_lives_again(
+    family: Family,
+) -> None:
+    again, ids, found = collected(family)
+    family.park(again, sleep(20))
+    family.end(revive(family)[ids[0]])
+    again = family.lease_of(again.job_id, 10)
+    assert family.outcomes(again, ids) == found
+    assert family.job(ids[0]).status == "succeeded"
     family.end(again)
-    family.go_on(1)
+    family.pass_days(KEPT_DAYS + 5)
     assert family.leftovers() == []
+
+
+@pytest.mark.parametrize("lives", ["before", "after"])
+def test_a_replay_reads_what_the_gather_of_its_parent_has_collected(
+    family: Family, lives: str
+) -> None:
+    """Before the end of the old job a dead one of its list lives again, or after that."""
+    again, ids, found = collected(family)
+    if lives == "before":
+        family.park(again, sleep(20))
+        family.end(revive(family)[ids[0]])
+        again = family.lease_of(again.job_id, 10)
+    family.fail(again)
+    family.go_on(5)
+    family.desk.replay("job_again", again.job_id)
+    again = family.lease_of("job_again")
+    assert "gather[all]" in [left.id for left in again.steps]
+    if lives == "after":
+        family.park(again, sleep(20))
+        revive(family)
+        assert family.job(ids[0]).status != "dead"
+        again = family.lease_of("job_again", 10)
+    assert family.outcomes(again, ids) == found
+    family.end(again)
+    family.pass_days(KEPT_DAYS + 5)
+    assert family.leftovers() == []
+
+
+def test_a_list_that_is_gathered_again_is_read_as_its_jobs_end_then(family: Family) -> None:
+    """No worker handled the type of its job for a while."""
+    family.desk.deploy(unhandled_ms=60_000)
+    family.boot()
+    lease, call = family.root(), "gather[all]/0"
+    child = child_id(lease, call)
+    family.seal(lease, 1)
+    family.add(lease, 0, [spec(call, "late")], "gather[all]")
+    family.worker.stay(250, lease)
+    family.park(lease, gather_wait())
+    family.park(family.lease_of(lease.job_id), sleep(20))
+    family.end(revive(family)[child])
+    family.fail(family.lease_of(lease.job_id, 10))
+    family.desk.replay("job_again", lease.job_id)
+    again = family.lease_of("job_again")
+    family.seal(again, 1)
+    family.add(again, 0, [spec(call, "late")], "gather[all]")
+    family.park(again, gather_wait())
+    (told,) = family.outcomes(family.lease_of(again.job_id), [child])
+    assert told[0] == "succeeded"
 
 
 def test_a_job_that_continues_does_not_keep_what_its_former_runs_asked_for(family: Family) -> None:

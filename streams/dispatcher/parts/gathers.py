@@ -119,18 +119,18 @@ class Gathers(Part):
 
     def revived(self, step: Step, job: Job) -> None:
         """Count a job that lives again as one that has not ended, unless its gather is over."""
-        run = gathers.run_of(job)
+        run, place = gathers.run_of(job), job.parent
         for key in gathers.leftovers(step, run, None):
             step.store.delete(key)
         self._forgetting.drop(step, run)
-        found = None if job.parent is None else self._found(step, job, job.parent)
-        if found is None or job.parent is None:
+        if place is None or not place.gather:
             return
-        parent, gather = found
-        if gather.is_over:
+        found, parent = self._found(step, job, place), step.table.get(place.job_id)
+        if found is not None and not found[1].is_over:
+            parent, gather = found
+            gathers.put(step, parent, place.gather, replace(gather, failed=gather.failed - 1))
+        elif parent is not None:
             gathers.keep_end(step, parent, job)
-        else:
-            gathers.put(step, parent, job.parent.gather, replace(gather, failed=gather.failed - 1))
 
     def handled(self, step: Step) -> None:
         self._fill(step)

@@ -1,4 +1,4 @@
-"""Forgets finished jobs whose time has come: record, steps, ledger entries and approvals.
+"""Forgets finished jobs whose time has come: record, steps, ledger entries, approvals, kept ends.
 
 A finished job whose id lives again is replaced in the table. The store `parts` keeps `x` time
 job_id incarnation for it, with its tenant and scope, until its steps and effects are forgotten. A
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from streams.dispatcher.due import DueSpace
+from streams.dispatcher.gathers import ends_in
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.scopes import in_scope, leave
@@ -91,6 +92,7 @@ def _forget_run(step: Step, job_id: str, incarnation: int, tenant_id: str, scope
     if not in_scope(step, scope):
         _delete_prefix(step.ledger, join(tenant_id, scope) + SEPARATOR)
         _delete_prefix(step.approvals, join(tenant_id, scope) + SEPARATOR)
+        _delete_prefix(step.store, ends_in(scope))
 
 
 def _delete_prefix(store: KeyValueStore, prefix: bytes) -> None:
