@@ -7,7 +7,7 @@ import base64
 from streams import user_json
 from streams.dispatcher.approval_rows import MOST_ASKED, asked_again, ended, find
 from streams.dispatcher.step import Step
-from streams.dispatcher.waiting import left_by, timed_out
+from streams.dispatcher.waiting import left_by
 from streams.serde.approval_states import APPROVED, CANCELLED, EXPIRED, PENDING
 from streams.serde.records import Approval, Job, Sealed, StepResult, Wait
 
@@ -39,9 +39,7 @@ def expires_at(step: Step, job: Job, wait: Wait, otherwise: int | None) -> int |
 
 
 def time_over(step: Step, job: Job, wait: Wait) -> StepResult:
-    """What a wait leaves whose time is over; an approval expires."""
-    if wait.kind != "approval":
-        return timed_out(step, job, wait)
+    """What the wait for an approval leaves whose time is over: the approval expires."""
     approval = None if wait.approval_id is None else find(step, job, wait.approval_id)
     if approval is None:
         return _refused(wait, _UNKNOWN)

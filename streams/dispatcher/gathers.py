@@ -19,7 +19,7 @@ from streams import user_json
 from streams.dispatcher.step import Step
 from streams.dispatcher.tree import with_replays
 from streams.dispatcher.wait_ends import child_failed
-from streams.dispatcher.waiting import left_by
+from streams.dispatcher.waiting import late_by, left_by
 from streams.serde.job_states import DEAD, SUCCEEDED
 from streams.serde.keys import SEPARATOR, after, join
 from streams.serde.records import ChildSpec, Job, SealGather, StepResult, Wait
@@ -136,7 +136,21 @@ def over_at_once(step: Step, job: Job, wait: Wait) -> StepResult | None:
         told = 0 if gather is None else gather.listed
         message = f"{wait.id}: only {told:,} jobs of its list have come"
         return left_by(wait, raises="WaitRefused", message=message)
-    return left(step, wait, gather) if gather.is_over else None
+    if gather.is_over:
+        return left(step, wait, gather)
+    return None if wait.until is None or wait.until > step.now else time_over(step, job, wait)
+
+
+def time_over(step: Step, job: Job, wait: Wait) -> StepResult:
+    """What the wait for a gather leaves whose time is over: it says how far the gather is.
+
+    The gather goes on as long as its parent does: then what is left of its list is dropped.
+    """
+    late, gather = late_by(wait), find(step, job, wait.id)
+    if gather is None:
+        return late
+    far = f"{gather.begun:,} of {gather.count:,} are made, {gather.ended:,} of them have ended"
+    return replace(late, message=f"{late.message}: {far}")
 
 
 def outcome(step: Step, parent: Job, job_id: str) -> Outcome:

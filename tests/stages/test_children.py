@@ -219,6 +219,27 @@ def test_no_job_of_a_list_is_made_for_a_parent_that_is_being_cancelled(family: F
     assert family.leftovers() == []
 
 
+def test_a_gather_whose_time_is_over_says_how_many_of_its_jobs_were_made(
+    family: Family,
+) -> None:
+    parent = family.root()
+    ids = family.gather(parent, 5, limit=2, parks=False)
+    family.park(parent, gather_wait(timeout_ms=10_000))
+    leases = {lease.job_id: lease for lease in family.go_on()}
+    family.end(leases[ids[0]])
+    (third,) = family.go_on()
+    again = family.lease_of(parent.job_id, 15)
+    (left,) = again.steps
+    told = "gather[all]: its time is over: 3 of 5 are made, 1 of them have ended"
+    assert (left.raises, left.message) == ("WaitTimeout", told)
+    family.end(third)
+    assert [lease.job_id for lease in family.go_on()] == [ids[3]], "the list goes on meanwhile"
+    family.end(again)
+    family.end(leases[ids[1]])
+    assert family.go_on(1) == []
+    assert sum(family.workflow(parent.job_id).jobs.values()) == 1 + 4
+
+
 def test_the_outcome_of_a_gathered_job_stays_what_it_was_as_it_ended(family: Family) -> None:
     parent = family.root()
     first, second = family.gather(parent, 2, tolerated=2)

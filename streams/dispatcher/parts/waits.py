@@ -13,8 +13,7 @@ from heapq import merge
 from itertools import islice, takewhile
 from typing import ClassVar
 
-from streams.dispatcher import metrics, offers, recent_events, wait_index
-from streams.dispatcher.approvals import time_over
+from streams.dispatcher import approvals, gathers, metrics, offers, recent_events, wait_index
 from streams.dispatcher.job import is_live
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.living_lease import living
@@ -28,7 +27,7 @@ from streams.dispatcher.transitions import bury
 from streams.dispatcher.tree import successor
 from streams.dispatcher.wait_ends import end_of_job, end_of_job_before, taken_by, takes
 from streams.dispatcher.wait_index import Place, WaitIndex
-from streams.dispatcher.waiting import await_another, close_all, end_wait
+from streams.dispatcher.waiting import await_another, close_all, end_wait, timed_out
 from streams.event_match import equalities
 from streams.runtime.part import handles, reads
 from streams.runtime.processor import Context, Record
@@ -47,6 +46,8 @@ from streams.serde.records import (
 )
 
 MOST_RESUMES = 10_000
+_TIME_OVER = {"approval": approvals.time_over, "gather": gathers.time_over}
+"""What a wait leaves whose time is over, by its kind; others leave what `timed_out` says."""
 _LATE_MS = 60_000
 _LOOKED_AT = 5 * AT_ONCE
 """How many waits one step looks at, of all events and ends of jobs together."""
@@ -153,6 +154,7 @@ class Waits(Part):
         changed, by = False, max(due, step.now)
         while late := [w for w in job.waits if w.until is not None and w.until <= by]:
             wait = min(late, key=lambda each: (each.until, each.id))
+            time_over = _TIME_OVER.get(wait.kind, timed_out)
             left = self._came_before(step, job, wait) or time_over(step, job, wait)
             job = end_wait(step, job, wait, left)
             changed = True

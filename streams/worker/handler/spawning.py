@@ -91,7 +91,8 @@ class Spawning:
         Raises:
             ChildFailed: too many of the jobs did not succeed; it names the one that decided.
             ChildConflict: another list was gathered under this key.
-            WaitTimeout: not all have ended within `timeout`; they go on.
+            WaitTimeout: not all have ended within `timeout`; it says how many were made. The list
+                goes on until the job that gathers it ends.
             PermanentError: the list is too long, or an argument cannot be used.
         """
         from streams.worker.handler.gathering import Bounds
