@@ -33,11 +33,12 @@ class WorkList:
             self._count(step, -1)
             step.store.delete(key)
 
-    def some(self, step: Step, limit: int) -> list[tuple[bytes, bytes]]:
-        """Names and values of some of the work that is left."""
+    def some(self, step: Step, limit: int, behind: bytes = b"") -> list[tuple[bytes, bytes]]:
+        """Names and values of some of the work that is left, after the name `behind`."""
         if not self._left:
             return []
-        found = islice(step.store.range(self._space, after(self._space)), limit)
+        start = self._space + behind + b"\0" if behind else self._space
+        found = islice(step.store.range(start, after(self._space)), limit)
         return [(key.removeprefix(self._space), value) for key, value in found]
 
     def _count(self, step: Step, by: int) -> None:

@@ -9,6 +9,7 @@ from support.derived import processor
 from support.family import Family, child_id, end_wait, gather_wait, spec
 from support.waiter import sleep
 
+from streams.dispatcher.parts import gathers as gathers_part
 from streams.serde.codec import WORKFLOW
 from streams.serde.keys import workflow_key
 from streams.topology.limits import Limit
@@ -238,6 +239,23 @@ def test_a_gather_whose_time_is_over_says_how_many_of_its_jobs_were_made(
     family.end(leases[ids[1]])
     assert family.go_on(1) == []
     assert sum(family.workflow(parent.job_id).jobs.values()) == 1 + 4
+
+
+def test_gathers_that_wait_for_cancelled_jobs_to_end_hold_up_no_others(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathers_part, "AT_ONCE", 3)
+    for number in range(4):
+        parent = family.root(f"p{number}")
+        (child,) = family.gather(parent, 1, parks=False)
+        family.lease_of(child)
+        family.fail(parent)
+        assert family.job(child).cancel_requested
+        family.desk.replay(f"job_a{number}", parent.job_id)
+        family.gather(family.lease_of(f"job_a{number}"), 1)
+    last = family.root("z")
+    (child,) = family.gather(last, 1)
+    assert family.lease_of(child, 1).job_id == child
 
 
 def test_the_outcome_of_a_gathered_job_stays_what_it_was_as_it_ended(family: Family) -> None:

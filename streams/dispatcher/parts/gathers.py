@@ -56,6 +56,7 @@ class Gathers(Part):
     def restored(self, ctx: Context) -> None:
         self._filling = WorkList(ctx, _FILLING)
         self._forgetting = WorkList(ctx, _FORGETTING)
+        self._behind = b""
 
     @handles(SealGather)
     def seal(self, step: Step, command: Command, body: SealGather, at: int) -> None:
@@ -176,13 +177,25 @@ class Gathers(Part):
                 end_wait(step, parent, wait, gathers.left(step, wait, gather))
 
     def _fill(self, step: Step) -> None:
-        """Begin jobs of gathers that have room, as many as one step makes."""
-        for name, _ in self._filling.some(step, AT_ONCE):
+        """Begin jobs of gathers that have room, as many as one step makes.
+
+        Each has its turn, also while others wait for the ends of jobs that are being cancelled.
+        """
+        if not len(self._filling):
+            return
+        step.on_undo(setattr, self, "_behind", self._behind)
+        found = self._filling.some(step, AT_ONCE, self._behind)
+        for name, _ in found:
+            if step.looked[Gathers] >= AT_ONCE:
+                return
+            self._behind = name
             job_id, incarnation, id_ = split(name)
             parent = step.table.get(job_id)
             same = parent is not None and parent.incarnation == int(incarnation)
             if parent is None or not same or self._begin_some(step, parent, id_):
                 self._filling.drop(step, name)
+        if len(found) < AT_ONCE:
+            self._behind = b""
 
     def _begin_some(self, step: Step, parent: Job, id_: str) -> bool:
         """Make jobs of a gather; whether there is no room for more, or they are not needed."""
