@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from typing import Any
 
 import pytest
 from support.derived import processor
 from support.family import Family, child_id, end_wait, gather_wait, spec
 from support.waiter import sleep
 
+from streams.dispatcher.children import make
 from streams.dispatcher.parts import gathers as gathers_part
 from streams.serde.codec import WORKFLOW
 from streams.serde.keys import workflow_key
+from streams.serde.records import ChildSpec
 from streams.topology.limits import Limit
 
 DAY = 86_400
@@ -332,6 +336,28 @@ def test_parent_and_children_end_under_one_cap_of_one() -> None:
     (again,) = family.go_on()
     family.end(again)
     assert family.job(parent.job_id).status == "succeeded"
+
+
+def test_a_step_begins_no_more_jobs_than_a_transaction_has_room_for(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: Counter[int] = Counter()
+    count, large = 60, json.dumps("x" * 250_000)
+
+    def counted(step: Any, parent: Any, asked: ChildSpec, gather: str) -> Any:
+        begun[id(step)] += len(asked.input)
+        return make(step, parent, asked, gather)
+
+    monkeypatch.setattr(gathers_part, "make", counted)
+    parent = family.root()
+    family.seal(parent, count, limit=count)
+    with family.desk.held_back():
+        for number in range(count):
+            asked = spec(f"gather[all]/{number}", input_=large)
+            family.add(parent, number, [asked], "gather[all]")
+    family.desk.driver.advance(2)
+    assert sum(begun.values()) == count * len(large)
+    assert max(begun.values()) < 8_000_000
 
 
 def test_records_do_not_grow_with_the_list() -> None:

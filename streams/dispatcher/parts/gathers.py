@@ -38,6 +38,8 @@ from streams.serde.records import (
 )
 
 _FILLING, _FORGETTING = b"F", b"X"
+_INPUT_BYTES = 32 * 1024
+"""A job with a larger input counts as several of those that one step begins."""
 _TOLD_BYTES = 256 * 1024
 """An answer is complete with the result that exceeds this; one has as many again at most."""
 
@@ -208,7 +210,7 @@ class Gathers(Part):
             spec = gathers.listed(step, parent, id_, gather.begun)
             if is_still_ending(step, parent, spec):
                 return False
-            step.looked[Gathers] += 1
+            step.looked[Gathers] += 1 + len(spec.input) // _INPUT_BYTES
             self._begin(step, parent, id_, gather, spec)
         return False
 
