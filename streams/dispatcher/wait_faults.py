@@ -19,6 +19,8 @@ MOST_OPEN = 150
 """How many open waits a job may have: its record has them all."""
 _MOST_FOLLOWED = 100
 """Through how many jobs a circle of jobs is found that wait for each other."""
+_MOST_WAITERS = 1_000
+"""Among how many jobs that wait for one the next job of a circle is found."""
 
 
 class WaitFaults:
@@ -119,11 +121,14 @@ def _waits_for_ever(step: Step, job: Job) -> bool:
 def _reached(step: Step, job: Job, others: Callable[[Step, Job], Iterable[str]]) -> dict[str, Job]:
     """A job, and some that are reached from it, as long as each waits."""
     found, ids = dict[str, Job](), [job.job_id]
+    known = set(ids)
     for id_ in ids:
         each = step.table.get(id_)
         if each is not None and each.status == WAITING:
             found[id_] = each
-            ids += set(others(step, each)) - set(ids)
+            new = [other for other in dict.fromkeys(others(step, each)) if other not in known]
+            ids += new
+            known.update(new)
         if len(found) == _MOST_FOLLOWED:
             break
     return found
@@ -135,11 +140,18 @@ def _awaited(step: Step, job: Job) -> Iterable[str]:
 
 
 def _awaiting(step: Step, job: Job) -> Iterator[str]:
-    """The jobs that wait for the end of this one."""
-    for place in step.shared.open_waits.for_job(step, job.job_id, _MOST_FOLLOWED):
-        yield place.job_id
+    """The jobs that wait for the end of this one, if somebody waits for theirs."""
     if job.parent is not None and job.parent.gather:
         yield job.parent.job_id
+    for place in step.shared.open_waits.for_job(step, job.job_id, _MOST_WAITERS):
+        if _is_awaited(step, place.job_id):
+            yield place.job_id
+
+
+def _is_awaited(step: Step, job_id: str) -> bool:
+    job = step.table.get(job_id)
+    is_gathered = job is not None and job.parent is not None and bool(job.parent.gather)
+    return is_gathered or bool(step.shared.open_waits.for_job(step, job_id, 1))
 
 
 def _is_stuck(step: Step, circle: Mapping[str, Job], job: Job) -> bool:

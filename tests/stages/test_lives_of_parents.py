@@ -264,6 +264,28 @@ def test_a_circle_through_a_gather_is_refused_whichever_waits_last(
     assert (left.raises, "wait for ever" in left.message) == ("WaitRefused", True)
 
 
+def test_a_circle_through_a_gather_is_refused_though_many_others_wait_for_the_parent(
+    family: Family,
+) -> None:
+    parent = family.root()
+    (child,) = family.gather(parent, 1, parks=False)
+    lease = family.lease_of(child)
+    others = [f"job_000{number}" for number in range(150)]
+    with family.desk.held_back():
+        for each in others:
+            family.desk.submit(each)
+    leases = [found for _ in range(3) for found in family.go_on() if found.job_id in others]
+    with family.desk.held_back():
+        for other in leases:
+            family.park(other, end_wait("x", parent.job_id))
+    assert statuses(family, others) == {"waiting"}
+    family.park(lease, end_wait("x", parent.job_id))
+    assert family.job(child).status == "waiting"
+    family.park(parent, gather_wait())
+    (left,) = family.lease_of(parent.job_id).steps
+    assert (left.raises, "wait for ever" in left.message) == ("WaitRefused", True)
+
+
 @pytest.mark.parametrize("how", ["job", "gather"])
 def test_a_circle_that_is_closed_while_one_of_its_jobs_runs_is_refused(
     family: Family, how: str
