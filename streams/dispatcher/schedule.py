@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streams.dispatcher import metrics
 from streams.schedules import time_zones
 from streams.schedules.timetable import Timetable, WrongSchedule, shift_of
 from streams.serde.records import Occurrence, ScheduleRow, ScheduleSpec
@@ -47,14 +48,14 @@ def created(
 
 
 def changed(row: ScheduleRow, spec: ScheduleSpec, by: str, at: int) -> ScheduleRow:
-    """The schedule with another definition; what waits of the former one is dropped.
+    """The schedule with another definition; what waits of the former one makes no job.
 
     Its times up to `since` stay over: the command may be read a second time.
     """
     if spec == row.spec:
         return row
     return replace(
-        row,
+        _passed_over(row, at, "the schedule was changed"),
         generation=row.generation + 1,
         spec=spec,
         by=by,
@@ -68,7 +69,7 @@ def paused(row: ScheduleRow, pause: bool, note: str, by: str, at: int) -> Schedu
     """The schedule stopped, or going on; times that come while it is stopped make no job."""
     if pause == row.paused:
         return row
-    since = max(row.since, at)
+    since, row = max(row.since, at), _passed_over(row, at, "the schedule was paused")
     return replace(row, paused=pause, note=note, by=by, since=since, last="", queued=None)
 
 
@@ -91,8 +92,24 @@ def is_over(row: ScheduleRow) -> bool:
 
 
 def skipped(row: ScheduleRow, occurrence: Occurrence, because: str) -> ScheduleRow:
-    """The schedule after a time that makes no job."""
+    """The schedule after a time that makes no job, which is counted."""
+    metrics.SCHEDULES.labels("skipped").inc()
     return replace(row, skipped_at=occurrence.at, skipped_because=because)
+
+
+def _passed_over(row: ScheduleRow, at: int, because: str) -> ScheduleRow:
+    """The schedule after the last time that had come by `at`, or waited, if that made no job."""
+    dropped = _last_due(row, at) or row.queued
+    return row if dropped is None else skipped(row, dropped, because)
+
+
+def _last_due(row: ScheduleRow, at: int) -> Occurrence | None:
+    if row.due_at is None or row.due_at > at:
+        return None
+    try:
+        return next(iter(timetable(row).latest(row.since, at, 1, row.last)), None)
+    except WrongSchedule:
+        return None
 
 
 def _next(row: ScheduleRow) -> int | None:

@@ -341,10 +341,12 @@ def test_parent_and_children_end_under_one_cap_of_one() -> None:
 def test_a_step_begins_no_more_jobs_than_a_transaction_has_room_for(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    steps: list[Any] = []
     begun: Counter[int] = Counter()
     count, large = 60, json.dumps("x" * 250_000)
 
     def counted(step: Any, parent: Any, asked: ChildSpec, gather: str) -> Any:
+        steps.append(step)  # so that no other one has its id
         begun[id(step)] += len(asked.input)
         return make(step, parent, asked, gather)
 

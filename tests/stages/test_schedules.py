@@ -112,6 +112,28 @@ def test_what_came_while_it_was_paused_is_not_made_up(works: Clockwork) -> None:
     assert works.row().generation == 1
 
 
+@pytest.mark.parametrize("how", ["paused", "changed"])
+@pytest.mark.parametrize("waits", [False, True], ids=["due", "queued"])
+def test_one_that_is_stopped_tells_of_the_time_that_makes_no_job(
+    works: Clockwork, how: str, waits: bool
+) -> None:
+    works.schedule(every_seconds=60, overlap="queue_one")
+    if waits:
+        works.driver.advance(2 * MINUTE)
+        assert works.row().queued is not None
+    with works.held_back():
+        works.driver._clock.ms += 0 if waits else 90_000
+        if how == "paused":
+            works.pause()
+        else:
+            works.schedule(every_seconds=HOUR)
+    works.driver.advance(MINUTE)
+    row = works.row()
+    assert clock(row.skipped_at or 0) == "06-15 15:08:00"
+    assert row.skipped_because == f"the schedule was {how}"
+    assert len(works.made()) == int(waits)
+
+
 def test_a_paused_one_that_is_set_again_stays_paused(works: Clockwork) -> None:
     works.schedule(paused=True)
     works.schedule(every_seconds=30)

@@ -181,10 +181,10 @@ class Schedules(Part):
         step.looked[Schedules] += len(came) - 1
         row = replace(row, since=came[-1].at, last=came[-1].name)
         if row.tenant_id in self.shared.closed:
-            return self._skip(row, came[-1], _CLOSED)
+            return skipped(row, came[-1], _CLOSED)
         if row.spec.missed == SKIP and step.now - came[-1].at > row.spec.grace_ms:
             late = (step.now - came[-1].at) / 1000
-            return self._skip(row, came[-1], f"it was missed by {late:.1f} s")
+            return skipped(row, came[-1], f"it was missed by {late:.1f} s")
         for each in came:
             row = self._take(step, row, each)
         return row
@@ -195,11 +195,11 @@ class Schedules(Part):
         if live is None:
             return self._make(step, row, time)
         if row.spec.overlap == "skip":
-            return self._skip(row, time, f"job {live.job_id} had not ended")
+            return skipped(row, time, f"job {live.job_id} had not ended")
         if row.spec.overlap == "queue_one" and row.queued is not None:
-            return self._skip(row, time, f"another time waited for job {live.job_id}")
+            return skipped(row, time, f"another time waited for job {live.job_id}")
         if row.queued is not None:
-            row = self._skip(row, row.queued, f"its next time came before job {live.job_id} ended")
+            row = skipped(row, row.queued, f"its next time came before job {live.job_id} ended")
         metrics.SCHEDULES.labels("queued").inc()
         row = replace(row, queued=time)
         if row.spec.overlap == "cancel_running":
@@ -211,14 +211,14 @@ class Schedules(Part):
     def _release(self, step: Step, row: ScheduleRow, time: Occurrence) -> ScheduleRow:
         """Make the job of a time that has waited."""
         if row.tenant_id in self.shared.closed:
-            return self._skip(row, time, _CLOSED)
+            return skipped(row, time, _CLOSED)
         return self._make(step, row, time)
 
     def _make(self, step: Step, row: ScheduleRow, time: Occurrence) -> ScheduleRow:
         job_id = self._job_id(step, row, time)
         found = place(step, job_id, time.at)
         if found is None and step.table.get(job_id) is None:
-            return self._skip(row, time, "it was too long ago")
+            return skipped(row, time, "it was too long ago")
         if found is None:
             metrics.TWINS.inc()
         else:
@@ -239,10 +239,6 @@ class Schedules(Part):
         if known is None or known.created_at >= row.created_at:
             return job_id
         return scheduled_job_id(*who, f"{time.name} {row.created_at}")
-
-    def _skip(self, row: ScheduleRow, time: Occurrence, because: str) -> ScheduleRow:
-        metrics.SCHEDULES.labels("skipped").inc()
-        return skipped(row, time, because)
 
     def _live_job(self, step: Step, row: ScheduleRow) -> Job | None:
         job = None if row.last_job_id is None else step.table.get(row.last_job_id)
