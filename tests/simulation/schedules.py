@@ -14,7 +14,7 @@ from simulation.wiring import TENANTS
 from streams.runtime.processor import Record
 from streams.schedules.definition import OVERLAPS, definition
 from streams.serde.codec import SCHEDULE_ROW
-from streams.serde.job_states import TERMINAL
+from streams.serde.job_states import CANCELLED, TERMINAL
 from streams.serde.records import (
     DeleteSchedule,
     Job,
@@ -136,14 +136,21 @@ class Schedules:
         for name, ids in self._jobs.items():
             if name[1].rpartition("-")[0] not in _ALONE:
                 continue
-            jobs = [j for id_ in ids if (j := self._world.judge.jobs.get(id_)) is not None]
+            jobs = [job for id_ in ids if (job := self._at_work(id_)) is not None]
             live = [j.job_id for j in jobs if j.status not in TERMINAL and not _came_back(j)]
             if len(live) > 1:
                 raise Violation("schedule_overlap", f"{live} of {name} live")
 
+    def _at_work(self, job_id: str) -> Job | None:
+        """A job, or the replay that took its place in review."""
+        job = self._world.judge.jobs.get(job_id)
+        while job is not None and job.status == CANCELLED and job.replayed_as is not None:
+            job = self._world.judge.jobs.get(job.replayed_as)
+        return job
+
     def cancels(self, job: Job) -> bool:
         """Whether a schedule may have cancelled a job of its own."""
-        return (job.schedule_id or "").startswith("cancel_running-") and job.replay_of is None
+        return (job.schedule_id or "").startswith("cancel_running-")
 
     def at_the_end(self) -> None:
         """Raise Violation if a schedule is left that was deleted."""

@@ -227,6 +227,24 @@ def test_overlap_queue_one_makes_one_more_as_soon_as_the_last_one_ends(works: Cl
     assert works.row().queued is None
 
 
+def test_the_replay_of_a_job_in_review_takes_its_place(works: Clockwork) -> None:
+    works.schedule(every_seconds=60, overlap="queue_one")
+    works.driver.advance(25)
+    works.worker.heartbeat()
+    works.driver.advance(0.2)
+    (first,) = works.made()
+    works.worker.end(works.lease(first.job_id), "review", error="who knows", diverged="step")
+    works.driver.advance(MINUTE)
+    assert works.row().queued is not None
+    works.replay("job_again", first.job_id)
+    works.driver.advance(1)
+    assert [job.status for job in works.made() if job.job_id != "job_again"] == [CANCELLED]
+    works.finish(works.job("job_again"))
+    *_, second = works.made()
+    assert clock(second.scheduled_for or 0) == "06-15 15:08:00"
+    assert works.row().queued is None
+
+
 def test_overlap_cancel_running_ends_the_last_job_before_the_next_one(works: Clockwork) -> None:
     works.schedule(every_seconds=60, overlap="cancel_running")
     works.driver.advance(25)

@@ -34,6 +34,7 @@ from streams.schedules import time_zones
 from streams.schedules.definition import ID, SKIP, check, most_missed
 from streams.schedules.timetable import WrongSchedule
 from streams.serde.ids import scheduled_job_id
+from streams.serde.job_states import CANCELLED
 from streams.serde.records import (
     Command,
     DeleteSchedule,
@@ -104,11 +105,15 @@ class Schedules(Part):
             schedule_rows.delete(step, known)
 
     def ended(self, step: Step, job: Job) -> None:
-        """Have a time follow that waits for the end of this job."""
+        """Have a time follow that waits for the end of this job, or of the replay in its place."""
         if job.schedule_id is None:
             return
         row = schedule_rows.find(step, job.tenant_id, job.schedule_id)
-        if row is not None and row.queued is not None and row.last_job_id == job.job_id:
+        if row is None or row.last_job_id != job.job_id:
+            return
+        if job.status == CANCELLED and job.replayed_as is not None:
+            schedule_rows.put(step, replace(row, last_job_id=job.replayed_as))
+        elif row.queued is not None:
             # Not at once: what this step has looked at must not be looked at again.
             schedule_rows.put(step, replace(row, look_at=step.now + 1))
             self._is_soon = True
