@@ -402,6 +402,24 @@ def test_a_time_that_has_fired_is_not_fired_again_by_other_rules(
     assert clock(works.row().due_at or 0) == "06-16 17:00:00"
 
 
+def test_a_time_that_waits_follows_an_end_just_before_the_rules_change(
+    works: Clockwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = START_MS + 2 * 60_000
+    works.schedule(cron="* * * * *", overlap="queue_one", ends_at=end)
+    works.driver.advance(25)
+    works.worker.heartbeat()
+    works.driver.advance(0.2)
+    (first,) = works.made()
+    works.worker.stay(2 * MINUTE, works.lease(first.job_id))
+    assert works.row().queued is not None
+    works.worker.end(works.lease(first.job_id), "succeeded")
+    monkeypatch.setattr(time_zones, "version", lambda: "2099z")
+    works.driver.restart("dispatcher", keep_state=True)
+    works.driver.advance(2)
+    assert works.times() == ["06-15 15:07:00", "06-15 15:08:00"]
+
+
 def test_a_disabled_tenant_has_no_jobs_made_and_an_erased_one_no_schedules(
     works: Clockwork,
 ) -> None:

@@ -114,9 +114,7 @@ class Schedules(Part):
         if job.status == CANCELLED and job.replayed_as is not None:
             schedule_rows.put(step, replace(row, last_job_id=job.replayed_as))
         elif row.queued is not None:
-            # Not at once: what this step has looked at must not be looked at again.
-            schedule_rows.put(step, replace(row, look_at=step.now + 1))
-            self._is_soon = True
+            self._look_soon(step, row)
 
     def tick(self, step: Step) -> None:
         """Look at some of the schedules whose time has come."""
@@ -145,8 +143,15 @@ class Schedules(Part):
         except WrongSchedule as error:
             raise PoisonRecord("schedule_wrong", str(error)) from None
 
-    def _put(self, step: Step, row: ScheduleRow) -> None:
-        schedule_rows.put(step, planned(row, step.now, self.topology.finished_jobs_ms))
+    def _put(self, step: Step, row: ScheduleRow) -> ScheduleRow:
+        row = planned(row, step.now, self.topology.finished_jobs_ms)
+        schedule_rows.put(step, row)
+        self._is_soon = True
+        return row
+
+    def _look_soon(self, step: Step, row: ScheduleRow) -> None:
+        # Not at once: what this step has looked at must not be looked at again.
+        schedule_rows.put(step, replace(row, look_at=step.now + 1))
         self._is_soon = True
 
     def _follow_rules(self, step: Step) -> None:
@@ -155,7 +160,9 @@ class Schedules(Part):
             return
         some = schedule_rows.of_other_rules(step, time_zones.version(), AT_ONCE)
         for row in some:
-            self._put(step, row)
+            now = self._put(step, row)
+            if now.queued is not None:  # the job that it waits for may have ended just before
+                self._look_soon(step, now)
         if not some:
             self._follows_rules = True
 
