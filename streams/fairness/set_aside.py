@@ -43,6 +43,8 @@ class SetAside:
         self._by_type: dict[tuple[str, str], dict[int, Line]] = defaultdict(dict)
         self._contenders = Contenders(head_starts, self._lines)
         self._oldest: list[tuple[int, int]] = []  # a heap of the lines' oldest jobs
+        self.waiting: Counter[Bucket] = Counter()
+        """How many wait for each full bucket."""
         self.counts: Counter[tuple[str, str, str]] = Counter()
         """How many there are by pool, type and tenant."""
         self.by_type: Counter[tuple[str, str]] = Counter()
@@ -81,6 +83,7 @@ class SetAside:
         self._by_type[pool, type_][line.number] = line
         self.counts[pool, type_, tenant_id] += 1
         self.by_type[pool, type_] += 1
+        self._count_waiting(line, 1)
         if line.push(entry):
             self._has_older(line)
 
@@ -115,10 +118,13 @@ class SetAside:
 
     def wait(self, line: Line, bucket: Bucket) -> None:
         """Let a whole line wait for a bucket."""
+        self._count_waiting(line, -line.waiting)
         self._contenders.join(line, bucket)
+        self._count_waiting(line, line.waiting)
 
     def rest(self, line: Line) -> None:
         """Let a line wait for its jobs ahead alone."""
+        self._count_waiting(line, -line.waiting)
         self._contenders.leave(line)
 
     def first(self, bucket: Bucket) -> Line | None:
@@ -158,6 +164,7 @@ class SetAside:
     def _drop(self, line: Line) -> None:
         """Update a line after one of the jobs behind left the members."""
         pool, tenant_id, type_, _ = line.name
+        self._count_waiting(line, -1)
         _take_one(self.counts, (pool, type_, tenant_id))
         _take_one(self.by_type, (pool, type_))
         before = line.jobs[0]
@@ -171,6 +178,13 @@ class SetAside:
                 del self._by_type[pool, type_]
         elif line.jobs[0] is not before:
             self._has_older(line)
+
+    def _count_waiting(self, line: Line, jobs: int) -> None:
+        if line.contender is not None:
+            bucket = line.contender.bucket
+            self.waiting[bucket] += jobs
+            if not self.waiting[bucket]:
+                del self.waiting[bucket]
 
     def _has_older(self, line: Line) -> None:
         """Follow that a line has another oldest job behind."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from support.dispatching import topology
 from streams.dispatcher.limited import Limited
 from streams.dispatcher.live_index import Live
 from streams.fairness.ready_queue import Ready
+from streams.limits.buckets import Bucket
 from streams.topology.limits import Limit
 
 CUSTOMER = Limit("one_a_customer", "key", by="input.customer", concurrency=1)
@@ -184,6 +186,11 @@ def test_whatever_happens_every_job_with_room_is_in_its_queue_in_the_end(seed: i
         aside = model.limited.aside
         assert model.queued == set(aside._ahead)
         assert model.waiting.keys() - model.queued == aside._members.keys()
+        waiting = Counter[Bucket]()
+        for line in aside._lines.values():
+            if line.contender is not None:
+                waiting[line.contender.bucket] += line.waiting
+        assert aside.waiting == waiting
     while model.start_some(NEVER):
         pass
     assert not list(model.startable())
