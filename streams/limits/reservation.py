@@ -3,8 +3,11 @@
 A job takes its places in all its buckets at once, or none. While others fill one bucket or the
 other in turn, a job that needs both could wait for ever. So a job that was sent from one full
 bucket to another gets a reservation once it has waited `AFTER_MS`: a place that becomes free in one
-of its buckets is kept, until all are free. There is one reservation at a time, of the job that
-became ready first, so no two wait for what the other holds.
+of its buckets is kept, until all are free. There is one reservation at a time, so no two jobs wait
+for what the other holds.
+
+Another of its buckets may stay full for long, so places are kept for as long as the job had waited
+before. Then others have them for as long as it has waited in all, before it gets the next one.
 """
 
 from __future__ import annotations
@@ -22,12 +25,14 @@ _STALE = 16
 
 
 class Waits(NamedTuple):
-    """What a job waits for, and whether it waited for another of its buckets before."""
+    """What a job waits for; if it waited for another of its buckets before, places are kept for it
+    from `due` on.
+    """
 
     ready_at: int
     bucket: Bucket
     buckets: frozenset[Bucket]
-    moved: bool
+    due: int | None = None
 
 
 class Reservation:
@@ -36,9 +41,10 @@ class Reservation:
     def __init__(self) -> None:
         self.job_id: str | None = None
         self.buckets: frozenset[Bucket] = frozenset()
+        self._until = 0
         self._free_since = 0
         self._waits: dict[str, Waits] = {}
-        self._order: list[tuple[int, str]] = []
+        self._order: list[tuple[int, str]] = []  # a heap of `Waits.due`
 
     def set_aside(
         self, job_id: str, ready_at: int, bucket: Bucket, buckets: tuple[Bucket, ...]
@@ -47,15 +53,13 @@ class Reservation:
         if len(buckets) < 2:
             return
         before = self._waits.get(job_id)
-        is_new = before is None or before.ready_at != ready_at
-        moved = not is_new and before is not None and (before.moved or before.bucket != bucket)
-        self._waits[job_id] = Waits(ready_at, bucket, frozenset(buckets), moved)
-        if moved and before is not None and not before.moved:
-            heappush(self._order, (ready_at, job_id))
-            if len(self._order) > 2 * len(self._waits) + _STALE:
-                moved_ones = ((each.ready_at, id_, each.moved) for id_, each in self._waits.items())
-                self._order = [(at, id_) for at, id_, moved in moved_ones if moved]
-                heapify(self._order)
+        now = Waits(ready_at, bucket, frozenset(buckets))
+        if before is None or before.ready_at != ready_at:
+            self._waits[job_id] = now
+        elif before.due is not None or before.bucket == bucket:
+            self._waits[job_id] = now._replace(due=before.due)
+        else:
+            self._wait_until(job_id, now, ready_at + AFTER_MS)
 
     def waits_no_more(self, job_id: str) -> frozenset[Bucket]:
         """Forget a job; returns the buckets in which its places are free for others now."""
@@ -66,18 +70,24 @@ class Reservation:
         return freed
 
     def pass_time(self, now: int) -> frozenset[Bucket]:
-        """Keep places for the job that became ready first, if it has waited for long.
+        """Keep places for the job that has waited for long, if there is one.
 
-        Returns the buckets in which places were given up, because a job did not take them.
+        Returns the buckets in which places were given up: a job did not take them, or not all
+        became free.
         """
         given_up: frozenset[Bucket] = frozenset()
         if self.job_id is not None and self._free_since and self._free_since + TAKEN_MS <= now:
             given_up = self.waits_no_more(self.job_id)
-        while self.job_id is None and self._order and self._order[0][0] + AFTER_MS <= now:
-            ready_at, job_id = heappop(self._order)
+        elif self.job_id is not None and not self._free_since and self._until <= now:
+            job_id, waits = self.job_id, self._waits[self.job_id]
+            given_up = self.waits_no_more(job_id)
+            self._wait_until(job_id, waits, 2 * now - waits.ready_at)
+        while self.job_id is None and self._order and self._order[0][0] <= now:
+            due, job_id = heappop(self._order)
             found = self._waits.get(job_id)
-            if found is not None and found.moved and found.ready_at == ready_at:
-                self.job_id, self.buckets, self._free_since = job_id, found.buckets, 0
+            if found is not None and found.due == due:
+                self.job_id, self.buckets = job_id, found.buckets
+                self._until, self._free_since = 2 * now - found.ready_at, 0
         return given_up
 
     def is_free(self, now: int) -> None:
@@ -87,3 +97,11 @@ class Reservation:
     def kept(self, bucket: Bucket, job_id: str | None) -> int:
         """How many places of a bucket are kept from a job."""
         return int(bucket in self.buckets and job_id != self.job_id)
+
+    def _wait_until(self, job_id: str, waits: Waits, due: int) -> None:
+        self._waits[job_id] = waits._replace(due=due)
+        heappush(self._order, (due, job_id))
+        if len(self._order) > 2 * len(self._waits) + _STALE:
+            dues = ((each.due, id_) for id_, each in self._waits.items())
+            self._order = [(due, id_) for due, id_ in dues if due is not None]
+            heapify(self._order)
