@@ -286,6 +286,16 @@ def test_a_tenant_whose_record_says_nothing_of_it_weighs_one() -> None:
     assert store.get(b"Wacme") is None
 
 
+def test_nothing_is_kept_of_the_weight_of_an_erased_tenant() -> None:
+    desk = Desk()
+    store = desk.driver.store("dispatcher", "parts")
+    desk.tenant("acme", weight=3)
+    desk.tenant("acme", "erasure")
+    assert store.get(b"Wacme") is None
+    desk.tenant("acme", weight=3)
+    assert store.get(b"Wacme") is None
+
+
 def test_a_limit_that_is_new_counts_the_jobs_that_run_and_those_that_wait() -> None:
     desk = Desk()
     submit(desk, "a1", "ann")

@@ -43,8 +43,13 @@ class Tenants(Part):
         if self.shared.closed.apply(step.ctx, step.store, record) is not None:
             self.shared.sweep_now = True
         address = closed_tenants.address_of(record.key)
-        if address is not None and address[1] == "tenant":
-            self._weigh(step, address[0], _weight(record))
+        if address is None:
+            return
+        tenant_id, kind, _ = address
+        if tenant_id in self.shared.closed.erased:
+            self._weigh(step, tenant_id, 1)
+        elif kind == "tenant":
+            self._weigh(step, tenant_id, _weight(record))
 
     def _weigh(self, step: Step, tenant_id: str, weight: float) -> None:
         key = _WEIGHT + tenant_id.encode()
