@@ -93,17 +93,19 @@ class RunQueue:
         types = self._queue(pool).startable()
         return {t for t in types if t not in able and self._caps.type_room(pool, t) > 0}
 
-    def waiting(self) -> Counter[tuple[str, str]]:
-        """How many jobs wait in each pool for a worker of each type."""
-        found = Counter(
+    def queued(self) -> Counter[tuple[str, str]]:
+        """How many jobs are in the queue of each pool, by type: no full bucket keeps them out."""
+        return Counter(
             {
                 (pool, type_): jobs
                 for pool, queue in self.queues.items()
                 for type_, jobs in queue.by_type().items()
             }
         )
-        found.update(self.limited.aside.by_type)
-        return found
+
+    def waiting(self) -> Counter[tuple[str, str]]:
+        """How many jobs wait in each pool for a worker of each type."""
+        return self.queued() + self.limited.aside.by_type
 
     def blocked(self) -> Counter[tuple[str, str, str]]:
         """How many jobs wait in each pool, of each type and blocked tenant."""

@@ -422,6 +422,19 @@ def test_a_job_that_only_its_cap_keeps_lacks_no_slot() -> None:
     assert (desk.job(waiting).status, desk.held()) == ("pending", {})
 
 
+def test_a_report_of_full_slots_leaves_out_the_jobs_that_a_limit_holds_back() -> None:
+    desk = Desk(Limit("one_a_customer", "key", by="input.customer", concurrency=1))
+    worker = ScriptedWorker(desk, slots=1)
+    worker.heartbeat()
+    running = desk.lease(desk.event("t1"))
+    for number in range(3):
+        desk.submit(f"a{number}", input='{"customer": "ann"}')
+    desk.submit("b", input='{"customer": "bob"}')
+    stayed(desk, worker, running, seconds=14)
+    (held,) = desk.held().values()
+    assert (held.reason, held.jobs) == ("no_slot", 2), "one of each customer could start"
+
+
 def stayed(desk: Desk, worker: ScriptedWorker, lease: Lease, seconds: int) -> None:
     """The worker holds one lease, and says so every second."""
     for _ in range(seconds):

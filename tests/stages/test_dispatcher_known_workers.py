@@ -50,6 +50,8 @@ def test_jobs_of_a_pool_are_counted_while_they_wait_and_run_until_the_partition_
         (Limit("per_tenant", "tenant", match="*", concurrency=2), 4),
         (Limit("drafts", "job_type", match="draft_*", concurrency=3), 3),
         (Limit("all", "global", concurrency=1), 1),
+        (Limit("subjects", "key", by="tenant_id", concurrency=3), 6),
+        (Limit("each", "job_type", per="tenant", concurrency=2), 4),
     ],
 )
 def test_jobs_that_a_cap_holds_back_need_no_worker(limit: Limit, counted: int) -> None:

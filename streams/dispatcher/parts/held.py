@@ -99,7 +99,7 @@ class HeldJobs(Part):
 
     def _found(self, step: Step) -> Iterator[Held]:
         types = {pool: self.shared.workers.types(pool) for pool in self.topology.pools}
-        waiting = self.shared.queue.waiting()
+        waiting, queued = self.shared.queue.waiting(), self.shared.queue.queued()
         starving = {pool: self.shared.queue.starving(pool) for pool, _ in waiting}
         for (pool, type_), jobs in waiting.items():
             if jobs and pool not in types:
@@ -109,7 +109,7 @@ class HeldJobs(Part):
             elif jobs and type_ not in types[pool]:
                 yield self._held(pool, type_, None, "no_worker", jobs, step)
             elif jobs and type_ in starving[pool]:
-                yield self._held(pool, type_, None, "no_slot", jobs, step)
+                yield self._held(pool, type_, None, "no_slot", queued[pool, type_], step)
         for (pool, type_, tenant_id), jobs in self.shared.queue.blocked().items():
             if tenant_id in self.shared.closed.disabled:
                 yield self._held(pool, type_, tenant_id, "tenant_disabled", jobs, step)
