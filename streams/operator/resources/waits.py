@@ -115,7 +115,7 @@ def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topolo
         f"no cap is reached, and the dispatcher reports nothing that is missing (after 10 s it "
         f"would): it starts when a worker of pool {job.pool!r} has a free slot and no job goes "
         "before it; its place among the waiting jobs is not known"
-        f"{_rated(running, job)}"
+        f"{_rated(running, job)}{_kept(running, job)}"
     )
     return _waits("turn", detail, since)
 
@@ -130,6 +130,24 @@ def _rated(running: RunningJobs, job: Job) -> str:
     """Which rates a job may wait for; only the dispatcher knows how much of them is spent."""
     rates = [f"{limit.name!r} ({limit.rate})" for limit, _ in _limits(running, job) if limit.rate]
     return f", and it may wait for its turn under the rate of {', '.join(rates)}" if rates else ""
+
+
+def _kept(running: RunningJobs, job: Job) -> str:
+    """Under which limits the last place may be kept for another job; only the dispatcher knows."""
+    in_use = running.beside(job)
+    keys = tuple((each.limit, each.key) for each in job.limit_keys)
+    own = running.buckets.of_job(Candidate(job.tenant_id, job.type, job.pool, keys))
+    names = [
+        f"{limit.name!r}"
+        for bucket in own
+        if (limit := running.buckets.limits[bucket.limit]).concurrency == in_use[bucket] + 1
+    ]
+    if not names:
+        return ""
+    return (
+        f", and the last place under {', '.join(names)} may be kept for a job that has waited for "
+        "places under several limits"
+    )
 
 
 def _limits(running: RunningJobs, job: Job) -> list[tuple[Limit, Bucket]]:

@@ -96,6 +96,23 @@ def test_a_cap_with_room_is_not_named(connection: sqlite3.Connection) -> None:
     assert "its place among the waiting jobs is not known" in told["detail"]
 
 
+def test_a_last_place_that_may_be_kept_for_another_job_is_named(
+    connection: sqlite3.Connection,
+) -> None:
+    limits = under(
+        Limit("customers", "key", by="x", concurrency=2),
+        Limit("reports", "key", by="y", concurrency=2),
+        Limit("all", "global", concurrency=2),
+    )
+    keys = (LimitKey("customers", '"ann"'), LimitKey("reports", '"daily"'))
+    fold(connection, make_job("job_a", limit_keys=keys))
+    assert "may be kept" not in waits(connection, limits)["detail"]
+    fold(connection, *running("r1", limit_keys=keys[:1]))
+    told = waits(connection, limits)
+    assert (told["reason"], told["caps"]) == ("turn", [])
+    assert "the last place under 'customers' may be kept for a job" in told["detail"]
+
+
 def test_caps_of_types_and_of_all_count_their_partition_alone(
     connection: sqlite3.Connection,
 ) -> None:
