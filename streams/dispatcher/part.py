@@ -72,6 +72,10 @@ class Part(Declaration):
     def restored(self, ctx: Context) -> None:
         """The store is complete: load what is not derived from jobs."""
 
+    def restoring(self, ctx: Context) -> Iterator[None]:
+        """Load what may be much, after `restored` of all parts; yield after some 10 ms of work."""
+        yield from ()
+
     def routed(self, step: Step, event: Envelope, route: Route, at: int, late: bool) -> None:
         """An event met its route; if the route gives it a job, that is made next.
 

@@ -134,6 +134,8 @@ class Dispatcher(BatchProcessor):
         self._table = Table(ctx, self._follow, partial(self._tell_written, ctx))
         for part in self._hooks.parts.values():
             part.restored(ctx)
+        for part in self._hooks.parts.values():
+            yield from part.restoring(ctx)
         found = live_index.entries(ctx.store("jobs"))
         while self._fold(islice(found, _FOLDED_AT_ONCE), ctx.monotonic):
             yield

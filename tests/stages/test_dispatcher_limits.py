@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
-from support.dispatching import Desk, ScriptedWorker
+from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker
 
+from streams.dispatcher import limit_rows
+from streams.dispatcher.stage import Dispatcher
+from streams.limits.buckets import Bucket
 from streams.serde.codec import JOB
 from streams.serde.records import Job, Settle
 from streams.topology.limits import Limit, Rate
@@ -254,6 +258,19 @@ def test_what_was_spent_of_a_rate_is_forgotten_once_its_burst_is_whole() -> None
     assert sum(1 for _ in store.range(b"L", b"M")) == 300
     desk.driver.advance(3)
     assert sum(1 for _ in store.range(b"L", b"M")) == 0
+
+
+def test_what_was_spent_of_many_rates_is_loaded_in_parts() -> None:
+    desk = Desk(Limit("each", "key", by="input.customer", rate=Rate(1, 86_400)))
+    task = desk.driver.task("dispatcher")
+    for number in range(5_000):
+        limit_rows.put(task.stores["parts"], Bucket("each", "acme", str(number)), desk.driver.now)
+    fresh = Dispatcher(desk.topology, CLUSTER_KEY, 0)
+    rates, loaded = fresh.shared.queue.limited.caps.rates, [0]
+    for _ in fresh.restored(task.ctx):
+        loaded.append(len(rates._arrivals))
+    assert loaded[-1] == 5_000
+    assert max(now - before for before, now in itertools.pairwise(loaded)) <= 2_000
 
 
 @pytest.mark.parametrize("keep_state", [True, False])

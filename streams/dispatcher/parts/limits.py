@@ -6,6 +6,7 @@ the transaction of the lease that spent it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import ClassVar
 
@@ -44,12 +45,17 @@ class Limits(Part):
         self._running: list[str] | None = None  # jobs to count anew
 
     def restored(self, ctx: Context) -> None:
-        """Go on with what an earlier owner of the partition spent."""
         self._limited.caps.now = ctx.monotonic
-        for bucket, arrival in limit_rows.all_of(ctx.store("parts")):
+
+    def restoring(self, ctx: Context) -> Iterator[None]:
+        """Go on with what an earlier owner of the partition spent."""
+        rows = limit_rows.all_of(ctx.store("parts"))
+        while found := list(islice(rows, _MOST)):
             self._has_spent = True
-            left = (arrival + _SKEW_MS - ctx.now) / 1000
-            self._limited.caps.rates.restored(bucket, ctx.monotonic + left, ctx.monotonic)
+            for bucket, arrival in found:
+                left = (arrival + _SKEW_MS - ctx.now) / 1000
+                self._limited.caps.rates.restored(bucket, ctx.monotonic + left, ctx.monotonic)
+            yield
 
     def starts(self, step: Step, job: Job) -> None:
         """Spend a token of each rate that a lease falls under."""
