@@ -33,7 +33,7 @@ def enter(
     full = limited.full_for_call(buckets, new)
     if full is not None:
         return _told(limited.caps.buckets.limits[full.limit], full)
-    spend(step, new)
+    spend(step, job.job_id, new)
     step.table.put(places.taken(job, buckets, claim_id))
     return None
 

@@ -35,6 +35,7 @@ class Hooks:
     may_go_on: Hook
     begins: Hook
     starts: Hook
+    unbegun: Hook
     ended: Hook
     revived: Hook
     replaced: Hook
@@ -70,6 +71,7 @@ def hooks(kinds: Sequence[type[Part]], shared: Shared) -> Hooks:
         may_go_on=bound("may_go_on"),
         begins=bound("begins"),
         starts=bound("starts"),
+        unbegun=bound("unbegun"),
         ended=bound("ended"),
         revived=bound("revived"),
         replaced=bound("replaced"),

@@ -109,14 +109,29 @@ class Limited:
         """Look again at the jobs that wait for a tool."""
         self._opened[Bucket(CIRCUIT, "", tool)] = None
 
-    def spend(self, buckets: Iterable[Bucket], on_undo: Undo) -> list[tuple[Bucket, float]]:
+    def spend(
+        self, job_id: str, buckets: Iterable[Bucket], on_undo: Undo
+    ) -> list[tuple[Bucket, float]]:
         """Take a token of each of these buckets that has a rate; the new arrival times."""
-        caps = self.caps
-        paced = [bucket for bucket in buckets if bucket.limit in caps.rates.paces]
-        self.spent += len(paced)
+        caps, paced = self.caps, self._paced(buckets)
         for bucket in paced:
             on_undo(self._look_at, bucket, caps.now)  # called once its arrival time is back
-        return [(bucket, caps.rates.spend(bucket, caps.now, on_undo)) for bucket in paced]
+        return [(bucket, caps.rates.spend(bucket, caps.now, job_id, on_undo)) for bucket in paced]
+
+    def give_back(
+        self, job_id: str, buckets: Iterable[Bucket], on_undo: Undo
+    ) -> Iterator[tuple[Bucket, float]]:
+        """A job did not start after all: yields the new arrival times of its rates."""
+        for bucket in self._paced(buckets):
+            arrival = self.caps.rates.give_back(bucket, self.caps.now, job_id, on_undo)
+            if arrival is not None:
+                self._look_at(bucket, self.caps.now)
+                yield bucket, arrival
+
+    def _paced(self, buckets: Iterable[Bucket]) -> list[Bucket]:
+        paced = [bucket for bucket in buckets if bucket.limit in self.caps.rates.paces]
+        self.spent += len(paced)
+        return paced
 
     def pass_time(self, monotonic: float) -> Iterator[Bucket]:
         """Set the clock; yields the buckets that have a token again."""

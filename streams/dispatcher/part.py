@@ -99,6 +99,9 @@ class Part(Declaration):
     def starts(self, step: Step, job: Job) -> None:
         """A job's lease is sent: it runs, and the table will have it so."""
 
+    def unbegun(self, step: Step, job: Job) -> None:
+        """A worker refuses a job's lease: it will be ready again, or end."""
+
     def ended(self, step: Step, job: Job) -> None:
         """A job has ended, and the table has its end; a dead one may live again (`revived`)."""
 

@@ -104,6 +104,10 @@ class Step:
         self._tell(self._hooks.starts, job)
         self.table.put(job)
 
+    def decline(self, job: Job) -> None:
+        """Tell the parts that no worker begins the run of a lease."""
+        self._tell(self._hooks.unbegun, job)
+
     def leased(self, job_id: str) -> Job | None:
         """The job if a worker holds it, stopped if a part means to stop it; its run speaks now."""
         job = self.table.get(job_id)

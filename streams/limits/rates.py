@@ -55,6 +55,7 @@ class Rates:
         paces = {name: pace_of(limit) for name, limit in limits.items()}
         self.paces = {name: pace for name, pace in paces.items() if pace is not None}
         self._arrivals: dict[Bucket, float] = {}
+        self._last: dict[Bucket, tuple[float, set[str]]] = {}  # when, and who, started last
 
     def tokens(self, bucket: Bucket, now: float) -> float:
         """How many may start now under a bucket; infinite without a rate."""
@@ -75,12 +76,29 @@ class Rates:
         if pace is not None:
             self._arrivals[bucket] = min(arrival, pace.latest(now))
 
-    def spend(self, bucket: Bucket, now: float, on_undo: Undo) -> float:
-        """One starts now: the bucket's new arrival time; `on_undo` is told how to take it back."""
+    def spend(self, bucket: Bucket, now: float, job_id: str, on_undo: Undo) -> float:
+        """A job starts now: the bucket's new arrival time; `on_undo` hears how to take it back."""
         before = self._arrivals.get(bucket)
         on_undo(self._set, bucket, before)
         arrival = max(now, before or now) + self.paces[bucket.limit].interval
         self._arrivals[bucket] = arrival
+        if self._last.get(bucket, (0.0,))[0] != now:
+            self._last[bucket] = now, set()
+        self._last[bucket][1].add(job_id)
+        return arrival
+
+    def give_back(self, bucket: Bucket, now: float, job_id: str, on_undo: Undo) -> float | None:
+        """A job did not start after all: the bucket's new arrival time, or None if it has the same.
+
+        Only the last to start give theirs back: later ones might have had to wait without them.
+        """
+        before, (_, jobs) = self._arrivals.get(bucket), self._last.get(bucket, (now, set()))
+        if before is None or before <= now or job_id not in jobs:
+            return None
+        jobs.remove(job_id)
+        on_undo(jobs.add, job_id)
+        on_undo(self._set, bucket, before)
+        arrival = self._arrivals[bucket] = max(now, before - self.paces[bucket.limit].interval)
         return arrival
 
     def forget(self, bucket: Bucket, now: float, on_undo: Undo) -> bool:
@@ -90,6 +108,7 @@ class Rates:
             return False
         on_undo(self._set, bucket, arrival)
         self._set(bucket, None)
+        self._last.pop(bucket, None)
         return True
 
     def _set(self, bucket: Bucket, arrival: float | None) -> None:

@@ -203,6 +203,25 @@ def test_a_token_of_a_lease_that_was_taken_back_is_there_at_once() -> None:
     assert running(desk) == {"a"}
 
 
+def test_a_token_of_a_lease_that_a_worker_refuses_is_there_again() -> None:
+    desk = Desk(Limit("slow", "key", by="tenant_id", rate=Rate(1, 86_400)))
+    desk.submit("a")
+    desk.submit("b")
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    assert running(desk) == {"a"}
+    worker.decline(desk.lease("a"), "full")
+    desk.driver.advance(1)
+    worker.heartbeat()
+    desk.driver.advance(1)
+    assert running(desk) == {"a"}
+    end(desk, worker, "a")
+    desk.driver.restart("dispatcher")
+    desk.driver.advance(60)
+    worker.heartbeat()
+    assert running(desk) == set(), "a lease that is not refused keeps its token"
+
+
 def starts_of_rate(desk: Desk, worker: ScriptedWorker, seconds: float, apart: float) -> list[int]:
     """When jobs start while workers are always free, in milliseconds from now."""
     began, seen, starts = desk.driver.now, len(desk.leases()), list[int]()

@@ -14,7 +14,7 @@ from streams.dispatcher import limit_rows
 from streams.dispatcher.live_index import Live, live
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
-from streams.dispatcher.spending import spend
+from streams.dispatcher.spending import give_back, spend
 from streams.dispatcher.step import Step
 from streams.limits.buckets import Bucket
 from streams.limits.keys import keyed
@@ -61,7 +61,13 @@ class Limits(Part):
         """Spend a token of each rate that a lease falls under."""
         entry = live(job)
         if entry is not None and self._limited.caps.rates.paces:
-            spend(step, self._limited.caps.buckets.all(entry))
+            spend(step, job.job_id, self._limited.caps.buckets.all(entry))
+
+    def unbegun(self, step: Step, job: Job) -> None:
+        """Give the tokens of a lease back."""
+        entry = live(job)
+        if entry is not None and self._limited.caps.rates.paces:
+            give_back(step, job.job_id, self._limited.caps.buckets.all(entry))
 
     def is_due(self, step: Step, live: Live) -> bool:
         return self.shared.unrouted and live.status not in MOVABLE

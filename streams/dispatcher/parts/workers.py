@@ -107,6 +107,7 @@ class Workers(Part):
         if body.reason == "unknown_type":
             self._workers.roster.forget_type(body.worker_id, job.type)
         metrics.LEASES_LOST.labels(body.reason).inc()
+        step.decline(job)
         if job.cancel_requested:
             end(step, job, CANCELLED, error="Cancelled before it began")
         else:

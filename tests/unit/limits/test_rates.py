@@ -38,7 +38,7 @@ def test_no_window_has_more_than_the_burst_and_the_rate(
     for pause in pauses:
         now += pause * interval
         while found.tokens(BUCKET, now) >= 1:
-            found.spend(BUCKET, now, ignore)
+            found.spend(BUCKET, now, "j", ignore)
             starts.append(now)
     for first in range(len(starts)):
         for last in range(first, len(starts)):
@@ -49,8 +49,8 @@ def test_no_window_has_more_than_the_burst_and_the_rate(
 def test_it_lets_one_start_at_each_token() -> None:
     found, now = rates(10, 10, burst=2), 500.0
     assert found.tokens(BUCKET, now) == 2
-    found.spend(BUCKET, now, ignore)
-    found.spend(BUCKET, now, ignore)
+    found.spend(BUCKET, now, "j", ignore)
+    found.spend(BUCKET, now, "j", ignore)
     assert found.tokens(BUCKET, now) == 0
     assert found.next_token_at(BUCKET) == now + 1
     assert found.tokens(BUCKET, now + 0.99) == 0
@@ -58,9 +58,43 @@ def test_it_lets_one_start_at_each_token() -> None:
     assert found.tokens(BUCKET, now + 60) == 2
 
 
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.floats(0, 3), st.integers(0, 3)), min_size=1, max_size=80),
+)
+def test_no_window_has_more_although_some_did_not_start_after_all(
+    burst: int, story: list[tuple[float, int]]
+) -> None:
+    found, now, starts = rates(60, 60, burst), 1_000.0, dict[str, float]()
+    for number, (pause, which) in enumerate(story):
+        now += pause
+        if which == 0 and starts:
+            job_id = list(starts)[-1 - number % len(starts)]
+            if found.give_back(BUCKET, now, job_id, ignore) is not None:
+                del starts[job_id]
+        elif found.tokens(BUCKET, now) >= 1:
+            found.spend(BUCKET, now, f"j{number}", ignore)
+            starts[f"j{number}"] = now
+    times = list(starts.values())
+    for first in range(len(times)):
+        for last in range(first, len(times)):
+            assert last - first + 1 <= burst + times[last] - times[first] + 1e-6
+
+
+def test_a_token_that_is_given_back_is_there_again() -> None:
+    found = rates(1, 86_400, burst=2)
+    found.spend(BUCKET, 5.0, "a", ignore)
+    found.spend(BUCKET, 5.0, "b", ignore)
+    assert found.tokens(BUCKET, 6.0) == 0
+    for job_id in "ab":
+        assert found.give_back(BUCKET, 6.0, job_id, ignore) is not None
+    assert found.tokens(BUCKET, 6.0) == 2
+    assert found.give_back(BUCKET, 6.0, "a", ignore) is None
+
+
 def test_what_is_undone_was_not_spent() -> None:
     found, undo = rates(1, 60), list[tuple[Callable[..., object], tuple[Any, ...]]]()
-    found.spend(BUCKET, 5.0, lambda call, *args: undo.append((call, args)))
+    found.spend(BUCKET, 5.0, "j", lambda call, *args: undo.append((call, args)))
     assert found.tokens(BUCKET, 5.0) == 0
     for call, args in reversed(undo):
         call(*args)
@@ -69,7 +103,7 @@ def test_what_is_undone_was_not_spent() -> None:
 
 def test_it_is_forgotten_once_its_burst_is_whole_and_not_before() -> None:
     found = rates(1, 60)
-    found.spend(BUCKET, 5.0, ignore)
+    found.spend(BUCKET, 5.0, "j", ignore)
     assert not found.forget(BUCKET, 64.9, ignore)
     assert found.forget(BUCKET, 65.0, ignore)
     assert found.next_token_at(BUCKET) is None
