@@ -37,6 +37,7 @@ class Limited:
         self.caps = Caps(topology.limits, topology.breakers)
         self.aside = SetAside(topology.priorities)
         self._unled: dict[int, Line] = {}  # lines of which more jobs may go ahead
+        self._is_restored = False
         self._opened: dict[Bucket, None] = {}  # in which there may be room, oldest first
         self._due: list[tuple[float, Bucket]] = []  # a heap of buckets that wait for a token
         self._expected: dict[Bucket, float] = {}
@@ -49,7 +50,8 @@ class Limited:
         if not own:
             return False
         line = self.aside.line(_name(live), own)
-        if not line.ahead and not line.waiting and self.caps.places(own) >= 1:
+        is_first = self._is_restored and not line.ahead and not line.waiting
+        if is_first and self.caps.places(own) >= 1:
             self.aside.go_ahead(line, (live.at, job_id, line.number))
             return False
         self.aside.add(line, live.at, job_id)
@@ -159,7 +161,7 @@ class Limited:
     def back(self, now: int) -> Iterator[Back]:
         """Yield jobs for which there is room; put each into its queue before the next."""
         yield from self._reserved(now)
-        yield from self._led(now)
+        yield from self.led(now)
         left, lines = _BACK_AT_ONCE, _LINES_AT_ONCE
         for bucket in list(islice(self._opened, _BACK_AT_ONCE)):
             if not left or not lines:
@@ -181,8 +183,17 @@ class Limited:
         if line.waiting and line.contender is None:
             self._unled[line.number] = line
 
-    def _led(self, now: int) -> Iterator[Back]:
-        """Yield jobs of lines that are new, or have fewer ahead than there is room for."""
+    @property
+    def has_unled(self) -> bool:
+        """Whether there are lines of which more jobs may go ahead."""
+        return bool(self._unled)
+
+    def led(self, now: int) -> Iterator[Back]:
+        """Yield jobs of some lines that are new, or have fewer ahead than there is room for.
+
+        Jobs are restored in the order of their ids, and the oldest go ahead: call it after that.
+        """
+        self._is_restored = True
         for _ in range(min(_LINES_AT_ONCE, len(self._unled))):
             line = self._unled.pop(next(iter(self._unled)))
             if not line.waiting or line.contender is not None or self._is_full(line):
@@ -245,7 +256,7 @@ def _name(live: Live) -> Name:
 def _most_ahead(line: Line, places: float) -> float:
     """How many of a line are ahead: twice as many as have room, if they are younger than others.
 
-    They are younger after a step was taken back, or if jobs were restored in another order.
+    They are younger after a step was taken back.
     """
-    is_younger = line.last is not None and line.jobs[0] < line.last
+    is_younger = line.last is not None and line.jobs[0][0] < line.last[0]
     return 2 * places if line.ahead and is_younger else places

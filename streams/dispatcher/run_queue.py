@@ -14,6 +14,7 @@ from streams.dispatcher.part import Change
 from streams.dispatcher.workers.credits import Worker
 from streams.dispatcher.workers.registry import WorkerRegistry
 from streams.fairness.ready_queue import Ready, ReadyQueue
+from streams.fairness.set_aside import Back
 from streams.serde.job_states import LEASED, PENDING
 from streams.topology.model import Topology
 
@@ -45,6 +46,12 @@ class RunQueue:
             self._leave(change.job_id, change.before)
         if change.after is not None:
             self._enter(change.job_id, change.after)
+
+    def restored(self, now: int) -> Iterator[None]:
+        """Put restored jobs that limits count into their queues; yields after some."""
+        while self.limited.has_unled:
+            self._push(self.limited.led(now))
+            yield
 
     def served(self, pools: Iterable[str]) -> None:
         """Let pools come last, in this order, because jobs of them were leased."""
@@ -161,7 +168,10 @@ class RunQueue:
         """Let jobs go on for which there is room again, or a token."""
         for bucket in self.limited.pass_time(monotonic):
             self._capped(bucket.tenant_id)
-        for pool, ready in self.limited.back(now):
+        self._push(self.limited.back(now))
+
+    def _push(self, found: Iterable[Back]) -> None:
+        for pool, ready in found:
             self._queue(pool).push(ready)
 
     def _first(self, pool: str, now: int) -> Ready | None:

@@ -139,6 +139,7 @@ class Dispatcher(BatchProcessor):
         found = live_index.entries(ctx.store("jobs"))
         while self._fold(islice(found, _FOLDED_AT_ONCE), ctx.monotonic):
             yield
+        yield from self.shared.queue.restored(ctx.now)
 
     def undone(self, ctx: Context) -> None:
         """Do nothing: each change was noted together with the call that reverses it."""

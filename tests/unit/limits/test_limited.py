@@ -90,24 +90,32 @@ def test_a_bucket_of_which_many_lines_wait_for_others_delays_no_other_bucket() -
 
 def test_jobs_of_a_key_that_is_full_are_not_looked_at_one_by_one_after_a_restart() -> None:
     limited = Limited(topology(CUSTOMER))
-    waiting = [f"j{number}" for number in range(5_000)]
-    at_once = [each for each in waiting if not limited.waits(each, job(0, "pending"))]
-    limited.started(job(0))  # the stores have the jobs in the order of their ids
-    queued = [*at_once, *back(limited)]
-    assert len(queued) <= 1
-    assert all(limited.held_back(Ready(0, each, "acme", "draft", "webhook")) for each in queued)
+    for number in range(5_000):  # the stores have the jobs in the order of their ids
+        limited.waits(f"j{number}", job(0, "pending"))
+    limited.started(job(0))
     assert back(limited) == []
     limited.ended(job(0))
     assert back(limited) == ["j0"]
 
 
-def test_the_oldest_job_of_a_line_goes_first_whatever_the_order_in_which_they_came() -> None:
-    limited = Limited(topology(CUSTOMER))
-    ages = random.Random(1).sample(range(100), 100)
-    queued = {
-        f"j{at}" for at in ages if not limited.waits(f"j{at}", job(0, "pending")._replace(at=at))
-    }
-    assert "j0" in {*queued, *back(limited)}
+def test_the_oldest_jobs_go_first_whatever_the_order_in_which_they_are_restored() -> None:
+    limited = Limited(topology(Limit("one_a_customer", "key", by="x", concurrency=3)))
+    for at in random.Random(1).sample(range(100), 100):
+        limited.waits(f"j{at}", job(0, "pending")._replace(at=at))
+    assert back(limited) == ["j0", "j1", "j2"]
+
+
+def test_jobs_whose_starts_are_taken_back_go_before_younger_ones() -> None:
+    limited = Limited(topology(Limit("one_a_customer", "key", by="x", concurrency=2)))
+    for at in range(6):
+        limited.waits(f"j{at}", job(0, "pending")._replace(at=at))
+    assert back(limited) == ["j0", "j1"]
+    for at in range(2):
+        limited.waits_no_more(f"j{at}")
+    assert back(limited) == ["j2", "j3"]
+    for at in (1, 0):
+        limited.waits(f"j{at}", job(0, "pending")._replace(at=at))
+    assert back(limited) == ["j0", "j1"]
 
 
 class Model:
