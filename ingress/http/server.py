@@ -13,6 +13,7 @@ from aiohttp import web
 from ingress.http.connection import Listener
 from ingress.http.public_port import BACKLOG, PublicPort, inherited
 from ingress.http.router import Elsewhere, Router
+from ingress.rates.backlog import BacklogReader
 from ingress.rates.gossip import RateGossip
 from ingress.rates.shares import Rates
 from ingress.receive.allocator import collect_seldom, release_large_blocks
@@ -74,6 +75,7 @@ class IngressServer:
         table, book = SourceTable(vault, self._references), DataKeyring(vault, seals_only=True)
         rates = Rates(table.rates)
         self._gossip = RateGossip(settings, rates, failed)
+        self._backlog = BacklogReader(settings, topology, failed)
         self._producer = _producer(settings, deadline_seconds)
         letters = DeadLetters(self._producer, topology.partitions)
 
@@ -93,6 +95,7 @@ class IngressServer:
             Quarantine(self._producer, writer),
             topology,
             wait=rates.wait,
+            full=self._backlog.full,
             deadline_seconds=deadline_seconds,
             in_flight_bytes=settings.in_flight_bytes,
         )
@@ -119,6 +122,7 @@ class IngressServer:
         self._writing = [asyncio.create_task(each.run()) for each in self._reports]
         self._references.start()
         self._gossip.start()
+        self._backlog.start()
         log.info("ingress listens", host=self._settings.host, port=bound)
         return bound
 
@@ -150,7 +154,7 @@ class IngressServer:
         return runner
 
     def _ready(self) -> bool:
-        return self._follower.ready and self._gossip.settled
+        return self._follower.ready and self._gossip.settled and self._backlog.settled
 
     async def stop(self) -> None:
         """Report not ready, then refuse new connections, then wait for requests under way."""
@@ -169,6 +173,7 @@ class IngressServer:
         await self._producer.close()
         await asyncio.to_thread(self._references.stop)
         await asyncio.to_thread(self._gossip.stop)
+        await asyncio.to_thread(self._backlog.stop)
         log.info("ingress ended")
 
     async def _write_reports(self) -> None:

@@ -25,10 +25,14 @@ _UNSTORED = PayloadRef(0, (), 0, "")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A delivery whose signature held, about to be stored; `envelope` does not refer to it yet."""
+    """A delivery whose signature held, about to be stored; `envelope` does not refer to it yet.
+
+    `job_id` and `job_type` are None if no route gives it a job.
+    """
 
     envelope: Envelope
     job_id: str | None
+    job_type: str | None
     traceparent: str
     body: bytes
 
@@ -70,5 +74,6 @@ def routed(
         callback_url=callback_url,
         routed=route is not None,
     )
-    job_id = ids.event_job_id(*key) if route and route.job else None
-    return Event(envelope, job_id, facts.traceparent, body)
+    job_type = (route.job or None) if route else None
+    job_id = ids.event_job_id(*key) if job_type else None
+    return Event(envelope, job_id, job_type, facts.traceparent, body)

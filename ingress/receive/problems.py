@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from streams.http.problem import problem
+from streams.limits.backlog import RETRY_SECONDS as BACKLOG_RETRY_SECONDS
 
 RETRY_AFTER_SECONDS = 2
 
@@ -119,6 +120,13 @@ UNSUPPORTED = Problem(
 )
 RATE_LIMITED = Problem(
     429, "rate-limited", "The tenant is over its rate: deliver it again, a while later.", _AGAIN
+)
+BACKLOG_FULL = Problem(
+    429,
+    "backlog-full",
+    "Too many jobs are waiting: deliver it again, a while later.",
+    _AGAIN,
+    {"Retry-After": str(BACKLOG_RETRY_SECONDS)},
 )
 HEADERS_TOO_LARGE = Problem(
     431,

@@ -22,6 +22,7 @@ from ingress.receive.event import Event, routed
 from ingress.receive.event_writer import EventWriter
 from ingress.receive.headers import Headers
 from ingress.receive.problems import (
+    BACKLOG_FULL,
     MALFORMED,
     NOT_ALLOWED_HERE,
     RATE_LIMITED,
@@ -34,6 +35,7 @@ from ingress.receive.unrouted_log import Unrouted
 from ingress.schemes import SignedRequest, handshake, success
 from ingress.tenants.sources import SourceTable
 from streams.errors import MalformedBody, Misfit
+from streams.limits.backlog import Depth
 from streams.serde import ids
 from streams.tenants.settings import DEFAULT_BODY_BYTES
 from streams.topology.model import Topology
@@ -69,7 +71,8 @@ class Receiver:
 
     `ready` says whether every source known to the cluster is known here. `wait` returns how many
     seconds a tenant's delivery has to wait for its rate: 0.0 lets this one pass and counts it, and
-    None means that the share is not known.
+    None means that the share is not known. `full` returns the cap on waiting jobs that lets none of
+    a tenant and type in.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Receiver:
         topology: Topology,
         *,
         wait: Callable[[str], float | None] = lambda tenant_id: 0.0,
+        full: Callable[[str, str], Depth | None] = lambda tenant_id, type_: None,
         deadline_seconds: float = DEADLINE_SECONDS,
         body_seconds: float = BODY_SECONDS,
         in_flight_bytes: int = 64 * 1024 * 1024,
@@ -92,6 +96,7 @@ class Receiver:
         self._quarantine = quarantine
         self._topology = topology
         self._wait = wait
+        self._full = full
         self._tarpit = Tarpit()
         self._body_seconds = body_seconds
         self._budget = MemoryBudget(in_flight_bytes)
@@ -213,6 +218,16 @@ class Receiver:
             event_id=event_id,
         )
 
+    def _refuse_full(self, event: Event) -> None:
+        """Refuse a new event that would have a job while too many wait; others pass.
+
+        The sender does not learn which cap is reached, since others' jobs may fill it.
+        """
+        if event.job_type is not None:
+            full = self._full(event.envelope.tenant_id, event.job_type)
+            if full is not None:
+                raise Refused(BACKLOG_FULL, cause=full.line.scope)
+
     async def _put_aside(
         self, sender: Authenticated, headers: Headers, body: bytes, misfit: Misfit
     ) -> Receipt:
@@ -227,6 +242,7 @@ class Receiver:
 
     async def _store_once(self, event: Event) -> tuple[Receipt, bool]:
         async def store() -> Receipt:
+            self._refuse_full(event)
             await self._writer.store(event)
             self._acknowledgement.note()
             if not event.envelope.routed:

@@ -102,6 +102,15 @@ def list_held(api: Api, page: Page) -> Answer:
     return api.get("/v1/held", **page.query)
 
 
+@command(jobs, "backlog", tables.backlog)
+def list_backlog(api: Api) -> Answer:
+    """Show how many jobs wait, where that is near a cap of max_queued: the fullest first.
+
+    Example: tidegate jobs backlog
+    """
+    return api.get("/v1/backlog")
+
+
 @command(jobs, "move", job_sentences.moved)
 def move(
     api: Api,

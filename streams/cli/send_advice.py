@@ -27,6 +27,9 @@ def refused(
         case "rate-limited":
             show = api.command("tenants", "show", source["tenant_id"])
             advice = f"the tenant is over its rate: `{show}`"
+        case "backlog-full":
+            show = api.command("jobs", "backlog")
+            advice = f"too many jobs are waiting: `{show}` says where"
         case "too-large":
             advice = _too_large(api, source, delivery)
         case "not-found":

@@ -66,6 +66,11 @@ def _letter_row(letter: Json) -> Json:
     return {**letter, "replay_outcome": outcome}
 
 
+def backlog(found: Json) -> None:
+    """How many jobs wait, where that is near a cap of `max_queued`."""
+    listed(found["backlog"], ("full", "jobs", "cap", "scope", "value"), None)
+
+
 def dead_letter_counts(found: Json) -> None:
     """Dead letters by error, most first."""
     listed(found["errors"], _ERRORS, None)

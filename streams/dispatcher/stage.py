@@ -18,6 +18,7 @@ from streams.dispatcher.hooks import hooks
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Change, Part, RowChange
 from streams.dispatcher.parts.approvals import Approvals
+from streams.dispatcher.parts.backlog import BacklogReports
 from streams.dispatcher.parts.calls import Calls
 from streams.dispatcher.parts.children import Children
 from streams.dispatcher.parts.claims import Claims
@@ -88,6 +89,7 @@ PARTS: tuple[type[Part], ...] = (
     Divergences,
     Expiry,
     HeldJobs,
+    BacklogReports,
     UnhandledTypes,
     Sweep,
     Retention,

@@ -32,6 +32,7 @@ _PEOPLE: tuple[tuple[str, dict[str, str], str, str], ...] = (
         "parked delivery",
         f"deliveries list --status {delivery_states.PARKED}",
     ),
+    ("tidegate_full_backlogs", {}, "full backlog", "jobs backlog"),
     ("tidegate_operator_replays_stuck", {}, "stuck replay", "replays list"),
 )
 """Metrics with the list that shows what each counts."""

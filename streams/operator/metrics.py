@@ -17,6 +17,7 @@ from streams.operator.read_model.follower import Follower
 from streams.operator.resources.counts import Counts, counts
 from streams.serde import delivery_states, job_states
 from streams.telemetry import ScrapedCollector
+from streams.topology.limits import MaxQueued
 
 _COUNTED_EVERY_SECONDS = 1.0
 """How often rows are counted: counting reads whole indexes, and a scrape needs no token."""
@@ -26,10 +27,15 @@ class ReadModelCollector(ScrapedCollector):
     """Omits row counts until the read model has caught up: partial counts cause false alarms."""
 
     def __init__(
-        self, database: Database, follower: Follower, clock: Callable[[], float] = time.monotonic
+        self,
+        database: Database,
+        follower: Follower,
+        max_queued: tuple[MaxQueued, ...],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._follower = follower
+        self._max_queued = max_queued
         self._clock = clock
         self._counted: tuple[float, Counts] | None = None
 
@@ -47,7 +53,7 @@ class ReadModelCollector(ScrapedCollector):
 
     def _counts(self) -> Counts:
         if self._counted is None or self._clock() - self._counted[0] >= _COUNTED_EVERY_SECONDS:
-            found = self._database.read(counts)
+            found = self._database.read(lambda db: counts(db, self._max_queued))
             self._counted = (self._clock(), found)
         return self._counted[1]
 
@@ -81,6 +87,11 @@ def _of_counts(found: Counts) -> Iterable[GaugeMetricFamily]:
         "tidegate_quarantined_bodies",
         "Signed bodies that wait in the quarantine",
         found.quarantined,
+    )
+    yield _gauge(
+        "tidegate_full_backlogs",
+        "Caps of max_queued that are reached: new jobs that they count are refused",
+        found.full_backlogs,
     )
     deliveries = GaugeMetricFamily(
         "tidegate_deliveries", "Outgoing deliveries by state", labels=["status"]

@@ -110,7 +110,7 @@ async def _state(
     database = Database(directory / "read_model.sqlite")
     notifier = RowNotifier(asyncio.get_running_loop())
     follower = Follower(settings, topology, database, notifier.announce, notifier.hurry)
-    collector = ReadModelCollector(database, follower)
+    collector = ReadModelCollector(database, follower, topology.max_queued)
     producer = AwaitedProducer(settings, **{"message.timeout.ms": _ACKNOWLEDGED_WITHIN_MS})
     view = broker_view(settings, topology)
     collectors = (collector, view, KeyAgeCollector(database, lambda: follower.ready, vault))

@@ -17,6 +17,7 @@ _OF_TOPIC = {
     "duplicates": "duplicate",
     "schedule": "schedule",
     "jobs": "job",
+    "jobs.backlog": "backlog",
     "jobs.commands": "command",
     "jobs.held": "held",
     "jobs.progress": "progress",

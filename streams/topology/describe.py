@@ -28,7 +28,7 @@ def as_json(topology: Topology) -> dict[str, Any]:
 
 def tables(topology: Topology) -> Iterator[Table]:
     """One table each for topics, stages, routes, job types, flow control, limits and the rest."""
-    of_jobs = (_routes, _job_types, _flow_control, _approvals, _limits, _breakers)
+    of_jobs = (_routes, _job_types, _flow_control, _approvals, _limits, _max_queued, _breakers)
     for section in (_topics, _stages, *of_jobs, _times):
         table = section(topology)
         if not table.rows:
@@ -155,6 +155,15 @@ def _breakers(topology: Topology) -> Table:
     for breaker in topology.breakers:
         failures = f"{breaker.failures} in {breaker.seconds:g} s"
         _row(table, breaker.tool, failures, f"{breaker.open_seconds:g} s")
+    return table
+
+
+def _max_queued(topology: Topology) -> Table:
+    table = _table(
+        "Backlog: with so many waiting jobs new ones are refused", "scope", "match", "jobs"
+    )
+    for cap in topology.max_queued:
+        _row(table, cap.scope, "-" if cap.scope == "global" else cap.match, f"{cap.jobs:,}")
     return table
 
 

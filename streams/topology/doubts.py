@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from streams.topology.limits import Limit
+from streams.topology.limits import Limit, MaxQueued
 from streams.topology.model import Route, Topology
 from streams.topology.problems import Problem, near, problem
+from streams.topology.yaml_tree import KeyPath
 
 _MAGIC = re.compile(r"[*?\[]")
 
@@ -25,29 +26,37 @@ def doubts(topology: Topology) -> list[Problem]:
 def _limits(topology: Topology) -> Iterator[Problem]:
     types = {*topology.job_types, *topology.routed_types}
     for limit in topology.limits:
-        if limit.scope == "tenant" and limit.match in types:
-            yield problem(
-                f"scope tenant caps the tenant named {limit.match!r}, but {limit.match!r} is a job "
-                "type; set scope: job_type if you mean the type",
-                ("limits", limit.name, "match"),
-                ("limits", limit.name, "scope"),
-            )
-        elif limit.scope == "job_type" and not _matches_one(limit, types):
-            yield problem(
-                f"{limit.match!r} matches no type of job_types or routes"
-                f"{near(limit.match, types)}; correct it, or declare the type under job_types if "
-                "its jobs are submitted directly: they are capped",
-                ("limits", limit.name, "match"),
-            )
-        elif limit.scope == "global" and limit.match != "*":
-            yield problem(
-                f"scope global counts all jobs, so match {limit.match!r} has no effect; remove it, "
-                "or set scope: job_type or tenant",
-                ("limits", limit.name, "match"),
-            )
+        yield from _match(limit, types, ("limits", limit.name))
+    for index, cap in enumerate(topology.max_queued):
+        yield from _match(cap, types, ("max_queued", index))
 
 
-def _matches_one(limit: Limit, types: set[str]) -> bool:
+def _match(limit: Limit | MaxQueued, types: set[str], path: KeyPath) -> Iterator[Problem]:
+    """Name a `match` that selects nothing of its scope."""
+    match = (*path, "match")
+    if limit.scope == "tenant" and limit.match in types:
+        yield problem(
+            f"scope tenant caps the tenant named {limit.match!r}, but {limit.match!r} is a job "
+            "type; set scope: job_type if you mean the type",
+            match,
+            (*path, "scope"),
+        )
+    elif limit.scope == "job_type" and not _matches_one(limit, types):
+        yield problem(
+            f"{limit.match!r} matches no type of job_types or routes"
+            f"{near(limit.match, types)}; correct it, or declare the type under job_types if "
+            "its jobs are submitted directly: they are capped",
+            match,
+        )
+    elif limit.scope == "global" and limit.match != "*":
+        yield problem(
+            f"scope global counts all jobs, so match {limit.match!r} has no effect; remove it, "
+            "or set scope: job_type or tenant",
+            match,
+        )
+
+
+def _matches_one(limit: Limit | MaxQueued, types: set[str]) -> bool:
     return limit.match == "*" or any(fnmatchcase(name, limit.match) for name in types)
 
 

@@ -14,7 +14,7 @@ from streams.topology import model
 from streams.topology.breakers import Breaker
 from streams.topology.declared import Count, Declared, Name, Positive, Span, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
-from streams.topology.limits import Limit
+from streams.topology.limits import Limit, MaxQueued
 
 _DAY_MS = 86_400_000
 _MOST_KIB = 2_097_152
@@ -80,6 +80,7 @@ class TopologyShape(Declared):
     workflows: model.WorkflowBounds
     approvals: tuple[model.ApprovalRule, ...] = ()
     breakers: tuple[Breaker, ...] = ()
+    max_queued: tuple[MaxQueued, ...] = ()
 
 
 def build(shape: TopologyShape) -> model.Topology:
@@ -104,6 +105,7 @@ def build(shape: TopologyShape) -> model.Topology:
         approvals=shape.approvals,
         workflows=shape.workflows,
         breakers=shape.breakers,
+        max_queued=shape.max_queued,
     )
 
 

@@ -138,7 +138,15 @@ def retention(topology: Topology) -> Found:
             )
 
 
-_STATES = ("deliveries", "deliveries.endpoints", "jobs", "jobs.held", "replays", "tenants")
+_STATES = (
+    "deliveries",
+    "deliveries.endpoints",
+    "jobs",
+    "jobs.backlog",
+    "jobs.held",
+    "replays",
+    "tenants",
+)
 _LOGS = (
     "deliveries.attempts",
     "deliveries.commands",

@@ -71,3 +71,15 @@ class Limit(Declared):
     def counts_calls(self) -> bool:
         """Whether it counts calls of tools or models, and not jobs."""
         return self.scope in SCOPES_OF_CALLS
+
+
+QueueScope = Literal["tenant", "job_type", "global"]
+
+
+@dataclass(frozen=True, slots=True)
+class MaxQueued(Declared):
+    """How many jobs of each matching value may wait for a slot before new ones are refused."""
+
+    scope: QueueScope
+    jobs: Count
+    match: Text = "*"

@@ -16,7 +16,7 @@ from streams.topology.breakers import Breaker
 from streams.topology.by_value import Compared
 from streams.topology.declared import Count, Declared, Name, Positive, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
-from streams.topology.limits import Limit
+from streams.topology.limits import Limit, MaxQueued
 
 CHANGELOG_DELETE_RETENTION_MS = 86_400_000
 """`delete.retention.ms` of every compacted topic: how long a tombstone can still be read.
@@ -202,6 +202,8 @@ class Topology:
     workflows: WorkflowBounds = WorkflowBounds()
     breakers: tuple[Breaker, ...] = ()
     """Which tools are left alone for a while when their calls fail; the first that matches."""
+    max_queued: tuple[MaxQueued, ...] = ()
+    """How many jobs may wait before new ones are refused at the door."""
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""

@@ -89,15 +89,15 @@ _BESIDES = {"delivery": _Use(reads=_names("payloads"))}
 """What a stage does beside what the topology declares: delivery sends bodies."""
 
 _INGRESS = _Use(
-    reads=_names("tenants ingress.rates"),
+    reads=_names("tenants ingress.rates jobs.backlog"),
     writes=_names("payloads events.received quarantine rejections tenants ingress.rates dlq"),
     asks=_names("ingress"),
 )
 _OPERATOR = _Use(
     reads=_names(
-        "events jobs jobs.held jobs.progress ledger dispatcher.checkpoints.changelog dlq quarantine"
-        " approvals schedules workflows rejections duplicates deliveries deliveries.attempts"
-        " deliveries.endpoints tenants payloads replays"
+        "events jobs jobs.held jobs.backlog jobs.progress ledger dispatcher.checkpoints.changelog"
+        " dlq quarantine approvals schedules workflows rejections duplicates deliveries"
+        " deliveries.attempts deliveries.endpoints tenants payloads replays"
     ),
     writes=_names(
         "payloads events.received jobs.commands tenants quarantine dlq replays deliveries.commands"

@@ -10,6 +10,7 @@ import orjson
 from streams.dispatcher import live_index
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import Part
+from streams.dispatcher.parts.backlog import BacklogReports
 from streams.dispatcher.parts.declared_schedules import DeclaredSchedules
 from streams.dispatcher.parts.event_cancels import EventCancels
 from streams.dispatcher.parts.events import Events
@@ -39,8 +40,8 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
     """What a dispatcher can build from its stores alone.
 
     Waiting jobs and their places, leases of running ones, filled caps, closed tenants, awaited
-    cancels, kept events, cancels by events, reports of held jobs, whether jobs follow the routing,
-    and how much is left to do for jobs of jobs.
+    cancels, kept events, cancels by events, reports of held jobs and of the backlog, whether jobs
+    follow the routing, and how much is left to do for jobs of jobs.
     """
     shared = dispatcher.shared
     waiting = {
@@ -61,7 +62,7 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
     }
     closed = (set(shared.closed.disabled), set(shared.closed.erased))
     reports = part(dispatcher, HeldJobs)._seen
-    cancels = part(dispatcher, EventCancels)
+    cancels, backlog = part(dispatcher, EventCancels), part(dispatcher, BacklogReports)
     kept = (
         set(part(dispatcher, Submissions)._awaited),
         part(dispatcher, Events)._kept._state,
@@ -76,6 +77,7 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
         len(part(dispatcher, Gathers)._filling),
         len(part(dispatcher, Gathers)._forgetting),
         {app: each for app, each in part(dispatcher, DeclaredSchedules)._declared.items() if each},
+        (dict(backlog._depths._jobs), backlog._published),
     )
     return waiting, charged, running, dict(shared.queue._caps._running), closed, kept
 

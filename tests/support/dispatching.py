@@ -49,7 +49,7 @@ from streams.serde.records import (
     TenantRecord,
     Wait,
 )
-from streams.topology.limits import Limit
+from streams.topology.limits import Limit, MaxQueued
 from streams.topology.load import load
 from streams.topology.model import Route, Topology
 from support import decoded
@@ -64,8 +64,12 @@ ROUTES = (
 )
 
 
+NEVER_FULL = (MaxQueued("tenant", 10**9), MaxQueued("job_type", 10**9), MaxQueued("global", 10**9))
+"""With them the waiting jobs are counted, and none of them is near a cap."""
+
+
 def topology(*limits: Limit) -> Topology:
-    return dataclasses.replace(load(), routes=ROUTES, limits=limits)
+    return dataclasses.replace(load(), routes=ROUTES, limits=limits, max_queued=NEVER_FULL)
 
 
 class Desk:

@@ -28,6 +28,7 @@ VAULT = local_vault(b"v" * 32)
 
 _TOPICS = (
     "jobs",
+    "jobs.backlog",
     "ledger",
     "dispatcher.checkpoints.changelog",
     "approvals",

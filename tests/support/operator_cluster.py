@@ -71,6 +71,7 @@ FOLLOWED = (
     "events",
     "jobs",
     "jobs.held",
+    "jobs.backlog",
     "jobs.progress",
     "ledger",
     "approvals",

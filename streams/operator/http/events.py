@@ -15,7 +15,9 @@ from aiohttp import web
 
 from streams.errors import Erased, KafkaUnavailable
 from streams.event_admission import Admission
+from streams.limits.backlog import Backlog
 from streams.operator.http.app_state import STATE
+from streams.operator.http.backlog import full_refusal, open_backlog
 from streams.operator.http.event_request import BatchRequest, EventRequest
 from streams.operator.http.jobs import traceparent
 from streams.operator.http.refusal import Refusal
@@ -25,6 +27,7 @@ from streams.operator.resources.json_values import Json
 from streams.operator.tenant_guards import enabled_tenant
 from streams.serde.records import TenantRecord
 from streams.tenants.settings import source_settings
+from streams.topology.model import Topology
 
 routes = web.RouteTableDef()
 
@@ -39,7 +42,8 @@ async def submit_events(request: web.Request) -> web.Response:
     wanted = await read_body(larger, BatchRequest)
     await enabled_tenant(state, tenant_id)
     known = await state.query(lambda db: tenants.sources(db, tenant_id))
-    batch = _Batch(state.admission, tenant_id, known, traceparent(request))
+    topology, waiting = state.topology, await open_backlog(state)
+    batch = _Batch(state.admission, topology, waiting, tenant_id, known, traceparent(request))
     results = await asyncio.gather(*(_result(batch, item) for item in wanted.events))
     counts = Counter(each["status"] for each in results)
     totals = {name: counts[name] for name in ("accepted", "duplicate", "refused")}
@@ -51,6 +55,8 @@ class _Batch:
     """What the events of a batch have in common."""
 
     admission: Admission
+    topology: Topology
+    backlog: Backlog
     tenant_id: str
     sources: dict[str, TenantRecord]
     traceparent: str
@@ -72,9 +78,19 @@ async def _result(batch: _Batch, item: Any) -> Json:
 
 async def _submitted(batch: _Batch, wanted: EventRequest) -> Json:
     url = _callback_url(batch.sources.get(wanted.source))
+    _refuse_full(batch, wanted)
     admitted = await batch.admission.submit(wanted.event(batch.tenant_id, batch.traceparent, url))
     status = "duplicate" if admitted.repeated else "accepted"
     return {"status": status, "event_id": admitted.event_id, "job_id": admitted.job_id}
+
+
+def _refuse_full(batch: _Batch, wanted: EventRequest) -> None:
+    """Refuse an event that would have a job, if too many waited as its batch came."""
+    route = batch.topology.route(wanted.source, wanted.event_type)
+    if route is not None and route.job is not None:
+        full = batch.backlog.full(batch.tenant_id, route.job)
+        if full is not None:
+            raise full_refusal(full)
 
 
 def _callback_url(source: TenantRecord | None) -> str | None:

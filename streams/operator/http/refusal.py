@@ -9,6 +9,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from streams.http.problem import problem, problem_json
+from streams.limits.backlog import RETRY_SECONDS
 
 _PLAIN = {
     "extra_forbidden": "there is no such field",
@@ -19,6 +20,7 @@ _PLAIN = {
     "string_type": "must be a text",
     "too_short": "must not be empty",
 }
+_RETRY_AFTER = {503: 2, 429: RETRY_SECONDS}
 
 
 class Refusal(Exception):
@@ -30,7 +32,8 @@ class Refusal(Exception):
         self.name = name
         self.detail = detail
         self.extra = extra
-        self.headers: dict[str, str] = {"Retry-After": "2"} if status == 503 else {}
+        seconds = _RETRY_AFTER.get(status)
+        self.headers: dict[str, str] = {} if seconds is None else {"Retry-After": str(seconds)}
 
     def response(self) -> web.Response:
         return problem(self.status, self.name, self.detail, headers=self.headers, **self.extra)

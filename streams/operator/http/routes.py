@@ -9,6 +9,7 @@ from aiohttp.web_routedef import AbstractRouteDef
 
 from streams.operator.http import (
     approvals,
+    backlog,
     dead_letters,
     deliveries,
     effects,
@@ -39,6 +40,7 @@ _CALLS = (
     endpoints,
     vault,
     jobs,
+    backlog,
     workflows,
     moves,
     effects,

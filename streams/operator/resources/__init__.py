@@ -5,6 +5,7 @@ from __future__ import annotations
 from streams.operator.resources import (
     approvals,
     attempts,
+    backlog,
     dead_letters,
     deliveries,
     duplicates,
@@ -29,6 +30,7 @@ from streams.operator.resources.table import Table
 _RESOURCES = (
     jobs,
     held,
+    backlog,
     progress,
     steps,
     effects,

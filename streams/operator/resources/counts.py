@@ -5,9 +5,16 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, field
 
-from streams.operator.resources import dead_letters, deliveries, quarantine, unknown_effects
+from streams.operator.resources import (
+    backlog,
+    dead_letters,
+    deliveries,
+    quarantine,
+    unknown_effects,
+)
 from streams.operator.resources.table import status_in
 from streams.serde.job_states import PENDING
+from streams.topology.limits import MaxQueued
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +23,8 @@ class Counts:
 
     `oldest_ready_at` is in milliseconds, None with no job ready. `oldest_due_at` is when the first
     pending delivery was or will be due, None with no delivery pending. `dead_letters`,
-    `quarantined` and `unknown_effects` wait for a person.
+    `quarantined` and `unknown_effects` wait for a person. `full_backlogs` are the caps of
+    `max_queued` that are reached.
     """
 
     jobs: dict[str, int]
@@ -26,9 +34,10 @@ class Counts:
     oldest_due_at: int | None = None
     quarantined: int = 0
     unknown_effects: int = 0
+    full_backlogs: int = 0
 
 
-def counts(connection: sqlite3.Connection) -> Counts:
+def counts(connection: sqlite3.Connection, max_queued: tuple[MaxQueued, ...] = ()) -> Counts:
     """Count what the lists show, and find the oldest job and delivery that wait."""
     by_status = connection.execute("SELECT status, count(*) FROM jobs GROUP BY status").fetchall()
     (oldest,) = connection.execute(
@@ -42,4 +51,5 @@ def counts(connection: sqlite3.Connection) -> Counts:
         deliveries.oldest_due(connection),
         quarantine.LISTING.count(connection, quarantine.FOR_A_PERSON),
         unknown_effects.LISTING.count(connection),
+        sum(each.is_full for each in backlog.backlog(connection, max_queued).known()),
     )

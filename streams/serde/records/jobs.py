@@ -288,6 +288,23 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class BacklogDepth:
+    """How many jobs of one tenant or type, or of all, wait for a slot in one partition."""
+
+    scope: str
+    value: str
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The depths of one partition that are near a cap of `max_queued`; no other is."""
+
+    partition: int
+    depths: tuple[BacklogDepth, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     job_id: str
     tenant_id: str

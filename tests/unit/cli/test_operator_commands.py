@@ -17,6 +17,8 @@ from streams.cli.events import events
 from streams.cli.jobs import jobs
 from streams.cli.quarantine import quarantine
 from streams.http.moments import milliseconds
+from streams.limits.backlog import Depth, Line
+from streams.operator.resources.backlog import depth_json
 from streams.operator.resources.dead_letters import dead_letter_json
 from streams.operator.resources.duplicates import duplicate_json
 from streams.operator.resources.held import held_json
@@ -44,6 +46,7 @@ AGAIN = duplicate_json("0b" * 16, Duplicate("acme", 3, 1, 2, "evt_job_a"))
 
 
 HELD = held_json(Held(0, "default", "draft_reply", "job_a", "tenant_disabled", 1, 3, "enable it"))
+DEPTH = depth_json(Depth(Line("tenant", "job_a"), 9, 9))
 RECORD = dead_letter_json(
     DeadLetter("dispatcher:events:1:7", "record", "", "output_refused", "job_a", "dispatcher", 1)
 ) | {"sent": {"topic": "events", "partition": 1, "timestamp": None}}
@@ -71,6 +74,7 @@ CALLS = [
         JOB,
         ("POST", "/v1/jobs/job_a/cancel", {"reason": "no more"}),
     ),
+    (jobs, ["backlog"], {"backlog": [DEPTH]}, ("GET", "/v1/backlog", None)),
     (
         dlq,
         ["list", "--cursor", "abc"],

@@ -45,7 +45,7 @@ def test_a_valid_file_says_what_it_declares(file: Path) -> None:
     told = run("validate", "--topology", str(file))
     assert (told.exit_code, told.stdout) == (
         0,
-        "valid (topics: 31, stages: 5, routes: 1, limits: 2)\n",
+        "valid (topics: 32, stages: 5, routes: 1, limits: 2)\n",
     )
 
 
@@ -110,7 +110,7 @@ def test_describe_fits_80_characters_with_every_name_whole(
     firsts = {line.split()[0] for line in lines if line}
     assert {topic for topic in load().topics if topic not in firsts} == set()
     assert "…" not in "".join(lines)
-    assert [line for line in lines if line.startswith("none")] == ["none"] * 5
+    assert [line for line in lines if line.startswith("none")] == ["none"] * 6
 
 
 def test_describe_shows_what_a_route_cancels(file: Path) -> None:

@@ -38,6 +38,7 @@ def test_one_that_is_not_ready_says_why() -> None:
         ("tidegate_dead_letters 3.0", "3 dead letters"),
         ('tidegate_jobs{status="needs_review"} 1.0', "1 job in review"),
         ("tidegate_quarantined_bodies 2.0", "2 bodies in the quarantine"),
+        ("tidegate_full_backlogs 1.0", "1 full backlog"),
         ("tidegate_unknown_effects 2.0", "2 effects of unknown outcome"),
         ('tidegate_deliveries{status="parked"} 3.0', "3 parked deliveries"),
         ('tidegate_up{stage="worker"} 0.0\ntidegate_dead_letters 0.0', "1 process of `dev` did"),

@@ -15,17 +15,26 @@ from support.outgoing_rows import make_delivery
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
-from streams.operator.resources import dead_letters, deliveries, quarantine, unknown_effects
+from streams.operator.resources import (
+    backlog,
+    dead_letters,
+    deliveries,
+    quarantine,
+    unknown_effects,
+)
 from streams.operator.resources.letters_to_replay import selected
 from streams.operator.resources.paging import Listing, PageQuery
 from streams.runtime.processor import Record
-from streams.serde.codec import DEAD_LETTER, DELIVERY, JOB, LEDGER_ENTRY
+from streams.serde.codec import BACKLOG, DEAD_LETTER, DELIVERY, JOB, LEDGER_ENTRY
 from streams.serde.delivery_records import Delivery
 from streams.serde.keys import ledger_key
-from streams.serde.records import DeadLetter, Job, LedgerEntry
+from streams.serde.records import Backlog, BacklogDepth, DeadLetter, Job, LedgerEntry
+from streams.topology.limits import MaxQueued
 
+Row = Job | LedgerEntry | DeadLetter | Delivery | Backlog
+CAPS = (MaxQueued("tenant", 3),)
 RUNNING, ENDED = make_job("job_r", status="running"), make_job("job_e", status="dead")
-ROWS: list[Job | LedgerEntry | DeadLetter | Delivery] = [
+ROWS: list[Row] = [
     make_letter(make_job("job_open"), at=1),
     make_letter(make_job("job_marked"), at=2, replayed_at=3, replayed_as="job_x"),
     make_letter(make_job("job_gone"), at=3, discarded_at=4),
@@ -41,6 +50,7 @@ ROWS: list[Job | LedgerEntry | DeadLetter | Delivery] = [
     make_delivery("dlv_a", status="parked"),
     make_delivery("dlv_b", status="parked", kind="test"),
     make_delivery("dlv_c", status="delivered"),
+    Backlog(0, (BacklogDepth("tenant", "acme", 3), BacklogDepth("tenant", "bolt", 2))),
 ]
 """One of each kind, some of which wait for a person."""
 
@@ -62,7 +72,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
     found.close()
 
 
-def record_of(row: Job | LedgerEntry | DeadLetter | Delivery) -> Record:
+def record_of(row: Row) -> Record:
     match row:
         case Job():
             topic, key, value = "jobs", row.job_id.encode(), JOB.encode(row)
@@ -71,6 +81,8 @@ def record_of(row: Job | LedgerEntry | DeadLetter | Delivery) -> Record:
             topic, value = "ledger", LEDGER_ENTRY.encode(row)
         case DeadLetter():
             topic, key, value = "dlq", row.id.encode(), DEAD_LETTER.encode(row)
+        case Backlog():
+            topic, key, value = "jobs.backlog", b"0", BACKLOG.encode(row)
         case _:
             topic, key, value = "deliveries", row.delivery_id.encode(), DELIVERY.encode(row)
     return Record(topic, 0, 0, 1, key, value)
@@ -83,7 +95,7 @@ class Follower:
 def counted(database: Database, name: str, **labels: str) -> float:
     """The value that Prometheus and `tidegate doctor` read."""
     follower: Any = Follower()
-    families = ReadModelCollector(database, follower).collect()
+    families = ReadModelCollector(database, follower, CAPS).collect()
     (value,) = (
         sample.value
         for family in families
@@ -128,6 +140,12 @@ def test_a_count_is_that_of_the_list_that_shows_its_items(
 ) -> None:
     assert counted(database, metric, **labels) == number
     assert database.read(listed(listing, filters)) == number
+
+
+def test_full_backlogs_are_those_that_the_list_shows_as_full(database: Database) -> None:
+    listed = database.read(lambda db: backlog.backlog(db, CAPS).known())
+    assert [each.is_full for each in listed] == [True, False]
+    assert counted(database, "tidegate_full_backlogs") == 1
 
 
 def test_letters_that_are_counted_are_those_that_a_replay_of_all_would_take(

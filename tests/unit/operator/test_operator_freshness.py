@@ -290,6 +290,7 @@ def test_counts_are_computed_once_a_second_however_often_they_are_scraped() -> N
     collector = metrics.ReadModelCollector(
         SimpleNamespace(read=read),  # type: ignore[arg-type]
         SimpleNamespace(ready=True),  # type: ignore[arg-type]
+        (),
         lambda: clock.now,
     )
 
@@ -307,6 +308,7 @@ def test_deliveries_are_counted_in_every_state_and_the_oldest_due_one_has_its_ag
     collector = metrics.ReadModelCollector(
         SimpleNamespace(read=lambda _: counted),  # type: ignore[arg-type]
         SimpleNamespace(ready=True),  # type: ignore[arg-type]
+        (),
     )
     found = {family.name: family.samples for family in collector.collect()}
     by_status = {each.labels["status"]: each.value for each in found["tidegate_deliveries"]}

@@ -32,6 +32,7 @@ SCHEMAS = {
     "events": "envelope",
     "jobs": "job",
     "jobs.held": "held",
+    "jobs.backlog": "backlog",
     "jobs.progress": "progress",
     "ledger": "ledger_entry",
     "approvals": "approval",

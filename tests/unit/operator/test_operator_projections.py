@@ -26,6 +26,7 @@ from streams.runtime.processor import Record
 from streams.schedules.definition import definition
 from streams.serde.codec import (
     APPROVAL,
+    BACKLOG,
     DEAD_LETTER,
     DELIVERY,
     DELIVERY_ATTEMPT,
@@ -57,6 +58,8 @@ from streams.serde.keys import (
 )
 from streams.serde.records import (
     Approval,
+    Backlog,
+    BacklogDepth,
     Duplicate,
     Held,
     PayloadRef,
@@ -96,11 +99,13 @@ APPROVAL_A = Approval(
 )
 SCHEDULE_A = created("acme", "s", definition("report", "{}", cron="0 9 * * *"), None, "ops", 1)
 KEPT = make_quarantined(b"<xml/>", PayloadRef(0, (0,), 6, "kek"))
+DEPTHS = Backlog(0, (BacklogDepth("tenant", "acme", 3),))
 HELD_JOBS = Held(0, "default", "draft_reply", None, "no_worker", 1, 3, "start one")
 VALUES: dict[str, tuple[bytes, bytes]] = {
     "events": (b"acme", ENVELOPE.encode(make_event())),
     "jobs": (b"job_a", JOB.encode(JOB_A)),
     "jobs.held": (held_key(0, "default", "draft_reply", None), HELD.encode(HELD_JOBS)),
+    "jobs.backlog": (b"0", BACKLOG.encode(DEPTHS)),
     "jobs.progress": (b"job_a", PROGRESS.encode(Progress("job_a", "acme", "run_1", 1, "50"))),
     "approvals": (
         approval_key("acme", JOB_A.scope, APPROVAL_A.approval_id),

@@ -95,3 +95,20 @@ def test_a_route_behind_one_that_takes_all_of_its_events_is_doubted(
 
 def test_the_built_in_topology_is_not_doubted() -> None:
     assert checked().warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("cap", "says"),
+    [
+        ("scope: tenant, match: answer_ticket", "scope tenant caps the tenant named"),
+        ("scope: job_type, match: answer_tickets", "matches no type of job_types or routes"),
+        ("scope: global, match: acme", "scope global counts all jobs"),
+    ],
+)
+def test_a_cap_on_waiting_jobs_that_selects_nothing_is_doubted(
+    tmp_path: Path, cap: str, says: str
+) -> None:
+    (told,) = warnings(tmp_path, f"{ROUTE}max_queued: [{{{cap}, jobs: 9}}]\n")
+    assert told.startswith("2: max_queued[0].match: ")
+    assert says in told
+    assert warnings(tmp_path, f"{ROUTE}max_queued: [{{scope: tenant, jobs: 9}}]\n") == []
