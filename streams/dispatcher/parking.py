@@ -10,6 +10,7 @@ from streams.dispatcher import approvals, gathers
 from streams.dispatcher import job as jobs
 from streams.dispatcher.approval_rows import cancel_unawaited
 from streams.dispatcher.checkpoints import keep, result_of
+from streams.dispatcher.park_order import EndsInOrder
 from streams.dispatcher.recent_events import APART_MS, RecentEvents
 from streams.dispatcher.step import Step
 from streams.dispatcher.tree import successor
@@ -60,11 +61,7 @@ class Parking:
                 job = self._open(step, job, wait)
         left_out = tuple(w for w in job.waits if w.group == LISTENED and not w.listened)
         job = drop(step, job, left_out) if left_out else job
-        for wait, over in self._in_order(step, job, asked, left):
-            if left[wait.id] is None:
-                job = self._end_at_once(step, job, wait, over)
-            elif over is not None:
-                job = group_over(step, job, wait, over)
+        job = self._end_in_order(step, job, asked, left)
         job = self._freed(step, job)
         cancel_unawaited(step, job, job.waits)
 
@@ -93,29 +90,33 @@ class Parking:
         step.table.put(job)
         return job
 
-    def _in_order(
+    def _end_in_order(
         self, step: Step, job: Job, asked: tuple[Wait, ...], left: Mapping[str, StepResult | None]
-    ) -> list[tuple[Wait, StepResult | None]]:
-        """Waits with what has ended them or does at once, in its order.
+    ) -> Job:
+        """End the waits that something has ended, or does at once, in its order.
 
-        Those that are refused come first, unless one ended before the park: that counts.
+        Refusals come first, unless one ended before the park: that counts.
         """
         last = self._recent.last + 1
-        refused = last if any(left.values()) else 0
-
-        def place(found: tuple[Wait, StepResult | None]) -> int:
-            if found[1] is not None and found[1].raises == "WaitRefused":
-                return refused
-            return 0 if found[1] is None else found[1].number or last
-
-        over = ((wait, left[wait.id] or self._at_once(step, job, wait)) for wait in asked)
-        return sorted(over, key=place)
+        ends = EndsInOrder(last, refused=last if any(left.values()) else 0)
+        for place, wait in enumerate(asked):
+            if (over := left[wait.id] or self._at_once(step, job, wait)) is not None:
+                ends.add(place, over)
+        for place, over in ends:
+            wait = asked[place]
+            if left[wait.id] is not None:
+                job = group_over(step, job, wait, over)
+            elif wait.takes_it_alone and self._recent.is_taken(step, over.number):
+                # Another wait of the job has it: a later one ends this wait, in its turn.
+                if (later := self._come(step, job, wait, over.number)) is not None:
+                    ends.add(place, later)
+            else:
+                job = self._end_at_once(step, job, wait, over)
+        return job
 
     def _end_at_once(self, step: Step, job: Job, asked: Wait, left: StepResult | None) -> Job:
         """End a wait, if its group is not over, that is refused or need not be awaited."""
         wait = _open_wait(job, asked.id)
-        if wait is not None and wait.takes_it_alone and left is not None:
-            left = self._at_once(step, job, asked)  # another wait of the job may have the event
         if wait is None or left is None:
             return job
         if wait.takes_it_alone and left.value is not None:
@@ -155,11 +156,7 @@ class Parking:
         if fault is not None:
             return left_by(wait, raises="WaitRefused", message=f"{wait.id}: {fault}")
         if wait.kind == "event":
-            late = _late_since(step, job, wait)
-            from_now_on = asked.since == "now" and asked.behind is None
-            come = self._overtaken if from_now_on else self._came_before
-            came = come(step, job, asked, late)
-            return came or (late_by(wait) if _is_late(step, wait) else None)
+            return self._come(step, job, asked)
         if wait.kind == "approval":
             return approvals.over_at_once(step, job, wait)
         if wait.kind == "gather":
@@ -169,15 +166,26 @@ class Parking:
         is_over = wait.until is not None and wait.until <= step.now
         return ended or (timed_out(step, job, wait) if is_over else None)
 
+    def _come(self, step: Step, job: Job, asked: Wait, passed: int = 0) -> StepResult | None:
+        """What a wait leaves that ends with an event before it, behind a number, or by its time."""
+        wait = _open_wait(job, asked.id)
+        if wait is None:
+            return None
+        late = _late_since(step, job, wait)
+        from_now_on = asked.since == "now" and asked.behind is None
+        come = self._overtaken if from_now_on else self._came_before
+        came = come(step, job, asked, late, passed)
+        return came or (late_by(wait) if _is_late(step, wait) else None)
+
     def _came_before(
-        self, step: Step, job: Job, asked: Wait, late: int | None
+        self, step: Step, job: Job, asked: Wait, late: int | None, passed: int
     ) -> StepResult | None:
         """What the first recent event leaves that the wait takes, and that is not too `late`."""
         reaching = replace(asked, since=str(counts_since(job, asked)), behind=asked.behind or 0)
         match = read_match(asked.match)
         # An event that came after another one may have an earlier time; see `APART_MS`.
         since = counts_since(job, asked) - (0 if asked.behind is None else APART_MS)
-        behind = asked.behind or 0
+        behind = max(asked.behind or 0, passed)
         found = self._recent.behind(step, job.tenant_id, match, behind, since)
         for looked, event in enumerate(found):
             if looked == MOST_LOOKED:
@@ -188,7 +196,9 @@ class Parking:
                 return taken_by(asked, event) if late is None or event.at <= late else None
         return None
 
-    def _overtaken(self, step: Step, job: Job, asked: Wait, late: int | None) -> StepResult | None:
+    def _overtaken(
+        self, step: Step, job: Job, asked: Wait, late: int | None, passed: int
+    ) -> StepResult | None:
         """What a recent event leaves that came after a command, and was read before it.
 
         After an outage the inputs are read in no common order. Clocks of brokers differ, so an
@@ -196,7 +206,7 @@ class Parking:
         """
         since = step.at + 1
         reaching = replace(asked, since=str(since), behind=0)
-        found = self._recent.behind(step, job.tenant_id, read_match(asked.match), 0, since)
+        found = self._recent.behind(step, job.tenant_id, read_match(asked.match), passed, since)
         for event in islice(found, MOST_LOOKED):
             if takes(job, reaching, event) and not has_got(step, job, event):
                 return taken_by(asked, event) if late is None or event.at <= late else None

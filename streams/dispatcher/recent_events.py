@@ -133,6 +133,11 @@ class RecentEvents:
         if value is not None:
             self.keep(step, replace(unpacked(number, value), taken=True))
 
+    def is_taken(self, step: Step, number: int) -> bool:
+        """Whether an event is kept that was given to a wait that takes events alone."""
+        value = step.store.get(_EVENT + _NUMBER.pack(number))
+        return value is not None and unpacked(number, value).taken
+
     def renewed(self, step: Step, event: Offered) -> Offered:
         """An event as it is kept now; unchanged if it is not."""
         value = step.store.get(_EVENT + _NUMBER.pack(event.number))

@@ -180,6 +180,34 @@ def test_one_park_takes_an_event_for_one_of_its_waits_alone() -> None:
     assert (list(at.left(lease)), len(at.index())) == (["a"], 1)
 
 
+def test_a_wait_that_loses_an_event_to_another_of_its_park_ends_with_a_later_one_in_its_turn() -> (
+    None
+):
+    at = Waiter()
+    lease, other = at.job("a"), at.job("b")
+    for subject in ("t1", "t2", "t1"):
+        at.reply(subject)
+    one = event_wait("t1", "one", takes_it_alone=True)
+    loser = dataclasses.replace(one, id="loser", group=1)
+    at.park(lease, one, loser, event_wait("t2", "first", group=1))
+    assert sorted(id_ for id_ in at.left(lease) if not id_.endswith("!")) == ["first", "one"]
+    at.park(other, event_wait("t1", takes_it_alone=True))
+    assert at.status(other) != "waiting", "the loser, which was dropped, took the last event"
+
+
+def test_waits_of_one_park_that_take_events_alone_get_one_each_in_their_order() -> None:
+    at = Waiter()
+    lease = at.job()
+    for _ in range(3):
+        at.reply("t1")
+    waits = [event_wait(id_=f"w{n}", takes_it_alone=True, needs_all=True) for n in range(4)]
+    at.park(lease, *waits)
+    assert [wait.id for wait in at.desk.job(lease.job_id).waits] == ["w3"]
+    at.reply("t1")
+    left = at.left(lease)
+    assert [left[f"w{n}"].number for n in range(4)] == sorted(each.number for each in left.values())
+
+
 @pytest.mark.parametrize("first", ["subject", "attribute"])
 def test_an_event_goes_to_the_wait_that_began_first_whatever_finds_it(first: str) -> None:
     at = Waiter()
