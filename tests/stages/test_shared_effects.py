@@ -198,6 +198,19 @@ def test_a_job_that_has_ended_waits_for_nothing(
     assert len(list(waiting.range(b"v", b"w"))) == before - 1
 
 
+def test_a_job_that_begins_anew_waits_for_nothing_that_its_former_life_asked_for(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    first, second = job(desk, "t1"), job(desk, "t2")
+    claim(worker, first)
+    block(worker, second)
+    desk.driver.advance(16)
+    again = desk.lease(second.job_id)
+    assert again.epoch == second.epoch + 1, "it asks again"
+    worker.end(again, "continued", result="{}")
+    assert list(desk.driver.store("dispatcher", "parts").range(b"v", b"w")) == []
+
+
 def test_a_job_says_for_which_effect_it_waits_only_while_it_does(
     desk: Desk, worker: ScriptedWorker
 ) -> None:

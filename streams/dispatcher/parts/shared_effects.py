@@ -68,6 +68,10 @@ class SharedEffects(Part):
     def ended(self, step: Step, job: Job) -> None:
         forget_waits(step, job)
 
+    def replaced(self, step: Step, job: Job) -> None:
+        """Forget what a job waited for that begins anew, in another scope."""
+        forget_waits(step, job)
+
     def tick(self, step: Step) -> None:
         """Do some of what is due."""
         let_others_go_on(step)
