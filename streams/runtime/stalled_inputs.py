@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -44,8 +43,15 @@ class _Question:
 
 @dataclass(frozen=True)
 class _Block:
+    """An input that stands at an offset, first seen at `since` and last at `seen_at`."""
+
     offset: int
     since: float
+    seen_at: float
+
+    @property
+    def seconds(self) -> float:
+        return self.seen_at - self.since
 
 
 class BlockedInputs:
@@ -75,9 +81,7 @@ class BlockedInputs:
         if self._pending is not None and not self._pending.answered:
             return
         if self._pending is not None:
-            # `EndOffsets` asks as well, and logs it if no broker answers.
-            with suppress(KafkaException):
-                self._judge(self._pending, inputs)
+            self._judge(self._pending, inputs)
         self._pending = self._ask(inputs)
 
     def _ask(self, inputs: Collection[Place]) -> _Question:
@@ -91,37 +95,43 @@ class BlockedInputs:
         return _Question(asked_at, stable, ends)
 
     def _judge(self, answered: _Question, inputs: Collection[Place]) -> None:
-        found: dict[Place, _Block] = {}
-        for place in answered.stable.keys() & set(inputs):
-            stable, end = offset_in(answered.stable[place]), offset_in(answered.ends[place])
-            if stable < end and self._position(*place) >= stable:
-                block = self._blocks.get(place)
-                if block is None or block.offset != stable:
-                    block = _Block(stable, answered.asked_at)
-                found[place] = block
+        blocks = {place: self._block(place, answered) for place in inputs if place in answered.ends}
+        found = {place: block for place, block in blocks.items() if block is not None}
         self._told &= set(inputs)
         self._say_released(found)
         self._blocks = found
-        blocked = {place: answered.asked_at - block.since for place, block in found.items()}
-        self._gauge.set(max(blocked.values(), default=0.0))
-        for place, seconds in blocked.items():
-            if seconds >= _TELL_SECONDS and place not in self._told:
+        self._gauge.set(max((block.seconds for block in found.values()), default=0.0))
+        for place, block in found.items():
+            if block.seconds >= _TELL_SECONDS and place not in self._told:
                 self._told.add(place)
-                self._tell(place, found[place].offset, seconds)
+                self._tell(place, block)
+
+    def _block(self, place: Place, answered: _Question) -> _Block | None:
+        """How an input is blocked, if it is; as it was known before if nobody answered for it."""
+        known = self._blocks.get(place)
+        try:
+            stable, end = offset_in(answered.stable[place]), offset_in(answered.ends[place])
+        except KafkaException:  # `EndOffsets` asks as well, and logs it if no broker answers
+            return known
+        if stable >= end or self._position(*place) < stable:
+            return None
+        since = known.since if known and known.offset == stable else answered.asked_at
+        return _Block(stable, since, answered.asked_at)
 
     def _say_released(self, found: dict[Place, _Block]) -> None:
         for place in sorted(self._told):
-            if found.get(place) != self._blocks[place]:
+            block = found.get(place)
+            if block is None or block.offset != self._blocks[place].offset:
                 self._told.discard(place)
                 log.info("input goes on", topic=self._prefix + place[0], partition=place[1])
 
-    def _tell(self, place: Place, offset: int, seconds: float) -> None:
-        since = datetime.now(UTC) - timedelta(seconds=seconds)
+    def _tell(self, place: Place, block: _Block) -> None:
+        since = datetime.now(UTC) - timedelta(seconds=block.seconds)
         log.warning(
             "input is blocked by an open transaction: end its producer, or abort it "
             "(`kafka-transactions.sh`)",
             topic=self._prefix + place[0],
             partition=place[1],
-            offset=offset,
+            offset=block.offset,
             since=since.isoformat(timespec="seconds"),
         )

@@ -26,11 +26,14 @@ class World:
         self.now = 1_000.0
         self.stable = self.end = self.position = 10
         self.silent = self.unanswered = False
+        self.leaderless: Any = None
 
     def request(self, *asked: Any) -> dict[Any, Future[Any]]:
         answers: dict[Any, Future[Any]] = {place: Future() for place in asked[2]}
-        for answer in answers.values():
-            if self.silent:
+        for place, answer in answers.items():
+            if place == self.leaderless:
+                answer.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
+            elif self.silent:
                 answer.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
             elif not self.unanswered:
                 offset = self.stable if asked[-1] == COMMITTED else self.end
@@ -101,6 +104,18 @@ def test_a_broker_that_is_away_proves_nothing(world: World, inputs: BlockedInput
     assert seconds(world, inputs, 50) == 0
     world.silent = False
     assert seconds(world, inputs, 2) == 52
+
+
+@pytest.mark.parametrize("leaderless", [PLACE, ("other", 0)])
+def test_an_input_without_a_leader_leaves_the_others_judged(
+    world: World, inputs: BlockedInputs, leaderless: Any
+) -> None:
+    world.end, both = 12, (PLACE, ("other", 0))
+    seconds(world, inputs, places=both)
+    world.leaderless = leaderless
+    assert seconds(world, inputs, 20, both) == 20
+    world.leaderless = both[leaderless == PLACE]
+    assert seconds(world, inputs, 20, both) == 40, "it is still known since when it is blocked"
 
 
 def test_a_question_is_not_repeated_before_its_answer(
