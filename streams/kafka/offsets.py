@@ -124,18 +124,23 @@ class EndOffsetsPoll:
     def answer(self) -> Ends | None:
         """The answer to the open question, given once; None if there is none yet, or none came.
 
-        A partition without a leader says nothing about the others.
+        A partition without a leader says nothing about the others: beside their answers, it is no
+        outage.
         """
         if not self._open or not all(each.done() for each in self._open.values()):
             return None
         answers, self._open = self._open, {}
         offsets: dict[Place, int] = {}
+        failed: list[KafkaException] = []
         for place, answer in answers.items():
             try:
                 offsets[place] = offset_in(answer)
             except KafkaException as error:
-                self._outage.failed(error)
-        return Ends(self.asked_at, offsets, len(offsets) == len(answers)) if offsets else None
+                failed.append(error)
+        for failure in failed:
+            if not offsets or failure.args[0].code() != KafkaError.LEADER_NOT_AVAILABLE:
+                self._outage.failed(failure)
+        return Ends(self.asked_at, offsets, not failed) if offsets else None
 
 
 def earliest() -> OffsetSpec:

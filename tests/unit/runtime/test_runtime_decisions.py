@@ -141,6 +141,7 @@ def test_read_through_needs_an_end_that_was_asked_after_the_moment(answers: Answ
 
 def test_an_input_without_a_leader_holds_up_no_other(answers: Answers) -> None:
     outage = Outage()
+    outage.answered()
     asked = ends(7, outage)
     asked.assign([("in", 0), ("in", 1)])
     moment = boot_seconds()
@@ -151,10 +152,39 @@ def test_an_input_without_a_leader_holds_up_no_other(answers: Answers) -> None:
     assert asked.caught_up_to("in", 0, moment)
     assert not asked.caught_up_to("in", 1, moment)
     assert len(answers.open) == open_ + 1, "it is asked again"
-    assert not outage.over, "not every answer came"
+    assert outage.over, "Kafka does answer: the producer need not be replaced"
     answers.answer(7)
     assert asked.caught_up_to("in", 1, moment)
+
+
+def test_an_outage_is_over_once_each_input_has_an_answer(answers: Answers) -> None:
+    outage = Outage()
+    asked = ends(7, outage)
+    asked.assign([("in", 0), ("in", 1)])
+    outage.failed("gone")
+    asked.ask()
+    one, other = answers.open[-1].values()
+    one.set_result(SimpleNamespace(offset=7))
+    other.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
+    assert asked.newest() is not None
+    assert not outage.over, "not every answer came"
+    asked.ask()
+    answers.answer(7)
+    asked.newest()
     assert outage.over
+
+
+def test_a_broker_that_does_not_answer_for_its_inputs_is_an_outage(answers: Answers) -> None:
+    outage = Outage()
+    outage.answered()
+    asked = ends(7, outage)
+    asked.assign([("in", 0), ("in", 1)])
+    asked.ask()
+    one, other = answers.open[-1].values()
+    one.set_result(SimpleNamespace(offset=7))
+    other.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+    asked.newest()
+    assert not outage.over
 
 
 def test_read_through_waits_for_the_position(answers: Answers) -> None:
