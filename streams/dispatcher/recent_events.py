@@ -104,6 +104,11 @@ class RecentEvents:
         """The number of the last event that was offered to waits."""
         return self._last
 
+    @property
+    def forgotten(self) -> int:
+        """The number of the last event that was kept and is not any more."""
+        return self._forgotten.number
+
     def number(self, step: Step) -> int:
         """The next event's number."""
         self._set(step, self._last + 1, self._forgotten)

@@ -38,6 +38,7 @@ class WaitIndex:
     So an event that concerns no wait costs no look into the store. An equality is known by its
     hash. `offered_to` tells the number up to which all events of a tenant were offered to its
     waits, and `next_number` gives the next place in the order of events and ends of waits.
+    `forgotten` tells the number of the last event that is not kept any more for later waits.
     """
 
     def __init__(
@@ -45,9 +46,11 @@ class WaitIndex:
         ctx: Context,
         offered_to: Callable[[Step, str], int],
         next_number: Callable[[Step], int],
+        forgotten: Callable[[], int],
     ) -> None:
         self.offered_to = offered_to
         self.next_number = next_number
+        self.forgotten = forgotten
         store = ctx.store("parts")
         found = store.range(_EVENTS, after(_EVENTS))
         self._found_by = Counter(hash(tuple(split(key[1:])[:3])) for key, _ in found)

@@ -131,7 +131,8 @@ def _note_progress(step: Step, job: Job, wait: Wait, won: StepResult | None) -> 
         progress["until"] = wait.until
     if progress:
         value = user_json.write(progress).decode()
-        keep(step.checkpoints, job, StepResult(passed_id(wait.id), "passed", value=value))
+        note = StepResult(passed_id(wait.id), "passed", digest=wait.digest, value=value)
+        keep(step.checkpoints, job, note)
 
 
 def _progress(step: Step, job: Job, wait: Wait) -> dict[str, Any]:

@@ -8,6 +8,7 @@
     !new greeting           the mark of `ctx.patched("new greeting")`
     !effect[pay:refund%2F7]  the approval that the effect "pay:refund/7" waits for
     answer!                 how far the wait "answer" had got when it was dropped
+    answer!1f...            how far the waits "answer" of this digest had got in the life before
     refund[order 7]!end     the end of the job that the call "refund[order 7]" asked for
     gather[digests]/3       the fourth job of the gather "digests"
 
@@ -17,6 +18,7 @@ percent-encoded (`a/b` becomes `a%2Fb`).
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote
 
 CHILD = "child"
@@ -76,6 +78,16 @@ def shown_id(id_: str) -> str:
 def passed_id(id_: str) -> str:
     """The id of the note how far a dropped wait with this id had got."""
     return f"{id_}!"
+
+
+def seen_id(id_: str, digest: bytes) -> str:
+    """The id of the note how far the waits of a name and digest had got in the job's life before.
+
+    It is made of the id of one of them, or of a note about one.
+    """
+    outer, separator, own = id_.rpartition(_SEPARATOR)
+    name = re.split(r"[#\[!]", own, maxsplit=1)[0]
+    return f"{outer}{separator}{name}!{digest.hex()}"
 
 
 def end_id(id_: str) -> str:

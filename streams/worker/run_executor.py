@@ -173,6 +173,7 @@ class RunExecutor:
                 run_result.traceback,
                 run_result.diverged,
                 run_result.waits,
+                max((left.number for left in held.lease.steps), default=0),
             )
             said = self._sender.send(command(held.lease, ended), lambda: held.valid_until)
         self._heartbeater.tell()

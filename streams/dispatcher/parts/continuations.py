@@ -1,16 +1,17 @@
 """Continuations: a run ends its job's present life, and the job begins anew with another input.
 
-The next incarnation has no steps, waits and effects yet. The job has not ended, so whoever waits
-for it goes on waiting, and the jobs below it go on.
+The next incarnation has no steps, waits and effects yet, and gets no event a second time. The job
+has not ended, so whoever waits for it goes on waiting, and the jobs below it go on.
 """
 
 from __future__ import annotations
 
+from streams.dispatcher.carried_places import carry
 from streams.dispatcher.job import continued
 from streams.dispatcher.part import Part
 from streams.dispatcher.routing import in_pool
 from streams.dispatcher.step import Step
-from streams.dispatcher.waiting import close_all
+from streams.dispatcher.waiting import drop
 from streams.runtime.part import handles
 from streams.serde import run_ends
 from streams.serde.records import Ended, Job
@@ -21,5 +22,7 @@ class Continuations(Part):
 
     @handles(run_ends.CONTINUED)
     def continued(self, step: Step, job: Job, body: Ended) -> None:
-        close_all(step, job)
-        step.admit(in_pool(continued(job, body.result or "null", step.now), self.topology))
+        drop(step, job, job.waits)
+        life = in_pool(continued(job, body.result or "null", step.now), self.topology)
+        carry(step, job, life, body.given)
+        step.admit(life)

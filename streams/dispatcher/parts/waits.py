@@ -62,7 +62,9 @@ class Waits(Part):
         self._recent = RecentEvents(self.topology, ctx)
         self._parking = Parking(self.topology, self._recent)
         self._offers = Offers(ctx)
-        self.shared.open_waits = self._open = WaitIndex(ctx, self._offered_to, self._recent.number)
+        recent = self._recent
+        self._open = WaitIndex(ctx, self._offered_to, recent.number, lambda: recent.forgotten)
+        self.shared.open_waits = self._open
 
     @handles(run_ends.PARKED)
     def parked(self, step: Step, job: Job, body: Ended) -> None:

@@ -113,6 +113,7 @@ class Ended:
     traceback: str | None
     diverged: str | None = None
     waits: tuple[Wait, ...] = ()
+    given: int = 0
 
 
 @sent_by("worker", of_a_moment=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from streams.errors import HistoryDiverged
 from streams.serde.records import StepResult
-from streams.serde.step_ids import branch_of, mark_id, passed_id
+from streams.serde.step_ids import branch_of, mark_id, passed_id, seen_id
 from streams.worker.handler.branches import current_branch
 from streams.worker.handler.calls import Call, Calls, check_label
 from streams.worker.handler.values import from_json
@@ -96,6 +96,10 @@ class History:
     def passed(self, call: Call) -> StepResult | None:
         """How far a wait had got when it was dropped, because another one came first."""
         return self._results.get(passed_id(call.id))
+
+    def seen(self, call: Call) -> StepResult | None:
+        """How far the waits of the call's name and digest had got in the job's life before."""
+        return self._results.get(seen_id(call.id, call.digest))
 
     def has(self, id_: str) -> bool:
         """Whether a result is kept under this id."""

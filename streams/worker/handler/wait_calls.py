@@ -80,7 +80,7 @@ class WaitCalls:
         place = call.branch, call.name, call.digest
         begins, left = self._history.passed(call), self._history.found(call)
         if begins is None or "number" not in from_json(begins.value):
-            begins = self._seen.get(place)
+            begins = self._seen.get(place) or self._history.seen(call)
         seen = left if left is not None and left.value is not None else begins
         if seen is not None:
             self._seen[place] = seen
