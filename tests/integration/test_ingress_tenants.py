@@ -26,6 +26,9 @@ from support.stage_process import Cluster, StageProcess
 from support.webhooks import signed
 
 from ingress.rates.shares import BURST
+from streams.cli.api_client import CallFailed
+from streams.limits.backlog import Line, report_of
+from streams.serde.codec import BACKLOG
 from streams.settings import Settings
 from streams.topology.load import load
 
@@ -55,6 +58,7 @@ class Edge:
             "TIDEGATE_PORT": str(port),
             "TIDEGATE_VAULT_KEY_FILE": str(self.folder / "vault.key"),
             "HOOK_SECRET": "from-env",
+            "TIDEGATE_TOPOLOGY": str(self.folder / "mine.yaml"),
         }
         log = self.folder / f"ingress-{uuid.uuid4().hex[:6]}.log"
         self.processes[index:] = [
@@ -103,9 +107,15 @@ def edge(kafka: KafkaUnderTest, tmp_path: Path) -> Iterator[Edge]:
 
 
 @contextmanager
-def edges(kafka: KafkaUnderTest, tmp_path: Path, *left_out: str) -> Iterator[Edge]:
-    """Two processes that are ready; of the topology's topics some are not there."""
-    topology = load()
+def edges(
+    kafka: KafkaUnderTest, tmp_path: Path, *left_out: str, overlay: str = ""
+) -> Iterator[Edge]:
+    """Two processes that are ready; of the topology's topics some are not there.
+
+    `overlay` is laid over the built-in topology.
+    """
+    (tmp_path / "mine.yaml").write_text(overlay)
+    topology = load(tmp_path / "mine.yaml")
     cluster = Cluster(kafka, topology)
     cluster.create(*left_out)
     (tmp_path / "vault.key").write_bytes(os.urandom(32))
@@ -390,4 +400,34 @@ def test_while_demand_cannot_be_told_a_rate_is_answered_503_and_no_rate_is_none_
             what="the rate is kept once its topic is there",
         )
         edge.operator.send("PUT", "/v1/tenants/acme", {})
+        edge.live(202, b"s")
+
+
+def test_a_full_backlog_is_answered_429_by_all_and_after_a_restart(
+    kafka: KafkaUnderTest, tmp_path: Path
+) -> None:
+    overlay = (
+        "routes: [{match: {source: shop}, job: pack}]\nmax_queued: [{scope: tenant, jobs: 3}]\n"
+    )
+    with edges(kafka, tmp_path, overlay=overlay) as edge:
+
+        def waiting(jobs: int) -> None:
+            report = report_of(2, {Line("tenant", "acme"): jobs})
+            edge.cluster.send("jobs.backlog", [(b"2", BACKLOG.encode(report))], 2)
+
+        edge.operator.send("PUT", SHOP, {**HMAC, "secret": "s"})
+        waiting(2)
+        edge.live(202, b"s")
+        waiting(3)
+        edge.live(429, b"s")
+        eventually(
+            lambda: edge.operator.get("/v1/backlog")["backlog"][0]["full"], what="it is shown"
+        )
+        with pytest.raises(CallFailed, match="3 jobs of tenant 'acme' wait, and max_queued lets 3"):
+            edge.operator.send("POST", "/v1/tenants/acme/jobs", {"type": "pack"})
+        edge.processes[0].kill()
+        edge.start(0)
+        edge.joined(0)
+        assert asyncio.run(edge.statuses(b"s")) == [429, 429]
+        edge.cluster.send("jobs.backlog", [(b"2", None)], 2)
         edge.live(202, b"s")

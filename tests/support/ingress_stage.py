@@ -1,4 +1,4 @@
-"""One ingress process of a test, by its environment, under the built-in topology."""
+"""One ingress process of a test, by its environment."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from streams.topology.load import load
 if __name__ == "__main__":
     settings = load_settings()
     configure_logging(settings, stage="ingress")
-    run(settings, load())
+    run(settings, load(settings.topology))
