@@ -10,7 +10,7 @@ from streams.dispatcher import approvals, gathers
 from streams.dispatcher import job as jobs
 from streams.dispatcher.approval_rows import cancel_unawaited
 from streams.dispatcher.checkpoints import keep, result_of
-from streams.dispatcher.park_order import EndsInOrder
+from streams.dispatcher.park_order import EndsInOrder, is_late, late_since, over_at
 from streams.dispatcher.recent_events import APART_MS, RecentEvents
 from streams.dispatcher.step import Step
 from streams.dispatcher.tree import successor
@@ -30,7 +30,7 @@ from streams.dispatcher.waiting import (
 from streams.errors import LONGEST_WAIT_SECONDS, PermanentError
 from streams.event_match import read_match
 from streams.serde.job_states import WAITING
-from streams.serde.records import Job, StepResult, Wait, WaitGroup
+from streams.serde.records import Job, StepResult, Wait
 from streams.topology.model import Topology
 
 MOST_LOOKED = 2_000
@@ -100,19 +100,22 @@ class Parking:
         last = self._recent.last + 1
         ends = EndsInOrder(last, refused=last if any(left.values()) else 0)
         for place, wait in enumerate(asked):
-            if (over := left[wait.id] or self._at_once(step, job, wait)) is not None:
-                ends.add(place, over)
+            over = left[wait.id] or self._at_once(step, job, wait)
+            _add(step, job, ends, place, wait, over)
         for place, over in ends:
             wait = asked[place]
             if left[wait.id] is not None:
                 job = group_over(step, job, wait, over)
-            elif wait.takes_it_alone and self._recent.is_taken(step, over.number):
-                # Another wait of the job has it: a later one ends this wait, in its turn.
-                if (later := self._come(step, job, wait, over.number)) is not None:
-                    ends.add(place, later)
+            elif wait.takes_it_alone and self._is_lost(step, over):
+                # A later event ends this wait, in its turn.
+                _add(step, job, ends, place, wait, self._come(step, job, wait, over.number))
             else:
                 job = self._end_at_once(step, job, wait, over)
         return job
+
+    def _is_lost(self, step: Step, over: StepResult) -> bool:
+        """Whether another wait of the job has got the event that was to end a wait."""
+        return over.value is not None and self._recent.is_taken(step, over.number)
 
     def _end_at_once(self, step: Step, job: Job, asked: Wait, left: StepResult | None) -> Job:
         """End a wait, if its group is not over, that is refused or need not be awaited."""
@@ -171,11 +174,11 @@ class Parking:
         wait = _open_wait(job, asked.id)
         if wait is None:
             return None
-        late = _late_since(step, job, wait)
+        late = late_since(step, job, wait)
         from_now_on = asked.since == "now" and asked.behind is None
         come = self._overtaken if from_now_on else self._came_before
         came = come(step, job, asked, late, passed)
-        return came or (late_by(wait) if _is_late(step, wait) else None)
+        return came or (late_by(wait) if is_late(step, wait) else None)
 
     def _came_before(
         self, step: Step, job: Job, asked: Wait, late: int | None, passed: int
@@ -225,22 +228,12 @@ def _left(step: Step, job: Job, asked: Wait) -> StepResult | None:
     return found
 
 
-def _late_since(step: Step, job: Job, wait: Wait) -> int | None:
-    """When all groups of a wait that begins were over, because the time of one that is asked again
-    was; None if they were not."""
-    over = [_over_since(step, job, wait, group) for group in wait.groups or (None,)]
-    return None if None in over else max(each for each in over if each is not None)
-
-
-def _over_since(step: Step, job: Job, wait: Wait, group: WaitGroup | None) -> int | None:
-    alone = group is None or group.needs_all
-    waits = [wait] if alone else [each for each in job.waits if group in each.groups]
-    return min((each.until or 0 for each in waits if _is_late(step, each)), default=None)
-
-
-def _is_late(step: Step, wait: Wait) -> bool:
-    """Whether the time of a wait that begins was over before."""
-    return wait.at == step.now and wait.until is not None and wait.until < step.now
+def _add(
+    step: Step, job: Job, ends: EndsInOrder, place: int, asked: Wait, left: StepResult | None
+) -> None:
+    """Add what ends a wait, if anything does."""
+    if left is not None:
+        ends.add(place, left, over_at(step, _open_wait(job, asked.id), left))
 
 
 def _changed(wait: Wait) -> StepResult:

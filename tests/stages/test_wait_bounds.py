@@ -208,6 +208,22 @@ def test_waits_of_one_park_that_take_events_alone_get_one_each_in_their_order() 
     assert [left[f"w{n}"].number for n in range(4)] == sorted(each.number for each in left.values())
 
 
+def test_a_time_that_was_over_ends_a_wait_that_takes_events_alone_before_one_that_another_got() -> (
+    None
+):
+    at = Waiter()
+    lease = at.job()
+    at.desk.driver.advance(5)
+    over = at.desk.driver.now - 2_000
+    at.reply("t1")
+    one = event_wait("t1", "one", takes_it_alone=True)
+    late = event_wait("t2", "late", takes_it_alone=True, until=over, group=2)
+    at.park(lease, one, dataclasses.replace(one, id="other", group=1), late)
+    left = at.left(lease)
+    assert (sorted(left), left["late"].raises) == (["late", "one"], "WaitTimeout")
+    assert left["late"].number == left["one"].number, "the handler takes it for the first"
+
+
 @pytest.mark.parametrize("first", ["subject", "attribute"])
 def test_an_event_goes_to_the_wait_that_began_first_whatever_finds_it(first: str) -> None:
     at = Waiter()

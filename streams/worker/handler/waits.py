@@ -139,9 +139,12 @@ class Waits:
         return left is not None and left.raises in _ASKED_AGAIN
 
     def _first_ended(self, waits: Mapping[_Name, Pending]) -> _Name:
-        """The name of the wait that ended first, as its partition's order of records has it."""
+        """The name of the wait that ended first, as its partition's order of records has it.
+
+        A time that was over before an event came has that event's number.
+        """
         ended = {name: left for name, wait in waits.items() if (left := self.left(wait))}
-        return min(ended, key=lambda name: ended[name].number)
+        return min(ended, key=lambda name: (ended[name].number, _is_event(ended[name])))
 
     async def ends(self, waits: tuple[Pending, ...], *, needs_all: bool) -> None:
         """Return once one wait has ended, or all or one with an error have; else the run parks."""
@@ -259,6 +262,10 @@ def _check_place(wait: Pending) -> None:
         raise PermanentError(
             f"wait {wait.call.id}: no step or effect waits: wait in the handler itself"
         )
+
+
+def _is_event(left: StepResult) -> bool:
+    return left.kind == "event" and not _raises(left)
 
 
 def _raises(left: StepResult) -> bool:

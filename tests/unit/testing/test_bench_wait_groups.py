@@ -184,6 +184,51 @@ def test_a_time_that_was_over_before_an_event_comes_first_and_the_event_is_left(
         assert job.run().result == ["e0", "e1", "e2", "end", "e3"]
 
 
+async def shares_what_it_waits_for(ctx: Context, begun: bool) -> Any:
+    """One task asks again for a time that is over; another one shares the event after it."""
+    shared = ctx.wait_for_event(subject("a"))
+
+    async def works() -> list[str]:
+        end = ctx.sleep(600)
+        await ctx.first(end=end, go=ctx.wait_for_event(subject("go"), name="go"))
+        await ctx.effect("mail", done, key="k")
+        return [(await ctx.first(event=shared, end=end))[0]]
+
+    async def waits() -> list[str]:
+        if not begun:
+            await ctx.wait_for_event(subject("go"), name="went")
+            await ctx.effect("mail", done, key="l")
+        return [event.event_type for event in await ctx.all(shared, other)]
+
+    other = ctx.wait_for_event(subject("b"), name="b")
+    return await asyncio.gather(works(), waits())
+
+
+async def that_has_begun(ctx: Context) -> Any:
+    return await shares_what_it_waits_for(ctx, begun=True)
+
+
+async def that_begins(ctx: Context) -> Any:
+    return await shares_what_it_waits_for(ctx, begun=False)
+
+
+@pytest.mark.parametrize("handler", [that_has_begun, that_begins])
+def test_a_time_that_was_over_comes_first_though_another_task_awaits_the_event_too(
+    handler: Any,
+) -> None:
+    with Bench(app_of(handler)) as bench:
+        bench.fake("mail", returns={}, takes=250)
+        job = bench.submit("job").run()
+        bench.advance(400)
+        deliver(bench, "go")
+        bench.advance(220)
+        assert job.status == "running"
+        deliver(bench, "a")
+        job.run()
+        deliver(bench, "b")
+        assert job.run().result == [["end"], ["e0", "e0"]]
+
+
 async def answered_in_time(ctx: Context) -> list[str]:
     answer, seen = ctx.wait_for_event(subject("a"), timeout=200), list[str]()
     await ctx.first(answer=answer, time=ctx.sleep(0))
