@@ -6,6 +6,7 @@ No broker: one dispatcher on virtual time and stores in memory, one process. Job
 batches of 50, leased and ended by a scripted worker, as fast as they come. `none`: no limits.
 `three local`: one of the tenant, one of its jobs of a type, and one of a value of its input; none
 is ever full. `with a rate`: a rate of the tenant's beside them, which is written at each start.
+`one shared`: one of all jobs, over all partitions, whose permits are asked for and given back.
 `set aside`: one value is full all the time, and a backlog of 10,000 jobs waits for it. The
 contenders take turns; a figure is the median of processor time a job, and of its ratio to `none` in
 the same round.
@@ -43,14 +44,25 @@ LOCAL = (
 )
 RATED = (*LOCAL, Limit("rates", "tenant", "*", rate=Rate(1_000_000, 1), burst=10_000))
 FULL = (*LOCAL, Limit("one_at_a_time", "key", "*", 1, by="input.account"))
-CONTENDERS = {"none": (), "three local": LOCAL, "with a rate": RATED, "set aside": FULL}
+CONTENDERS = {
+    "none": (),
+    "three local": LOCAL,
+    "with a rate": RATED,
+    "one shared": (Limit("all", "global", "*", 1_000),),
+    "set aside": FULL,
+}
 
 
 class Desk:
     """A dispatcher with some limits, and the worker that answers it."""
 
     def __init__(self, limits: tuple[Limit, ...]) -> None:
-        self._topology = replace(load(), limits=limits)
+        shipped = load()
+        topics = {
+            name: replace(topic, partitions=1) if topic.partitions == shipped.partitions else topic
+            for name, topic in shipped.topics.items()
+        }
+        self._topology = replace(shipped, partitions=1, topics=topics, limits=limits)
         stages = [dispatcher.stage(self._topology, KEY), scheduler.stage(self._topology)]
         self._driver = TopologyTestDriver(stages, self._topology, partitions=1)
         self._driver.advance(0.2)

@@ -44,6 +44,7 @@ class Hooks:
     handled: Hook
     rests: Hook
     initiate: Hook
+    initiate_early: Hook
 
 
 def hooks(kinds: Sequence[type[Part]], shared: Shared) -> Hooks:
@@ -80,4 +81,5 @@ def hooks(kinds: Sequence[type[Part]], shared: Shared) -> Hooks:
         handled=bound("handled"),
         rests=bound("rests"),
         initiate=bound("initiate"),
+        initiate_early=[part.initiate for part in with_("initiate") if part.initiates_early],
     )

@@ -36,6 +36,8 @@ class Limited:
     def __init__(self, topology: Topology) -> None:
         self.caps = Caps(topology.limits, topology.breakers)
         self.aside = SetAside(topology.priorities)
+        buckets = self.caps.buckets
+        self._has_shared = bool(buckets.shared or buckets.shared_rates)
         self._unled: dict[int, Line] = {}  # lines of which more jobs may go ahead
         self._is_restored = False
         self._opened: dict[Bucket, None] = {}  # in which there may be room, oldest first
@@ -56,6 +58,8 @@ class Limited:
             return False
         self.aside.add(line, live.at, job_id)
         self._lead(line)
+        if line.contender is not None:
+            self._touch((line.contender.bucket,))
         return True
 
     def waits_no_more(self, job_id: str) -> None:
@@ -75,13 +79,24 @@ class Limited:
             self._set_aside(line, bucket)
         return True
 
+    def wants_permits(self, pool: str, type_: str) -> None:
+        """A job waits in a queue: look at the shared limits of its pool and type."""
+        if self._has_shared:
+            self._touch(self.caps.buckets.shared_of_type(pool, type_))
+
+    def granted(self, bucket: Bucket) -> None:
+        """There may be permits or starts for jobs that wait for a bucket."""
+        if self.aside.has(bucket):
+            self._opened[bucket] = None
+
     def started(self, live: Live) -> None:
         self.caps.started(live)
 
     def ended(self, live: Live) -> None:
         """A job gave its slot back: some of those that waited for it come back later."""
-        freed = filter(self.aside.has, self.caps.ended(live))
-        self._opened.update(dict.fromkeys(freed))
+        freed = self.caps.ended(live)
+        self._opened.update(dict.fromkeys(filter(self.aside.has, freed)))
+        self._touch(freed)
         line = self.aside.known(_name(live), self.caps.buckets.of_job(live))
         if line is not None:
             self._lead(line)
@@ -115,7 +130,12 @@ class Limited:
         self, job_id: str, buckets: Iterable[Bucket], on_undo: Undo
     ) -> list[tuple[Bucket, float]]:
         """Take a token of each of these buckets that has a rate; the new arrival times."""
-        caps, paced = self.caps, self._paced(buckets)
+        caps = self.caps
+        found = [bucket for bucket in buckets if bucket.limit in caps.rates.paces]
+        for bucket in found:
+            if bucket.limit in caps.buckets.shared_rates:
+                caps.budgets.spend(bucket, caps.now, on_undo)
+        paced = self._paced(found)
         for bucket in paced:
             on_undo(self._look_at, bucket, caps.now)  # called once its arrival time is back
         return [(bucket, caps.rates.spend(bucket, caps.now, job_id, on_undo)) for bucket in paced]
@@ -131,7 +151,9 @@ class Limited:
                 yield bucket, arrival
 
     def _paced(self, buckets: Iterable[Bucket]) -> list[Bucket]:
-        paced = [bucket for bucket in buckets if bucket.limit in self.caps.rates.paces]
+        """The buckets of rates that this partition has to itself."""
+        paces, shared = self.caps.rates.paces, self.caps.buckets.shared_rates
+        paced = [b for b in buckets if b.limit in paces and b.limit not in shared]
         self.spent += len(paced)
         return paced
 
@@ -153,6 +175,13 @@ class Limited:
         if moment is None or moment <= self.caps.now or self._expected.get(bucket) == moment:
             return
         self._look_at(bucket, moment)
+
+    def _touch(self, buckets: tuple[Bucket, ...]) -> None:
+        """Look at those of the buckets that are shared, before this step ends."""
+        if self._has_shared:
+            shared, rates = self.caps.buckets.shared, self.caps.buckets.shared_rates
+            self.caps.permits.touched.update({b: None for b in buckets if b.limit in shared})
+            self.caps.budgets.touched.update(b for b in buckets if b.limit in rates)
 
     def _look_at(self, bucket: Bucket, moment: float) -> None:
         self._expected[bucket] = moment
@@ -219,6 +248,7 @@ class Limited:
         ready_at, job_id, _ = line.jobs[0]
         self.caps.reservation.set_aside(job_id, ready_at, bucket, line.own)
         self.expect(bucket)
+        self._touch((bucket,))
 
     def _look_again(self, bucket: Bucket) -> None:
         """Keep looking at a bucket that has both room and jobs; wait for a token if it has none."""

@@ -62,6 +62,9 @@ class Part(Declaration):
     awaits_logs: ClassVar[bool] = False
     """Whether `tick` is called only after all that was in the inputs at the takeover was read."""
 
+    initiates_early: ClassVar[bool] = False
+    """Whether `initiate` is called before that, too."""
+
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self.topology = shared.topology

@@ -152,10 +152,10 @@ class RunQueue:
         startable = min(
             queue.within_caps,
             sum(
-                min(jobs, self._caps.type_room(pool, type_))
+                min(jobs, self._caps.type_free(pool, type_))
                 for type_, jobs in queue.by_type().items()
             ),
-            self._caps.pool_room(pool),
+            self._caps.pool_free(pool),
         )
         return running + int(startable)
 
@@ -173,6 +173,7 @@ class RunQueue:
     def _push(self, found: Iterable[Back]) -> None:
         for pool, ready in found:
             self._queue(pool).push(ready)
+            self.limited.wants_permits(pool, ready.type)
 
     def _first(self, pool: str, now: int) -> Ready | None:
         """The next job of a pool that may start; those that may not are set aside."""
@@ -192,12 +193,15 @@ class RunQueue:
         if types != self._handled.get(pool):
             self._handled[pool] = types
             queue.handle(types, now)
+            for type_ in queue.by_type():
+                self.limited.wants_permits(pool, type_)
 
     def _enter(self, job_id: str, live: Live) -> None:
         if live.status == PENDING:
             queue = self._queue(live.pool)
             if not self.limited.waits(job_id, live):
                 queue.push(Ready(live.at, job_id, live.tenant_id, live.type, live.priority))
+                self.limited.wants_permits(live.pool, live.type)
         elif live.status in LEASED:
             self.limited.started(live)
             self._queue(live.pool).started(live.tenant_id)

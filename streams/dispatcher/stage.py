@@ -33,6 +33,8 @@ from streams.dispatcher.parts.gathers import Gathers
 from streams.dispatcher.parts.held import HeldJobs
 from streams.dispatcher.parts.leasing import Leasing
 from streams.dispatcher.parts.limits import Limits
+from streams.dispatcher.parts.permit_owners import PermitOwners
+from streams.dispatcher.parts.permits import HeldPermits
 from streams.dispatcher.parts.questions import Questions
 from streams.dispatcher.parts.replays import Replays
 from streams.dispatcher.parts.retention import Retention
@@ -42,6 +44,8 @@ from streams.dispatcher.parts.runs import Runs
 from streams.dispatcher.parts.schedules import Schedules
 from streams.dispatcher.parts.shared_effects import SharedEffects
 from streams.dispatcher.parts.start_deadlines import StartDeadlines
+from streams.dispatcher.parts.start_owners import StartOwners
+from streams.dispatcher.parts.starts import GrantedStarts
 from streams.dispatcher.parts.submissions import Submissions
 from streams.dispatcher.parts.sweep import Sweep
 from streams.dispatcher.parts.tenants import Tenants
@@ -94,6 +98,10 @@ PARTS: tuple[type[Part], ...] = (
     Sweep,
     Retention,
     Leasing,
+    HeldPermits,
+    PermitOwners,
+    GrantedStarts,
+    StartOwners,
     Questions,
     Workflows,
 )
@@ -109,7 +117,7 @@ _LARGE_BYTES = 8 * 1024
 
 
 def stage(topology: Topology, cluster_key: bytes) -> Stage:
-    """The stage that reads `events`, `duplicates`, `jobs.commands` and `tenants`."""
+    """The stage that reads `events`, `duplicates`, `jobs.commands`, `tenants` and `limits.*`."""
     processor = partial(Dispatcher, topology, cluster_key)
     indexes = {"jobs": live_index.LIVE_AND_ENDED, "schedules": schedule_rows.BY_TIME_AND_APP}
     return declared_stage(topology, "dispatcher", processor, indexes=indexes)
@@ -192,11 +200,10 @@ class Dispatcher(BatchProcessor):
         return all(map(_is_success, records))
 
     def initiate(self, ctx: Context, limit: int | None) -> None:
-        """Lease ready jobs, and ask workers who they are and for credits."""
-        if not self._listens:
-            return
+        """Lease ready jobs, hand out permits, and ask workers who they are and for credits."""
         step = self._begin(ctx)
-        outputs = chain.from_iterable(initiate(step) for initiate in self._hooks.initiate)
+        hook = self._hooks.initiate if self._listens else self._hooks.initiate_early
+        outputs = chain.from_iterable(initiate(step) for initiate in hook)
         for _ in islice(outputs, limit):
             pass
 

@@ -82,13 +82,28 @@ class Buckets:
         self._keys_of_call = remember(self._found_for_call)
         of_jobs = any(scope in KEYED or per for scope, per in self._of)
         self.are_of_jobs = of_jobs or circuits or bool(self._of_calls)
+        self.shared = frozenset(
+            limit.name for limit in limits if limit.is_shared and limit.concurrency is not None
+        )
+        """The limits whose places are permits, which a partition has to ask for."""
+        self.shared_rates = frozenset(
+            limit.name for limit in limits if limit.is_shared and limit.rate is not None
+        )
+        """The limits whose starts a partition has to ask for."""
+        self.shared_of_type = remember(self._shared_of_type)
 
     def of_job(self, job: Counted) -> tuple[Bucket, ...]:
-        """The buckets that neither its tenant nor its pool and type have alone."""
+        """The buckets that neither its tenant nor its pool and type have alone.
+
+        Shared ones come last, so that none is asked for before there is room in the others.
+        """
         if not self.are_of_jobs:
             return ()
         keyed = self._of_keys(job.tenant_id, job.keys)
-        return (*self._of_both(job.tenant_id, job.pool, job.type), *keyed)
+        found = (*self._of_both(job.tenant_id, job.pool, job.type), *keyed)
+        if len(found) < 2 or not (self.shared or self.shared_rates):
+            return found
+        return tuple(sorted(found, key=self._turn))
 
     def of_call(self, tenant_id: str, tool: str | None, model: str | None) -> tuple[Bucket, ...]:
         """The buckets that count a call: those of its tool, of its model, or of both."""
@@ -108,6 +123,15 @@ class Buckets:
     def _of_type(self, pool: str, type_: str) -> tuple[Bucket, ...]:
         """The buckets of all jobs, of a pool, and of a type."""
         return (*self.of_pool(pool), *self._found("job_type", type_))
+
+    def _shared_of_type(self, pool: str, type_: str) -> tuple[Bucket, ...]:
+        """Those of `of_type` that are shared, in the one order in which they are asked for."""
+        found = (b for b in self.of_type(pool, type_) if any(self._turn(b)))
+        return tuple(sorted(found, key=lambda bucket: (self._turn(bucket), bucket)))
+
+    def _turn(self, bucket: Bucket) -> tuple[bool, bool]:
+        """When to ask for a bucket: a start of a rate is of no use later, so it comes last."""
+        return bucket.limit in self.shared_rates, bucket.limit in self.shared
 
     def _of_tenant(self, tenant_id: str) -> tuple[Bucket, ...]:
         """The buckets of all jobs of a tenant."""

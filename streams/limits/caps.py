@@ -1,5 +1,8 @@
 """How much room the limits of one partition leave, counted from its living leases.
 
+A limit that all partitions share leaves room only as far as this one holds permits (`permits`), and
+its rate as far as starts were granted (`budgets`).
+
 Whether a job may start is asked in three places, so that one that may not never hides the one
 behind it: for its pool and type, for its tenant, and for what only the job itself is counted by.
 """
@@ -9,7 +12,9 @@ from __future__ import annotations
 from math import inf
 
 from streams.limits.buckets import CIRCUIT, Bucket, Buckets, Counted
+from streams.limits.budgets import Budgets
 from streams.limits.circuits import Circuits
+from streams.limits.permits import Permits
 from streams.limits.rates import Rates
 from streams.limits.reservation import Reservation
 from streams.topology.breakers import Breaker
@@ -27,6 +32,8 @@ class Caps:
         self.rates = Rates(self.buckets.limits)
         self.circuits = Circuits(breakers)
         self.reservation = Reservation()
+        self.permits = Permits()
+        self.budgets = Budgets()
         self.now = 0.0
         self._running: dict[Bucket, int] = {}
 
@@ -34,9 +41,13 @@ class Caps:
         """How many more jobs of a pool and type may start, whoever's they are."""
         return self._least(self.buckets.of_type(pool, type_))
 
-    def pool_room(self, pool: str) -> float:
-        """How many more jobs of a pool may start, whatever their type."""
-        return self._least(self.buckets.of_pool(pool))
+    def type_free(self, pool: str, type_: str) -> float:
+        """How many more jobs of a pool and type may start once there are permits for them."""
+        return min(map(self.free, self.buckets.of_type(pool, type_)), default=inf)
+
+    def pool_free(self, pool: str) -> float:
+        """How many more jobs of a pool may start so, whatever their type."""
+        return min(map(self.free, self.buckets.of_pool(pool)), default=inf)
 
     def tenant_room(self, tenant_id: str) -> float:
         """How many more jobs of a tenant may start, whatever they are."""
@@ -60,14 +71,29 @@ class Caps:
         """
         if bucket.limit == CIRCUIT:
             return self.circuits.room(bucket, self.running(bucket), self.now)
+        free = self.free(bucket)
+        if bucket.limit in self.buckets.shared:
+            is_reserved = bucket in self.reservation.buckets
+            permits = self.permits.room(bucket, self.running(bucket), is_reserved=is_reserved)
+            free = min(free, permits)
+        if bucket.limit in self.buckets.shared_rates:
+            free = min(free, self.budgets.tokens(bucket, self.now))
+        return free
+
+    def free(self, bucket: Bucket) -> float:
+        """How many more jobs a bucket lets start as far as this partition alone knows."""
         cap = self.buckets.limits[bucket.limit].concurrency
         free = inf if cap is None else max(0, cap - self._running.get(bucket, 0))
+        if bucket.limit in self.buckets.shared_rates:
+            return free
         return min(free, self.rates.tokens(bucket, self.now))
 
     def next_room_at(self, bucket: Bucket) -> float | None:
         """When time alone makes room in a bucket: at its next token, or its circuit's next try."""
         if bucket.limit == CIRCUIT:
             return self.circuits.next_try_at(bucket)
+        if bucket.limit in self.buckets.shared_rates:
+            return self.budgets.asked_again_at(bucket)
         return self.rates.next_token_at(bucket)
 
     def running(self, bucket: Bucket) -> int:

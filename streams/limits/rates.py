@@ -42,10 +42,11 @@ class Pace:
 
 
 def pace_of(limit: Limit) -> Pace | None:
-    """The pace of a limit with a rate."""
+    """The pace of a limit with a rate, at which its starts are granted if it is a shared one."""
     if limit.rate is None:
         return None
-    return Pace(limit.rate.seconds / limit.rate.count, limit.burst or 1)
+    burst = limit.most_at_once - limit.least_burst + 1
+    return Pace(limit.rate.seconds / limit.rate.count, burst)
 
 
 class Rates:

@@ -215,12 +215,15 @@ class FusedTask:
                 self._order.left({record.topic for record in records})
 
     def _for_others(self, part: Task, begin: int) -> dict[Task, list[int]]:
-        """The outputs from `begin` on that another part may handle now, by that part."""
+        """The outputs from `begin` on that another part may handle now, by that part.
+
+        What a part writes to an input of its own comes back from the topic.
+        """
         found: dict[Task, list[int]] = {}
         for place in range(begin, len(part.outputs)):
             topic, to, records = part.outputs[place]
             reader = self._readers.get(topic)
-            if not records or reader is None or to != self.partition:
+            if not records or reader in (None, part) or to != self.partition:
                 continue
             if topic in self._order:
                 self._order.left({topic})

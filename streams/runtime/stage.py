@@ -72,9 +72,17 @@ class FusedStage:
 
     @property
     def own_inputs(self) -> frozenset[str]:
-        """The inputs of a part that other parts write, and nobody else but replays of letters."""
+        """The inputs of a part that other parts write, and nobody else but replays of letters.
+
+        What a part writes for itself is none, since it writes that for its other partitions, too.
+        """
         written = {topic for part in self.parts for topic in part.writes}
-        read = {topic for part in self.parts for topic in part.inputs if topic != part.letters}
+        read = {
+            topic
+            for part in self.parts
+            for topic in part.inputs
+            if topic != part.letters and topic not in part.writes
+        }
         return frozenset(written & read)
 
     @property

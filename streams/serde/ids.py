@@ -131,6 +131,12 @@ def partition_for(tenant_id: str, partitions: int) -> int:
     return int(murmur2(tenant_id.encode(), partitions))
 
 
+def owner_of(limit: str, key: str, partitions: int) -> int:
+    """The partition of the dispatcher that owns the permits of one value of a shared limit."""
+    raw = limit.encode()
+    return int(murmur2(len(raw).to_bytes(4, "big") + raw + key.encode(), partitions))
+
+
 def _hash(*parts: str) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:

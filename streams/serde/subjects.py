@@ -35,6 +35,8 @@ _OF_TOPIC = {
     "deliveries.commands": "delivery_command",
     "deliveries.endpoints": "endpoint_state",
     "ingress.rates": "rate_report",
+    "limits.claims": "limit_claim",
+    "limits.grants": "limit_grant",
     "replays": "replay",
 }
 _WORK, _VALUE = "jobs.work.", "-value"

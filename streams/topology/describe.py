@@ -38,7 +38,9 @@ def tables(topology: Topology) -> Iterator[Table]:
 
 def holds(limit: Limit) -> str:
     """How far a cap reaches: all jobs of a tenant share a partition, but not those of a type."""
-    return "for each matching tenant, overall" if limit.is_local else "inside each partition"
+    if limit.is_local:
+        return "for each matching tenant, overall"
+    return "overall" if limit.is_shared else "inside each partition"
 
 
 def _topics(topology: Topology) -> Table:
@@ -144,7 +146,7 @@ def _limits(topology: Topology) -> Table:
     for limit in topology.limits:
         scope = f"{limit.scope} {limit.by or ''}".strip() + (" per tenant" if limit.per else "")
         running = "-" if limit.concurrency is None else str(limit.concurrency)
-        starts = "-" if limit.rate is None else f"{limit.rate}, {limit.burst or 1} at once"
+        starts = "-" if limit.rate is None else f"{limit.rate}, {limit.most_at_once} at once"
         _row(table, limit.name, scope, limit.match, running, starts, holds(limit))
     return table
 

@@ -154,6 +154,8 @@ _LOGS = (
     "events",
     "events.received",
     "jobs.commands",
+    "limits.claims",
+    "limits.grants",
     "rejections",
     "schedule",
 )

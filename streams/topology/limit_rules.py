@@ -24,6 +24,14 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
         yield "", "the limit limits nothing; set concurrency, rate or both"
     if limit.burst is not None and limit.rate is None:
         yield "burst", "a burst is of a rate, and the limit has none; set rate, or remove burst"
+    if limit.burst is not None and limit.burst < limit.least_burst:
+        yield (
+            "burst",
+            f"all partitions share the rate {limit.rate}, which takes a burst of "
+            f"{limit.least_burst} or more; set burst: {limit.least_burst}, or shared: false",
+        )
+    if limit.shared is not None and (limit.scope == "tenant" or limit.per is not None):
+        yield "shared", "it counts the jobs of one tenant, which is exact already; remove shared"
     if limit.per is not None and limit.scope in ("tenant", "key"):
         yield "per", f"scope {limit.scope} counts each tenant by itself already; remove per"
     yield from _key_faults(limit)

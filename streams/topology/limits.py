@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import ceil
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
@@ -51,6 +52,8 @@ class Limit(Declared):
     - `by` (scope `key`) is a JMESPath expression on the job (`limits/keys.py`).
     - `per: tenant` gives each tenant caps of its own.
     - `burst` is how many jobs a rate lets start at once after a pause.
+    - `shared` says whether a cap holds over all partitions. Unless it says so, that is so for what
+      counts jobs of several tenants, and each tenant has values of scope `key` to itself.
     """
 
     name: Name
@@ -61,11 +64,34 @@ class Limit(Declared):
     burst: Count | None = None
     by: Text | None = None
     per: Literal["tenant"] | None = None
+    shared: bool | None = None
 
     @property
     def is_local(self) -> bool:
         """Whether all that it counts together is of one tenant, and so in one partition."""
-        return self.scope in ("tenant", "key") or self.per is not None
+        own_keys = self.scope == "key" and not self.shared
+        return self.scope == "tenant" or self.per is not None or own_keys
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether what it counts together is in several partitions, and it holds over all."""
+        return not self.is_local and self.shared is not False
+
+    @property
+    def least_burst(self) -> int:
+        """The least burst that its rate may have.
+
+        Starts of a shared rate are granted up to a second ahead (`limits/budgets.py`), so its burst
+        has to cover what a second brings.
+        """
+        if self.rate is None or not self.is_shared:
+            return 1
+        return ceil(self.rate.count / self.rate.seconds) + 1
+
+    @property
+    def most_at_once(self) -> int:
+        """How many starts of its rate may come at once after a pause."""
+        return self.burst or self.least_burst
 
     @property
     def counts_calls(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from support import derived as of_dispatcher
 from support import derived_deliveries
 from support.derived import after_an_abort, faults, processor, rebuilt
+from support.permit_checks import overruns
 
 from simulation.outside import Violation
 from streams.runtime.backends import backend_for, fold
@@ -39,6 +40,16 @@ def derived(world: World) -> None:
             raise Violation("inconsistent", f"{partition}: {fault}")
         _published(world, task, partition)
         _deliveries(world, partition)
+    _permits(world)
+
+
+def _permits(world: World) -> None:
+    """Limits that all partitions share are overrun nowhere."""
+    tasks = {p: world.cluster.task("dispatcher", p) for p in range(world.partitions)}
+    parts = {partition: task.stores["parts"] for partition, task in tasks.items()}
+    jobs = {partition: task.stores["jobs"] for partition, task in tasks.items()}
+    for broken in overruns(parts, jobs, world.wiring.topology().limits):
+        raise Violation("overrun", broken)
 
 
 def _deliveries(world: World, partition: int) -> None:

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
-from support import tree_faults
+from support import permit_faults, tree_faults
 
 from simulation import faults_of_people
 from simulation.story import Story, draw
@@ -505,5 +505,9 @@ INJECTED_FAULTS = {
         ("no_job",),
         ("deliver", "narrow", "drop_topic"),
     ),
+    **{
+        f"42 {name}": InjectedFault(put, ("overrun", "derived", "undone"), ("deliver", "takeover"))
+        for name, put in permit_faults.FAULTS.items()
+    },
 }
 """By the number of what was once wrong."""

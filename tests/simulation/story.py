@@ -299,7 +299,8 @@ def draw(
     ]
     names = r.choices(list(kinds), weights, k=r.choice((5, 8, 8, 12, 20, 40)))
     ops = tuple(Op(r.choice(_GAPS), name, kinds[name].draw(die)) for name in names)
-    return Story(seed, _setup(r, die.types), ops, types)
+    shared = Dice(seed).of("shared limits").choice((0, 0, 0, 1, 2, 3))
+    return Story(seed, _setup(r, die.types) | {"shared": shared}, ops, types)
 
 
 def _matters(name: str, die: Die) -> float:

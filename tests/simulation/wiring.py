@@ -46,8 +46,10 @@ class Wiring:
 
     partitions: int
     cap: int = 0
+    shared: int = 0
+    """How many jobs may run at once over all partitions; 0: any number."""
     tool_cap: int = 0
-    """How many calls of a tool each partition lets through at once; 0: any number."""
+    """How many calls of a tool may be under way over all partitions; 0: any number."""
     breaker: int = 0
     """After how many failed calls a tool is left alone; 0: never."""
     unrouted: set[str] = field(default_factory=set)
@@ -64,12 +66,13 @@ class Wiring:
 
     def topology(self) -> Topology:
         built = _built(self.partitions, frozenset(self.unrouted), self.heavy)
-        return _limited(built, self.cap, self.tool_cap, self.breaker)
+        return _limited(built, self.cap, self.shared, self.tool_cap, self.breaker)
 
 
-def _limited(built: Topology, cap: int, tool_cap: int, breaker: int) -> Topology:
+def _limited(built: Topology, cap: int, shared: int, tool_cap: int, breaker: int) -> Topology:
     limits = (
         Limit("per-tenant", "tenant", concurrency=cap or None),
+        Limit("together", "global", concurrency=shared or None),
         Limit("per-tool", "tool", concurrency=tool_cap or None),
     )
     breakers = (Breaker("*", breaker, seconds=60, open_seconds=10),) if breaker else ()

@@ -79,7 +79,9 @@ def derived(dispatcher: Dispatcher) -> tuple[Any, ...]:
         {app: each for app, each in part(dispatcher, DeclaredSchedules)._declared.items() if each},
         (dict(backlog._depths._jobs), backlog._published),
     )
-    return waiting, charged, running, dict(shared.queue._caps._running), closed, kept
+    caps = shared.queue._caps
+    counts = dict(caps._running), dict(caps.permits.holdings)
+    return waiting, charged, running, counts, closed, kept
 
 
 def _set_aside(dispatcher: Dispatcher) -> set[tuple[str, str, int, str, str, str]]:

@@ -68,12 +68,29 @@ NEVER_FULL = (MaxQueued("tenant", 10**9), MaxQueued("job_type", 10**9), MaxQueue
 """With them the waiting jobs are counted, and none of them is near a cap."""
 
 
-def topology(*limits: Limit) -> Topology:
-    return dataclasses.replace(load(), routes=ROUTES, limits=limits, max_queued=NEVER_FULL)
+def topology(*limits: Limit, partitions: int = 1) -> Topology:
+    """The shipped topology with these limits, and so many partitions of the dispatcher."""
+    shipped = load()
+    topics = {
+        name: dataclasses.replace(topic, partitions=partitions)
+        if topic.partitions == shipped.partitions
+        else topic
+        for name, topic in shipped.topics.items()
+    }
+    return dataclasses.replace(
+        shipped,
+        partitions=partitions,
+        topics=topics,
+        routes=ROUTES,
+        limits=limits,
+        max_queued=NEVER_FULL,
+    )
 
 
 class Desk:
     """One partition's dispatcher and scheduler, on a virtual clock."""
+
+    partition = 0
 
     def __init__(self, *limits: Limit) -> None:
         self.topology = topology(*limits)
@@ -128,7 +145,8 @@ class Desk:
         made = envelope(tenant, key, type_)
         event = dataclasses.replace(made, routed=routed, subject=subject or key)
         value = ENVELOPE.encode(event)
-        self.driver.pipe("events", tenant.encode(), value, timestamp=at or None)
+        by, to = tenant.encode(), self.partition
+        self.driver.pipe("events", by, value, partition=to, timestamp=at or None)
         return event_job_id(tenant, "zendesk", key)
 
     def tenant(
@@ -142,7 +160,8 @@ class Desk:
         """A record of `tenants`."""
         body = "{}" if weight is None else f'{{"weight": {weight}}}'
         record = TenantRecord(tenant, kind, "", disabled, body)
-        self.driver.pipe("tenants", tenant_key(tenant, kind, ""), TENANT.encode(record))
+        key = tenant_key(tenant, kind, "")
+        self.driver.pipe("tenants", key, TENANT.encode(record), partition=self.partition)
 
     def held(self) -> dict[tuple[str, str, str | None], Held]:
         """What `jobs.held` says, by pool, type and tenant."""
@@ -162,7 +181,9 @@ class Desk:
         """A command of `jobs.commands`, appended `at` (now unless told); returns its id."""
         command = Command(new_id("cmd"), tenant, job_id, epoch, self.driver.now, body)
         value = COMMAND.encode(command)
-        self.driver.pipe("jobs.commands", b"acme", value, timestamp=at or None)
+        self.driver.pipe(
+            "jobs.commands", b"acme", value, partition=self.partition, timestamp=at or None
+        )
         return command.command_id
 
     def submit(

@@ -97,6 +97,10 @@ class Crew:
         found = (worker_id for _, worker_id in self._order[:2] if worker_id != but)
         return next(map(self.workers.__getitem__, found), None)
 
+    def credits(self) -> int:
+        """How many leases its workers take now, in all."""
+        return sum(worker.credits for worker in self.workers.values() if worker.place)
+
     def place(self, worker: Worker) -> None:
         """Update a worker's place in the order by credits; O(log n)."""
         count = worker.credits if worker.fresh else 0
@@ -164,6 +168,10 @@ class Pool:
         crews = (crew for crew in self._crews.values() if job_type in crew.types)
         able = (worker for crew in crews if (worker := crew.freest(but)) is not None)
         return max(able, key=lambda worker: worker.credits, default=None)
+
+    def credits(self) -> int:
+        """How many leases its workers take now, in all."""
+        return sum(crew.credits() for crew in self._crews.values())
 
     def to_ask(self, types: set[str], limit: int, before: float) -> list[Worker]:
         """Workers without credits that handle these types and were last asked before a moment.

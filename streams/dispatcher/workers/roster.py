@@ -83,6 +83,10 @@ class Roster:
         """The job types that workers with credits handle."""
         return self._pools[pool].able() if pool in self._pools else set()
 
+    def credits(self, pool: str) -> int:
+        """How many leases a pool's workers take now, in all."""
+        return self._pools[pool].credits() if pool in self._pools else 0
+
     def freest(self, pool: str, job_type: str, but: str | None = None) -> Worker | None:
         """The worker of a pool with the most credits among those that handle a type."""
         return self._pools[pool].freest(job_type, but) if pool in self._pools else None

@@ -2,8 +2,8 @@
 a person, a worker, a cap.
 
 The jobs that fill a cap are counted here when somebody asks. If the dispatcher published them, each
-lease would cost more. A tenant's jobs are all in one partition; the caps of other scopes hold per
-partition, and are counted so.
+lease would cost more. A tenant's jobs are all in one partition. The caps of other scopes hold over
+all partitions or, if they are not shared, in each, and are counted so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from functools import lru_cache
+from itertools import starmap
 
 from streams.http.moments import rfc3339
 from streams.limits.buckets import CIRCUIT, Bucket, Buckets, Candidate
@@ -22,7 +23,7 @@ from streams.operator.resources.open_waits import told, told_of_effect
 from streams.operator.resources.table import status_in
 from streams.serde import job_states
 from streams.serde.records import Held, Job
-from streams.topology.limits import SCOPES_OF_CALLS, Limit, Scope
+from streams.topology.limits import Limit, Scope
 from streams.topology.model import Topology
 
 UNREAD: Json = {
@@ -38,6 +39,10 @@ _COUNTED = (
     "SELECT tenant_id, type, pool, limit_keys, count(*) FROM jobs "  # noqa: S608  constants
     f"WHERE {IS_RUNNING} AND part = (SELECT part FROM jobs WHERE job_id = ?) "
     "GROUP BY tenant_id, type, pool, limit_keys"
+)
+_COUNTED_OVERALL = (
+    "SELECT tenant_id, type, pool, limit_keys, count(*) FROM jobs INDEXED BY jobs_running "  # noqa: S608  constants
+    f"WHERE {IS_RUNNING} GROUP BY tenant_id, type, pool, limit_keys"
 )
 
 
@@ -60,15 +65,30 @@ class RunningJobs:
         self._connection = connection
         self.buckets = _buckets(topology.limits, circuits=bool(topology.breakers))
         self._counts: dict[str, Counter[Bucket]] = {}
+        self._overall: Counter[Bucket] | None = None
 
     def beside(self, job: Job) -> Counter[Bucket]:
-        """How many jobs run in each bucket, in a job's partition."""
+        """How many jobs run in each bucket: in a job's partition, or overall if it is shared."""
         if job.tenant_id not in self._counts:
-            self._counts[job.tenant_id] = found = Counter[Bucket]()
-            for name, type_, pool, keys, jobs in self._connection.execute(_COUNTED, (job.job_id,)):
-                for bucket in self.buckets.all(Candidate(name, type_, pool, from_text(keys))):
-                    found[bucket] += jobs
+            found = self._counted(_COUNTED, job.job_id)
+            self._counts[job.tenant_id] = found | self._of_shared()
         return self._counts[job.tenant_id]
+
+    def _of_shared(self) -> Counter[Bucket]:
+        """How many run in the buckets of limits that all partitions share."""
+        shared = self.buckets.shared
+        if self._overall is None:
+            found = self._counted(_COUNTED_OVERALL) if shared else Counter[Bucket]()
+            kept = {bucket: jobs for bucket, jobs in found.items() if bucket.limit in shared}
+            self._overall = Counter(kept)
+        return self._overall
+
+    def _counted(self, query: str, *values: str) -> Counter[Bucket]:
+        found = Counter[Bucket]()
+        for name, type_, pool, keys, jobs in self._connection.execute(query, values):
+            for bucket in self.buckets.all(Candidate(name, type_, pool, from_text(keys))):
+                found[bucket] += jobs
+        return found
 
 
 _buckets = lru_cache(maxsize=4)(Buckets)
@@ -103,12 +123,13 @@ def _its_start(job: Job) -> tuple[str, str]:
 
 
 def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json:
-    caps, tool = _reached(running, job), _tried_tool(job, topology)
+    reached, tool = _reached(running, job), _tried_tool(job, topology)
+    caps = [_cap(limit, bucket, in_use) for limit, bucket, in_use in reached]
     if held is not None and (held.reason != "no_slot" or not (caps or tool)):
         return {**held_reason(held), "caps": caps}
     since = rfc3339(job.ready_at)
     if caps:
-        return _waits("cap", "; ".join(map(_cap_detail, caps)), since, caps)
+        return _waits("cap", "; ".join(starmap(_cap_detail, reached)), since, caps)
     if tool is not None:
         return _waits("circuit", _circuit_detail(tool), since)
     detail = (
@@ -127,9 +148,15 @@ def _waits(
 
 
 def _rated(running: RunningJobs, job: Job) -> str:
-    """Which rates a job may wait for; only the dispatcher knows how much of them is spent."""
-    rates = [f"{limit.name!r} ({limit.rate})" for limit, _ in _limits(running, job) if limit.rate]
-    return f", and it may wait for its turn under the rate of {', '.join(rates)}" if rates else ""
+    """Which rates or permits a job may wait for; what there is of them the dispatcher knows."""
+    limits = [limit for limit, _ in _limits(running, job)]
+    rates = [f"{limit.name!r} ({limit.rate})" for limit in limits if limit.rate]
+    shared = [f"{limit.name!r}" for limit in limits if limit.name in running.buckets.shared]
+    waits = [
+        *([f"its turn under the rate of {', '.join(rates)}"] if rates else ()),
+        *([f"a permit of {', '.join(shared)} from another partition"] if shared else ()),
+    ]
+    return f", and it may wait for {' or '.join(waits)}" if waits else ""
 
 
 def _kept(running: RunningJobs, job: Job) -> str:
@@ -157,14 +184,19 @@ def _limits(running: RunningJobs, job: Job) -> list[tuple[Limit, Bucket]]:
     return [(running.buckets.limits[bucket.limit], bucket) for bucket in found]
 
 
-def _reached(running: RunningJobs, job: Job) -> list[Json]:
-    """Return the caps that let no further job like this one start, in the topology's order."""
+def _reached(running: RunningJobs, job: Job) -> list[tuple[Limit, Bucket, int]]:
+    """The caps that let no further job like this one start, and what fills them, in order."""
     in_use = running.beside(job)
     return [
-        _cap(limit, bucket, in_use[bucket])
+        (limit, bucket, in_use[bucket])
         for limit, bucket in _limits(running, job)
         if limit.concurrency is not None and in_use[bucket] >= limit.concurrency
     ]
+
+
+def _is_of_tenant(limit: Limit) -> bool:
+    """Whether a value of a limit is counted for one tenant, and is not the tenant itself."""
+    return limit.is_local and limit.scope != "tenant"
 
 
 def _cap(limit: Limit, bucket: Bucket, in_use: int) -> Json:
@@ -172,7 +204,7 @@ def _cap(limit: Limit, bucket: Bucket, in_use: int) -> Json:
         "limit": limit.name,
         "scope": limit.scope,
         "value": bucket.key or None,
-        "per": "tenant" if limit.per or limit.scope == "key" else None,
+        "per": "tenant" if _is_of_tenant(limit) else None,
         "in_use": in_use,
         "concurrency": limit.concurrency,
     }
@@ -191,14 +223,15 @@ def _circuit_detail(tool: str) -> str:
     )
 
 
-def _cap_detail(cap: Json) -> str:
-    is_local = cap["scope"] == "tenant" or cap["per"] == "tenant"
-    whose = _WHOSE.get(cap["scope"], "").format(cap["value"])
-    whose += " of its tenant" if cap["per"] else "" if is_local else " in its partition"
-    most, in_use = cap["concurrency"], cap["in_use"]
-    what = "call" if cap["scope"] in SCOPES_OF_CALLS else "job"
+def _cap_detail(limit: Limit, bucket: Bucket, in_use: int) -> str:
+    whose = _WHOSE.get(limit.scope, "").format(bucket.key or None)
+    if _is_of_tenant(limit):
+        whose += " of its tenant"
+    elif not limit.is_local and not limit.is_shared:
+        whose += " in its partition"
+    most, what = limit.concurrency, "call" if limit.counts_calls else "job"
     lets = f"one {what}{whose} run at a time" if most == 1 else f"{most} {what}s{whose} run at once"
     runs = "one runs" if in_use == 1 else f"{in_use} run"
     ends = "it ends" if in_use == 1 else "there is room again"
     now = f"{runs}: this job starts when {ends}"
-    return f"limit {cap['limit']!r} lets {lets}, and {now}; or raise the limit's concurrency"
+    return f"limit {limit.name!r} lets {lets}, and {now}; or raise the limit's concurrency"

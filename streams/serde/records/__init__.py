@@ -11,6 +11,7 @@ from streams.serde.records.approvals import *  # noqa: F403  each class of these
 from streams.serde.records.commands import *  # noqa: F403
 from streams.serde.records.events import *  # noqa: F403
 from streams.serde.records.jobs import *  # noqa: F403
+from streams.serde.records.limits import *  # noqa: F403
 from streams.serde.records.operator_commands import *  # noqa: F403
 from streams.serde.records.schedules import *  # noqa: F403
 from streams.serde.records.tenants import *  # noqa: F403

@@ -20,6 +20,7 @@ ROUTED = (
     "limits:\n"
     "  - {name: each, scope: tenant, match: '*', concurrency: 12}\n"
     "  - {name: refunds, scope: job_type, match: refund, concurrency: 5}\n"
+    "  - {name: apart, scope: pool, match: default, concurrency: 5, shared: false}\n"
 )
 
 
@@ -45,7 +46,7 @@ def test_a_valid_file_says_what_it_declares(file: Path) -> None:
     told = run("validate", "--topology", str(file))
     assert (told.exit_code, told.stdout) == (
         0,
-        "valid (topics: 32, stages: 5, routes: 1, limits: 2)\n",
+        "valid (topics: 34, stages: 5, routes: 1, limits: 3)\n",
     )
 
 
@@ -97,7 +98,9 @@ def test_describe_shows_globs_as_written_and_how_far_a_cap_reaches(file: Path) -
     assert "ticket.[ab]*" in shown
     lines = {line.split()[0]: line for line in shown.splitlines() if line.strip()}
     assert "for each matching tenant, overall" in lines["each"]
-    assert "inside each partition" in lines["refunds"]
+    assert "overall" in lines["refunds"]
+    assert "for each" not in lines["refunds"]
+    assert "inside each partition" in lines["apart"]
 
 
 def test_describe_fits_80_characters_with_every_name_whole(
@@ -192,7 +195,8 @@ def test_describe_as_json_has_every_declared_value(file: Path) -> None:
         "expires_after_seconds": None,
     }
     assert declared["topics"][1]["retention_ms"] == 14 * 86_400_000
-    assert declared["limits"][1]["holds"] == "inside each partition"
+    holds = [limit["holds"] for limit in declared["limits"]]
+    assert holds == ["for each matching tenant, overall", "overall", "inside each partition"]
 
 
 def test_the_graph_joins_stages_and_topics_as_declared() -> None:

@@ -78,7 +78,12 @@ def test_the_scheme_takes_what_its_vendor_signs(
 def test_the_limits_are_enforced_ones(tmp_path: Path) -> None:
     overlay = tmp_path / "limits.yaml"
     overlay.write_text(blocks("add-a-limit.md", "yaml")[0])
-    assert [limit.scope for limit in load(overlay).limits] == ["tenant", "job_type", "global"]
+    assert [limit.scope for limit in load(overlay).limits] == [
+        "tenant",
+        "job_type",
+        "global",
+        "tool",
+    ]
 
 
 @pytest.fixture

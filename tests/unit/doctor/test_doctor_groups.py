@@ -102,7 +102,7 @@ def test_positions_in_both_layouts_fail_although_one_runs() -> None:
 def test_a_group_without_members_says_how_much_waits_for_it() -> None:
     found = told(seen(group("pipeline", at=99), WORKER))["pipeline"]
     assert found.status == "warn"
-    assert found.text == "no process of pipeline runs, and 24 records at most wait for it"
+    assert found.text == "no process of pipeline runs, and 32 records at most wait for it"
 
 
 def test_a_stage_that_does_not_move_although_records_wait_is_named_with_its_inputs() -> None:
@@ -127,7 +127,7 @@ def test_a_lag_that_grows_is_told_with_both_figures() -> None:
     grown = replace(seen(slow, WORKER), after=ends(200))
     found = told(grown)["pipeline"]
     assert found.status == "warn"
-    assert "3360 records after 1200" in found.text
+    assert "4480 records after 1600" in found.text
 
 
 def test_a_group_that_may_not_be_described_is_skipped_with_the_right() -> None:

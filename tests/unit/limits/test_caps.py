@@ -25,7 +25,7 @@ def allows(caps: Caps, of: Candidate) -> bool:
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_every_scope_counts_what_runs(scope: Scope) -> None:
-    caps = Caps((Limit("one", scope, "*", 1),))
+    caps = Caps((Limit("one", scope, "*", 1, shared=False),))
     of = job("acme", "draft", *([KEYS] if scope in ("source", "key") else []))
     caps.started(of)
     assert not allows(caps, of)
@@ -35,7 +35,7 @@ def test_every_scope_counts_what_runs(scope: Scope) -> None:
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_no_room_is_left_where_more_run_than_a_lowered_cap_allows(scope: Scope) -> None:
-    caps = Caps((Limit("one", scope, "*", 1),))
+    caps = Caps((Limit("one", scope, "*", 1, shared=False),))
     of = job("acme", "draft", *([KEYS] if scope in ("source", "key") else []))
     for _ in range(3):
         caps.started(of)
@@ -54,7 +54,12 @@ def test_each_matched_value_has_the_cap_to_itself() -> None:
 
 
 def test_a_job_needs_room_under_every_cap_and_frees_all() -> None:
-    caps = Caps((Limit("all", "global", "*", 2), Limit("refunds", "job_type", "refund", 1)))
+    caps = Caps(
+        (
+            Limit("all", "global", "*", 2, shared=False),
+            Limit("refunds", "job_type", "refund", 1, shared=False),
+        )
+    )
     caps.started(job("acme", "refund"))
     assert not allows(caps, job("globex", "refund"))
     assert allows(caps, job("globex"))

@@ -82,7 +82,7 @@ def test_a_cap_that_is_reached_is_named_with_what_fills_it(connection: sqlite3.C
 
 def test_a_cap_of_one_job_is_told_in_the_singular(connection: sqlite3.Connection) -> None:
     fold(connection, make_job("job_a"), *running("r1"))
-    told = waits(connection, under(Limit("drafts", "job_type", "draft_*", 1)))
+    told = waits(connection, under(Limit("drafts", "job_type", "draft_*", 1, shared=False)))
     assert told["detail"] == (
         "limit 'drafts' lets one job of type 'draft_reply' in its partition run at a time, and "
         "one runs: this job starts when it ends; or raise the limit's concurrency"
@@ -116,12 +116,42 @@ def test_a_last_place_that_may_be_kept_for_another_job_is_named(
 def test_caps_of_types_and_of_all_count_their_partition_alone(
     connection: sqlite3.Connection,
 ) -> None:
-    limits = under(Limit("drafts", "job_type", "draft_*", 1), Limit("all", "global", "*", 2))
+    limits = under(
+        Limit("drafts", "job_type", "draft_*", 1, shared=False),
+        Limit("all", "global", "*", 2, shared=False),
+    )
     fold(connection, make_job("job_a"), *running("r1", tenant_id="globex"))
     fold(connection, *running("far1", "far2", "far3"), partition=PARTITION + 1)
     fold(connection, *running("r2", type="refund"))
     caps = {cap["limit"]: cap["in_use"] for cap in waits(connection, limits)["caps"]}
     assert caps == {"drafts": 1, "all": 2}
+
+
+def test_shared_caps_count_what_runs_in_all_partitions(connection: sqlite3.Connection) -> None:
+    limits = under(Limit("drafts", "job_type", "draft_*", 3), Limit("all", "global", "*", 9))
+    fold(connection, make_job("job_a"), *running("r1", tenant_id="globex"))
+    fold(connection, *running("far1", "far2"), partition=PARTITION + 1)
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    told = waits(connection, limits)
+    connection.set_trace_callback(None)
+    assert [(cap["limit"], cap["in_use"], cap["per"]) for cap in told["caps"]] == [
+        ("drafts", 3, None)
+    ]
+    assert "lets 3 jobs of type 'draft_reply' run at once, and 3 run" in told["detail"]
+    plans = [
+        connection.execute(f"EXPLAIN QUERY PLAN {each}").fetchall()
+        for each in statements
+        if "count(*)" in each
+    ]
+    assert all("USING COVERING INDEX jobs_running" in plan[0][3] for plan in plans), plans
+
+
+def test_a_job_without_a_permit_is_told_so(connection: sqlite3.Connection) -> None:
+    fold(connection, make_job("job_a"))
+    told = waits(connection, under(Limit("drafts", "job_type", "draft_*", 3)))
+    assert told["reason"] == "turn"
+    assert "and it may wait for a permit of 'drafts' from another partition" in told["detail"]
 
 
 @pytest.mark.parametrize("scope", ["tenant", "job_type", "pool", "global"])
@@ -132,7 +162,8 @@ def test_what_fills_a_cap_is_counted_in_an_index_of_what_runs(
     fold(connection, make_job("job_a"), *running("r1"))
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-    assert waits(connection, under(Limit("cap", scope, "*", 1)))["reason"] == "cap"
+    limit = Limit("cap", scope, "*", 1, shared=False)
+    assert waits(connection, under(limit))["reason"] == "cap"
     connection.set_trace_callback(None)
     (counting,) = [each for each in statements if "count(*)" in each]
     plan = connection.execute(f"EXPLAIN QUERY PLAN {counting}").fetchall()
@@ -166,7 +197,7 @@ def test_calls_that_fill_a_cap_of_a_tool_are_counted_each(connection: sqlite3.Co
     told = waits(connection, under(Limit("mails", "tool", "email:*", 2)))
     (cap,) = told["caps"]
     assert (cap["scope"], cap["value"], cap["in_use"]) == ("tool", "email:send", 2)
-    assert "lets 2 calls of tool 'email:send' in its partition run at once" in told["detail"]
+    assert "lets 2 calls of tool 'email:send' run at once" in told["detail"]
 
 
 def test_a_tool_that_fails_is_named_and_comes_before_full_slots(

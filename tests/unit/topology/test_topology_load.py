@@ -45,6 +45,8 @@ def test_the_built_in_topology_is_valid_and_complete() -> None:
         "duplicates",
         "jobs.commands",
         "tenants",
+        "limits.claims",
+        "limits.grants",
     )
     assert topology.default_priority == "webhook"
     assert topology.route("zendesk", "ticket.created") is None
@@ -123,6 +125,8 @@ def test_stores_of_a_stage_merge_by_name_too(overlay: Overlay) -> None:
         "duplicates",
         "jobs.commands",
         "tenants",
+        "limits.claims",
+        "limits.grants",
     )
 
 

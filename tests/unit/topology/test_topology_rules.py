@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from streams.serde.sizes import PRODUCER_BATCH_BYTES
-from streams.topology.limits import Limit
+from streams.topology.limits import Limit, Rate
 from streams.topology.load import load
 from streams.topology.model import (
     JobType,
@@ -312,6 +312,21 @@ BROKEN = {
         with_limit(Limit("a", "tenant", "*", 5, per="tenant")),
         "limits.a.per",
         "scope tenant counts each tenant by itself already",
+    ),
+    "a tenant that is shared": (
+        with_limit(Limit("a", "tenant", "*", 5, shared=False)),
+        "limits.a.shared",
+        "exact already; remove shared",
+    ),
+    "a type per tenant that is shared": (
+        with_limit(Limit("a", "job_type", "*", 5, per="tenant", shared=True)),
+        "limits.a.shared",
+        "exact already; remove shared",
+    ),
+    "a burst that is too small for a shared rate": (
+        with_limit(Limit("a", "global", rate=Rate(100, 60), burst=2)),
+        "limits.a.burst",
+        "takes a burst of 3 or more; set burst: 3, or shared: false",
     ),
     "a limit without effect": (
         with_limit(Limit("a", "global", "*")),

@@ -1,0 +1,129 @@
+"""The owner of permits: hands out the places of shared limits to the partitions that ask.
+
+Which partition owns a bucket follows from a hash of it. Everything that the owner knows is in its
+rows; what is to be looked at again is only where it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import ClassVar
+
+from streams.dispatcher import permit_rows
+from streams.dispatcher.claims_of_limits import check
+from streams.dispatcher.part import AT_ONCE, Part
+from streams.dispatcher.shared import Shared
+from streams.dispatcher.step import Step
+from streams.limits.buckets import Bucket
+from streams.limits.sharing import TURN_MS, Share, claimed, is_contended, shared_out
+from streams.runtime.part import reads
+from streams.runtime.processor import Context, Record
+from streams.serde.codec import LIMIT_CLAIM, LIMIT_GRANT
+from streams.serde.records import LimitGrant
+
+TOPIC = "limits.grants"
+_REFUSED_SECONDS = 30.0
+
+
+class PermitOwners(Part):
+    """The buckets that one partition owns."""
+
+    keys: ClassVar = permit_rows.KEYS_OF_OWNER
+    initiates_early = True  # other partitions wait for it
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._limits = shared.queue.limited.caps.buckets.limits
+        self._to_share: dict[Bucket, set[int]] = {}  # with the holders to be answered
+        self._contended: dict[Bucket, None] = {}
+        self._turned_at = self._silent_until = float("-inf")
+
+    def restored(self, ctx: Context) -> None:
+        """Look at every bucket: its cap may be another one now."""
+        self._turned_at = ctx.monotonic
+        self._to_share = {bucket: set() for bucket in permit_rows.owned(ctx.store("parts"))}
+
+    @reads("limits.claims")
+    def claimed(self, step: Step, record: Record) -> None:
+        """Note what a partition wants and gives back."""
+        claim = LIMIT_CLAIM.decode(record.value)
+        check(claim, self.topology)
+        if not claim.incarnation:  # it is for starts (`start_owners`)
+            return
+        bucket = Bucket(claim.limit, "", claim.key)
+        known = permit_rows.share(step.store, bucket, claim.holder)
+        told = Share(claim.incarnation, claim.number, claim.granted, claim.returned, claim.want)
+        share = claimed(known, told)
+        if share is None:
+            return
+        permit_rows.give(step.store, bucket, claim.holder, share)
+        is_owed = claim.granted < share.granted or share.is_over
+        self._look_at(step, bucket, {claim.holder} if is_owed else set())
+
+    def rests(self) -> bool:
+        """Whether no bucket is to be shared out."""
+        return not self._to_share
+
+    def initiate(self, step: Step) -> Iterator[None]:
+        """Share out the buckets that changed, and those for which partitions take turns."""
+        if step.monotonic < self._silent_until:
+            return
+        if self._contended and step.monotonic >= self._turned_at + TURN_MS / 1000:
+            self._turned_at = step.monotonic
+            for bucket in self._contended:
+                self._to_share.setdefault(bucket, set())
+        for bucket in list(islice(self._to_share, AT_ONCE)):
+            yield from self._share_out(step, bucket)
+
+    def refused(self, step: Step, topic: str, key: str, detail: str, missing: bool) -> None:
+        """Grant nothing for a while, because the broker takes no grants."""
+        if topic == TOPIC:
+            self._silent_until = step.monotonic + _REFUSED_SECONDS
+
+    def _look_at(self, step: Step, bucket: Bucket, owed: set[int]) -> None:
+        before = self._to_share.get(bucket)
+        step.on_undo(self._return_to, bucket, before)
+        self._to_share[bucket] = owed | (before or set())
+
+    def _return_to(self, bucket: Bucket, owed: set[int] | None) -> None:
+        if owed is None:
+            self._to_share.pop(bucket, None)
+        else:
+            self._to_share[bucket] = owed
+
+    def _share_out(self, step: Step, bucket: Bucket) -> Iterator[None]:
+        """Give and recall permits of one bucket, and forget who neither holds nor wants any."""
+        owed = self._to_share.pop(bucket)
+        step.on_undo(self._return_to, bucket, owed)
+        shares = permit_rows.shares(step.store, bucket)
+        cap = self._cap(bucket)
+        changed = {} if cap is None else shared_out(shares, cap, step.now)
+        shares |= changed
+        self._contended.pop(bucket, None)
+        if cap is not None and is_contended(shares):
+            self._contended[bucket] = None
+        over = {holder for holder, share in shares.items() if share.is_over}
+        for holder in sorted(over | (changed.keys() | owed) & shares.keys()):
+            given = None if holder in over else shares[holder]
+            permit_rows.give(step.store, bucket, holder, given)
+            self._send(step, bucket, holder, shares[holder])
+        yield
+
+    def _cap(self, bucket: Bucket) -> int | None:
+        """How many permits a bucket has; None if this process knows no such shared limit."""
+        limit = self._limits.get(bucket.limit)
+        return limit.concurrency if limit is not None and limit.is_shared else None
+
+    def _send(self, step: Step, bucket: Bucket, holder: int, share: Share) -> None:
+        grant = LimitGrant(
+            bucket.limit,
+            bucket.key,
+            share.incarnation,
+            share.number,
+            share.granted,
+            share.returned,
+            share.target,
+        )
+        key = permit_rows.bucket_key(bucket)
+        step.ctx.forward(TOPIC, key, LIMIT_GRANT.encode(grant), partition=holder)

@@ -1,0 +1,161 @@
+"""A holder's permits: what one partition may start under a limit that is shared by all partitions.
+
+Each bucket of a shared limit has an owner, which hands out as many permits as its cap has places
+(`sharing`). A partition starts a job only with a permit that it holds, so over all partitions no
+more run than there are permits. A holder asks by a claim, and the owner answers by a grant; both
+have totals in them, so that reading one twice changes nothing.
+
+No clock takes a permit from a job that runs. A permit is given back by its holder alone, after it
+was of no use for `IDLE_SECONDS`, or as soon as it is free if the owner recalls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from streams.limits.buckets import Bucket
+
+UNBOUNDED = (1 << 31) - 1
+"""The target of a holder from which no permit is recalled."""
+IDLE_SECONDS = 0.2
+_LOOK_SECONDS = IDLE_SECONDS / 2
+_REPEAT_SECONDS = 30.0
+"""A claim without the answer that it waits for is repeated then, in case its topic lost it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one partition holds of one bucket.
+
+    - `incarnation` tells this holding from an earlier one of the same bucket.
+    - `number` counts its claims.
+    - `granted` and `returned` are totals over the incarnation, as far as it was told and gave back.
+    - `want` is how many permits the last claim asked to hold in all.
+    - `target` is to how many the owner recalls.
+    """
+
+    incarnation: int
+    number: int = 0
+    granted: int = 0
+    returned: int = 0
+    want: int = 0
+    target: int = UNBOUNDED
+
+    @property
+    def held(self) -> int:
+        """How many permits it holds, those of running jobs among them."""
+        return self.granted - self.returned
+
+    def claims(self, want: int, give_back: int = 0) -> Holding:
+        """Itself with its next claim."""
+        returned = self.returned + give_back
+        return replace(self, number=self.number + 1, want=want, returned=returned)
+
+    def told(self, granted: int, target: int) -> Holding:
+        """Itself after a grant; an older one takes nothing away."""
+        if granted < self.granted:
+            return self
+        return replace(self, granted=granted, target=target)
+
+    def is_over(self, number: int, granted: int, returned: int) -> bool:
+        """Whether a grant says that the owner has forgotten it, and it wanted nothing since."""
+        known = number, granted, returned
+        return known == (self.number, self.granted, self.returned) and not (self.held or self.want)
+
+    def at_once(self, used: int, wanted: int, kept: int = 0) -> Holding | None:
+        """Itself with a claim that cannot wait: it lacks permits, or some are recalled and free.
+
+        `used` are places of running jobs, `wanted` how many it could use now, those among them, and
+        `kept` how many free ones wait for a job with a reservation.
+        """
+        recalled = max(0, min(self.held - self.target, self.held - used - kept))
+        lacks = wanted > max(self.want, self.held - recalled)
+        if lacks or recalled or not self.number:
+            return self.claims(wanted, recalled)
+        return None
+
+    def after_a_while(self, used: int, wanted: int, kept: int = 0) -> Holding | None:
+        """Itself with a claim that gives back what was idle; `wanted` is the most of that time."""
+        idle = max(0, self.held - max(wanted, used + kept))
+        return self.claims(wanted, idle) if idle or wanted < self.want else None
+
+    @property
+    def waits_for_owner(self) -> bool:
+        """Whether it expects an answer: more permits, or that the owner forgets it."""
+        return self.want > self.held or not (self.want or self.held)
+
+
+class Window:
+    """The most permits that a partition could use of one bucket, lately."""
+
+    __slots__ = ("_before", "_now", "claimed_at", "since")
+
+    def __init__(self, now: float) -> None:
+        self.since = self.claimed_at = now
+        self._before = self._now = 0
+
+    def saw(self, wanted: int) -> None:
+        """Note how many it could use now."""
+        self._now = max(self._now, wanted)
+
+    def most(self, now: float, wanted: int) -> int | None:
+        """The most in `IDLE_SECONDS` at least; None if it is too early to look."""
+        if now < self.since + _LOOK_SECONDS:
+            return None
+        most = max(self._before, self._now)
+        self.since, self._before, self._now = now, self._now, wanted
+        return most
+
+    def is_late(self, now: float) -> bool:
+        """Whether a claim that waits for its answer is to be repeated."""
+        return now >= self.claimed_at + _REPEAT_SECONDS
+
+
+class Permits:
+    """All that one partition holds of shared limits.
+
+    `touched` are buckets to look at in this step: a job began to wait, started or ended, or a
+    grant came.
+    """
+
+    def __init__(self) -> None:
+        self.holdings: dict[Bucket, Holding] = {}
+        self.touched: dict[Bucket, None] = {}
+        self._windows: dict[Bucket, Window] = {}
+
+    def restored(self, holdings: Iterable[tuple[Bucket, Holding]]) -> None:
+        """Go on with what an earlier owner of the partition held."""
+        self.holdings = dict(holdings)
+        self.touched = dict.fromkeys(self.holdings)
+        self._windows.clear()
+
+    def room(self, bucket: Bucket, used: int, *, is_reserved: bool) -> int:
+        """How many more jobs may start; recalled permits are for a reserved job alone."""
+        holding = self.holdings.get(bucket)
+        if holding is None:
+            return 0
+        most = holding.held if is_reserved else min(holding.held, holding.target)
+        return max(0, most - used)
+
+    def set(self, bucket: Bucket, holding: Holding | None) -> None:
+        """Hold so many of a bucket; None: it is no longer known to its owner."""
+        if holding is not None:
+            self.holdings[bucket] = holding
+        else:
+            self.holdings.pop(bucket, None)
+            self._windows.pop(bucket, None)
+
+    def window(self, bucket: Bucket, now: float) -> Window:
+        """What a bucket was wanted for lately."""
+        found = self._windows.get(bucket)
+        if found is None:
+            found = self._windows[bucket] = Window(now)
+        return found
+
+    def take_touched(self) -> Iterator[Bucket]:
+        """Yield the buckets to look at; those that the caller does not reach stay."""
+        while self.touched:
+            bucket = next(iter(self.touched))
+            del self.touched[bucket]
+            yield bucket

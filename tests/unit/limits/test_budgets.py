@@ -1,0 +1,123 @@
+"""Starts of shared rates: who gets a token, and how long it may be used."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streams.limits.buckets import Bucket
+from streams.limits.budgets import VALID_SECONDS, Budgets
+from streams.limits.rates import Pace, Rates, pace_of
+from streams.limits.token_lines import TokenLines
+from streams.topology.limits import Limit, Rate
+
+CALLS = Bucket("calls", "", "")
+TEN = Limit("calls", "global", rate=Rate(10, 1))
+
+
+def done(*_: object) -> None:
+    """Nothing is taken back."""
+
+
+def test_what_was_granted_is_lost_a_second_after_it_was_asked_for() -> None:
+    budgets = Budgets()
+    assert budgets.lacks(CALLS, 5, 10.0) == 5
+    number = budgets.ask(CALLS, 5, 10.0, 1, done)
+    assert budgets.lacks(CALLS, 5, 10.5) == 0, "its answer is under way"
+    assert budgets.granted(CALLS, number, 3, 0.4, 10.6, done)
+    assert budgets.tokens(CALLS, 11.0) == 3
+    budgets.spend(CALLS, 10.7, done)
+    assert budgets.tokens(CALLS, 10.7) == 2
+    assert budgets.lacks(CALLS, 5, 10.9) == 0, "the owner has none until then"
+    assert budgets.lacks(CALLS, 5, 11.0) == 3
+    assert budgets.tokens(CALLS, 11.01) == 0
+    budgets.forget(11.1)
+    assert not budgets.are_open
+
+
+def test_a_grant_counts_once_and_only_for_what_was_asked() -> None:
+    budgets = Budgets()
+    number = budgets.ask(CALLS, 1, 0.0, 1, done)
+    assert not budgets.granted(CALLS, number + 1, 1, 0, 0.1, done)
+    assert budgets.granted(CALLS, number, 1, 0, 0.1, done)
+    assert not budgets.granted(CALLS, number, 1, 0, 0.1, done)
+    assert budgets.tokens(CALLS, 0.1) == 1
+    late = budgets.ask(CALLS, 1, 1.0, 1, done)
+    assert late > number
+    assert not budgets.granted(CALLS, late, 1, 0, 2.1, done)
+
+
+def test_what_is_taken_back_is_as_before() -> None:
+    budgets, calls = Budgets(), list[tuple[object, ...]]()
+
+    def note(*call: object) -> None:
+        calls.append(call)
+
+    number = budgets.ask(CALLS, 2, 0.0, 1, done)
+    budgets.granted(CALLS, number, 2, 0, 0.1, note)
+    budgets.spend(CALLS, 0.1, note)
+    for undo, *of in reversed(calls):
+        undo(*of)  # type: ignore[operator]
+    assert budgets.tokens(CALLS, 0.1) == 0
+    assert budgets.granted(CALLS, number, 2, 0, 0.2, done)
+
+
+def test_the_least_burst_of_a_shared_rate_covers_a_second() -> None:
+    assert TEN.most_at_once == 11
+    assert pace_of(TEN) == Pace(0.1, 1)
+    assert Limit("a", "global", rate=Rate(100, 60)).most_at_once == 3
+    assert pace_of(Limit("a", "global", rate=Rate(10, 1), burst=15)) == Pace(0.1, 5)
+    assert Limit("a", "global", rate=Rate(10, 1), shared=False).most_at_once == 1
+
+
+STARTS = st.lists(
+    st.tuples(st.floats(0, 0.4), st.integers(0, 2), st.integers(1, 15), st.integers(0, 5)),
+    max_size=60,
+)
+
+
+@settings(deadline=None)
+@given(STARTS)
+def test_no_window_has_more_starts_than_its_budget(
+    script: list[tuple[float, int, int, int]],
+) -> None:
+    """Three holders ask an owner, which answers at once, and use what they got at any time."""
+    rates, lines, holders = Rates({"calls": TEN}), TokenLines(), [Budgets() for _ in range(3)]
+    now, starts = 1.0, list[float]()
+    for later, holder, wanted, used in script:
+        now += later
+        budgets = holders[holder]
+        asked = budgets.lacks(CALLS, wanted, now)
+        if asked:
+            number = budgets.ask(CALLS, asked, now, 0, done)
+            tokens = lines.share(CALLS, holder, asked, int(rates.tokens(CALLS, now)), now)
+            for _ in range(tokens):
+                rates.spend(CALLS, now, "", done)
+            budgets.granted(CALLS, number, tokens, 0, now, done)
+        for each in holders:
+            for _ in range(min(used, each.tokens(CALLS, now))):
+                each.spend(CALLS, now, done)
+                starts.append(now)
+    for first, at in enumerate(starts):
+        for last in range(first, len(starts)):
+            assert last - first + 1 <= TEN.most_at_once + 10 * (starts[last] - at) + 1e-6
+
+
+def test_partitions_that_wait_for_a_token_are_served_in_turn() -> None:
+    lines, pace = TokenLines(), Pace(1.0, 1)
+    assert lines.share(CALLS, 0, 1, 1, 0.0) == 1
+    lines.served(CALLS, 0)
+    assert lines.wait(CALLS, 1, pace, 1.0, 0.0) == 1.0
+    assert lines.wait(CALLS, 2, pace, 1.0, 0.0) == 2.0
+    assert lines.share(CALLS, 0, 1, 1, 1.0) == 0, "two wait before it"
+    assert lines.share(CALLS, 2, 1, 1, 1.0) == 0
+    assert lines.share(CALLS, 1, 1, 1, 1.0) == 1
+    lines.served(CALLS, 1)
+    assert lines.share(CALLS, 2, 1, 1, 2.0) == 1
+
+
+def test_a_partition_that_does_not_come_back_gives_its_turn_up() -> None:
+    lines = TokenLines()
+    lines.wait(CALLS, 1, Pace(1.0, 1), 1.0, 0.0)
+    assert lines.share(CALLS, 0, 1, 1, 2.9) == 0
+    assert lines.share(CALLS, 0, 1, 1, VALID_SECONDS + 2.1) == 1
