@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import islice
 
 from streams.dispatcher import approvals, gathers
 from streams.dispatcher import job as jobs
 from streams.dispatcher.approval_rows import cancel_unawaited
 from streams.dispatcher.checkpoints import keep, result_of
 from streams.dispatcher.park_order import EndsInOrder, is_late, late_since, over_at
-from streams.dispatcher.recent_events import APART_MS, RecentEvents
+from streams.dispatcher.recent_events import APART_MS, Offered, RecentEvents
 from streams.dispatcher.step import Step
 from streams.dispatcher.tree import successor
-from streams.dispatcher.wait_ends import end_of_job_before, has_got, taken_by, takes
+from streams.dispatcher.wait_ends import end_of_job_before, first_of, has_got, takes
 from streams.dispatcher.wait_faults import WaitFaults, counts_since
 from streams.dispatcher.waiting import (
     LISTENED,
@@ -32,9 +31,6 @@ from streams.event_match import read_match
 from streams.serde.job_states import WAITING
 from streams.serde.records import Job, StepResult, Wait
 from streams.topology.model import Topology
-
-MOST_LOOKED = 2_000
-"""How many recent events one wait is held against when it begins."""
 
 
 class Parking:
@@ -190,30 +186,24 @@ class Parking:
         since = counts_since(job, asked) - (0 if asked.behind is None else APART_MS)
         behind = max(asked.behind or 0, passed)
         found = self._recent.behind(step, job.tenant_id, match, behind, since)
-        for looked, event in enumerate(found):
-            if looked == MOST_LOOKED:
-                told = f"{asked.id}: more than {MOST_LOOKED:,} recent events have this "
-                told += f"{match.equality[0]}: wait for what fewer have, or since='now'"
-                return left_by(asked, raises="WaitRefused", message=told)
-            if takes(job, reaching, event):
-                return taken_by(asked, event) if late is None or event.at <= late else None
-        return None
+        return first_of(asked, found, lambda event: takes(job, reaching, event), late)
 
     def _overtaken(
         self, step: Step, job: Job, asked: Wait, late: int | None, passed: int
     ) -> StepResult | None:
         """What a recent event leaves that came after a command, and was read before it.
 
-        After an outage the inputs are read in no common order. Clocks of brokers differ, so an
-        event that a wait of the job has got is left out.
+        The inputs are read in no common order. Clocks of brokers differ, so an event that a wait of
+        the job has got is left out.
         """
         since = step.at + 1
         reaching = replace(asked, since=str(since), behind=0)
         found = self._recent.behind(step, job.tenant_id, read_match(asked.match), passed, since)
-        for event in islice(found, MOST_LOOKED):
-            if takes(job, reaching, event) and not has_got(step, job, event):
-                return taken_by(asked, event) if late is None or event.at <= late else None
-        return None
+
+        def is_new(event: Offered) -> bool:
+            return takes(job, reaching, event) and not has_got(step, job, event)
+
+        return first_of(asked, found, is_new, late)
 
 
 def _left(step: Step, job: Job, asked: Wait) -> StepResult | None:

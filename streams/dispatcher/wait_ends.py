@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 
 from streams import user_json
@@ -16,6 +17,9 @@ from streams.event_match import read_match
 from streams.serde.job_states import SUCCEEDED
 from streams.serde.records import Job, StepResult, Wait
 from streams.serde.step_ids import end_id
+
+MOST_LOOKED = 2_000
+"""How many recent events one wait is held against when it begins."""
 
 
 def takes(job: Job, wait: Wait, event: Offered) -> bool:
@@ -42,6 +46,21 @@ def taken_by(wait: Wait, event: Offered) -> StepResult:
     place = {"number": event.number, "at": event.at, "after_event": event.info.event_id}
     value = {"event": asdict(event.info), "payload_ref": asdict(ref), **place}
     return replace(left_by(wait, user_json.write(value).decode()), number=event.number)
+
+
+def first_of(
+    wait: Wait, found: Iterable[Offered], taken: Callable[[Offered], bool], late: int | None
+) -> StepResult | None:
+    """What the first event leaves that is taken, if that is not too `late` (milliseconds)."""
+    for looked, event in enumerate(found):
+        if looked == MOST_LOOKED:
+            told = f"{wait.id}: more than {MOST_LOOKED:,} recent events have this "
+            told += f"{read_match(wait.match).equality[0]}: wait for what fewer have"
+            told += "" if wait.since == "now" else ", or since='now'"
+            return left_by(wait, raises="WaitRefused", message=told)
+        if taken(event):
+            return taken_by(wait, event) if late is None or event.at <= late else None
+    return None
 
 
 def child_failed(wait: Wait, ended: Job) -> StepResult:

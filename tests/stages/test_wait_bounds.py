@@ -12,7 +12,7 @@ from support.counted_work import instructions
 from support.dispatching import ROUTES
 from support.waiter import HOUR, Waiter, event_wait, sleep
 
-from streams.dispatcher import parking, wait_faults
+from streams.dispatcher import wait_ends, wait_faults
 from streams.dispatcher.part import AT_ONCE
 from streams.dispatcher.parts import waits
 from streams.dispatcher.parts.waits import Waits
@@ -282,7 +282,7 @@ def test_an_event_that_is_offered_longer_than_it_is_kept_is_not_kept_anew() -> N
 def test_a_wait_is_held_against_a_bounded_number_of_recent_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parking, "MOST_LOOKED", 5)
+    monkeypatch.setattr(wait_ends, "MOST_LOOKED", 5)
     at, wait = Waiter(), event_wait(match={"where": "subject == 'no'"})
     for key, count in (("a", 5), ("b", 6)):
         at.desk.driver.advance(1)
@@ -292,6 +292,18 @@ def test_a_wait_is_held_against_a_bounded_number_of_recent_events(
         at.park(lease, wait)
         if key == "a":
             assert at.status(lease) == "waiting", "earlier events do not count"
+    assert at.left(lease)["answer"].raises == "WaitRefused"
+
+
+def test_so_it_is_against_what_overtook_its_park(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_ends, "MOST_LOOKED", 5)
+    at, wait = Waiter(), event_wait(since="now", match={"where": "subject == 'no'"})
+    lease, parked_at = at.job(), at.desk.driver.now
+    at.desk.driver.advance(10)  # the stage was away
+    for _ in range(6):
+        at.reply("t1", at=parked_at + 5_000)
+    body = dataclasses.replace(at.ended(lease), waits=(wait,))
+    at.desk.command(body, lease.job_id, lease.epoch, at=parked_at)
     assert at.left(lease)["answer"].raises == "WaitRefused"
 
 

@@ -194,6 +194,16 @@ def test_an_event_that_came_after_the_park_counts_also_if_it_is_read_before_it(a
     assert (at.status(lease) == "waiting") is (apart <= 0)
 
 
+def test_of_a_type_that_is_not_kept_only_what_is_read_after_the_park_counts_from_now_on() -> None:
+    at = Waiter(declared=False)
+    lease, parked_at = at.job(), at.desk.driver.now
+    at.desk.driver.advance(10)  # the stage was away
+    at.reply("t1", at=parked_at + 5_000)
+    body = dataclasses.replace(at.ended(lease), waits=(event_wait(since="now"),))
+    at.desk.command(body, lease.job_id, lease.epoch, at=parked_at)
+    assert at.status(lease) == "waiting", "docs/waits.md says so"
+
+
 def test_an_event_that_a_wait_from_now_on_has_got_ends_no_later_one() -> None:
     at = Waiter()
     lease, parked_at = at.job(), at.desk.driver.now
