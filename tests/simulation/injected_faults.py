@@ -506,7 +506,7 @@ INJECTED_FAULTS = {
         ("deliver", "narrow", "drop_topic"),
     ),
     **{
-        f"42 {name}": InjectedFault(put, ("overrun", "derived", "undone"), ("deliver", "takeover"))
+        f"42 {name}": InjectedFault(put, ("overrun", "record_lost"), ("deliver", "takeover"))
         for name, put in permit_faults.FAULTS.items()
     },
 }
