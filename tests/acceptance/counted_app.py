@@ -1,4 +1,4 @@
-"""The application of test_shared_limits.py: it notes in a file when each job begins and ends."""
+"""The application of test_shared_caps.py: it notes in a file when each job begins and ends."""
 
 from __future__ import annotations
 
