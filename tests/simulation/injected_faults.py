@@ -21,7 +21,6 @@ from streams import new_jobs
 from streams.delivery import step as delivery_step
 from streams.delivery.parts.sending import Sending
 from streams.dispatcher import failures, history, parking, waiting
-from streams.dispatcher import job as jobs
 from streams.dispatcher.groups import Groups
 from streams.dispatcher.part import Change
 from streams.dispatcher.parts import (
@@ -279,11 +278,6 @@ def _call_takes_no_place() -> Any:
     return patch.object(places, "taken", lambda job, *_: job)
 
 
-def _place_outlives_its_lease() -> Any:
-    """A place of a call that had no outcome stays with its job, and is counted in its next run."""
-    return patch.object(jobs, "of_job_alone", lambda keys: keys)
-
-
 INJECTED_FAULTS = {
     "a tick fires twice": InjectedFault(
         _tick_fires_twice,
@@ -314,12 +308,6 @@ INJECTED_FAULTS = {
         ("too_many_calls",),
         ("deliver", "submit"),
         ("mail", "order", "herald"),
-    ),
-    "a call keeps its place when its run has gone": InjectedFault(
-        _place_outlives_its_lease,
-        ("stuck", "derived", "undone"),
-        ("deliver", "kill"),
-        ("mail", "order"),
     ),
     "a child is made twice": InjectedFault(
         tree_faults.child_made_twice,
