@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from streams.limits.places import of_job_alone
+from streams.limits.places import of_job_alone, of_no_call
 from streams.serde.ids import scope_of
 from streams.serde.job_states import (
     CANCELLED,
@@ -57,7 +57,11 @@ def begun(job: Job, run_id: str, worker_id: str, policy: Handler, now: int) -> J
 
 
 def ready(job: Job, now: int, *, error: str | None = None, uncount: bool = False) -> Job:
-    """The job back in the queue; `uncount` gives it its attempt and its old place back."""
+    """The job back in the queue; `uncount` gives it its attempt and its old place back.
+
+    It also leaves it the places for a call that its run has not made.
+    """
+    keys = of_no_call(job.limit_keys) if uncount else of_job_alone(job.limit_keys)
     return moved(
         job,
         PENDING,
@@ -66,6 +70,7 @@ def ready(job: Job, now: int, *, error: str | None = None, uncount: bool = False
         last_error=error or job.last_error,
         end_reason=None,
         ready_at=job.ready_at if uncount else now,
+        limit_keys=keys,
     )
 
 

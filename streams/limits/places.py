@@ -20,6 +20,11 @@ def of_job_alone(keys: tuple[LimitKey, ...]) -> tuple[LimitKey, ...]:
     return tuple(key for key in keys if key.call is None)
 
 
+def of_no_call(keys: tuple[LimitKey, ...]) -> tuple[LimitKey, ...]:
+    """The keys that count the job itself, and its places for a call that it has not made."""
+    return tuple(key for key in keys if not key.call)
+
+
 def of_calls(keys: tuple[LimitKey, ...]) -> tuple[LimitKey, ...]:
     """The keys that are places of calls."""
     return tuple(key for key in keys if key.call is not None)

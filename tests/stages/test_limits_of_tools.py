@@ -66,6 +66,19 @@ def test_a_job_that_waited_has_its_place_from_its_start() -> None:
     assert worker.claim(again).kind == "granted"
 
 
+def test_a_job_whose_lease_was_refused_still_has_its_place_from_its_start() -> None:
+    desk, worker, (first, second, third) = started(MAILS, jobs=3)
+    granted = worker.claim(first)
+    wait(worker, second)
+    worker.outcome(first, granted, "done")
+    refused = desk.lease(second.job_id)
+    worker.decline(refused, "full")
+    worker.heartbeat(third)
+    assert desk.lease(second.job_id).epoch == refused.epoch + 1
+    assert worker.claim(third).kind == "full"
+    assert worker.claim(desk.lease(second.job_id)).kind == "granted"
+
+
 def test_jobs_that_wait_come_before_calls_that_have_not_waited() -> None:
     desk, worker, (first, second, third) = started(MAILS, jobs=3)
     granted = worker.claim(first)
