@@ -32,9 +32,12 @@ class Cluster(TopologyTestDriver):
         self.missing: set[str] = set()
         self.narrow: dict[str, int] = {}
         self.appended = 0
+        self.commits: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+        """By log: the offset behind each transaction's records, and when it was committed."""
         self._boots = 0
         super().__init__(stages, topology, partitions, lambda *place: self._disks[place])
         self.partitions = partitions
+        self._note_commits()
         self.wall = WallClock(self._clock)
         for name in self._runs:
             self.reboot(name)
@@ -46,6 +49,16 @@ class Cluster(TopologyTestDriver):
     @property
     def records(self) -> dict[tuple[str, int], list[Record]]:
         return self._broker.records
+
+    def _note_commits(self) -> None:
+        append = self._broker.append
+
+        def noted(topic: str, partition: int, records: Sequence[Record]) -> None:
+            append(topic, partition, records)
+            log = self._broker.records[topic, partition]
+            self.commits[topic, partition][len(log)] = self.true_ms
+
+        self._broker.append = noted  # type: ignore[method-assign]
 
     def append(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, late_ms: int = 0

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from support import permit_faults, tree_faults
 
-from simulation import faults_of_people
+from simulation import faults_of_limits, faults_of_people
 from simulation.story import Story, draw
 from streams import new_jobs
 from streams.delivery import step as delivery_step
@@ -47,16 +47,19 @@ from streams.serde.run_ends import PARKED
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
-    """`put` is a context in which the product has the fault."""
+    """`put` is a context in which the product has the fault; `limits` are those of all stories."""
 
     put: Callable[[], Any]
     breaks: tuple[str, ...]
     favour: tuple[str, ...]
     types: tuple[str, ...] = ()
     seeds: int = 400
+    limits: tuple[int, bool] = (0, False)
 
     def story(self, seed: int) -> Story:
-        return draw(seed, favour=self.favour, types=self.types)
+        story = draw(seed, favour=self.favour, types=self.types)
+        others = {"cap": 0, "shared": 0, "tool_cap": 0, "breaker": 0} if any(self.limits) else {}
+        return replace(story, setup={**story.setup, **others, "limits": self.limits})
 
 
 def _around(owner: Any, name: str, changed: Callable[..., Any]) -> Any:
@@ -279,6 +282,27 @@ def _call_takes_no_place() -> Any:
 
 
 INJECTED_FAULTS = {
+    "room is asked for once": InjectedFault(
+        faults_of_limits.room_is_asked_for_once,
+        ("cap",),
+        ("submit",),
+        ("note", "mail"),
+        limits=(1, False),
+    ),
+    "first runs alone count": InjectedFault(
+        faults_of_limits.first_runs_alone_count,
+        ("cap",),
+        ("submit",),
+        ("racer", "note"),
+        limits=(1, False),
+    ),
+    "a restart forgets what was spent": InjectedFault(
+        faults_of_limits.restart_forgets_what_was_spent,
+        ("rate",),
+        ("submit", "flood", "reboot", "crash"),
+        ("note", "mail"),
+        limits=(0, True),
+    ),
     "a tick fires twice": InjectedFault(
         _tick_fires_twice,
         ("schedule_twice",),

@@ -20,6 +20,7 @@ from simulation.changed_code import ChangedCode
 from simulation.event_cancels import EventCancels
 from simulation.flow_control import BATCHED, FlowControl
 from simulation.handlers import needed
+from simulation.limits import Limits
 from simulation.outside import Violation
 from simulation.requests import LARGE, Asked
 from simulation.trees import Trees
@@ -75,6 +76,7 @@ class Judge:
         self.code = ChangedCode(world)
         self.event_cancels = EventCancels(world)
         self.flow_control = FlowControl(world)
+        self.limits = Limits(world)
         self.trees = Trees(world)
         self.jobs: dict[str, Job] = {}
         """The newest record of each job that is there."""
@@ -149,6 +151,7 @@ class Judge:
             self._world.schedules.changed(record)
         for record in self._news("jobs"):
             self._job(record)
+            self._committed(record)
         for record in self._news("workflows"):
             self.trees.told(record)
         self.trees.look()
@@ -191,6 +194,7 @@ class Judge:
         self.trees.changed(record)
         if record.value is None:
             self.jobs.pop(job_id, None)
+            self.limits.changed(job_id, None, None, started=False)
             return
         job, old = JOB.decode(record.value), self.jobs.get(job_id)
         self._world.tell(
@@ -215,10 +219,19 @@ class Judge:
             self._went_on(job, old, record.timestamp)
         if job.status == "waiting":
             self.answers.waits(job)
-        if job.status == "running" and (old is None or old.epoch != job.epoch):
+        starts = job.status == "running" and (old is None or old.epoch != job.epoch)
+        if starts:
             self._begun.append(job)
+        self.limits.changed(job_id, job, old, started=starts)
         self.jobs[job_id] = job
         self.flow_control.changed(job)
+
+    def _committed(self, record: Record) -> None:
+        """Hold what runs and has started against the limits after each transaction."""
+        commits = self._world.cluster.commits[record.topic, record.partition]
+        at = commits.get(record.offset + 1)
+        if at is not None:
+            self.limits.committed(at)
 
     def _made(self, job: Job, old: Job | None) -> None:
         """A job, or an incarnation, that was not there before."""
@@ -400,7 +413,6 @@ class Judge:
     def _together(self) -> None:
         begun, self._begun = self._begun, []
         if begun:
-            self._caps(begun)
             self._one_job_a_scope()
             self._fair(begun)
             self._open(begun)
@@ -411,15 +423,6 @@ class Judge:
         }
         self._one_run_a_job()
 
-    def _caps(self, begun: list[Job]) -> None:
-        cap = self._world.wiring.cap
-        if not cap:
-            return
-        running = Counter(j.tenant_id for j in self.jobs.values() if j.status == "running")
-        for job in begun:
-            if running[job.tenant_id] > cap and self.jobs[job.job_id].epoch == job.epoch:
-                raise Violation("cap", f"{job.tenant_id} runs {running[job.tenant_id]} of {cap}")
-
     def _open(self, begun: list[Job]) -> None:
         for job in begun:
             if job.tenant_id in self._known_closed:
@@ -427,16 +430,14 @@ class Judge:
 
     def _fair(self, begun: list[Job]) -> None:
         """Nobody with ready jobs is passed over for long by others with jobs of the same kind."""
-        cap = self._world.wiring.cap
-        running = Counter(j.tenant_id for j in self.jobs.values() if j.status == "running")
         waiting = {
             self._lane(j)
             for j in self.jobs.values()
             if j.status == "pending"
             and j.lost < 2
             and j.tenant_id not in self._closed
-            and not (cap and running[j.tenant_id] >= cap)
-            and not j.limit_keys  # it waits for a tool
+            and not self.limits.is_held_back(j)
+            and not any(key.call is not None for key in j.limit_keys)  # it waits for a tool
         }
         for lane in [lane for lane in self._overtaken if lane not in waiting]:
             del self._overtaken[lane]

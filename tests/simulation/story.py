@@ -299,14 +299,22 @@ def draw(
     ]
     names = r.choices(list(kinds), weights, k=r.choice((5, 8, 8, 12, 20, 40)))
     ops = tuple(Op(r.choice(_GAPS), name, kinds[name].draw(die)) for name in names)
-    shared = Dice(seed).of("shared limits").choice((0, 0, 0, 1, 2, 3))
-    return Story(seed, _setup(r, die.types) | {"shared": shared}, ops, types)
+    more = {
+        "shared": Dice(seed).of("shared limits").choice((0, 0, 0, 1, 2, 3)),
+        "limits": _limits(Dice(seed).of("limits")),
+    }
+    return Story(seed, _setup(r, die.types) | more, ops, types)
 
 
 def _matters(name: str, die: Die) -> float:
     """How much an operation does in a story with jobs of these types."""
     about = _ABOUT.get(name)
     return 1 if about is None else 2 if about & set(die.types) else 0.1
+
+
+def _limits(r: Random) -> tuple[int, bool]:
+    """The caps and the rate of a story beside its tenants' cap; most stories have none."""
+    return (r.choice((1, 1, 2)), r.random() < 0.3) if r.random() < 0.4 else (0, False)
 
 
 def _setup(r: Random, types: tuple[str, ...]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from functools import cache, lru_cache
 
 from simulation.flow_control import BATCHED, DEBOUNCED, ONE_BY_ONE
 from simulation.handlers import SCRIPTS
+from simulation.limits import Setup, limits_of
 from streams.topology.breakers import Breaker
 from streams.topology.flow_control import Batch, Debounce, Singleton
 from streams.topology.limits import Limit
@@ -57,6 +58,7 @@ class Wiring:
     """Whether there is a second pool, which `crm` runs in."""
     rerouted: int = 0
     """How often routes have changed."""
+    limits: Setup = field(default_factory=Setup)
 
     def toggle_route(self, name: str) -> bool:
         """Add or take away the route of a job type, or that of `halt`; whether it is there now."""
@@ -66,18 +68,18 @@ class Wiring:
 
     def topology(self) -> Topology:
         built = _built(self.partitions, frozenset(self.unrouted), self.heavy)
-        return _limited(built, self.cap, self.shared, self.tool_cap, self.breaker)
+        limits = (
+            *limits_of(self.cap, self.limits),
+            Limit("together", "global", concurrency=self.shared or None),
+            Limit("per-tool", "tool", concurrency=self.tool_cap or None),
+        )
+        return _limited(built, limits, self.breaker)
 
 
-def _limited(built: Topology, cap: int, shared: int, tool_cap: int, breaker: int) -> Topology:
-    limits = (
-        Limit("per-tenant", "tenant", concurrency=cap or None),
-        Limit("together", "global", concurrency=shared or None),
-        Limit("per-tool", "tool", concurrency=tool_cap or None),
-    )
+def _limited(built: Topology, limits: tuple[Limit, ...], breaker: int) -> Topology:
+    limits = tuple(limit for limit in limits if limit.concurrency is not None or limit.rate)
     breakers = (Breaker("*", breaker, seconds=60, open_seconds=10),) if breaker else ()
-    caps = tuple(limit for limit in limits if limit.concurrency is not None)
-    return replace(built, limits=caps, breakers=breakers)
+    return replace(built, limits=limits, breakers=breakers)
 
 
 @lru_cache(256)

@@ -12,6 +12,7 @@ from simulation.chance import Dice, ordered_id
 from simulation.cluster import HOUR_MS, Cluster
 from simulation.handlers import SCRIPTS
 from simulation.invariants import Judge
+from simulation.limits import Setup
 from simulation.outbox_model import Letter
 from simulation.outside import Call, Outside, Violation
 from simulation.people import People
@@ -69,6 +70,7 @@ class World:
             tool_cap=setup.get("tool_cap", 0),
             breaker=setup.get("breaker", 0),
             unrouted=set(setup["unrouted"]),
+            limits=Setup(*setup.get("limits", ())),
         )
         self._rounds: int = setup["rounds"]
         self._fused: bool = setup["fused"]
@@ -335,6 +337,8 @@ class World:
 
     def set_cap(self, cap: int) -> None:
         self.wiring.cap = cap
+        if self.wiring.limits.cap:
+            self.wiring.limits = self.wiring.limits._replace(cap=cap or 2)
         self.rewire()
 
     def narrow(self, size: int) -> None:
