@@ -6,7 +6,7 @@ more run than there are permits. A holder asks by a claim, and the owner answers
 have totals in them, so that reading one twice changes nothing.
 
 No clock takes a permit from a job that runs. A permit is given back by its holder alone, after it
-was of no use for `IDLE_SECONDS`, or as soon as it is free if the owner recalls it.
+was of no use for a while, or as soon as it is free if the owner recalls it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from streams.limits.buckets import Bucket
 UNBOUNDED = (1 << 31) - 1
 """The target of a holder from which no permit is recalled."""
 IDLE_SECONDS = 0.2
-_LOOK_SECONDS = IDLE_SECONDS / 2
+IDLE_SECONDS_OF_CALLS = 10.0
+"""A run that finds no permit for its call ends and begins again, so permits of calls stay longer.
+If another partition lacks one, it is recalled at once."""
 _REPEAT_SECONDS = 30.0
 """A claim without the answer that it waits for is repeated then, in case its topic lost it."""
 
@@ -87,12 +89,16 @@ class Holding:
 
 
 class Window:
-    """The most permits that a partition could use of one bucket, lately."""
+    """The most permits that a partition could use of one bucket, lately.
 
-    __slots__ = ("_before", "_now", "claimed_at", "since")
+    `idle` is for how many seconds at least a permit must have been of no use to go back.
+    """
 
-    def __init__(self, now: float) -> None:
+    __slots__ = ("_before", "_idle", "_now", "claimed_at", "since")
+
+    def __init__(self, now: float, idle: float = IDLE_SECONDS) -> None:
         self.since = self.claimed_at = now
+        self._idle = idle
         self._before = self._now = 0
 
     def saw(self, wanted: int) -> None:
@@ -100,8 +106,8 @@ class Window:
         self._now = max(self._now, wanted)
 
     def most(self, now: float, wanted: int) -> int | None:
-        """The most in `IDLE_SECONDS` at least; None if it is too early to look."""
-        if now < self.since + _LOOK_SECONDS:
+        """The most in that time at least; None if it is too early to look."""
+        if now < self.since + self._idle / 2:
             return None
         most = max(self._before, self._now)
         self.since, self._before, self._now = now, self._now, wanted
@@ -146,11 +152,12 @@ class Permits:
             self.holdings.pop(bucket, None)
             self._windows.pop(bucket, None)
 
-    def window(self, bucket: Bucket, now: float) -> Window:
+    def window(self, bucket: Bucket, now: float, *, of_calls: bool) -> Window:
         """What a bucket was wanted for lately."""
         found = self._windows.get(bucket)
         if found is None:
-            found = self._windows[bucket] = Window(now)
+            idle = IDLE_SECONDS_OF_CALLS if of_calls else IDLE_SECONDS
+            found = self._windows[bucket] = Window(now, idle)
         return found
 
     def take_touched(self) -> Iterator[Bucket]:

@@ -144,7 +144,7 @@ def test_jobs_that_wait_for_a_breaker_that_is_gone_go_on() -> None:
 
 
 def test_a_limit_and_a_breaker_of_one_tool_both_hold() -> None:
-    cap = Limit("mails", "tool", "*", concurrency=1)
+    cap = Limit("mails", "tool", "*", concurrency=1, shared=False)
     desk, worker, (first, second, third) = started(cap)
     fail(worker, first, 2)
     wait(worker, second)

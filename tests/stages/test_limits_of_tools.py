@@ -12,7 +12,7 @@ from support.shared_effects import claim as claim_shared
 from streams.serde.records import Lease, Reply
 from streams.topology.limits import Limit, Rate
 
-MAILS = Limit("mails", "tool", "email:*", concurrency=1)
+MAILS = Limit("mails", "tool", "email:*", concurrency=1, shared=False)
 TOOL = '["email:send",null]'
 
 
@@ -91,13 +91,17 @@ def test_jobs_that_wait_come_before_calls_that_have_not_waited() -> None:
 
 
 def test_a_claim_that_is_repeated_counts_once() -> None:
-    _, worker, (first, second, third) = started(Limit("mails", "tool", "*", concurrency=2), jobs=3)
+    _, worker, (first, second, third) = started(
+        Limit("mails", "tool", "*", concurrency=2, shared=False), jobs=3
+    )
     again = {worker.claim(first, claim_id="clm_1").kind for _ in range(3)}
     assert (again, kinds(worker, second, third)) == ({"granted"}, ["granted", "full"])
 
 
 def test_calls_of_one_job_at_the_same_time_count_each() -> None:
-    desk, worker, (first, second) = started(Limit("mails", "tool", "*", concurrency=2))
+    desk, worker, (first, second) = started(
+        Limit("mails", "tool", "*", concurrency=2, shared=False)
+    )
     one = worker.claim(first, "email:send/one")
     assert worker.claim(first, "email:send/two").kind == "granted"
     assert worker.claim(first, "email:send/three").kind == "full"
@@ -155,7 +159,7 @@ def test_a_late_outcome_of_a_lost_run_frees_nothing_of_the_next_run() -> None:
 
 def test_an_effect_that_another_job_makes_needs_no_place() -> None:
     desk, worker, (first, second, third) = started(
-        Limit("mails", "tool", "*", concurrency=2), jobs=3
+        Limit("mails", "tool", "*", concurrency=2, shared=False), jobs=3
     )
     assert claim_shared(worker, first).kind == "granted"
     assert claim_shared(worker, second).kind == "busy"
@@ -179,7 +183,7 @@ def test_the_places_are_as_they_were_after_a_restart() -> None:
 
 def test_a_claim_that_was_undone_and_comes_again_counts_once() -> None:
     desk, worker, (first, second, third) = started(
-        Limit("mails", "tool", "*", concurrency=2), jobs=3
+        Limit("mails", "tool", "*", concurrency=2, shared=False), jobs=3
     )
     worker.claim(second)
     with desk.held_back():
@@ -193,7 +197,7 @@ def test_a_claim_that_was_undone_and_comes_again_counts_once() -> None:
 
 def test_a_token_of_a_rate_is_spent_by_each_call_and_once_by_one_that_waited() -> None:
     desk, worker, (first, second, third) = started(
-        Limit("slowly", "tool", "email:*", rate=Rate(1, 60)), jobs=3
+        Limit("slowly", "tool", "email:*", rate=Rate(1, 60), shared=False), jobs=3
     )
     worker.outcome(first, worker.claim(first), "done")
     wait(worker, second)
@@ -222,7 +226,7 @@ def test_each_tenant_has_a_cap_of_its_own_and_each_tool_its_bucket() -> None:
 
 def test_several_limits_of_a_tool_and_a_model_hold_one_call() -> None:
     desk, worker, (first, second, third) = started(
-        MAILS, Limit("gpt", "model", "gpt-*", concurrency=1), jobs=3
+        MAILS, Limit("gpt", "model", "gpt-*", concurrency=1, shared=False), jobs=3
     )
     note = worker.claim(first, "crm:note/a", model="gpt-x")
     assert worker.claim(second, model="gpt-x").kind == "full"

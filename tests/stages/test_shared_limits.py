@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from support.permit_faults import FAULTS
-from support.shared_limits import Broken, Floor
+from support.shared_limits import Broken, Floor, Place
 
 from streams.runtime.memory_broker import CrashPoint
+from streams.serde.records import Reply
 from streams.topology.limits import Limit
 
 DRAFTS = Limit("drafts", "job_type", "draft_reply", 4)
@@ -97,6 +98,52 @@ def test_keys_are_counted_over_all_tenants_if_they_are_shared() -> None:
     floor.places[0].submit_some(1, input=json.dumps({"customer": "*:" + "é" * 2_000}))
     floor.pass_time(2)
     assert floor.running().total() == 3, "two for ann, and one for the other"
+
+
+def test_a_job_that_needs_two_shared_places_is_not_passed_over_for_ever() -> None:
+    left = Limit("left", "key", "*", 1, by="input.left", shared=True)
+    right = Limit("right", "key", "*", 1, by="input.right", shared=True)
+    floor = Floor(left, right)
+    (both,) = floor.places[0].submit_some(1, input='{"left": 1, "right": 1}')
+    others = (
+        (floor.places[1], '{"left": 1, "right": %d}'),
+        (floor.places[2], '{"left": %d, "right": 1}'),
+    )
+    for number in range(2, 82):
+        for place, body in others:
+            place.submit_some(1, input=body % number)
+        floor.pass_time(0.5)
+        for place, _ in others:
+            place.end_all()
+        if both in floor.places[0].running():
+            return
+    raise AssertionError("it never starts")
+
+
+def claim(place: Place, job_id: str) -> Reply:
+    """What a partition answers to a claim of a job that runs."""
+    place.worker.claim(place.lease(job_id))
+    replies = (reply for reply in place.replies() if reply.worker_id == place.worker.name)
+    return list(replies)[-1]
+
+
+def test_calls_of_a_tool_are_counted_over_all_partitions() -> None:
+    floor = Floor(Limit("mails", "tool", "email:*", 1))
+    one, other = floor.places[:2]
+    jobs = [place.submit_some(1)[0] for place in (one, other)]
+    floor.pass_time(0.3)
+    for place, job_id in zip((one, other), jobs, strict=True):
+        assert claim(place, job_id).kind == "full", "no partition holds the permit yet"
+        told = {"result": '["email:send",null]', "error": "no room", "free": 100}
+        place.worker.end(place.lease(job_id), "full", **told)
+        floor.pass_time(0.5)
+    granted = claim(one, jobs[0])
+    assert granted.kind == "granted"
+    assert not other.running(), "the second job waits without a slot"
+    one.worker.outcome(one.lease(jobs[0]), granted, "done", "1")
+    floor.pass_time(2)
+    assert claim(other, jobs[1]).kind == "granted"
+    assert one.running() == [jobs[0]], "its call holds no place any more"
 
 
 def test_two_shared_caps_of_one_job_stop_nobody_for_good() -> None:

@@ -31,6 +31,8 @@ OVERLAY = {
         {"name": "jobs.replies", "partitions": 2},
     ],
     "routes": [{"match": {"source": "shop", "event_type": "ticket.*"}, "job": "answer"}],
+    "limits": [{"name": "together", "scope": "global", "concurrency": 100}],
+    "max_queued": [{"scope": "global", "jobs": 100_000}],
 }
 _APPLICATION = """
 from streams import App, Context, PermanentError

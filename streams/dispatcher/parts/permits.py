@@ -109,7 +109,9 @@ class HeldPermits(Part):
         if holding is None:
             return self._begun(step).claims(wanted) if wanted else None
         used, kept = self._used(bucket), demand.kept[bucket]
-        window = self._permits.window(bucket, step.monotonic)
+        limit = self._limited.caps.buckets.limits.get(bucket.limit)
+        of_calls = limit is not None and limit.counts_calls
+        window = self._permits.window(bucket, step.monotonic, of_calls=of_calls)
         window.saw(wanted)
         found = holding.at_once(used, wanted, kept)
         most = window.most(step.monotonic, wanted)
