@@ -134,7 +134,7 @@ def test_calls_of_a_tool_are_counted_over_all_partitions() -> None:
     floor.pass_time(0.3)
     for place, job_id in zip((one, other), jobs, strict=True):
         assert claim(place, job_id).kind == "full", "no partition holds the permit yet"
-        told = {"result": '["email:send",null]', "error": "no room", "free": 100}
+        told: dict[str, Any] = {"result": '["email:send",null]', "error": "no room", "free": 100}
         place.worker.end(place.lease(job_id), "full", **told)
         floor.pass_time(0.5)
     granted = claim(one, jobs[0])
