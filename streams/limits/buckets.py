@@ -65,7 +65,7 @@ class Buckets:
     def __init__(self, limits: tuple[Limit, ...], *, circuits: bool = False) -> None:
         self.limits = {limit.name: limit for limit in limits}
         if circuits:
-            self.limits[CIRCUIT] = Limit(CIRCUIT, "tool")
+            self.limits[CIRCUIT] = Limit(CIRCUIT, "tool", shared=False)
         self._of: dict[tuple[Scope, bool], list[tuple[Limit, Matches]]] = defaultdict(list)
         self._of_calls: dict[Scope, list[tuple[Limit, Matches]]] = defaultdict(list)
         for limit in limits:

@@ -20,8 +20,9 @@ limits:
   - {name: set, scope: model, match: "press-*", per: tenant, concurrency: 2}
 job_types: [{name: letter}, {name: page}]
 """
-JOBS = 40
-KILLED = ("worker-0", "worker-1", "pipeline", "worker-0", "pipeline", "worker-1")
+JOBS = 4
+"""So many jobs are submitted before each kill."""
+KILLED = ("worker-0", "pipeline", "worker-1")
 pytestmark = [pytest.mark.broker, pytest.mark.chaos]
 
 
@@ -49,14 +50,15 @@ def dev(tmp_path_factory: pytest.TempPathFactory, served: Press) -> Iterator[Dev
 def test_no_more_calls_are_under_way_than_the_cap_says_whoever_is_killed(
     dev: Dev, served: Press, type_: str
 ) -> None:
-    served.most = served.calls = 0
-    jobs = [dev.api("POST", "/v1/tenants/demo/jobs", {"type": type_}) for _ in range(JOBS)]
+    served.most, jobs = 0, []
     for name in KILLED:
-        before = served.calls
-        eventually(lambda: served.calls > before, what="a call began")  # noqa: B023
+        served.gate.clear()
+        for _ in range(JOBS):
+            jobs.append(dev.api("POST", "/v1/tenants/demo/jobs", {"type": type_}))
+        eventually(lambda: served.now == 2, what="the cap is reached")
         os.kill(dev.pids[name], signal.SIGKILL)
-    for job in jobs:
-        path = f"/v1/jobs/{job['job_id']}"
-        eventually(lambda: dev.api("GET", path)["status"] == "succeeded", what=path)  # noqa: B023
-    assert served.calls >= JOBS
+        served.gate.set()
+        for job in jobs:
+            path = f"/v1/jobs/{job['job_id']}"
+            eventually(lambda: dev.api("GET", path)["status"] == "succeeded", what=path)  # noqa: B023
     assert served.most == 2

@@ -10,7 +10,7 @@ from support.dispatching import Desk, ScriptedWorker
 from streams.serde.records import Lease
 from streams.topology.limits import Limit, Rate
 
-ONE = Limit("gpt", "model", "gpt-*", concurrency=1)
+ONE = Limit("gpt", "model", "gpt-*", concurrency=1, shared=False)
 MODEL = '[null,"gpt-x"]'
 
 
@@ -47,14 +47,16 @@ def test_a_step_has_its_place_until_it_ends(how: str) -> None:
 
 
 def test_a_claim_that_is_repeated_counts_once() -> None:
-    _, worker, (first, second) = started(Limit("gpt", "model", "*", concurrency=2))
+    _, worker, (first, second) = started(Limit("gpt", "model", "*", concurrency=2, shared=False))
     kinds = [worker.claim_step(first, "gpt-x", claim_id="clm_1").kind for _ in range(3)]
     assert worker.claim_step(second, "gpt-x").kind == "granted"
     assert (kinds, worker.claim_step(second, "gpt-x").kind) == (["granted"] * 3, "full")
 
 
 def test_a_claim_of_a_rate_that_is_repeated_spends_one_token() -> None:
-    _, worker, (first, second) = started(Limit("gpt", "model", "*", rate=Rate(1, 60), burst=2))
+    _, worker, (first, second) = started(
+        Limit("gpt", "model", "*", rate=Rate(1, 60), burst=2, shared=False)
+    )
     kinds = [worker.claim_step(first, "gpt-x", claim_id="clm_1").kind for _ in range(3)]
     assert (kinds, worker.claim_step(second, "gpt-x").kind) == (["granted"] * 3, "granted")
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from socket import MSG_DONTWAIT, MSG_PEEK
+from threading import Event, Lock, Thread
 from typing import Any
 
 import aiohttp
@@ -17,7 +18,7 @@ from streams import App, Context, Retry
 URL = "PRESS_URL"
 """The setting that tells the application where the service is."""
 TARGET = "support.press:app"
-_SECONDS = 0.2
+_LOOK_SECONDS = 0.05
 
 app = App("press")
 app.tool("press:print", key_lifetime=3600)
@@ -43,13 +44,17 @@ async def page(ctx: Context) -> None:
 
 
 class Press(ThreadingHTTPServer):
-    """`most` is how many calls were under way at once, and `calls` how many there were."""
+    """`most` is how many calls were under way at once; `now` are those that are.
+
+    They are answered while the `gate` is open. A call ends, too, when its caller dies.
+    """
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.most = self.calls = self._now = 0
+        self.most = self.now = 0
+        self.gate = Event()
         self._lock = Lock()
 
     @property
@@ -59,14 +64,13 @@ class Press(ThreadingHTTPServer):
     @contextmanager
     def under_way(self) -> Iterator[None]:
         with self._lock:
-            self._now += 1
-            self.calls += 1
-            self.most = max(self.most, self._now)
+            self.now += 1
+            self.most = max(self.most, self.now)
         try:
             yield
         finally:
             with self._lock:
-                self._now -= 1
+                self.now -= 1
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -75,9 +79,20 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         with self.server.under_way():
             self.rfile.read(int(self.headers["Content-Length"]))
-            time.sleep(_SECONDS)  # the call takes that long
+            while not self.server.gate.wait(_LOOK_SECONDS):
+                if self._caller_is_gone():
+                    return
+            time.sleep(_LOOK_SECONDS)  # others may come meanwhile
         self.send_response(200)
         self.end_headers()
+
+    def _caller_is_gone(self) -> bool:
+        try:
+            return not self.connection.recv(1, MSG_PEEK | MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def log_message(self, *_: Any) -> None:
         pass
