@@ -21,6 +21,7 @@ _COMMANDS = {
     "GET /v1/backlog": "jobs backlog",
     "GET /v1/workflows": "workflows list",
     "GET /v1/workflows/{id}": "workflows show {id}",
+    "GET /v1/limits": "limits list",
     "GET /v1/effects": "effects list",
     "GET /v1/approvals": "approvals list",
     "GET /v1/tenants/{t}/schedules": "schedules list --tenant {t}",

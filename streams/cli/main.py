@@ -36,6 +36,7 @@ _GROUPS = {
     "endpoints": "streams.cli.endpoints:endpoints",
     "jobs": "streams.cli.jobs:jobs",
     "workflows": "streams.cli.workflows:workflows",
+    "limits": "streams.cli.limits:limits",
     "effects": "streams.cli.effects:effects",
     "approvals": "streams.cli.approvals:approvals",
     "schedules": "streams.cli.schedules:schedules",

@@ -210,7 +210,8 @@ def disabled_source(found: Json) -> None:
 def _readable(found: Json) -> Json:
     rate, names = found.get("rate"), found["sources"]
     shown = None if rate is None else f"{rate['count']}/{rate['seconds']:g}s"
-    return {**found, "rate": shown, "sources": ", ".join(names)}
+    limits = ", ".join(limit["name"] for limit in found.get("limits", ()))
+    return {**found, "rate": shown, "sources": ", ".join(names), "limits": limits}
 
 
 def bulk(found: Json, done: str, able: str, what: str) -> None:

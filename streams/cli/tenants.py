@@ -13,7 +13,8 @@ from streams.cli.options import Cursor, Limit, TenantId
 from streams.cli.quantities import rate as parsed_rate
 
 tenants = typer.Typer(no_args_is_help=True, help="List, show, set and disable tenants.")
-_SETTINGS = ("display_name", "rate", "weight")
+SETTINGS = ("display_name", "rate", "weight", "limits")
+"""What a `PUT` replaces, so that whoever changes one of them sends the others, too."""
 
 
 @command(tenants, "list", tables.tenants)
@@ -66,12 +67,12 @@ def set_tenant(
         raise typer.BadParameter("give --rate or --no-rate, not both")
     limit = None if rate is None else parsed_rate(rate, "--rate")
     before = found_or_none(api, _path(id_))
-    wanted = {name: before[name] for name in _SETTINGS if name in before} if before else {}
+    wanted = {name: before[name] for name in SETTINGS if name in before} if before else {}
     wanted |= {} if display_name is None else {"display_name": display_name}
     wanted |= {"rate": limit} if limit or no_rate else {}
     wanted |= {} if weight is None else {"weight": weight}
     after = api.put(_path(id_), wanted)
-    tell_changes(f"tenant {id_}", before, after, _SETTINGS)
+    tell_changes(f"tenant {id_}", before, after, SETTINGS)
     return after
 
 

@@ -32,7 +32,7 @@ def enter(
     new = places.lacking(job, buckets)
     full = limited.full_for_call(buckets, new)
     if full is not None:
-        return _told(limited.caps.buckets.limits[full.limit], full)
+        return _told(limited.caps.buckets.limit(job.tenant_id, full.limit), full)
     spend(step, job.job_id, new)
     step.table.put(places.taken(job, buckets, claim_id))
     return None
@@ -52,7 +52,9 @@ def await_room(step: Step, job: Job, tool: str | None, model: str | None) -> Non
     step.table.put(in_pool(waiting, step.topology))
 
 
-def _told(limit: Limit, bucket: Bucket) -> str:
+def _told(limit: Limit | None, bucket: Bucket) -> str:
+    if limit is None:
+        return f"tool {bucket.key!r} is paused"
     if bucket.limit == CIRCUIT:
         return f"the circuit of tool {bucket.key!r} is open, because its calls failed"
     cap = f"{limit.concurrency} at once" if limit.concurrency is not None else str(limit.rate)

@@ -8,7 +8,7 @@ of the bucket ended, or at the bucket's next token.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -18,8 +18,10 @@ from streams.fairness.ready_queue import Ready
 from streams.fairness.set_aside import Back, SetAside
 from streams.limits.buckets import CIRCUIT, Bucket
 from streams.limits.caps import Caps
+from streams.limits.paused import Scope, bucket_of
 from streams.limits.rates import Undo
 from streams.limits.reservation import TAKEN_MS
+from streams.topology.limits import Limit
 from streams.topology.model import Topology
 
 _DUE_AT_ONCE = 1_000
@@ -43,6 +45,8 @@ class Limited:
         self._opened: dict[Bucket, None] = {}  # in which there may be room, oldest first
         self._due: list[tuple[float, Bucket]] = []  # a heap of buckets that wait for a token
         self._expected: dict[Bucket, float] = {}
+        self.changed: set[str] = set()
+        """Tenants whose own limits have changed here: their jobs may wait by former ones."""
         self.spent = 0
         """How many tokens were spent since the last look at what is spent of rates."""
 
@@ -101,10 +105,36 @@ class Limited:
         if line is not None:
             self._lead(line)
 
+    def limit_tenant(
+        self, tenant_id: str, limits: tuple[Limit, ...], running: Sequence[Live]
+    ) -> None:
+        """A tenant has other limits of its own: its jobs that are set aside come back later."""
+        self.caps.set_own(tenant_id, limits, running)
+        self._opened.update(dict.fromkeys(self.aside.buckets_of(tenant_id)))
+        for line in self.aside.lines_of(tenant_id):
+            self._lead(line)
+        self.changed.add(tenant_id)
+
+    def is_counted_so(self, job_id: str, live: Live) -> bool:
+        """Whether a job in its queue waits by the limits that its tenant has now."""
+        line = self.aside.line_ahead(job_id)
+        return self.caps.buckets.of_job(live) == (() if line is None else line.own)
+
+    def pause(self, scope: Scope, value: str, is_paused: bool) -> None:
+        """Something is paused, or no longer is: the jobs that waited for it come back later."""
+        self.caps.paused.set(scope, value, is_paused)
+        bucket = bucket_of(scope, value)
+        if not is_paused and self.aside.has(bucket):
+            self._opened[bucket] = None
+
     def of_call(self, tenant_id: str, tool: str | None, model: str | None) -> tuple[Bucket, ...]:
-        """The buckets that count a call, that of its tool's circuit among them unless closed."""
+        """The buckets that count a call.
+
+        Those of its tool's pause and of its circuit are among them, if it is paused or not closed.
+        """
         caps = self.caps
-        return (*caps.buckets.of_call(tenant_id, tool, model), *caps.circuits.bucket(tool))
+        found = caps.buckets.of_call(tenant_id, tool, model)
+        return (*caps.paused.of_tool(tool), *found, *caps.circuits.bucket(tool))
 
     def full_for_call(self, buckets: Iterable[Bucket], new: Collection[Bucket]) -> Bucket | None:
         """The first of a call's buckets that has no room for it, or has jobs that wait for room.
@@ -131,7 +161,7 @@ class Limited:
     ) -> list[tuple[Bucket, float]]:
         """Take a token of each of these buckets that has a rate; the new arrival times."""
         caps = self.caps
-        found = [bucket for bucket in buckets if bucket.limit in caps.rates.paces]
+        found = [bucket for bucket in buckets if caps.rates.pace(bucket) is not None]
         for bucket in found:
             if bucket.limit in caps.buckets.shared_rates:
                 caps.budgets.spend(bucket, caps.now, on_undo)
@@ -152,8 +182,8 @@ class Limited:
 
     def _paced(self, buckets: Iterable[Bucket]) -> list[Bucket]:
         """The buckets of rates that this partition has to itself."""
-        paces, shared = self.caps.rates.paces, self.caps.buckets.shared_rates
-        paced = [b for b in buckets if b.limit in paces and b.limit not in shared]
+        rates, shared = self.caps.rates, self.caps.buckets.shared_rates
+        paced = [b for b in buckets if rates.pace(b) is not None and b.limit not in shared]
         self.spent += len(paced)
         return paced
 

@@ -13,18 +13,21 @@ from hashlib import blake2b
 from streams.limits.keys import keyed
 from streams.serde.records import Job
 from streams.topology.flow_control import FlowControl
-from streams.topology.limits import KEYED
+from streams.topology.limits import KEYED, Limit
 from streams.topology.model import Topology
 
 
-def routed(job: Job, topology: Topology) -> Job:
-    """A waiting job as the topology wants it; equal to the given job if nothing changed."""
+def routed(job: Job, topology: Topology, limits: tuple[Limit, ...]) -> Job:
+    """A waiting job as the topology wants it; equal to the given job if nothing changed.
+
+    `limits` are those of its tenant.
+    """
     if job.event is not None and not is_replay(job) and not has_begun(job):
         route = topology.route(job.event.source, job.event.event_type)
         if route is not None and route.job is not None:
             draft, priority = job.draft or route.draft, route.priority_of(job.event)
             job = replace(job, type=route.job, priority=priority, draft=draft)
-    return keyed(in_pool(job, topology), topology.limits)
+    return keyed(in_pool(job, topology), limits)
 
 
 def in_pool(job: Job, topology: Topology) -> Job:

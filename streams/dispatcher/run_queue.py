@@ -6,16 +6,19 @@ No operation costs more than O(log n) for each job.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from streams.dispatcher.limited import Limited
-from streams.dispatcher.live_index import Live
+from streams.dispatcher.live_index import Live, live
 from streams.dispatcher.part import Change
 from streams.dispatcher.workers.credits import Worker
 from streams.dispatcher.workers.registry import WorkerRegistry
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.fairness.set_aside import Back
+from streams.limits.paused import Scope
 from streams.serde.job_states import LEASED, PENDING
+from streams.serde.records import Job
+from streams.topology.limits import Limit
 from streams.topology.model import Topology
 
 _SET_ASIDE = 2_000
@@ -35,6 +38,7 @@ class RunQueue:
         self._weights: dict[str, float] = {}
         self.limited = Limited(topology)
         self._caps = self.limited.caps
+        self.paused = self._caps.paused
         self._set_aside: Counter[str] = Counter()  # in the present step, by pool
 
     def changed(self, change: Change) -> None:
@@ -62,6 +66,28 @@ class RunQueue:
         """Lease none of a tenant's jobs while it is closed; its running jobs go on."""
         self._blocked.add(tenant_id) if is_closed else self._blocked.discard(tenant_id)
         self._capped(tenant_id)
+
+    def limit_tenant(
+        self, tenant_id: str, limits: tuple[Limit, ...], running: Sequence[Live]
+    ) -> None:
+        """Give a tenant limits of its own; `running` are all its jobs that run."""
+        self.limited.limit_tenant(tenant_id, limits, running)
+        self._capped(tenant_id)
+
+    def counts_anew(self, job: Job) -> bool:
+        """Have a job wait by the limits that its tenant has now; False if it does already."""
+        entry = live(job) if job.tenant_id in self.limited.changed else None
+        if entry is None or self.limited.is_counted_so(job.job_id, entry):
+            return False
+        self._leave(job.job_id, entry)
+        self._enter(job.job_id, entry)
+        return True
+
+    def pause(self, scope: Scope, value: str, is_paused: bool) -> None:
+        """Start nothing of a tenant, type, pool, source or tool while it is paused."""
+        self.limited.pause(scope, value, is_paused)
+        if scope == "tenant":
+            self._capped(value)
 
     def weigh(self, tenant_id: str, weight: float) -> None:
         """Give a tenant its share of the starts, beside others that wait."""

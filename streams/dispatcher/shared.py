@@ -9,6 +9,7 @@ from streams.closed_tenants import ClosedTenants
 from streams.dispatcher.part import Change
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.workers.registry import WorkerRegistry
+from streams.topology.limits import Limit
 from streams.topology.model import Topology
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class Shared:
     - `unrouted` is True until every live job follows the routing of the topology, and `uncounted`
       until the limits of the topology count every job that runs: nothing is leased before.
     - `gives_kept` is True while kept events are held against changed routes.
-    - `sweep_now` asks for a round of the sweep after the one that is under way.
+    - `sweep_now` asks for a round of the sweep after the one that is under way, and `sweep_anew`
+      for the round to begin anew.
     - `commanded_at` is when a command was read last (monotonic seconds).
     - `without_topic` are pools whose work topic the broker does not have, and `without_worker`
       pools and types that had no worker at the last look, and since when (milliseconds).
@@ -47,6 +49,7 @@ class Shared:
     uncounted: bool = True
     gives_kept: bool = False
     sweep_now: bool = False
+    sweep_anew: bool = False
     commanded_at: float = 0.0
     without_topic: set[str] = field(default_factory=set)
     without_worker: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -54,6 +57,10 @@ class Shared:
     has_approvals: bool = False
     open_waits: WaitIndex = field(init=False)
     stops: WorkList = field(init=False)
+
+    def limits_of(self, tenant_id: str) -> tuple[Limit, ...]:
+        """The limits that count a tenant's jobs."""
+        return self.queue.limited.caps.buckets.limits_of(tenant_id)
 
     def changed(self, change: Change) -> None:
         """Follow a change of a job."""

@@ -33,6 +33,7 @@ from streams.dispatcher.parts.gathers import Gathers
 from streams.dispatcher.parts.held import HeldJobs
 from streams.dispatcher.parts.leasing import Leasing
 from streams.dispatcher.parts.limits import Limits
+from streams.dispatcher.parts.pausing import Pausing
 from streams.dispatcher.parts.permit_owners import PermitOwners
 from streams.dispatcher.parts.permits import HeldPermits
 from streams.dispatcher.parts.questions import Questions
@@ -48,6 +49,7 @@ from streams.dispatcher.parts.start_owners import StartOwners
 from streams.dispatcher.parts.starts import GrantedStarts
 from streams.dispatcher.parts.submissions import Submissions
 from streams.dispatcher.parts.sweep import Sweep
+from streams.dispatcher.parts.tenant_limits import TenantLimits
 from streams.dispatcher.parts.tenants import Tenants
 from streams.dispatcher.parts.timers import Timers
 from streams.dispatcher.parts.unhandled import UnhandledTypes
@@ -69,6 +71,8 @@ from streams.topology.model import Topology
 PARTS: tuple[type[Part], ...] = (
     Events,
     Tenants,
+    TenantLimits,
+    Pausing,
     Submissions,
     Replays,
     DeclaredSchedules,

@@ -82,7 +82,7 @@ class Step:
 
     def admit(self, job: Job) -> None:
         """Let a new job in, with the values by which limits count it."""
-        job = keyed(job, self.topology.limits)
+        job = keyed(job, self.shared.limits_of(job.tenant_id))
         earlier = self.table.get(job.job_id)
         if earlier is not None:
             self._tell(self._hooks.replaced, earlier)

@@ -160,10 +160,19 @@ def confirm(step: Step, of: Job) -> Job:
 
 def follow_topology(step: Step, of: Job) -> bool:
     """Give a waiting job its present type and pool; False if it already has them."""
-    routed = routing.routed(of, step.topology)
+    routed = _routed(step, of)
     if routed == of:
         return False
     step.table.put(replace(routed, updated_at=step.now))
+    return True
+
+
+def wait_for_resume(step: Step, of: Job) -> bool:
+    """Have a job wait by a mark if its source is paused; False if it is not, or does already."""
+    marked = step.shared.queue.paused.marked(of)
+    if marked == of:
+        return False
+    step.table.put(replace(marked, updated_at=step.now))
     return True
 
 
@@ -171,7 +180,7 @@ def revive(step: Step, of: Job, note: str) -> None:
     """Make a dead job ready again, with its attempts as they were; its letter says so."""
     step.dead_letter(dead_letter.of_replayed(of, of.job_id, step.now, note))
     ready = job.moved(of, PENDING, step.now, end_reason=None, ready_at=step.now)
-    step.revive(routing.routed(ready, step.topology))
+    step.revive(_routed(step, ready))
 
 
 def wake_at(step: Step, of: Job, due: int) -> None:
@@ -188,3 +197,7 @@ def end_timer(step: Step, of: Job) -> None:
 
 def _timer_of(of: Job) -> str:
     return f"{of.job_id}.{of.incarnation}.e{of.epoch}"
+
+
+def _routed(step: Step, of: Job) -> Job:
+    return routing.routed(of, step.topology, step.shared.limits_of(of.tenant_id))

@@ -77,6 +77,10 @@ class Contenders:
         """Whether a line waits for a bucket."""
         return bucket in self._orders
 
+    def buckets_of(self, tenant_id: str) -> list[Bucket]:
+        """The buckets of one tenant for which lines wait."""
+        return [bucket for bucket in self._orders if bucket.tenant_id == tenant_id]
+
     def join(self, line: Line, bucket: Bucket) -> None:
         """Let a line wait for a bucket, and for no other one."""
         self.leave(line)

@@ -135,6 +135,14 @@ class SetAside:
         """Whether a job waits for a bucket."""
         return self._contenders.has(bucket)
 
+    def buckets_of(self, tenant_id: str) -> list[Bucket]:
+        """The buckets of one tenant for which jobs wait."""
+        return self._contenders.buckets_of(tenant_id)
+
+    def lines_of(self, tenant_id: str) -> list[Line]:
+        """The lines of one tenant's jobs."""
+        return [line for line in self._lines.values() if line.name[1] == tenant_id]
+
     def oldest(self) -> int | None:
         """When the longest waiting of them became ready."""
         while self._oldest:

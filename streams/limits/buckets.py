@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import translate
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol
 from streams.topology.limits import KEYED, Limit, Scope
 
 _REMEMBERED = 4096
+MARK = "/"
+"""What the names of marks begin with (`paused`); a limit's name cannot."""
 CIRCUIT = "@circuit"
 """Stands for a limit where the circuit of a tool counts its calls; no limit is named so."""
 Matches = Callable[[str], object]
@@ -59,21 +61,29 @@ class Candidate(NamedTuple):
     keys: Keys
 
 
+Found = dict[tuple[Scope, bool], list[tuple[Limit, Matches]]]
+"""Limits by their scope, and by whether they are per tenant."""
+
+
+class Own:
+    """The limits that one tenant has of its own (`tenants/limits.py`)."""
+
+    def __init__(self, limits: Iterable[Limit]) -> None:
+        self.limits = {limit.name: limit for limit in limits}
+        self.of = _by_scope(self.limits.values())
+
+
 class Buckets:
-    """Finds buckets by the limits of a topology."""
+    """Finds buckets by the limits of a topology, and by those that tenants have of their own."""
 
     def __init__(self, limits: tuple[Limit, ...], *, circuits: bool = False) -> None:
         self.limits = {limit.name: limit for limit in limits}
         if circuits:
             self.limits[CIRCUIT] = Limit(CIRCUIT, "tool", shared=False)
-        self._of: dict[tuple[Scope, bool], list[tuple[Limit, Matches]]] = defaultdict(list)
-        self._of_calls: dict[Scope, list[tuple[Limit, Matches]]] = defaultdict(list)
-        for limit in limits:
-            matches = re.compile(translate(limit.match), re.DOTALL).fullmatch
-            if limit.counts_calls:
-                self._of_calls[limit.scope].append((limit, matches))
-            else:
-                self._of[limit.scope, limit.per is not None].append((limit, matches))
+        self._declared = limits
+        self._own: dict[str, Own] = {}
+        self._of = _by_scope(limit for limit in limits if not limit.counts_calls)
+        self._of_calls = _by_scope(limit for limit in limits if limit.counts_calls)
         remember = lru_cache(_REMEMBERED)
         self.of_pool = remember(self._of_pool)
         self.of_type = remember(self._of_type)
@@ -81,7 +91,8 @@ class Buckets:
         self._of_both = remember(self._of_tenant_and_type)
         self._keys_of_call = remember(self._found_for_call)
         of_jobs = any(scope in KEYED or per for scope, per in self._of)
-        self.are_of_jobs = of_jobs or circuits or bool(self._of_calls)
+        self._declares_of_jobs = of_jobs or circuits or bool(self._of_calls)
+        self.are_of_jobs = self._declares_of_jobs
         self.shared = frozenset(
             limit.name for limit in limits if limit.is_shared and limit.concurrency is not None
         )
@@ -92,12 +103,45 @@ class Buckets:
         """The limits whose starts a partition has to ask for."""
         self.shared_of_type = remember(self._shared_of_type)
 
+    def set_own(self, tenant_id: str, limits: tuple[Limit, ...]) -> None:
+        """Give a tenant limits of its own; none takes what it had.
+
+        Each replaces the topology's limit of its name for the tenant. It is passed over if that
+        limit counts all tenants together: the topology may declare it later.
+        """
+        self._own.pop(tenant_id, None)
+        named = ((each, self.limits.get(each.name)) for each in limits)
+        own = Own(each for each, declared in named if declared is None or declared.is_local)
+        if own.limits:
+            self._own[tenant_id] = own
+        self.are_of_jobs = self._declares_of_jobs or bool(self._own)
+        self.of_tenant.cache_clear()
+        self._of_both.cache_clear()
+
+    @property
+    def count_by_keys(self) -> bool:
+        """Whether any limit counts by values that stand on a job's row."""
+        of = (self._of, *(own.of for own in self._own.values()))
+        return any(scope in KEYED for each in of for scope, _ in each)
+
+    def limits_of(self, tenant_id: str) -> tuple[Limit, ...]:
+        """The limits that count a tenant's jobs: the topology's first, then its own."""
+        own = self._own.get(tenant_id)
+        if own is None:
+            return self._declared
+        return (*(e for e in self._declared if e.name not in own.limits), *own.limits.values())
+
+    def limit(self, tenant_id: str, name: str) -> Limit | None:
+        """The limit of a name, as it holds for a tenant (empty: for all together)."""
+        own = self._own.get(tenant_id)
+        return (own and own.limits.get(name)) or self.limits.get(name)
+
     def of_job(self, job: Counted) -> tuple[Bucket, ...]:
         """The buckets that neither its tenant nor its pool and type have alone.
 
         Shared ones come last, so that none is asked for before there is room in the others.
         """
-        if not self.are_of_jobs:
+        if not self.are_of_jobs and not job.keys:
             return ()
         keyed = self._of_keys(job.tenant_id, job.keys)
         found = (*self._of_both(job.tenant_id, job.pool, job.type), *keyed)
@@ -135,18 +179,37 @@ class Buckets:
 
     def _of_tenant(self, tenant_id: str) -> tuple[Bucket, ...]:
         """The buckets of all jobs of a tenant."""
-        own = [Bucket(name, tenant_id, "") for name, _, _ in self._found("global", "", per=True)]
-        return (*self._found("tenant", tenant_id), *own)
+        per = [Bucket(name, tenant_id, "") for name, _, _ in self._found("global", "", per=True)]
+        found = (*self._found("tenant", tenant_id), *per)
+        return self._with_own(tenant_id, found, {("tenant", False): tenant_id})
 
     def _of_tenant_and_type(self, tenant_id: str, pool: str, type_: str) -> tuple[Bucket, ...]:
         """The buckets of a tenant's jobs of a pool or of a type."""
         found = self._found("pool", pool, per=True) + self._found("job_type", type_, per=True)
-        return tuple(bucket._replace(tenant_id=tenant_id) for bucket in found)
+        buckets = tuple(bucket._replace(tenant_id=tenant_id) for bucket in found)
+        return self._with_own(tenant_id, buckets, {("pool", True): pool, ("job_type", True): type_})
+
+    def _with_own(
+        self, tenant_id: str, found: tuple[Bucket, ...], values: dict[tuple[Scope, bool], str]
+    ) -> tuple[Bucket, ...]:
+        """Buckets of the topology's limits, and of a tenant's own, which replace some of them."""
+        own = self._own.get(tenant_id)
+        if own is None:
+            return found
+        added = (
+            Bucket(limit.name, tenant_id, value)
+            for scope, value in values.items()
+            for limit, matches in own.of.get(scope, ())
+            if matches(value)
+        )
+        return (*(bucket for bucket in found if bucket.limit not in own.limits), *added)
 
     def _of_keys(self, tenant_id: str, keys: Keys) -> Iterator[Bucket]:
         for name, key in keys:
-            limit = self.limits.get(name)
-            if limit is not None:
+            limit = self.limit(tenant_id, name)
+            if limit is None and name.startswith(MARK):
+                yield Bucket(name, "", key)
+            elif limit is not None:
                 yield Bucket(name, tenant_id if limit.is_local else "", key)
 
     def _found_for_call(self, tool: str | None, model: str | None) -> Keys:
@@ -155,7 +218,8 @@ class Buckets:
             (limit.name, value)
             for scope, value in values
             if value is not None
-            for limit, matches in self._of_calls[scope]
+            for per in (False, True)
+            for limit, matches in self._of_calls.get((scope, per), ())
             if matches(value)
         )
 
@@ -165,3 +229,11 @@ class Buckets:
             for limit, matches in self._of.get((scope, per), ())
             if scope == "global" or matches(value)
         ]
+
+
+def _by_scope(limits: Iterable[Limit]) -> Found:
+    found: Found = defaultdict(list)
+    for limit in limits:
+        matches = re.compile(translate(limit.match), re.DOTALL).fullmatch
+        found[limit.scope, limit.per is not None].append((limit, matches))
+    return found

@@ -9,11 +9,13 @@ behind it: for its pool and type, for its tenant, and for what only the job itse
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from streams.limits.buckets import CIRCUIT, Bucket, Buckets, Counted
 from streams.limits.budgets import Budgets
 from streams.limits.circuits import Circuits
+from streams.limits.paused import Paused
 from streams.limits.permits import Permits
 from streams.limits.rates import Rates
 from streams.limits.reservation import Reservation
@@ -34,23 +36,43 @@ class Caps:
         self.reservation = Reservation()
         self.permits = Permits()
         self.budgets = Budgets()
+        self.paused = Paused()
         self.now = 0.0
         self._running: dict[Bucket, int] = {}
 
+    def set_own(
+        self, tenant_id: str, limits: tuple[Limit, ...], running: Sequence[Counted]
+    ) -> None:
+        """Give a tenant limits of its own; `running` are all its jobs that run."""
+        for job in running:
+            self.ended(job)
+        self.buckets.set_own(tenant_id, limits)
+        self.rates.set_own(tenant_id, limits)
+        for job in running:
+            self.started(job)
+
     def type_room(self, pool: str, type_: str) -> float:
         """How many more jobs of a pool and type may start, whoever's they are."""
+        if type_ in self.paused.types or pool in self.paused.pools:
+            return 0
         return self._least(self.buckets.of_type(pool, type_))
 
     def type_free(self, pool: str, type_: str) -> float:
         """How many more jobs of a pool and type may start once there are permits for them."""
+        if type_ in self.paused.types or pool in self.paused.pools:
+            return 0
         return min(map(self.free, self.buckets.of_type(pool, type_)), default=inf)
 
     def pool_free(self, pool: str) -> float:
         """How many more jobs of a pool may start so, whatever their type."""
+        if pool in self.paused.pools:
+            return 0
         return min(map(self.free, self.buckets.of_pool(pool)), default=inf)
 
     def tenant_room(self, tenant_id: str) -> float:
         """How many more jobs of a tenant may start, whatever they are."""
+        if tenant_id in self.paused.tenants:
+            return 0
         return self._least(self.buckets.of_tenant(tenant_id))
 
     def places(self, own: tuple[Bucket, ...]) -> float:
@@ -82,7 +104,10 @@ class Caps:
 
     def free(self, bucket: Bucket) -> float:
         """How many more jobs a bucket lets start as far as this partition alone knows."""
-        cap = self.buckets.limits[bucket.limit].concurrency
+        limit = self.buckets.limit(bucket.tenant_id, bucket.limit)
+        if limit is None:  # a mark, or a limit that a tenant no longer has
+            return 0 if bucket in self.paused.buckets else inf
+        cap = limit.concurrency
         free = inf if cap is None else max(0, cap - self._running.get(bucket, 0))
         if bucket.limit in self.buckets.shared_rates:
             return free

@@ -22,7 +22,7 @@ import orjson
 from ingress.formats.paths import compile_path
 from streams import user_json
 from streams.limits import places
-from streams.limits.buckets import Keys
+from streams.limits.buckets import MARK, Keys
 from streams.serde.records import Job, LimitKey
 from streams.topology.limits import KEYED, Limit
 
@@ -31,10 +31,14 @@ _BEGINNING = 128
 
 
 def keyed(job: Job, limits: tuple[Limit, ...]) -> Job:
-    """The job with the values by which these limits count it; equal if nothing changed."""
+    """The job with the values by which these limits count it; equal if nothing changed.
+
+    Its marks (`paused`) and the places of its calls stay.
+    """
     found = [limit for limit in limits if limit.scope in KEYED]
     own = tuple(_keys(job, found)) if found else ()
-    keys = (*own, *places.of_calls(job.limit_keys)) if job.limit_keys else own
+    marks = (key for key in places.of_job_alone(job.limit_keys) if key.limit.startswith(MARK))
+    keys = (*own, *marks, *places.of_calls(job.limit_keys)) if job.limit_keys else own
     return job if keys == job.limit_keys else replace(job, limit_keys=keys)
 
 

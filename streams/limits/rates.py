@@ -55,12 +55,30 @@ class Rates:
     def __init__(self, limits: dict[str, Limit]) -> None:
         paces = {name: pace_of(limit) for name, limit in limits.items()}
         self.paces = {name: pace for name, pace in paces.items() if pace is not None}
+        self._own: dict[str, dict[str, Pace | None]] = {}
         self._arrivals: dict[Bucket, float] = {}
         self._last: dict[Bucket, tuple[float, set[str]]] = {}  # when, and who, started last
 
+    def __bool__(self) -> bool:
+        """Whether any limit may have a rate."""
+        return bool(self.paces or self._own)
+
+    def set_own(self, tenant_id: str, limits: tuple[Limit, ...]) -> None:
+        """Give a tenant limits of its own; none takes what it had."""
+        self._own.pop(tenant_id, None)
+        if limits:
+            self._own[tenant_id] = {limit.name: pace_of(limit) for limit in limits}
+
+    def pace(self, bucket: Bucket) -> Pace | None:
+        """The pace of a bucket, if its limit has a rate."""
+        own = self._own.get(bucket.tenant_id)
+        if own is not None and bucket.limit in own:
+            return own[bucket.limit]
+        return self.paces.get(bucket.limit)
+
     def tokens(self, bucket: Bucket, now: float) -> float:
         """How many may start now under a bucket; infinite without a rate."""
-        pace = self.paces.get(bucket.limit)
+        pace = self.pace(bucket)
         if pace is None:
             return inf
         arrival = self._arrivals.get(bucket)
@@ -68,12 +86,12 @@ class Rates:
 
     def next_token_at(self, bucket: Bucket) -> float | None:
         """From when on one may start, if the bucket's rate was ever used and is not forgotten."""
-        arrival = self._arrivals.get(bucket)
-        return None if arrival is None else self.paces[bucket.limit].next_token_at(arrival)
+        arrival, pace = self._arrivals.get(bucket), self.pace(bucket)
+        return None if arrival is None or pace is None else pace.next_token_at(arrival)
 
     def restored(self, bucket: Bucket, arrival: float, now: float) -> None:
         """Go on with what an earlier owner spent; a clock that runs ahead stalls nothing."""
-        pace = self.paces.get(bucket.limit)
+        pace = self.pace(bucket)
         if pace is not None:
             self._arrivals[bucket] = min(arrival, pace.latest(now))
 
@@ -81,7 +99,8 @@ class Rates:
         """A job starts now: the bucket's new arrival time; `on_undo` hears how to take it back."""
         before = self._arrivals.get(bucket)
         on_undo(self._set, bucket, before)
-        arrival = max(now, before or now) + self.paces[bucket.limit].interval
+        pace = self.pace(bucket)
+        arrival = max(now, before or now) + (pace.interval if pace is not None else 0)
         self._arrivals[bucket] = arrival
         if self._last.get(bucket, (0.0,))[0] != now:
             self._last[bucket] = now, set()
@@ -94,12 +113,13 @@ class Rates:
         Only the last to start give theirs back: later ones might have had to wait without them.
         """
         before, (_, jobs) = self._arrivals.get(bucket), self._last.get(bucket, (now, set()))
-        if before is None or before <= now or job_id not in jobs:
+        pace = self.pace(bucket)
+        if pace is None or before is None or before <= now or job_id not in jobs:
             return None
         jobs.remove(job_id)
         on_undo(jobs.add, job_id)
         on_undo(self._set, bucket, before)
-        arrival = self._arrivals[bucket] = max(now, before - self.paces[bucket.limit].interval)
+        arrival = self._arrivals[bucket] = max(now, before - pace.interval)
         return arrival
 
     def forget(self, bucket: Bucket, now: float, on_undo: Undo) -> bool:

@@ -106,7 +106,8 @@ def _mark_key(tenant_id: str) -> Row:
 
 
 async def _forget_settings(state: AppState, tenant_id: str) -> None:
-    """Disable the tenant and delete its own settings."""
+    """Disable the tenant, and delete its own settings and what is said of its pause."""
     body = TenantSettings().model_dump_json()
     record = TenantRecord(tenant_id, "tenant", "", True, body, updated_at=wall_ms())
     await state.set_tenant((tenant_id, "tenant", ""), record)
+    await state.set_tenant((tenant_id, "pause", ""), None)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from streams.serde.records import TenantRecord
+from streams.tenants.limits import checked
 from streams.tenants.source_keys import Secret, signing_key
+from streams.topology.limits import Limit
 from streams.vault.key_encryption import Vault
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -41,7 +43,8 @@ class Rate(BaseModel):
 class TenantSettings(BaseModel):
     """Body of `PUT /v1/tenants/{t}`; without a rate, deliveries are not limited.
 
-    While jobs of several tenants wait, each starts as many as its `weight` says.
+    While jobs of several tenants wait, each starts as many as its `weight` says. `limits` are the
+    tenant's own (`tenants/limits.py`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,6 +52,7 @@ class TenantSettings(BaseModel):
     display_name: str = ""
     rate: Rate | None = None
     weight: float = Field(default=1, ge=0.01, le=100, allow_inf_nan=False)
+    limits: Annotated[tuple[Limit, ...], AfterValidator(checked)] = ()
 
 
 class SourceSettings(BaseModel):

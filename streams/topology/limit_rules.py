@@ -14,11 +14,11 @@ def limits(topology: Topology) -> Iterator[Problem]:
     """Every broken rule of limits."""
     for limit in topology.limits:
         path = "limits", limit.name
-        for key, wrong in _faults(limit):
+        for key, wrong in faults(limit):
             yield problem(wrong, (*path, key) if key else path)
 
 
-def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
+def faults(limit: Limit) -> Iterator[tuple[str, str]]:
     """What is wrong with a limit: the key that says so, and what to write instead."""
     if limit.concurrency is None and limit.rate is None:
         yield "", "the limit limits nothing; set concurrency, rate or both"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, PlainSerializer
 
 from streams.topology.declared import Count, Declared, Name, Text
 
@@ -60,7 +60,7 @@ class Limit(Declared):
     scope: Scope
     match: Text = "*"
     concurrency: Count | None = None
-    rate: Annotated[Rate, BeforeValidator(_rate)] | None = None
+    rate: Annotated[Rate, BeforeValidator(_rate), PlainSerializer(str)] | None = None
     burst: Count | None = None
     by: Text | None = None
     per: Literal["tenant"] | None = None

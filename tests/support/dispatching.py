@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,6 +50,7 @@ from streams.serde.records import (
     TenantRecord,
     Wait,
 )
+from streams.tenants.pauses import Pause
 from streams.topology.limits import Limit, MaxQueued
 from streams.topology.load import load
 from streams.topology.model import Route, Topology
@@ -156,12 +158,20 @@ class Desk:
         *,
         disabled: bool = False,
         weight: float | None = None,
+        limits: Sequence[dict[str, Any]] = (),
     ) -> None:
         """A record of `tenants`."""
-        body = "{}" if weight is None else f'{{"weight": {weight}}}'
+        given = {"weight": weight, "limits": list(limits)}
+        body = json.dumps({name: value for name, value in given.items() if value})
         record = TenantRecord(tenant, kind, "", disabled, body)
         key = tenant_key(tenant, kind, "")
         self.driver.pipe("tenants", key, TENANT.encode(record), partition=self.partition)
+
+    def stop(self, scope: Any, value: str, *, resume: bool = False) -> None:
+        """What the operator writes on `tenants` to pause or resume something."""
+        for record in Pause(scope, value, "ann", "the bank is down", self.driver.now).records(1):
+            key = tenant_key(record.tenant_id, record.kind, record.id)
+            self.driver.pipe("tenants", key, None if resume else TENANT.encode(record))
 
     def held(self) -> dict[tuple[str, str, str | None], Held]:
         """What `jobs.held` says, by pool, type and tenant."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -16,18 +17,27 @@ from streams.operator.http.routes import routes
 from streams.operator.read_model.projections import Changes, project
 from streams.operator.sent_commands import SentCommands
 from streams.runtime.processor import Record
-from streams.serde.records import CommandBody
+from streams.serde.codec import TENANT
+from streams.serde.ids import partition_for
+from streams.serde.keys import tenant_key
+from streams.serde.records import CommandBody, TenantRecord
 from streams.topology.load import load
 
 
 class OperatorDesk:
-    """What the calls need of the operator; `sent` are the commands that they sent."""
+    """What the calls need of the operator; `sent` are the commands that they sent.
+
+    `tenant_records` are the keys of records that they wrote on `tenants`, with their partitions.
+    """
 
     home = AppState.home
 
     def __init__(self, rows: sqlite3.Connection) -> None:
         self.rows, self.topology, self.sent_commands = rows, load(), SentCommands()
         self.sent: list[CommandBody] = []
+        self.tenant_writes = asyncio.Lock()
+        self.unshown: dict[Any, Any] = {}
+        self.tenant_records: list[tuple[Any, int]] = []
 
     def project(self, records: Iterable[tuple[str, bytes, bytes | None]]) -> None:
         """Fold records (topic, key, value) into the read model, as one batch."""
@@ -36,12 +46,31 @@ class OperatorDesk:
             project(Record(topic, 0, 0, 0, key, value), batch)
         for changes in batch.values():
             self.rows.executemany(changes.table.upsert, changes.upserts())
+            self.rows.executemany(changes.table.delete, changes.deletions())
 
     async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
         return query(self.rows)
 
     async def wait_for(self, row: Any, query: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
         return query(self.rows)
+
+    async def wait_until(self, row: Any, condition: Callable[[sqlite3.Connection], bool]) -> None:
+        assert condition(self.rows), f"{row} is not as it was written"
+
+    async def set_tenant(
+        self, key: Any, record: TenantRecord | None, partition: int | None = None
+    ) -> int:
+        home = partition_for(key[0], self.topology.partitions)
+        self.tenant_records.append((key, home if partition is None else partition))
+        value = None if record is None else TENANT.encode(record)
+        self.project([("tenants", tenant_key(*key), value)])
+        return len(self.tenant_records)
+
+    def drop_shown(self) -> None:
+        """The read model has every write at once."""
+
+    def newest(self, key: Any, shown: TenantRecord | None) -> TenantRecord | None:
+        return shown
 
     async def read_barrier(self, *_: Any) -> None:
         """The read model has caught up."""

@@ -16,7 +16,7 @@ from streams.dispatcher.part import Part
 from streams.dispatcher.pauses import Pauses
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
-from streams.dispatcher.transitions import bury, follow_topology
+from streams.dispatcher.transitions import bury, follow_topology, wait_for_resume
 from streams.dispatcher.workers.credits import Worker
 from streams.retry_policy import effective_policy
 from streams.serde.ids import new_id
@@ -50,7 +50,7 @@ class Leasing(Part):
             job = step.table.get(entry.job_id)
             if job is None or job.status != PENDING:
                 continue
-            if not (self.shared.unrouted and follow_topology(step, job)) and step.may_go_on(job):
+            if not self._waits_on(step, job) and step.may_go_on(job):
                 sent |= self._lease(step, job, self._willing(job, worker))
                 yield
             if len(served) >= _AT_ONCE:
@@ -78,6 +78,12 @@ class Leasing(Part):
         """Note the pools that were served, and those of them to which leases were sent."""
         self.shared.queue.served(served)
         self._pauses.over(sent)
+
+    def _waits_on(self, step: Step, job: Job) -> bool:
+        """Whether a job waits on: by another topology, by other limits, or because of a pause."""
+        if self.shared.unrouted and follow_topology(step, job):
+            return True
+        return self.shared.queue.counts_anew(job) or wait_for_resume(step, job)
 
     def _willing(self, job: Job, worker: Worker) -> Worker:
         """Prefer a worker other than the one that gave the job back last, if one has credits."""

@@ -21,7 +21,6 @@ from streams.limits.keys import keyed
 from streams.runtime.processor import Context
 from streams.serde.job_states import LEASED, MOVABLE
 from streams.serde.records import Job
-from streams.topology.limits import KEYED
 
 _SWEEP_SECONDS = 0.5
 _MOST = 2_000
@@ -40,7 +39,7 @@ class Limits(Part):
         super().__init__(shared)
         self._limited = shared.queue.limited
         self._behind: Bucket | None = None
-        self._has_spent = bool(self._limited.caps.rates.paces)
+        self._has_spent = bool(self._limited.caps.rates)
         self._swept_at = 0.0
         self._running: list[str] | None = None  # jobs to count anew
 
@@ -60,13 +59,14 @@ class Limits(Part):
     def starts(self, step: Step, job: Job) -> None:
         """Spend a token of each rate that a lease falls under."""
         entry = live(job)
-        if entry is not None and self._limited.caps.rates.paces:
+        if entry is not None and self._limited.caps.rates:
+            self._has_spent = True
             spend(step, job.job_id, self._limited.caps.buckets.all(entry))
 
     def unbegun(self, step: Step, job: Job) -> None:
         """Give the tokens of a lease back."""
         entry = live(job)
-        if entry is not None and self._limited.caps.rates.paces:
+        if entry is not None and self._limited.caps.rates:
             give_back(step, job.job_id, self._limited.caps.buckets.all(entry))
 
     def is_due(self, step: Step, live: Live) -> bool:
@@ -74,7 +74,7 @@ class Limits(Part):
 
     def mend(self, step: Step, job: Job) -> bool:
         """Count a job by the present limits; those that go on by themselves follow their routes."""
-        found = keyed(job, self.topology.limits)
+        found = keyed(job, self.shared.limits_of(job.tenant_id))
         if found is not job:
             step.table.put(found)
         return found is not job
@@ -99,12 +99,12 @@ class Limits(Part):
                 changed += self.mend(step, job)
             if changed == AT_ONCE:
                 break
-        self._running = running[looked:]
-        self.shared.uncounted = bool(self._running)
+        left = running[looked:]
+        self._running, self.shared.uncounted = left or None, bool(left)
 
     def _to_count(self) -> list[str]:
         """The jobs that run, if they may lack values of the present limits."""
-        has_keys = any(limit.scope in KEYED for limit in self.topology.limits)
+        has_keys = self._limited.caps.buckets.count_by_keys
         return list(self.shared.workers.running) if has_keys and self.shared.unrouted else []
 
     def _count_again(self, running: list[str] | None) -> None:

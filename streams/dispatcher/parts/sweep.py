@@ -43,8 +43,10 @@ class Sweep(Part):
         """Look at the next part of the jobs."""
         self._forget_former(step)
         shared = self.shared
-        before = (self._behind, self._due, shared.unrouted, shared.sweep_now)
+        before = (self._behind, self._due, shared.unrouted, shared.sweep_now, shared.sweep_anew)
         step.on_undo(self._return_to, *before)
+        if shared.sweep_anew:
+            shared.sweep_anew, self._behind = False, _START
         if shared.sweep_now:
             shared.sweep_now, self._due = False, 0.0
         if self._behind is None:
@@ -77,7 +79,7 @@ class Sweep(Part):
 
     def rests(self) -> bool:
         """Whether it is between two rounds."""
-        return self._behind is None and not self.shared.sweep_now
+        return self._behind is None and not self.shared.sweep_now and not self.shared.sweep_anew
 
     def _finish(self, step: Step) -> None:
         self._behind = None
@@ -85,7 +87,10 @@ class Sweep(Part):
             step.store.put(_ROUTING, self._digest)
             self.shared.unrouted = False
 
-    def _return_to(self, behind: str | None, due: float, unrouted: bool, asked: bool) -> None:
+    def _return_to(
+        self, behind: str | None, due: float, unrouted: bool, asked: bool, anew: bool
+    ) -> None:
         """Go over the last part again, because its changes were taken back."""
         self._behind, self._due = behind, due
         self.shared.unrouted, self.shared.sweep_now = unrouted, asked
+        self.shared.sweep_anew = anew

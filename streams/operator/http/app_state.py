@@ -127,8 +127,12 @@ class AppState:
         if await self.wait_for(row, lambda db: condition(db) or None) is None:
             raise not_shown()
 
-    async def set_tenant(self, key: Row, record: TenantRecord | None) -> int:
+    async def set_tenant(
+        self, key: Row, record: TenantRecord | None, partition: int | None = None
+    ) -> int:
         """Write a record of `tenants`, or delete it; return its offset once that is durable.
+
+        It is in its tenant's partition unless another one is given.
 
         Raises:
             KafkaUnavailable: it was not acknowledged; it may still be written.
@@ -137,7 +141,7 @@ class AppState:
             "tenants",
             keys.tenant_key(*key),
             None if record is None else TENANT.encode(record),
-            partition=self.home(key[0]),
+            partition=self.home(key[0]) if partition is None else partition,
         )
 
     async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:

@@ -62,10 +62,10 @@ def page_query(request: web.Request, filters: Filters) -> PageQuery:
     return page
 
 
-def list_answer(name: str, page: Page) -> web.Response:
-    """Answer `{name: [...], "next_cursor": text or null}`."""
+def list_answer(name: str, page: Page, **beside: object) -> web.Response:
+    """Answer `{name: [...], "next_cursor": text or null}`, and what else is given."""
     cursor = None if page.next is None else str(page.next)
-    return web.json_response({name: list(page.items), "next_cursor": cursor})
+    return web.json_response({name: list(page.items), **beside, "next_cursor": cursor})
 
 
 def _moment(name: str, text: str | None) -> int | None:

@@ -25,6 +25,7 @@ from streams.operator.resources.tenants import source_json
 from streams.operator.tenant_guards import known_tenant
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import SigningKey, TenantRecord
+from streams.tenants.limits import shared_names
 from streams.tenants.settings import (
     TenantSettings,
     source_record,
@@ -43,6 +44,9 @@ async def put_tenant(request: web.Request) -> web.Response:
     """Create a tenant, or replace its settings and enable it."""
     tenant_id = name_in(request, "tenant_id")
     settings = await read_body(request, TenantSettings)
+    for name in shared_names(settings.limits, request.app[STATE].topology.limits):
+        counts = "the topology's limit of this name counts all tenants together"
+        raise invalid("limits", f"{name}: {counts}: give yours another name")
     body = settings.model_dump_json()
     async with changing(request.app[STATE], tenant_id):
         record = TenantRecord(tenant_id, "tenant", "", False, body, updated_at=wall_ms())

@@ -205,7 +205,8 @@ TABLE = Table(
         "by_status": "(status, created_at, job_id)",
         "by_type": "(type, created_at, job_id)",
         "running": f"(part, tenant_id, type, pool, limit_keys, status) WHERE {IS_RUNNING}",
-        "ready": f"(ready_at) WHERE {status_in(job_states.PENDING)}",
+        "ready": "(ready_at, tenant_id, type, pool, limit_keys, status) "
+        f"WHERE {status_in(job_states.PENDING)}",
         "waiting": f"(type, created_at, job_id) WHERE {status_in(*job_states.MOVABLE)}",
         "of_scope": "(tenant_id, scope)",
         "by_replay": "(replay_of) WHERE replay_of IS NOT NULL",

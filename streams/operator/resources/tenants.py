@@ -17,8 +17,11 @@ from streams.runtime.processor import Record
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
 from streams.tenants.endpoints import endpoint_settings
-from streams.tenants.settings import TenantSettings, source_settings
+from streams.tenants.limits import own
+from streams.tenants.pauses import pause_in
+from streams.tenants.settings import TenantSettings, source_settings, tenant_settings
 from streams.tenants.source_keys import holds
+from streams.topology.limits import Limit
 
 _SEALED = "kind IN ('source', 'endpoint', 'data_key')"
 """SQL: records that hold secrets. A key rotation seals them again, an erasure deletes them."""
@@ -29,7 +32,7 @@ def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
     mark = erasure(connection, record.tenant_id)
     return {
         "tenant_id": record.tenant_id,
-        **TenantSettings().model_dump(),
+        **TenantSettings().model_dump(mode="json"),
         **_tenant_body(record),
         "disabled": record.disabled,
         "erased_at": None if mark is None else rfc3339(_erased_at(mark)),
@@ -64,6 +67,21 @@ def tenants_page(connection: sqlite3.Connection, query: PageQuery) -> Page:
 def tenant(connection: sqlite3.Connection, tenant_id: str) -> TenantRecord | None:
     """Return a tenant's own setting."""
     return setting(connection, tenant_id, "tenant", "")
+
+
+def limits_of(connection: sqlite3.Connection, tenant_id: str) -> tuple[Limit, ...]:
+    """Return the limits that a tenant has of its own."""
+    record = tenant(connection, tenant_id)
+    return () if record is None else _own_limits(record)
+
+
+def all_limits(connection: sqlite3.Connection) -> dict[str, tuple[Limit, ...]]:
+    """Return the limits of each tenant that has some of its own."""
+    rows = connection.execute(
+        "SELECT record FROM tenants WHERE kind = 'tenant' AND limits > 0 ORDER BY tenant_id"
+    )
+    records = (TENANT.decode(record) for (record,) in rows)
+    return {record.tenant_id: _own_limits(record) for record in records}
 
 
 def setting(
@@ -139,7 +157,17 @@ def undestroyed(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
 def _row(record: Record) -> Row:
     setting = TENANT.decode(record.value)
     _require_readable(setting)
-    return setting.tenant_id, setting.kind, setting.id, setting.updated_at, record.value
+    limits = len(_own_limits(setting)) if setting.kind == "tenant" else 0
+    key = setting.tenant_id, setting.kind, setting.id
+    return *key, setting.updated_at, limits, record.value
+
+
+def _own_limits(record: TenantRecord) -> tuple[Limit, ...]:
+    """The limits in a tenant's record; none if they cannot be read: no dispatcher reads them."""
+    try:
+        return own(tenant_settings(record).limits)
+    except ValueError:
+        return ()
 
 
 def _require_readable(setting: TenantRecord) -> None:
@@ -170,6 +198,7 @@ _READERS: dict[str, Callable[[TenantRecord], object]] = {
     "source": source_settings,
     "endpoint": endpoint_settings,
     "erasure": _erased_at,
+    "pause": pause_in,
 }
 """What reads the bodies of each kind that the API shows."""
 
@@ -178,11 +207,13 @@ TABLE = Table(
     name="tenants",
     topic="tenants",
     key="tenant_id TEXT, kind TEXT, id TEXT",
-    columns="updated_at INTEGER NOT NULL, record BLOB NOT NULL",
+    columns="updated_at INTEGER NOT NULL, limits INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     indexes={
         "data_keys": "(updated_at) WHERE kind = 'data_key'",
         "erasures": "(tenant_id) WHERE kind = 'erasure'",
+        "pauses": "(tenant_id) WHERE kind = 'pause'",
+        "limited": "(tenant_id) WHERE kind = 'tenant' AND limits > 0",
     },
     # The ingress reads this topic, too, and makes the dead letters. Another copy of a sealed secret
     # would outlive the erasure of its tenant.

@@ -1,5 +1,5 @@
 """Why a job waits, as far as the read model knows: for its time, another job's effect or end,
-a person, a worker, a cap.
+a person, a worker, the end of a pause, a cap.
 
 The jobs that fill a cap are counted here when somebody asks. If the dispatcher published them, each
 lease would cost more. A tenant's jobs are all in one partition. The caps of other scopes hold over
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from functools import lru_cache
+from collections.abc import Collection
+from functools import cached_property
 from itertools import starmap
 
 from streams.http.moments import rfc3339
@@ -20,7 +21,9 @@ from streams.operator.resources.held import held_reason
 from streams.operator.resources.job_view import JobDetails
 from streams.operator.resources.json_values import Json
 from streams.operator.resources.open_waits import told, told_of_effect
+from streams.operator.resources.pauses import Pauses, all_pauses, of_job, sentence
 from streams.operator.resources.table import status_in
+from streams.operator.resources.tenants import limits_of
 from streams.serde import job_states
 from streams.serde.records import Held, Job
 from streams.topology.limits import Limit, Scope
@@ -63,35 +66,52 @@ class RunningJobs:
 
     def __init__(self, connection: sqlite3.Connection, topology: Topology) -> None:
         self._connection = connection
-        self.buckets = _buckets(topology.limits, circuits=bool(topology.breakers))
+        self._buckets = Buckets(topology.limits, circuits=bool(topology.breakers))
+        self._known: set[str] = set()
         self._counts: dict[str, Counter[Bucket]] = {}
         self._overall: Counter[Bucket] | None = None
+
+    @cached_property
+    def pauses(self) -> Pauses:
+        """What is paused."""
+        return all_pauses(self._connection)
+
+    @property
+    def shared(self) -> Collection[str]:
+        """The names of limits that all partitions share."""
+        return self._buckets.shared
+
+    def buckets_of(self, tenant_id: str) -> Buckets:
+        """What finds the buckets of a tenant's jobs, and of all jobs that share them."""
+        if tenant_id not in self._known:
+            self._known.add(tenant_id)
+            if own := limits_of(self._connection, tenant_id):
+                self._buckets.set_own(tenant_id, own)
+        return self._buckets
 
     def beside(self, job: Job) -> Counter[Bucket]:
         """How many jobs run in each bucket: in a job's partition, or overall if it is shared."""
         if job.tenant_id not in self._counts:
-            found = self._counted(_COUNTED, job.job_id)
-            self._counts[job.tenant_id] = found | self._of_shared()
+            buckets = self.buckets_of(job.tenant_id)
+            found = self._counted(buckets, _COUNTED, job.job_id)
+            self._counts[job.tenant_id] = found | self._of_shared(buckets)
         return self._counts[job.tenant_id]
 
-    def _of_shared(self) -> Counter[Bucket]:
+    def _of_shared(self, buckets: Buckets) -> Counter[Bucket]:
         """How many run in the buckets of limits that all partitions share."""
-        shared = self.buckets.shared
+        shared = buckets.shared
         if self._overall is None:
-            found = self._counted(_COUNTED_OVERALL) if shared else Counter[Bucket]()
+            found = self._counted(buckets, _COUNTED_OVERALL) if shared else Counter[Bucket]()
             kept = {bucket: jobs for bucket, jobs in found.items() if bucket.limit in shared}
             self._overall = Counter(kept)
         return self._overall
 
-    def _counted(self, query: str, *values: str) -> Counter[Bucket]:
+    def _counted(self, buckets: Buckets, query: str, *values: str) -> Counter[Bucket]:
         found = Counter[Bucket]()
         for name, type_, pool, keys, jobs in self._connection.execute(query, values):
-            for bucket in self.buckets.all(Candidate(name, type_, pool, from_text(keys))):
+            for bucket in buckets.all(Candidate(name, type_, pool, from_text(keys))):
                 found[bucket] += jobs
         return found
-
-
-_buckets = lru_cache(maxsize=4)(Buckets)
 
 
 def waits_of(
@@ -123,6 +143,8 @@ def _its_start(job: Job) -> tuple[str, str]:
 
 
 def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json:
+    if (pause := of_job(running.pauses, job)) is not None:
+        return _waits("paused", sentence(pause), rfc3339(max(pause.at, job.ready_at)))
     reached, tool = _reached(running, job), _tried_tool(job, topology)
     caps = [_cap(limit, bucket, in_use) for limit, bucket, in_use in reached]
     if held is not None and (held.reason != "no_slot" or not (caps or tool)):
@@ -149,9 +171,9 @@ def _waits(
 
 def _rated(running: RunningJobs, job: Job) -> str:
     """Which rates or permits a job may wait for; what there is of them the dispatcher knows."""
-    limits = [limit for limit, _ in _limits(running, job)]
+    limits, names = [limit for limit, _ in _limits(running, job)], running.shared
     rates = [f"{limit.name!r} ({limit.rate})" for limit in limits if limit.rate]
-    shared = [f"{limit.name!r}" for limit in limits if limit.name in running.buckets.shared]
+    shared = [f"{limit.name!r}" for limit in limits if limit.name in names]
     waits = [
         *([f"its turn under the rate of {', '.join(rates)}"] if rates else ()),
         *([f"a permit of {', '.join(shared)} from another partition"] if shared else ()),
@@ -163,11 +185,13 @@ def _kept(running: RunningJobs, job: Job) -> str:
     """Under which limits the last place may be kept for another job; only the dispatcher knows."""
     in_use = running.beside(job)
     keys = tuple((each.limit, each.key) for each in job.limit_keys)
-    own = running.buckets.of_job(Candidate(job.tenant_id, job.type, job.pool, keys))
+    buckets = running.buckets_of(job.tenant_id)
+    own = buckets.of_job(Candidate(job.tenant_id, job.type, job.pool, keys))
+    named = ((buckets.limit(bucket.tenant_id, bucket.limit), bucket) for bucket in own)
     names = [
         f"{limit.name!r}"
-        for bucket in own
-        if (limit := running.buckets.limits[bucket.limit]).concurrency == in_use[bucket] + 1
+        for limit, bucket in named
+        if limit is not None and limit.concurrency == in_use[bucket] + 1
     ]
     if not names:
         return ""
@@ -180,8 +204,10 @@ def _kept(running: RunningJobs, job: Job) -> str:
 def _limits(running: RunningJobs, job: Job) -> list[tuple[Limit, Bucket]]:
     """The limits that count a job, each with the bucket in which it does."""
     keys = tuple((each.limit, each.key) for each in job.limit_keys)
-    found = running.buckets.all(Candidate(job.tenant_id, job.type, job.pool, keys))
-    return [(running.buckets.limits[bucket.limit], bucket) for bucket in found]
+    buckets = running.buckets_of(job.tenant_id)
+    found = buckets.all(Candidate(job.tenant_id, job.type, job.pool, keys))
+    named = ((buckets.limit(bucket.tenant_id, bucket.limit), bucket) for bucket in found)
+    return [(limit, bucket) for limit, bucket in named if limit is not None]
 
 
 def _reached(running: RunningJobs, job: Job) -> list[tuple[Limit, Bucket, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from math import inf
 
 import pytest
@@ -92,3 +93,37 @@ def test_the_value_of_a_limit_that_is_gone_counts_nothing() -> None:
     caps = Caps((Limit("a", "key", "*", 1, by="x"),))
     caps.started(job("acme", "draft", ("gone", "1")))
     assert allows(caps, job("acme", "draft", ("gone", "1")))
+
+
+def test_a_tenants_own_limits_count_what_runs_whenever_they_come() -> None:
+    chance = random.Random(7)
+    declared = (
+        Limit("a", "tenant", concurrency=2),
+        Limit("b", "job_type", per="tenant", concurrency=2),
+        Limit("c", "job_type", concurrency=9),
+    )
+    choices = [
+        Limit("a", "tenant", concurrency=4),
+        Limit("b", "job_type", "draft", per="tenant", concurrency=3),
+        Limit("d", "source", per="tenant", concurrency=1),
+        Limit("c", "job_type", per="tenant", concurrency=1),
+    ]
+    caps, running, own = Caps(declared), list[Candidate](), tuple[Limit, ...]()
+    for _ in range(2_000):
+        match chance.randrange(3):
+            case 0:
+                keys = (("d", "zendesk"),) if chance.random() < 0.5 else ()
+                of = job(chance.choice(("acme", "far")), chance.choice(("draft", "refund")), *keys)
+                caps.started(of)
+                running.append(of)
+            case 1 if running:
+                caps.ended(running.pop(chance.randrange(len(running))))
+            case _:
+                own = tuple(chance.sample(choices, chance.randrange(4)))
+                caps.set_own("acme", own, [each for each in running if each.tenant_id == "acme"])
+        fresh = Caps(declared)
+        fresh.set_own("acme", own, ())
+        for each in running:
+            fresh.started(each)
+        assert caps._running == fresh._running
+    assert {bucket.limit for bucket in caps._running} >= {"a", "b", "c"}

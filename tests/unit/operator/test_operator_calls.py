@@ -206,7 +206,9 @@ async def test_a_twin_past_its_window_does_not_answer_for_a_submission_that_wait
         request_hash=before or request.digest(),
     )
     desk.fold(over)
-    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, ?)", tenant("acme")[1:])
+    desk.rows.execute(
+        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, ?)", tenant("acme")[1:]
+    )
     told = await submit(api)
     assert told == (503, "urn:tidegate:problem:not-shown")
     assert await submit(api) == told, "it may be sent again"
@@ -221,7 +223,9 @@ async def test_a_list_below_a_tenants_path_shows_that_tenant_alone(
         desk.fold(Rejection(f"rej_{n}", owner, None, "unauthorized", 1, n, n, cause=None))
     path = "/v1/tenants/acme/rejections"
     assert await listed(api, path) == (404, [])
-    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, ?)", tenant("acme")[1:])
+    desk.rows.execute(
+        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, ?)", tenant("acme")[1:]
+    )
     assert await listed(api, path) == (200, ["rej_0"])
     assert await listed(api, f"{path}?tenant_id=globex") == (422, [])
     assert await listed(api, "/v1/rejections") == (200, ["rej_2", "rej_1", "rej_0"])
@@ -292,7 +296,7 @@ async def test_the_sources_of_all_tenants_are_listed_a_page_at_a_time(
 ) -> None:
     for tenant_id in ("acme", "globex"):
         row = (tenant_id, "source", "shop", 0, source(tenant_id, "shop", "stripe")[1])
-        desk.rows.execute("INSERT INTO tenants VALUES (?, ?, ?, ?, ?)", row)
+        desk.rows.execute("INSERT INTO tenants VALUES (?, ?, ?, ?, 0, ?)", row)
     first = await (await api.get("/v1/sources", params={"limit": "1"})).json()
     cursor = {"limit": "1", "cursor": first["next_cursor"]}
     second = await (await api.get("/v1/sources", params=cursor)).json()
@@ -303,7 +307,9 @@ async def test_the_sources_of_all_tenants_are_listed_a_page_at_a_time(
 async def test_a_job_that_no_dispatcher_has_read_is_shown_as_it_will_be_made(
     desk: Desk, api: TestClient[Any, Any]
 ) -> None:
-    desk.rows.execute("INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, ?)", tenant("acme")[1:])
+    desk.rows.execute(
+        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, ?)", tenant("acme")[1:]
+    )
     later = await api.post("/v1/tenants/acme/jobs", json={"type": "t", "delay_seconds": 60})
     told = await later.json()
     assert (later.status, told["status"], told["why"]["reason"]) == (202, "scheduled", "unread")

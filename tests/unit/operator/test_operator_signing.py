@@ -38,7 +38,7 @@ class Desk:
 
     def set(self, record: tuple[bytes, bytes]) -> None:
         row = ("acme", "source", "shop", 0, record[1])
-        self.rows.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?, ?, ?, ?)", row)
+        self.rows.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?, ?, ?, 0, ?)", row)
 
     async def query(self, look: Any) -> Any:
         return look(self.rows)

@@ -1,0 +1,206 @@
+"""Limits: what fills each bucket and what waits for it, counted from the jobs when somebody asks.
+
+If the dispatcher published these counts, each lease would cost more.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import orjson
+
+from streams.limits.buckets import Bucket, Buckets, Candidate
+from streams.limits.keys import from_text
+from streams.operator.resources.cursor import Cursor
+from streams.operator.resources.json_values import Json
+from streams.operator.resources.paging import Filters, FilterValues, Page, PageQuery
+from streams.operator.resources.pauses import Pauses, of_bucket, who_json
+from streams.operator.resources.table import status_in
+from streams.operator.resources.tenants import all_limits
+from streams.operator.resources.waits import IS_RUNNING
+from streams.serde.job_states import PENDING
+from streams.topology.describe import holds
+from streams.topology.limits import Limit
+from streams.topology.model import Topology
+
+FILTERS: Filters = {"name": (), "key": (), "tenant_id": ()}
+
+_BY = "tenant_id, type, pool, limit_keys"
+_RUNNING = (
+    f"SELECT {_BY}, count(*) FROM jobs INDEXED BY jobs_running WHERE {IS_RUNNING} GROUP BY {_BY}"  # noqa: S608
+)
+_WAITING = (
+    f"SELECT {_BY}, count(*), min(ready_at) FROM jobs INDEXED BY jobs_ready "  # noqa: S608  constants
+    f"WHERE {status_in(PENDING)} GROUP BY {_BY}"
+)
+
+
+@dataclass(slots=True)
+class Use:
+    """How many jobs run in a bucket and wait for it; `oldest` (ms) is when the first was ready."""
+
+    used: int = 0
+    waiting: int = 0
+    oldest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of all buckets at `now` (milliseconds)."""
+
+    uses: dict[Bucket, Use]
+    pauses: Pauses
+    now: int
+
+
+class Place(NamedTuple):
+    """Where a bucket stands in the list: by its limit's number, its tenant and its key."""
+
+    number: int
+    tenant_id: str = ""
+    key: str = ""
+
+
+def limits_page(
+    connection: sqlite3.Connection,
+    query: PageQuery,
+    topology: Topology,
+    pauses: Pauses,
+    now: int,
+) -> Page:
+    """Return limits with a page of their buckets; `now` in milliseconds.
+
+    The topology's come first, in its order, then those that tenants have of their own.
+
+    A limit whose buckets are on several pages is on each of these pages.
+    """
+    numbered = _numbered(connection, topology)
+    seen = Seen(_uses(connection, numbered.buckets), pauses, now)
+    cursor = query.cursor
+    behind = None if cursor is None else Place(cursor.at, *_parts(cursor))
+    found = sorted(_places(numbered, seen.uses, query.filters))
+    left = [place for place in found if behind is None or place > behind]
+    shown = left[: query.limit]
+    items = [
+        _limit_json(numbered.limits[number], list(places), seen)
+        for number, places in groupby(shown, lambda place: place.number)
+    ]
+    more = len(left) > len(shown)
+    return Page(tuple(items), _cursor(shown[-1]) if more else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """All limits in the order of the list, each with its tenant (empty: of the topology).
+
+    `numbers` finds them again by tenant and name.
+    """
+
+    limits: list[tuple[str, Limit]]
+    numbers: dict[tuple[str, str], int]
+    buckets: Buckets
+
+    def number_of(self, bucket: Bucket) -> int | None:
+        """The number of a bucket's limit; None for that of a mark, which is no limit."""
+        own = self.numbers.get((bucket.tenant_id, bucket.limit))
+        return self.numbers.get(("", bucket.limit)) if own is None else own
+
+
+def _numbered(connection: sqlite3.Connection, topology: Topology) -> Numbered:
+    """The topology's limits in its order, then those that tenants have of their own."""
+    buckets = Buckets(topology.limits)
+    limits = [("", limit) for limit in topology.limits]
+    for tenant_id, own in all_limits(connection).items():
+        buckets.set_own(tenant_id, own)
+        limits += [(tenant_id, limit) for limit in own]
+    numbers = {(tenant_id, limit.name): n for n, (tenant_id, limit) in enumerate(limits)}
+    return Numbered(limits, numbers, buckets)
+
+
+def _uses(connection: sqlite3.Connection, buckets: Buckets) -> dict[Bucket, Use]:
+    """What runs and waits in each bucket that has any."""
+    uses: dict[Bucket, Use] = defaultdict(Use)
+    for tenant_id, type_, pool, keys, jobs in connection.execute(_RUNNING):
+        for bucket in buckets.all(Candidate(tenant_id, type_, pool, from_text(keys))):
+            uses[bucket].used += jobs
+    for tenant_id, type_, pool, keys, jobs, oldest in connection.execute(_WAITING):
+        for bucket in buckets.all(Candidate(tenant_id, type_, pool, from_text(keys))):
+            use = uses[bucket]
+            use.waiting += jobs
+            use.oldest = oldest if use.oldest is None else min(use.oldest, oldest)
+    return uses
+
+
+def _places(numbered: Numbered, uses: dict[Bucket, Use], filters: FilterValues) -> Iterator[Place]:
+    """Where the buckets that are asked for stand; a limit without buckets has a place, too."""
+    name, key, tenant_id = (filters.get(filter_) for filter_ in ("name", "key", "tenant_id"))
+    keys = None if key is None else (key, orjson.dumps(key).decode())
+    empty = {
+        number
+        for number, (of, limit) in enumerate(numbered.limits)
+        if limit.name == name or (name is None and key is None and tenant_id in (None, of))
+    }
+    for bucket in uses:
+        number = numbered.number_of(bucket)
+        if (
+            number is not None
+            and name in (None, bucket.limit)
+            and (keys is None or bucket.key in keys)
+            and tenant_id in (None, bucket.tenant_id)
+        ):
+            empty.discard(number)
+            yield Place(number, bucket.tenant_id, bucket.key)
+    yield from map(Place, empty)
+
+
+def _parts(cursor: Cursor) -> tuple[str, str]:
+    """Tenant and key of the last bucket shown; a tenant's id has no slash."""
+    tenant_id, _, key = cursor.id.partition("/")
+    return tenant_id, key
+
+
+def _cursor(place: Place) -> Cursor:
+    return Cursor(place.number, f"{place.tenant_id}/{place.key}")
+
+
+def _limit_json(numbered: tuple[str, Limit], places: list[Place], seen: Seen) -> Json:
+    tenant_id, limit = numbered
+    found = (Bucket(limit.name, place.tenant_id, place.key) for place in places)
+    return {
+        "name": limit.name,
+        "tenant_id": tenant_id or None,
+        "scope": limit.scope,
+        "match": limit.match,
+        "by": limit.by,
+        "per": limit.per,
+        "cap": limit.concurrency,
+        "rate": None if limit.rate is None else str(limit.rate),
+        "burst": None if limit.rate is None else limit.most_at_once,
+        "holds": holds(limit),
+        "buckets": [_bucket_json(limit, each, seen) for each in found if each in seen.uses],
+    }
+
+
+def _bucket_json(limit: Limit, bucket: Bucket, seen: Seen) -> Json:
+    """Return what an operator sees of a bucket.
+
+    Only dispatchers know which places they hold idle, and the next token of a rate: no report of
+    theirs says so yet.
+    """
+    use, pause = seen.uses[bucket], of_bucket(seen.pauses, limit, bucket)
+    oldest = None if use.oldest is None else round(max(0, seen.now - use.oldest) / 1000, 3)
+    return {
+        "tenant_id": bucket.tenant_id or None,
+        "key": bucket.key or None,
+        "used": use.used,
+        "held_idle": 0,
+        "waiting": use.waiting,
+        "oldest_seconds": oldest,
+        "next_token_at": None,
+        "paused": None if pause is None else who_json(pause),
+    }

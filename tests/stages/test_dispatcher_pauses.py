@@ -1,0 +1,196 @@
+"""A paused tenant, type, pool or source: nothing of it starts, and what runs goes on."""
+
+from __future__ import annotations
+
+import pytest
+from support.dispatching import Desk, ScriptedWorker
+
+from streams.topology.limits import Limit
+
+PAUSES = [
+    ("tenant", "acme"),
+    ("job_type", "draft_reply"),
+    ("pool", "default"),
+    ("source", "zendesk"),
+]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def worker(desk: Desk) -> ScriptedWorker:
+    return ScriptedWorker(desk)
+
+
+def statuses(desk: Desk, *job_ids: str) -> list[str]:
+    return [desk.job(job_id).status for job_id in job_ids]
+
+
+@pytest.mark.parametrize(("scope", "value"), PAUSES)
+def test_nothing_of_it_starts_and_what_runs_goes_on(
+    desk: Desk, worker: ScriptedWorker, scope: str, value: str
+) -> None:
+    worker.heartbeat()
+    running = desk.event("t1")
+    desk.stop(scope, value)
+    waiting, later = desk.event("t2"), desk.event("t3")
+    worker.stay(30, desk.lease(running))
+    assert statuses(desk, running, waiting, later) == ["running", "pending", "pending"]
+    worker.end(desk.lease(running), "retry", after=0, error="TransientError: x")
+    assert statuses(desk, running, waiting, later) == ["pending"] * 3
+    desk.stop(scope, value, resume=True)
+    desk.driver.advance(0.2)
+    assert statuses(desk, running, waiting, later) == ["running"] * 3
+
+
+@pytest.mark.parametrize(
+    ("scope", "value"),
+    [
+        ("tenant", "globex"),
+        ("job_type", "refund"),
+        ("pool", "slow"),
+        ("source", "shop"),
+    ],
+)
+def test_what_is_not_of_it_starts(
+    desk: Desk, worker: ScriptedWorker, scope: str, value: str
+) -> None:
+    desk.stop(scope, value)
+    worker.heartbeat()
+    assert statuses(desk, desk.event("t1")) == ["running"]
+
+
+def test_a_paused_source_hides_no_job_behind_its_own(desk: Desk, worker: ScriptedWorker) -> None:
+    desk.stop("source", "zendesk")
+    with desk.held_back():
+        events = [desk.event(f"t{number}") for number in range(300)]
+        desk.submit("submitted")
+    worker.heartbeat()
+    desk.driver.advance(2)
+    assert statuses(desk, "submitted") == ["running"]
+    assert set(statuses(desk, *events)) == {"pending"}
+    desk.stop("source", "zendesk", resume=True)
+    desk.driver.advance(0.2)
+    assert statuses(desk, *events).count("running") == 9
+
+
+@pytest.mark.parametrize("keep_state", [True, False])
+@pytest.mark.parametrize(("scope", "value"), PAUSES)
+def test_a_restart_forgets_no_pause(
+    desk: Desk, worker: ScriptedWorker, scope: str, value: str, keep_state: bool
+) -> None:
+    desk.stop(scope, value)
+    desk.driver.restart("dispatcher", keep_state=keep_state)
+    desk.driver.advance(0.2)
+    worker.heartbeat()
+    waiting = desk.event("t1")
+    worker.stay(5)
+    assert statuses(desk, waiting) == ["pending"]
+    desk.driver.restart("dispatcher", keep_state=keep_state)
+    desk.driver.advance(0.2)
+    worker.heartbeat()
+    assert statuses(desk, waiting) == ["pending"]
+    desk.stop(scope, value, resume=True)
+    desk.driver.advance(0.2)
+    assert statuses(desk, waiting) == ["running"]
+
+
+@pytest.mark.parametrize(("scope", "value"), PAUSES)
+def test_an_undone_pause_holds_up_nothing(
+    desk: Desk, worker: ScriptedWorker, scope: str, value: str
+) -> None:
+    worker.heartbeat()
+    with desk.held_back():
+        desk.stop(scope, value)
+        desk.replay("job_new", "job_gone")
+        desk.stop(scope, value, resume=True)
+    assert statuses(desk, desk.event("t1")) == ["running"]
+
+
+def test_a_scheduled_job_waits_when_its_time_has_come(desk: Desk, worker: ScriptedWorker) -> None:
+    desk.stop("job_type", "draft_reply")
+    desk.submit("later", run_at=desk.driver.now + 1_000)
+    worker.heartbeat()
+    worker.stay(5)
+    assert statuses(desk, "later") == ["pending"]
+
+
+def test_a_pause_and_a_limit_hold_the_same_job(desk: Desk) -> None:
+    limit = Limit("of_zendesk", "source", "zendesk", concurrency=1)
+    desk.deploy(limits=(limit,))
+    desk.driver.advance(0.5)
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    first = desk.event("t1")
+    desk.stop("source", "zendesk")
+    second, third = desk.event("t2"), desk.event("t3")
+    worker.end(desk.lease(first), "succeeded")
+    desk.driver.advance(1)
+    assert statuses(desk, second, third) == ["pending", "pending"]
+    desk.stop("source", "zendesk", resume=True)
+    desk.driver.advance(0.5)
+    assert sorted(statuses(desk, second, third)) == ["pending", "running"]
+    running = next(id_ for id_ in (second, third) if desk.job(id_).status == "running")
+    worker.end(desk.lease(running), "succeeded")
+    assert sorted(statuses(desk, second, third)) == ["running", "succeeded"]
+
+
+def test_a_paused_job_stays_paused_under_another_topology(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    desk.stop("source", "zendesk")
+    worker.heartbeat()
+    waiting = desk.event("t1")
+    limit = Limit("each", "key", by="event.subject", concurrency=1)
+    desk.deploy(limits=(limit,))
+    desk.driver.advance(2)
+    ScriptedWorker(desk).heartbeat()
+    desk.driver.advance(2)
+    job = desk.job(waiting)
+    assert job.status == "pending"
+    assert [key.limit for key in job.limit_keys] == ["each", "/source"]
+
+
+def test_a_record_that_pauses_nothing_known_is_passed_over(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    for id_ in ("0/colour/red", "", "0/tenant/acme", "0/pool"):
+        desk.tenant("", "pause")
+        desk.driver.pipe("tenants", b"\0pause\0" + id_.encode(), b"x")
+    worker.heartbeat()
+    assert statuses(desk, desk.event("t1")) == ["running"]
+    assert desk.dead_letters() == []
+
+
+def test_a_paused_pool_says_that_no_more_workers_would_help(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, slots=1)
+    worker.heartbeat()
+    desk.stop("pool", "default")
+    desk.event("t1")
+    worker.stay(30)
+    assert desk.held() == {}
+
+
+def test_a_paused_tool_is_not_called_and_the_job_waits_without_an_attempt(desk: Desk) -> None:
+    worker = ScriptedWorker(desk, backoff=(0,), attempts=9)
+    worker.heartbeat()
+    first, second = (desk.lease(desk.event(key)) for key in ("t1", "t2"))
+    under_way = worker.claim(first)
+    desk.stop("tool", "email:send")
+    refused = worker.claim(second)
+    assert (under_way.kind, refused.kind) == ("granted", "full")
+    assert refused.message == "tool 'email:send' is paused"
+    worker.end(second, "full", result='["email:send",null]', error=refused.message)
+    worker.stay(60, first)
+    job = desk.job(second.job_id)
+    assert (job.status, job.attempts) == ("pending", 0)
+    worker.outcome(first, under_way, "done", "1")
+    desk.stop("tool", "shop:buy")
+    assert statuses(desk, second.job_id) == ["pending"]
+    desk.stop("tool", "email:send", resume=True)
+    desk.driver.advance(0.5)
+    assert worker.claim(desk.lease(second.job_id)).kind == "granted"
+    assert len(desk.job(second.job_id).limit_keys) <= 1
