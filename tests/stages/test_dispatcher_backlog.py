@@ -132,3 +132,14 @@ def test_a_flood_is_published_ten_times_a_second_at_most() -> None:
     assert 10 <= len(desk.driver.output(TOPIC)) <= 27
     desk.driver.advance(1.2)
     assert known(desk).full("acme", "x") == Depth(ACME, 1_000, 1_000)
+
+
+def test_jobs_are_made_and_run_while_the_topic_is_missing(desk: Desk) -> None:
+    with desk.without_topic(TOPIC):
+        ids = waiting(desk, *"1234")
+        ScriptedWorker(desk, slots=1).heartbeat()
+        desk.driver.advance(2)
+        assert sorted(desk.job(job_id).status for job_id in ids) == [*["pending"] * 3, "running"]
+        assert desk.dead_letters() == []
+    desk.driver.advance(2)
+    assert known(desk).known() == [Depth(ACME, 3, 4)]
