@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
+
 import pytest
 from support.dispatching import Desk, ScriptedWorker
 
 from streams.limits.backlog import Backlog, Depth, Line, QueueCaps
-from streams.serde.codec import BACKLOG
+from streams.serde.codec import BACKLOG, JOB
 from streams.topology.limits import Limit, MaxQueued
 
 ACME, DRAFTS, ALL = Line("tenant", "acme"), Line("job_type", "draft_reply"), Line("global", "")
@@ -143,3 +146,33 @@ def test_jobs_are_made_and_run_while_the_topic_is_missing(desk: Desk) -> None:
         assert desk.dead_letters() == []
     desk.driver.advance(2)
     assert known(desk).known() == [Depth(ACME, 3, 4)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_at_rest_what_is_published_is_what_waits(seed: int) -> None:
+    """Whatever came, began, ended, was taken back or moved to another owner before."""
+    random = Random(seed)
+    desk = capped(MaxQueued("tenant", 6), MaxQueued("job_type", 8, "d*"), MaxQueued("global", 12))
+    worker = ScriptedWorker(desk, slots=2)
+    for number in range(60):
+        match random.randrange(8):
+            case 0 | 1 | 2 | 3:
+                type_ = random.choice(("ticket.created", "ticket.refund"))
+                desk.event(f"t{number}", random.choice(("acme", "bolt")), type_=type_)
+            case 4 | 5:
+                worker.heartbeat(free=random.randrange(3))
+            case 6:
+                running = [e for e in desk.leases() if desk.job(e.job_id).epoch == e.epoch]
+                for lease in running[:1]:
+                    worker.end(lease, random.choice(("succeeded", "retry")), free=1)
+            case _:
+                random.choice((desk.abort, lambda: desk.driver.restart("dispatcher")))()
+        desk.driver.advance(random.choice((0.0, 0.05, 0.3)))
+    desk.driver.advance(2)
+    newest = {record.key: JOB.decode(record.value) for record in desk.driver.output("jobs")}
+    waits = [job for job in newest.values() if job.status == "pending"]
+    expected = Counter({ALL: len(waits), DRAFTS: sum(j.type == "draft_reply" for j in waits)})
+    expected += Counter(Line("tenant", j.tenant_id) for j in waits)
+    found = {each.line: each.jobs for each in known(desk).known()}
+    near = {line: n for line, n in expected.items() if n >= (3 if line.scope == "tenant" else 1)}
+    assert found == near
