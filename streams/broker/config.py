@@ -26,6 +26,9 @@ _BEHAVIOUR = {
     # stable offset for that long beyond its own timeout.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "unclean.leader.election.enable": "false",
+    # A node would end itself if its controllers elected none of them for 60 s, as on a busy machine
+    # after two of three were killed. Who starts it has a bound of their own.
+    "initial.broker.registration.timeout.ms": "600000",
     "offsets.topic.num.partitions": "8",
     "transaction.state.log.num.partitions": "8",
     "share.coordinator.state.topic.num.partitions": "2",

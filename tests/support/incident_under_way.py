@@ -196,6 +196,8 @@ class Incident:
             striking = asyncio.create_task(asyncio.to_thread(self._strike_when_it_flows, fault))
             await asyncio.wait({demo, striking}, return_when=asyncio.FIRST_COMPLETED)
             hurry.set()
+            if striking.done():
+                striking.result()  # without what the fault should have ended the demo never ends
             self._judge(await demo)
             await striking
 
