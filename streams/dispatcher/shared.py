@@ -27,6 +27,7 @@ class Shared:
     - `unrouted` is True until every live job follows the routing of the topology, and `uncounted`
       until the limits of the topology count every job that runs: nothing is leased before.
     - `gives_kept` is True while kept events are held against changed routes.
+    - `count_anew` asks to count what runs from the first job on, since limits changed meanwhile.
     - `sweep_now` asks for a round of the sweep after the one that is under way, and `sweep_anew`
       for the round to begin anew.
     - `commanded_at` is when a command was read last (monotonic seconds).
@@ -50,6 +51,7 @@ class Shared:
     gives_kept: bool = False
     sweep_now: bool = False
     sweep_anew: bool = False
+    count_anew: bool = False
     commanded_at: float = 0.0
     without_topic: set[str] = field(default_factory=set)
     without_worker: dict[tuple[str, str], int] = field(default_factory=dict)

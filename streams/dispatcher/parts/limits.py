@@ -89,7 +89,9 @@ class Limits(Part):
 
     def _count_running(self, step: Step) -> None:
         """Count some of the jobs that run by limits that may be new."""
-        step.on_undo(self._count_again, self._running)
+        step.on_undo(self._count_again, self._running, self.shared.count_anew)
+        if self.shared.count_anew:
+            self._running, self.shared.count_anew = None, False
         running = self._to_count() if self._running is None else self._running
         changed = looked = 0
         for job_id in running[:_MOST]:
@@ -107,8 +109,8 @@ class Limits(Part):
         has_keys = self._limited.caps.buckets.count_by_keys
         return list(self.shared.workers.running) if has_keys and self.shared.unrouted else []
 
-    def _count_again(self, running: list[str] | None) -> None:
-        self._running, self.shared.uncounted = running, True
+    def _count_again(self, running: list[str] | None, anew: bool) -> None:
+        self._running, self.shared.uncounted, self.shared.count_anew = running, True, anew
 
     def _forget_some(self, step: Step) -> None:
         """Look at more rows than are made meanwhile, so that they do not pile up."""

@@ -66,7 +66,7 @@ class TenantLimits(Part):
     def _count_anew(self, step: Step) -> None:
         """Work out the values of jobs again: of those that run before anything else starts."""
         shared = self.shared
-        for name in ("unrouted", "uncounted", "sweep_anew"):
+        for name in ("unrouted", "uncounted", "count_anew", "sweep_anew"):
             step.on_undo(setattr, shared, name, getattr(shared, name))
             setattr(shared, name, True)
 

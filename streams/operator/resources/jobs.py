@@ -18,10 +18,11 @@ from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.json_values import Json, parsed
 from streams.operator.resources.paging import Filters, Page, PageQuery, newest
 from streams.operator.resources.progress import progress_of
+from streams.operator.resources.running_jobs import IS_RUNNING, RunningJobs
 from streams.operator.resources.steps import steps_of
 from streams.operator.resources.superseded import events_of
 from streams.operator.resources.table import Row, Table, find, status_in
-from streams.operator.resources.waits import IS_RUNNING, UNREAD, RunningJobs, waits_of
+from streams.operator.resources.waits import UNREAD, waits_of
 from streams.runtime.processor import Record
 from streams.serde import job_states
 from streams.serde.codec import JOB
@@ -204,7 +205,7 @@ TABLE = Table(
         "of_tenant_by_status": "(tenant_id, status, created_at, job_id)",
         "by_status": "(status, created_at, job_id)",
         "by_type": "(type, created_at, job_id)",
-        "running": f"(part, tenant_id, type, pool, limit_keys, status) WHERE {IS_RUNNING}",
+        "running": f"(part, tenant_id, type, pool, limit_keys, status, job_id) WHERE {IS_RUNNING}",
         "ready": "(ready_at, tenant_id, type, pool, limit_keys, status) "
         f"WHERE {status_in(job_states.PENDING)}",
         "waiting": f"(type, created_at, job_id) WHERE {status_in(*job_states.MOVABLE)}",

@@ -20,9 +20,9 @@ from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.json_values import Json
 from streams.operator.resources.paging import Filters, FilterValues, Page, PageQuery
 from streams.operator.resources.pauses import Pauses, of_bucket, who_json
+from streams.operator.resources.running_jobs import IS_RUNNING
 from streams.operator.resources.table import status_in
 from streams.operator.resources.tenants import all_limits
-from streams.operator.resources.waits import IS_RUNNING
 from streams.serde.job_states import PENDING
 from streams.topology.describe import holds
 from streams.topology.limits import Limit

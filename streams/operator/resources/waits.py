@@ -8,22 +8,14 @@ all partitions or, if they are not shared, in each, and are counted so.
 
 from __future__ import annotations
 
-import sqlite3
-from collections import Counter
-from collections.abc import Collection
-from functools import cached_property
-from itertools import starmap
-
 from streams.http.moments import rfc3339
-from streams.limits.buckets import CIRCUIT, Bucket, Buckets, Candidate
-from streams.limits.keys import from_text
+from streams.limits.buckets import CIRCUIT, Bucket, Candidate
 from streams.operator.resources.held import held_reason
 from streams.operator.resources.job_view import JobDetails
 from streams.operator.resources.json_values import Json
 from streams.operator.resources.open_waits import told, told_of_effect
-from streams.operator.resources.pauses import Pauses, all_pauses, of_job, sentence
-from streams.operator.resources.table import status_in
-from streams.operator.resources.tenants import limits_of
+from streams.operator.resources.pauses import of_job, sentence
+from streams.operator.resources.running_jobs import RunningJobs
 from streams.serde import job_states
 from streams.serde.records import Held, Job
 from streams.topology.limits import Limit, Scope
@@ -37,18 +29,6 @@ UNREAD: Json = {
 }
 """Of a job whose command is durable, before the read model shows the job."""
 
-IS_RUNNING = status_in(job_states.RUNNING)
-_COUNTED = (
-    "SELECT tenant_id, type, pool, limit_keys, count(*) FROM jobs "  # noqa: S608  constants
-    f"WHERE {IS_RUNNING} AND part = (SELECT part FROM jobs WHERE job_id = ?) "
-    "GROUP BY tenant_id, type, pool, limit_keys"
-)
-_COUNTED_OVERALL = (
-    "SELECT tenant_id, type, pool, limit_keys, count(*) FROM jobs INDEXED BY jobs_running "  # noqa: S608  constants
-    f"WHERE {IS_RUNNING} GROUP BY tenant_id, type, pool, limit_keys"
-)
-
-
 _WHOSE: dict[Scope, str] = {
     "tenant": " of tenant {!r}",
     "job_type": " of type {!r}",
@@ -59,59 +39,6 @@ _WHOSE: dict[Scope, str] = {
     "model": " of model {!r}",
 }
 """How a message names the jobs or calls that a limit counts together."""
-
-
-class RunningJobs:
-    """Counts of the running jobs by bucket; the jobs of one answer are counted once."""
-
-    def __init__(self, connection: sqlite3.Connection, topology: Topology) -> None:
-        self._connection = connection
-        self._buckets = Buckets(topology.limits, circuits=bool(topology.breakers))
-        self._known: set[str] = set()
-        self._counts: dict[str, Counter[Bucket]] = {}
-        self._overall: Counter[Bucket] | None = None
-
-    @cached_property
-    def pauses(self) -> Pauses:
-        """What is paused."""
-        return all_pauses(self._connection)
-
-    @property
-    def shared(self) -> Collection[str]:
-        """The names of limits that all partitions share."""
-        return self._buckets.shared
-
-    def buckets_of(self, tenant_id: str) -> Buckets:
-        """What finds the buckets of a tenant's jobs, and of all jobs that share them."""
-        if tenant_id not in self._known:
-            self._known.add(tenant_id)
-            if own := limits_of(self._connection, tenant_id):
-                self._buckets.set_own(tenant_id, own)
-        return self._buckets
-
-    def beside(self, job: Job) -> Counter[Bucket]:
-        """How many jobs run in each bucket: in a job's partition, or overall if it is shared."""
-        if job.tenant_id not in self._counts:
-            buckets = self.buckets_of(job.tenant_id)
-            found = self._counted(buckets, _COUNTED, job.job_id)
-            self._counts[job.tenant_id] = found | self._of_shared(buckets)
-        return self._counts[job.tenant_id]
-
-    def _of_shared(self, buckets: Buckets) -> Counter[Bucket]:
-        """How many run in the buckets of limits that all partitions share."""
-        shared = buckets.shared
-        if self._overall is None:
-            found = self._counted(buckets, _COUNTED_OVERALL) if shared else Counter[Bucket]()
-            kept = {bucket: jobs for bucket, jobs in found.items() if bucket.limit in shared}
-            self._overall = Counter(kept)
-        return self._overall
-
-    def _counted(self, buckets: Buckets, query: str, *values: str) -> Counter[Bucket]:
-        found = Counter[Bucket]()
-        for name, type_, pool, keys, jobs in self._connection.execute(query, values):
-            for bucket in buckets.all(Candidate(name, type_, pool, from_text(keys))):
-                found[bucket] += jobs
-        return found
 
 
 def waits_of(
@@ -146,12 +73,14 @@ def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topolo
     if (pause := of_job(running.pauses, job)) is not None:
         return _waits("paused", sentence(pause), rfc3339(max(pause.at, job.ready_at)))
     reached, tool = _reached(running, job), _tried_tool(job, topology)
-    caps = [_cap(limit, bucket, in_use) for limit, bucket, in_use in reached]
+    caps = [_cap(running, limit, bucket, in_use) for limit, bucket, in_use in reached]
     if held is not None and (held.reason != "no_slot" or not (caps or tool)):
         return {**held_reason(held), "caps": caps}
     since = rfc3339(job.ready_at)
     if caps:
-        return _waits("cap", "; ".join(starmap(_cap_detail, reached)), since, caps)
+        return _waits(
+            "cap", "; ".join(_cap_detail(running, *each) for each in reached), since, caps
+        )
     if tool is not None:
         return _waits("circuit", _circuit_detail(tool), since)
     detail = (
@@ -225,7 +154,7 @@ def _is_of_tenant(limit: Limit) -> bool:
     return limit.is_local and limit.scope != "tenant"
 
 
-def _cap(limit: Limit, bucket: Bucket, in_use: int) -> Json:
+def _cap(running: RunningJobs, limit: Limit, bucket: Bucket, in_use: int) -> Json:
     return {
         "limit": limit.name,
         "scope": limit.scope,
@@ -233,6 +162,7 @@ def _cap(limit: Limit, bucket: Bucket, in_use: int) -> Json:
         "per": "tenant" if _is_of_tenant(limit) else None,
         "in_use": in_use,
         "concurrency": limit.concurrency,
+        "held_by": running.holders(bucket),
     }
 
 
@@ -249,7 +179,7 @@ def _circuit_detail(tool: str) -> str:
     )
 
 
-def _cap_detail(limit: Limit, bucket: Bucket, in_use: int) -> str:
+def _cap_detail(running: RunningJobs, limit: Limit, bucket: Bucket, in_use: int) -> str:
     whose = _WHOSE.get(limit.scope, "").format(bucket.key or None)
     if _is_of_tenant(limit):
         whose += " of its tenant"
@@ -258,6 +188,8 @@ def _cap_detail(limit: Limit, bucket: Bucket, in_use: int) -> str:
     most, what = limit.concurrency, "call" if limit.counts_calls else "job"
     lets = f"one {what}{whose} run at a time" if most == 1 else f"{most} {what}s{whose} run at once"
     runs = "one runs" if in_use == 1 else f"{in_use} run"
+    if holders := running.holders(bucket):
+        runs += f" ({', '.join(holders)}{', ...' if in_use > len(holders) else ''})"
     ends = "it ends" if in_use == 1 else "there is room again"
     now = f"{runs}: this job starts when {ends}"
     return f"limit {limit.name!r} lets {lets}, and {now}; or raise the limit's concurrency"

@@ -18,8 +18,9 @@ from streams.operator.resources.json_values import Json
 from streams.operator.resources.open_waits import UNKNOWN, Gathers, told
 from streams.operator.resources.paging import Page, PageQuery
 from streams.operator.resources.places import Level, children
+from streams.operator.resources.running_jobs import RunningJobs
 from streams.operator.resources.table import find
-from streams.operator.resources.waits import RunningJobs, waits_of
+from streams.operator.resources.waits import waits_of
 from streams.operator.resources.workflows import holds, summary_json
 from streams.serde import job_states
 from streams.serde.codec import APPROVAL, JOB

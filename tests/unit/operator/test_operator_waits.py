@@ -75,9 +75,13 @@ def test_a_cap_that_is_reached_is_named_with_what_fills_it(connection: sqlite3.C
             "per": None,
             "in_use": 2,
             "concurrency": 2,
+            "held_by": ["r1", "r2"],
         }
     ]
-    assert "'per_tenant' lets 2 jobs of tenant 'acme' run at once, and 2 run" in told["detail"]
+    assert (
+        "'per_tenant' lets 2 jobs of tenant 'acme' run at once, and 2 run (r1, r2)"
+        in told["detail"]
+    )
 
 
 def test_a_cap_of_one_job_is_told_in_the_singular(connection: sqlite3.Connection) -> None:
