@@ -137,12 +137,12 @@ class Permits:
         self._windows.clear()
 
     def room(self, bucket: Bucket, used: int, *, is_reserved: bool) -> int:
-        """How many more jobs may start; recalled permits are for a reserved job alone."""
+        """How many more jobs may start; of those that are recalled, one if a place is reserved."""
         holding = self.holdings.get(bucket)
         if holding is None:
             return 0
-        most = holding.held if is_reserved else min(holding.held, holding.target)
-        return max(0, most - used)
+        kept = max(holding.target, used + 1) if is_reserved else holding.target
+        return max(0, min(holding.held, kept) - used)
 
     def set(self, bucket: Bucket, holding: Holding | None) -> None:
         """Hold so many of a bucket; None: it is no longer known to its owner."""

@@ -9,7 +9,8 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.limits.permits import UNBOUNDED, Holding, Window
+from streams.limits.buckets import Bucket
+from streams.limits.permits import UNBOUNDED, Holding, Permits, Window
 from streams.limits.sharing import TURN_MS, Share, claimed, fair, is_contended, shared_out
 
 T = TypeVar("T")
@@ -164,6 +165,16 @@ def test_permits_that_are_of_no_use_go_back_after_a_while_and_recalled_ones_at_o
     recalled = holding.told(5, target=1).at_once(used=2, wanted=5, kept=1)
     assert recalled is not None
     assert recalled.held == 3, "one runs, one is kept for a job, and those are not taken"
+
+
+def test_recalled_permits_start_nothing_but_one_job_with_a_reservation() -> None:
+    permits, bucket = Permits(), Bucket("calls", "", "")
+    assert permits.room(bucket, 0, is_reserved=True) == 0
+    permits.set(bucket, Holding(1, number=1, granted=5, want=5, target=1))
+    assert permits.room(bucket, 0, is_reserved=False) == 1
+    assert permits.room(bucket, 2, is_reserved=False) == 0
+    assert permits.room(bucket, 2, is_reserved=True) == 1
+    assert permits.room(bucket, 5, is_reserved=True) == 0
 
 
 def test_the_most_that_was_of_use_lately_counts_for_the_whole_time() -> None:
