@@ -24,8 +24,8 @@ _PATIENCE_SECONDS = 30.0
 class Bench:
     """The product's own pipeline and worker around an application, without Kafka.
 
-    With `topology`, its routes give events their jobs, and its pools, attempts and timeouts hold;
-    without, each event names its job type. A `strict` bench calls no tool that has no fake.
+    With `topology`, its routes give events their jobs, and its pools, limits, attempts and timeouts
+    hold; without, each event names its job type. A `strict` bench calls no tool that has no fake.
     `patience` is how many real seconds one call of the bench may take. `crash` is that of a pass of
     `crash_points`. Use the bench as a context manager, or `close` it.
 

@@ -11,6 +11,7 @@ from support.shared_effects import claim as claim_shared
 
 from streams.serde.records import Lease, Reply
 from streams.topology.limits import Limit, Rate
+from streams.topology.model import ApprovalRule
 
 MAILS = Limit("mails", "tool", "email:*", concurrency=1, shared=False)
 TOOL = '["email:send",null]'
@@ -166,6 +167,15 @@ def test_an_effect_that_another_job_makes_needs_no_place() -> None:
     worker.end(second, "blocked", result=f'["tenant","{EFFECT}"]', error="busy")
     assert worker.claim(third).kind == "granted"
     assert not desk.job(second.job_id).limit_keys
+
+
+def test_an_effect_that_people_have_to_approve_has_no_place() -> None:
+    desk, worker, (first, second) = started(MAILS)
+    desk.deploy(approvals=(ApprovalRule("email:*", job_type="draft_reply"),))
+    desk.driver.advance(0.5)
+    worker.heartbeat(first, second)
+    assert kinds(worker, first, second) == ["approval", "approval"]
+    assert not desk.job(first.job_id).limit_keys
 
 
 def test_the_places_are_as_they_were_after_a_restart() -> None:
