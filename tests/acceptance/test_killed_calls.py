@@ -22,7 +22,7 @@ job_types: [{name: letter}, {name: page}]
 """
 JOBS = 4
 """So many jobs are submitted before each kill."""
-KILLED = ("worker-0", "pipeline", "worker-1")
+KILLED = ("worker-0", "pipeline-0", "worker-1")
 pytestmark = [pytest.mark.broker, pytest.mark.chaos]
 
 
@@ -50,6 +50,8 @@ def dev(tmp_path_factory: pytest.TempPathFactory, served: Press) -> Iterator[Dev
 def test_no_more_calls_are_under_way_than_the_cap_says_whoever_is_killed(
     dev: Dev, served: Press, type_: str
 ) -> None:
+    served.gate.set()
+    eventually(lambda: served.now == 0, what="no call is under way")
     served.most, jobs = 0, []
     for name in KILLED:
         served.gate.clear()
