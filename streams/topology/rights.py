@@ -96,6 +96,7 @@ _INGRESS = _Use(
 _OPERATOR = _Use(
     reads=_names(
         "events jobs jobs.held jobs.backlog jobs.progress ledger dispatcher.checkpoints.changelog"
+        " limits.grants"
         " dlq quarantine approvals schedules workflows rejections duplicates deliveries"
         " deliveries.attempts deliveries.endpoints tenants payloads replays"
     ),

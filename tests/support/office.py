@@ -29,6 +29,7 @@ VAULT = local_vault(b"v" * 32)
 _TOPICS = (
     "jobs",
     "jobs.backlog",
+    "limits.grants",
     "ledger",
     "dispatcher.checkpoints.changelog",
     "approvals",

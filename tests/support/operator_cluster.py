@@ -72,6 +72,7 @@ FOLLOWED = (
     "jobs",
     "jobs.held",
     "jobs.backlog",
+    "limits.grants",
     "jobs.progress",
     "ledger",
     "approvals",

@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 import orjson
 
+from streams.http.moments import rfc3339
 from streams.limits.buckets import Bucket, Buckets, Candidate
 from streams.limits.keys import from_text
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.json_values import Json
+from streams.operator.resources.limit_grants import Granted, granted
 from streams.operator.resources.paging import Filters, FilterValues, Page, PageQuery
 from streams.operator.resources.pauses import Pauses, of_bucket, who_json
 from streams.operator.resources.running_jobs import IS_RUNNING
@@ -54,6 +56,7 @@ class Seen:
     """What is known of all buckets at `now` (milliseconds)."""
 
     uses: dict[Bucket, Use]
+    granted: dict[Bucket, Granted]
     pauses: Pauses
     now: int
 
@@ -80,7 +83,11 @@ def limits_page(
     A limit whose buckets are on several pages is on each of these pages.
     """
     numbered = _numbered(connection, topology)
-    seen = Seen(_uses(connection, numbered.buckets), pauses, now)
+    held = granted(connection)
+    uses = _uses(connection, numbered.buckets)
+    for bucket in (bucket for bucket, each in held.items() if each.held):
+        uses[bucket] = uses[bucket]  # nothing may run or wait in it
+    seen = Seen(uses, held, pauses, now)
     cursor = query.cursor
     behind = None if cursor is None else Place(cursor.at, *_parts(cursor))
     found = sorted(_places(numbered, seen.uses, query.filters))
@@ -189,18 +196,18 @@ def _limit_json(numbered: tuple[str, Limit], places: list[Place], seen: Seen) ->
 def _bucket_json(limit: Limit, bucket: Bucket, seen: Seen) -> Json:
     """Return what an operator sees of a bucket.
 
-    Only dispatchers know which places they hold idle, and the next token of a rate: no report of
-    theirs says so yet.
+    Of a limit that is not shared, only the dispatcher knows the next token of a rate.
     """
+    of_all = seen.granted.get(bucket, Granted(0, 0))
     use, pause = seen.uses[bucket], of_bucket(seen.pauses, limit, bucket)
     oldest = None if use.oldest is None else round(max(0, seen.now - use.oldest) / 1000, 3)
     return {
         "tenant_id": bucket.tenant_id or None,
         "key": bucket.key or None,
         "used": use.used,
-        "held_idle": 0,
+        "held_idle": max(0, of_all.held - use.used),
         "waiting": use.waiting,
         "oldest_seconds": oldest,
-        "next_token_at": None,
+        "next_token_at": rfc3339(of_all.next_at) if of_all.next_at > seen.now else None,
         "paused": None if pause is None else who_json(pause),
     }

@@ -13,9 +13,11 @@ from support.operator_cluster import make_job
 from support.operator_desk import OperatorDesk, client_of
 
 from streams.operator.read_model.database import Database
+from streams.operator.read_model.projections import Changes, project
 from streams.operator.resources.limits import _WAITING
-from streams.serde.codec import JOB
-from streams.serde.records import Job, LimitKey
+from streams.runtime.processor import Record
+from streams.serde.codec import JOB, LIMIT_GRANT
+from streams.serde.records import Job, LimitGrant, LimitKey
 from streams.topology.limits import Limit, Rate
 
 TENANTS = Limit("per_tenant", "tenant", concurrency=2)
@@ -247,3 +249,37 @@ async def test_two_limits_of_one_name_and_too_many_are_refused(rows: sqlite3.Con
     status, told = await put(desk_of(rows), *(OWN | {"name": f"l{n}"} for n in range(101)))
     assert status == 422
     assert "has 101 limits: a tenant has at most 100" in told["detail"]
+
+
+SHARED = Limit("drafts", "job_type", concurrency=9, rate=Rate(60, 60))
+
+
+def grants(desk: OperatorDesk, *of: LimitGrant, partition: int = 0, at: int = 60_000) -> None:
+    batch: dict[str, Changes] = {}
+    for each in of:
+        value = LIMIT_GRANT.encode(each)
+        project(Record("limits.grants", partition, 0, at, b"", value), batch)
+    for changes in batch.values():
+        desk.rows.executemany(changes.table.upsert, changes.upserts())
+
+
+async def test_what_partitions_hold_idle_and_the_next_start_come_from_the_grants(
+    rows: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.operator.http.limits.wall_ms", lambda: 60_000)
+    running = make_job("r1", status="running", ready_at=0)
+    desk = desk_of(rows, SHARED, jobs=(running,))
+    grants(desk, LimitGrant("drafts", "draft_reply", 7, 1, granted=9, returned=1, target=2))
+    grants(desk, LimitGrant("drafts", "draft_reply", 7, 2, granted=9, returned=6, target=2))
+    grants(desk, LimitGrant("drafts", "draft_reply", 9, 1, 2, 0, 2), partition=1)
+    grants(desk, LimitGrant("drafts", "refund", 9, 1, 1, 0, 1), partition=1)
+    grants(desk, LimitGrant("drafts", "draft_reply", 0, 5, 0, 0, 0, 1, wait_ms=1_500))
+    (limit,) = (await limits(desk))["limits"]
+    found = [(b["key"], b["used"], b["held_idle"], b["next_token_at"]) for b in limit["buckets"]]
+    assert found == [
+        ("draft_reply", 1, 4, "1970-01-01T00:01:01.500Z"),
+        ("refund", 0, 1, None),
+    ]
+    grants(desk, LimitGrant("drafts", "refund", 9, 2, 1, 1, 0), partition=1)
+    (limit,) = (await limits(desk))["limits"]
+    assert [bucket["key"] for bucket in limit["buckets"]] == ["draft_reply"]

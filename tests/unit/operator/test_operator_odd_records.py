@@ -33,6 +33,7 @@ SCHEMAS = {
     "jobs": "job",
     "jobs.held": "held",
     "jobs.backlog": "backlog",
+    "limits.grants": "limit_grant",
     "jobs.progress": "progress",
     "ledger": "ledger_entry",
     "approvals": "approval",

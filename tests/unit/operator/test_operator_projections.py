@@ -36,6 +36,7 @@ from streams.serde.codec import (
     HELD,
     JOB,
     LEDGER_ENTRY,
+    LIMIT_GRANT,
     PROGRESS,
     QUARANTINED,
     REJECTION,
@@ -62,6 +63,7 @@ from streams.serde.records import (
     BacklogDepth,
     Duplicate,
     Held,
+    LimitGrant,
     PayloadRef,
     Progress,
     Rejection,
@@ -106,6 +108,7 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
     "jobs": (b"job_a", JOB.encode(JOB_A)),
     "jobs.held": (held_key(0, "default", "draft_reply", None), HELD.encode(HELD_JOBS)),
     "jobs.backlog": (b"0", BACKLOG.encode(DEPTHS)),
+    "limits.grants": (b"all", LIMIT_GRANT.encode(LimitGrant("all", "", 1, 1, 3, 1, 2))),
     "jobs.progress": (b"job_a", PROGRESS.encode(Progress("job_a", "acme", "run_1", 1, "50"))),
     "approvals": (
         approval_key("acme", JOB_A.scope, APPROVAL_A.approval_id),
@@ -189,7 +192,9 @@ def test_every_followed_topic_has_a_sample_here() -> None:
     assert sorted(VALUES) == sorted(table.topic for table in TABLES)
 
 
-@pytest.mark.parametrize("topic", sorted(VALUES.keys() - {"events", "deliveries.attempts"}))
+@pytest.mark.parametrize(
+    "topic", sorted(VALUES.keys() - {"events", "deliveries.attempts", "limits.grants"})
+)
 def test_a_record_is_a_row_until_its_tombstone(connection: sqlite3.Connection, topic: str) -> None:
     key, value = VALUES[topic]
     (table,) = [table.name for table in TABLES if table.topic == topic]
