@@ -244,6 +244,7 @@ def test_an_event_that_jobs_wait_for_needs_no_route(shop: OperatorApi, tmp_path:
             ["is not JSON", "--mapping FIELD=JMESPATH", "tidegate quarantine release evt_q"],
         ),
         (problem(429, "rate-limited"), ["tidegate tenants show acme"]),
+        (problem(429, "backlog-full"), ["too many jobs are waiting", "tidegate jobs backlog"]),
         (problem(413, "too-large"), ["takes 1048576", "--max-body-bytes N"]),
         (problem(503, "unavailable", "try later"), ["503 unavailable: try later"]),
         (problem(404, "not-found"), ["name one with --ingress"]),
