@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from support.family import Family
 from support.waiter import sleep
 
+from streams.runtime.memory_broker import CrashPoint
 from streams.serde.records import Lease
 
 DAY = 86_400
@@ -127,6 +130,35 @@ def test_jobs_of_a_gather_end_if_that_of_the_replay_fails(
     family.end(root)
     family.go_on(1)
     assert family.leftovers() == []
+
+
+@pytest.mark.parametrize("point", get_args(CrashPoint))
+def test_a_replay_goes_on_with_a_list_of_which_no_job_runs_twice(
+    family: Family, middle: Lease, point: CrashPoint
+) -> None:
+    ids = family.gather(middle, 6, limit=3, parks=False)
+    leases = family.go_on()
+    for lease in leases[:2]:
+        family.end(lease)
+    family.end(middle, "review", error="who knows", diverged="step")
+    leases += family.go_on()
+    family.desk.driver.crash("dispatcher", point)
+    family.desk.replay("job_again", middle.job_id)
+    again = family.lease_of("job_again", 1)
+    family.desk.driver.crash("dispatcher", point)
+    family.gather(again, 6, limit=3)
+    for lease in leases[2:]:
+        family.end(lease)
+    for _ in range(4):
+        some = family.go_on(1)
+        leases += some
+        for lease in some:
+            if lease.job_id in ids:
+                family.end(lease)
+    last = next(lease for lease in leases if lease.job_id == "job_again")
+    assert sorted(lease.job_id for lease in leases if lease.job_id in ids) == sorted(ids)
+    assert [each[0] for each in family.outcomes(last, ids)] == ["succeeded"] * 6
+    family.end(last)
 
 
 def test_a_gather_of_the_next_incarnation_ends_no_jobs_of_the_one_before(
