@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Gather:
     """The numbers of one gather. `failure` is the job that ended it, and `refusal` says why a job
-    of the list cannot be made."""
+    of the list cannot be made. `sealed_at` is in milliseconds."""
 
     digest: str
     count: int
@@ -54,6 +54,7 @@ class Gather:
     is_over: bool = False
     failure: str = ""
     refusal: str = ""
+    sealed_at: int = 0
 
     @property
     def room(self) -> int:
@@ -84,11 +85,11 @@ class Gather:
         return replace(self, is_over=True, failure=failure if hopeless else "")
 
 
-def sealed(body: SealGather) -> Gather:
+def sealed(body: SealGather, now: int) -> Gather:
     """The numbers of a gather of which no job is known yet."""
     bounds = max(1, body.limit), body.tolerated, body.min_success
     gather = Gather(body.digest.hex(), body.count, *bounds)
-    return replace(gather, is_over=body.count <= 0)
+    return replace(gather, is_over=body.count <= 0, sealed_at=now)
 
 
 def find(step: Step, parent: Job, id_: str) -> Gather | None:
@@ -111,6 +112,18 @@ def list_more(step: Step, parent: Job, id_: str, first: int, specs: tuple[ChildS
 def listed(step: Step, parent: Job, id_: str, place: int) -> ChildSpec:
     """The job at a place of the list that is not made yet."""
     return _unpacked(step.store.get(_place(parent, id_, place)) or b"")
+
+
+def is_listed(step: Step, parent: Job, gather: Gather, job: Job) -> bool:
+    """Whether a job is still to be counted by its gather, and older than that.
+
+    A parent that lives again after it was dead gathers its jobs anew.
+    """
+    if job.parent is None or job.created_at >= gather.sealed_at:
+        return False
+    prefix = LISTED + run_of(parent) + join(job.parent.gather) + SEPARATOR
+    left = step.store.range(prefix, after(prefix))
+    return any(_unpacked(value).call == job.parent.call for _, value in left)
 
 
 def begin(step: Step, parent: Job, id_: str, gather: Gather) -> None:

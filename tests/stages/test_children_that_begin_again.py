@@ -202,6 +202,29 @@ def test_a_list_that_is_gathered_again_is_read_as_its_jobs_end_then(family: Fami
     assert told[0] == "succeeded"
 
 
+def test_a_parent_that_lives_again_counts_each_job_of_its_list_once(family: Family) -> None:
+    """No worker handled the types of both for a while; the parent's is handled first."""
+    family.desk.deploy(unhandled_ms=60_000)
+    family.boot("draft_reply")
+    parent, calls = family.root(), [f"gather[all]/{number}" for number in range(3)]
+    ids = [child_id(parent, call) for call in calls]
+    family.seal(parent, 3)
+    family.add(parent, 0, [spec(call, "late") for call in calls], "gather[all]")
+    family.park(parent, gather_wait())
+    family.boot("other")
+    family.worker.stay(500)
+    assert {family.job(each).status for each in (parent.job_id, *ids)} == {"dead"}
+    family.boot("draft_reply")
+    parent = family.lease_of(parent.job_id, 5)
+    family.seal(parent, 3, limit=2)
+    family.add(parent, 0, [spec(call, "late") for call in calls], "gather[all]")
+    family.park(parent, gather_wait())
+    leases = revive(family)
+    for each in ids:
+        family.end(leases[each])
+    assert [left.raises for left in family.lease_of(parent.job_id).steps] == [None]
+
+
 def test_a_job_that_continues_does_not_keep_what_its_former_runs_asked_for(family: Family) -> None:
     parent = family.root()
     child = family.enqueue(parent)

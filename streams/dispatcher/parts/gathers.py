@@ -77,7 +77,7 @@ class Gathers(Part):
         if gather is None and body.count > most:
             return "refused", f"{body.count:,} jobs: workflows.most_children is {most:,}", None
         if gather is None:
-            gather = gathers.sealed(body)
+            gather = gathers.sealed(body, step.now)
             gathers.put(step, in_workflow(step, job), body.id, gather)
         if gather.digest != body.digest.hex():
             return "conflict", f"{body.id} gathered a list of other jobs before", None
@@ -158,12 +158,14 @@ class Gathers(Part):
             self._go_on(step, parent, place.gather, gather.with_end(job))
 
     def _found(self, step: Step, job: Job, place: Parent) -> tuple[Job, Gather] | None:
-        """The parent and the gather that a job belongs to, while the parent has not ended."""
+        """The parent and the gather that count a job, while the parent has not ended."""
         parent = parent_of(step, job)
         if parent is None or not is_live(parent) or parent.incarnation != place.incarnation:
             return None
         gather = gathers.find(step, parent, place.gather)
-        return None if gather is None else (parent, gather)
+        if gather is None or gathers.is_listed(step, parent, gather, job):
+            return None
+        return parent, gather
 
     def _go_on(self, step: Step, parent: Job, id_: str, gather: Gather) -> None:
         """Keep the numbers, and see what follows from them."""
