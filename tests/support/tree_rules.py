@@ -15,6 +15,7 @@ from streams.serde.records import Job, Wait
 from support.workflow_counts import WorkflowCounts
 
 _NOT_NEEDED = "it is not needed any more"
+_TAKEN_ALONG = ", which asked for it, is "
 Gather = tuple[str, int, str]
 """The parent of gathered jobs, its incarnation, and the id of the gather."""
 
@@ -44,6 +45,8 @@ class TreeRules:
         """By invariant and job: the look and the time since which it ought to be otherwise."""
         self._unneeded: list[Job] = []
         """Jobs that were stopped since the last look because nobody needs them."""
+        self._taken_along: list[Job] = []
+        """Jobs that were stopped since then because one above was."""
         self._looks = 0
 
     def changed(self, job_id: str, job: Job | None) -> None:
@@ -61,6 +64,10 @@ class TreeRules:
             self._is_one_job(job, was)
             if job.cancel_reason == _NOT_NEEDED != was.cancel_reason:
                 self._unneeded.append(job)
+            elif job.cancel_reason != was.cancel_reason and _TAKEN_ALONG in (
+                job.cancel_reason or ""
+            ):
+                self._taken_along.append(job)
         if _begins(job, was):
             self._may_begin(job)
         self.rows[job_id] = job
@@ -73,6 +80,7 @@ class TreeRules:
             self._before.clear()
             self._lists_are_counted()
             self._none_is_cut_off()
+            self._none_is_taken_along()
             since = self._looks, now
             due = (*self._left_alive(), *self._not_woken())
             self._overdue = {place: self._overdue.get(place, since) for place in due}
@@ -166,6 +174,17 @@ class TreeRules:
                 raise self._error("cut_off", f"{job.job_id} below {parent.job_id}")
         self._unneeded.clear()
 
+    def _none_is_taken_along(self) -> None:
+        """A job that ends with one above is below such a one, or below one that began anew."""
+        for job in self._taken_along:
+            above = list(self.above(job, self.rows.get))
+            is_whole = all(each.parent is None or each.parent.abandoned for each in above[-1:])
+            if not above or not is_whole or any(map(is_doom, above)):
+                continue
+            if not any(map(self._is_of_ended_gather, (job, *above), above)):
+                raise self._error("cut_off", f"{job.job_id} below {above[0].job_id}")
+        self._taken_along.clear()
+
     def _is_of_ended_gather(self, job: Job, parent: Job) -> bool:
         if job.parent is None or not job.parent.gather:
             return False
@@ -204,6 +223,10 @@ def is_doom(job: Job) -> bool:
 def has_failed(job: Job) -> bool:
     """Whether all below a job end; one that is being cancelled has not ended yet."""
     return job.status in TERMINAL and job.status != SUCCEEDED
+
+
+def _ends_with_one_above(job: Job) -> bool:
+    return job.cancel_reason is not None and _TAKEN_ALONG in job.cancel_reason
 
 
 def _begins(job: Job, was: Job | None) -> bool:
