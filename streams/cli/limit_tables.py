@@ -61,7 +61,7 @@ def one(found: Json) -> None:
 def _rows(limit: Json) -> Iterator[Json]:
     of = {"limit": limit["name"], "scope": limit["scope"]}
     if not limit["buckets"]:
-        yield {**of, "used": _used(0, limit)}
+        yield {**of, "tenant_id": limit["tenant_id"], "used": _used(0, limit)}
     for bucket in limit["buckets"]:
         oldest, pause = bucket["oldest_seconds"], bucket["paused"]
         yield {

@@ -54,6 +54,11 @@ def test_the_list_has_a_line_for_each_bucket_and_each_unused_limit(operator: Ope
     assert json.loads(invoke(operator, "list", "--json").stdout) == answer(CUSTOMER, UNUSED)
 
 
+def test_a_tenants_own_limit_names_its_tenant_though_nothing_uses_it(operator: OperatorApi) -> None:
+    operator.on("GET", "/v1/limits", answer(UNUSED | {"tenant_id": "acme"}))
+    assert "acme" in invoke(operator, "list").stdout
+
+
 def test_one_limit_is_shown_with_its_fields(operator: OperatorApi) -> None:
     operator.on("GET", "/v1/limits", answer(CUSTOMER))
     shown = invoke(operator, "show", "one_a_customer").stdout
