@@ -220,8 +220,9 @@ class Dispatcher(BatchProcessor):
     ) -> None:
         """Tell the parts of a record that the broker will never take."""
         step = self._begin(ctx)
+        name = (key or b"").decode(errors="replace")  # the key of a bucket is no text
         for part in self._hooks.parts.values():
-            part.refused(step, topic, (key or b"").decode(), detail, missing)
+            part.refused(step, topic, name, detail, missing)
 
     def _begin(self, ctx: Context) -> Step:
         self.shared.workers.now = ctx.monotonic
