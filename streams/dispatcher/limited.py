@@ -37,8 +37,8 @@ class Limited:
 
     def __init__(self, topology: Topology) -> None:
         self.caps = Caps(topology.limits, topology.breakers)
-        self.aside = SetAside(topology.priorities)
         buckets = self.caps.buckets
+        self.aside = SetAside(topology.priorities, buckets.shared)
         self._has_shared = bool(buckets.shared or buckets.shared_rates)
         self._unled: dict[int, Line] = {}  # lines of which more jobs may go ahead
         self._is_restored = False

@@ -13,6 +13,7 @@ from streams.dispatcher.live_index import Live, live
 from streams.dispatcher.part import Change
 from streams.dispatcher.workers.credits import Worker
 from streams.dispatcher.workers.registry import WorkerRegistry
+from streams.fairness.contenders import Name
 from streams.fairness.ready_queue import Ready, ReadyQueue
 from streams.fairness.set_aside import Back
 from streams.limits.paused import Scope
@@ -135,6 +136,22 @@ class RunQueue:
                 for type_, jobs in queue.by_type().items()
             }
         )
+
+    def open(self, pool: str) -> Counter[str]:
+        """How many jobs are in the queue of a pool, by type, if workers handle it.
+
+        Those of closed tenants are left out.
+        """
+        queue, handled = self._queue(pool), self._handled.get(pool, ())
+        found = Counter({t: jobs for t, jobs in queue.by_type().items() if t in handled})
+        for tenant_id in queue.tenants() & self._blocked:
+            found.subtract(queue.by_type_of(tenant_id))
+        return +found
+
+    def is_open(self, name: Name) -> bool:
+        """Whether workers handle jobs of this name, and their tenant is not closed."""
+        pool, tenant_id, type_, _ = name
+        return type_ in self._handled.get(pool, ()) and tenant_id not in self._blocked
 
     def waiting(self) -> Counter[tuple[str, str]]:
         """How many jobs wait in each pool for a worker of each type."""

@@ -33,7 +33,10 @@ class Back(NamedTuple):
 class SetAside:
     """The lines of one partition; `len`, `counts` and `oldest` are of the jobs behind."""
 
-    def __init__(self, priorities: Mapping[str, Priority]) -> None:
+    def __init__(
+        self, priorities: Mapping[str, Priority], shared: frozenset[str] = frozenset()
+    ) -> None:
+        self._shared = shared
         head_starts = {n: round(p.head_start_seconds * 1000) for n, p in priorities.items()}
         self._made = 0
         self._lines: dict[int, Line] = {}
@@ -45,6 +48,8 @@ class SetAside:
         self._oldest: list[tuple[int, int]] = []  # a heap of the lines' oldest jobs
         self.waiting: Counter[Bucket] = Counter()
         """How many wait for each full bucket."""
+        self.ahead: defaultdict[Bucket, Counter[Name]] = defaultdict(Counter)
+        """How many are ahead, by name, in each bucket of the limits `shared`."""
         self.counts: Counter[tuple[str, str, str]] = Counter()
         """How many there are by pool, type and tenant."""
         self.by_type: Counter[tuple[str, str]] = Counter()
@@ -73,7 +78,7 @@ class SetAside:
     def go_ahead(self, line: Line, entry: Entry) -> None:
         """Note that a job of a line is in its queue."""
         line.last = max(line.last, entry) if line.last is not None and line.ahead else entry
-        line.ahead += 1
+        self._count_ahead(line, 1)
         self._ahead[entry[1]] = line
 
     def add(self, line: Line, ready_at: int, job_id: str) -> None:
@@ -90,14 +95,14 @@ class SetAside:
     def put_back(self, line: Line, ready_at: int, job_id: str) -> None:
         """Put a job that was ahead behind."""
         del self._ahead[job_id]
-        line.ahead -= 1
+        self._count_ahead(line, -1)
         self.add(line, ready_at, job_id)
 
     def remove(self, job_id: str) -> Line | None:
         """Forget a job; its line, if others are in it."""
         line = self._ahead.pop(job_id, None)
         if line is not None:
-            line.ahead -= 1
+            self._count_ahead(line, -1)
         elif (entry := self._members.pop(job_id, None)) is not None:
             line = self._lines[entry[2]]
             self._drop(line)
@@ -186,6 +191,17 @@ class SetAside:
                 del self._by_type[pool, type_]
         elif line.jobs[0] is not before:
             self._has_older(line)
+
+    def _count_ahead(self, line: Line, jobs: int) -> None:
+        line.ahead += jobs
+        for bucket in line.own:
+            if bucket.limit in self._shared:
+                names = self.ahead[bucket]
+                names[line.name] += jobs
+                if not names[line.name]:
+                    del names[line.name]
+                if not names:
+                    del self.ahead[bucket]
 
     def _count_waiting(self, line: Line, jobs: int) -> None:
         if line.contender is not None:
