@@ -129,12 +129,13 @@ class Permits:
         self.holdings: dict[Bucket, Holding] = {}
         self.touched: dict[Bucket, None] = {}
         self._windows: dict[Bucket, Window] = {}
+        self._to_look: list[Bucket] = []
 
     def restored(self, holdings: Iterable[tuple[Bucket, Holding]]) -> None:
-        """Go on with what an earlier owner of the partition held."""
-        self.holdings = dict(holdings)
-        self.touched = dict.fromkeys(self.holdings)
-        self._windows.clear()
+        """Go on with some of what an earlier owner of the partition held."""
+        found = dict(holdings)
+        self.holdings |= found
+        self.touched |= dict.fromkeys(found)
 
     def room(self, bucket: Bucket, used: int, *, is_reserved: bool) -> int:
         """How many more jobs may start; of those that are recalled, one if a place is reserved."""
@@ -159,6 +160,14 @@ class Permits:
             idle = IDLE_SECONDS_OF_CALLS if of_calls else IDLE_SECONDS
             found = self._windows[bucket] = Window(now, idle)
         return found
+
+    def touch_some(self, most: int) -> None:
+        """Look at so many of the buckets held, at most; at the others in the next calls."""
+        if not self._to_look:
+            self._to_look = list(self.holdings)
+        some = self._to_look[-most:]
+        del self._to_look[-most:]
+        self.touched |= dict.fromkeys(bucket for bucket in some if bucket in self.holdings)
 
     def take_touched(self) -> Iterator[Bucket]:
         """Yield the buckets to look at; those that the caller does not reach stay."""

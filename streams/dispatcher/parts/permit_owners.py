@@ -24,6 +24,8 @@ from streams.serde.records import LimitGrant
 
 TOPIC = "limits.grants"
 _REFUSED_SECONDS = 30.0
+_MOST = 2_000
+"""So many buckets are loaded at once, at most."""
 
 
 class PermitOwners(Part):
@@ -39,10 +41,13 @@ class PermitOwners(Part):
         self._contended: dict[Bucket, None] = {}
         self._turned_at = self._silent_until = float("-inf")
 
-    def restored(self, ctx: Context) -> None:
+    def restoring(self, ctx: Context) -> Iterator[None]:
         """Look at every bucket: its cap may be another one now."""
         self._turned_at = ctx.monotonic
-        self._to_share = {bucket: set() for bucket in permit_rows.owned(ctx.store("parts"))}
+        buckets = permit_rows.owned(ctx.store("parts"))
+        while found := list(islice(buckets, _MOST)):
+            self._to_share |= {bucket: set[int]() for bucket in found}
+            yield
 
     @reads("limits.claims")
     def claimed(self, step: Step, record: Record) -> None:

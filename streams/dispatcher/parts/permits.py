@@ -8,6 +8,7 @@ owns it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import ClassVar
 
 from streams.dispatcher import permit_rows
@@ -41,9 +42,12 @@ class HeldPermits(Part):
         self._permits = shared.queue.limited.caps.permits
         self._looked_at = self._silent_until = float("-inf")
 
-    def restored(self, ctx: Context) -> None:
+    def restoring(self, ctx: Context) -> Iterator[None]:
         """Go on with what an earlier owner of the partition held."""
-        self._permits.restored(permit_rows.holdings(ctx.store("parts")))
+        rows = permit_rows.holdings(ctx.store("parts"))
+        while found := list(islice(rows, _MOST)):
+            self._permits.restored(found)
+            yield
 
     @reads("limits.grants")
     def granted(self, step: Step, record: Record) -> None:
@@ -80,8 +84,8 @@ class HeldPermits(Part):
         demand = Demand(self.shared.queue, self.shared.workers.roster)
         if is_time:
             self._looked_at = step.monotonic
-            self._permits.touched.update(dict.fromkeys(self._permits.holdings))
-            self._permits.touched.update(dict.fromkeys(demand.buckets()))
+            self._permits.touch_some(_MOST // 2)  # so that new ones need not wait for all
+            self._permits.touched.update(dict.fromkeys(demand.of_types()))
         yield from self._claims(step, demand)
 
     def refused(self, step: Step, topic: str, key: str, detail: str, missing: bool) -> None:
