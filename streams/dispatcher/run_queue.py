@@ -138,20 +138,26 @@ class RunQueue:
         )
 
     def open(self, pool: str) -> Counter[str]:
-        """How many jobs are in the queue of a pool, by type, if workers handle it.
+        """How many jobs are in the queue of a pool, by type, that workers handle.
 
-        Those of closed tenants are left out.
+        Those that are paused, and those of closed tenants, are left out.
         """
-        queue, handled = self._queue(pool), self._handled.get(pool, ())
-        found = Counter({t: jobs for t, jobs in queue.by_type().items() if t in handled})
-        for tenant_id in queue.tenants() & self._blocked:
+        queue, types = self._queue(pool), self._open_types(pool)
+        found = Counter({t: jobs for t, jobs in queue.by_type().items() if t in types})
+        for tenant_id in queue.tenants() & (self._blocked | self.paused.tenants):
             found.subtract(queue.by_type_of(tenant_id))
         return +found
 
     def is_open(self, name: Name) -> bool:
-        """Whether workers handle jobs of this name, and their tenant is not closed."""
+        """Whether workers handle jobs of this name, and nothing of it is paused or closed."""
         pool, tenant_id, type_, _ = name
-        return type_ in self._handled.get(pool, ()) and tenant_id not in self._blocked
+        closed = self._blocked, self.paused.tenants
+        return type_ in self._open_types(pool) and all(tenant_id not in each for each in closed)
+
+    def _open_types(self, pool: str) -> Collection[str]:
+        if pool in self.paused.pools:
+            return ()
+        return self._handled.get(pool, set()) - self.paused.types
 
     def waiting(self) -> Counter[tuple[str, str]]:
         """How many jobs wait in each pool for a worker of each type."""

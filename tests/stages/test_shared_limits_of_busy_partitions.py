@@ -84,3 +84,19 @@ def test_a_permit_that_waits_for_other_places_goes_round() -> None:
         done += other.end_all()
     assert done >= 4
     assert floor.places[0].job(name).status == "pending"
+
+
+@pytest.mark.parametrize(
+    ("scope", "value"), [("tenant", "tenant0"), ("job_type", "refund"), ("pool", "default")]
+)
+@pytest.mark.parametrize("shared", [REFUNDS, ANN], ids=lambda limit: limit.name)
+def test_jobs_that_are_paused_keep_no_permit(shared: Limit, scope: str, value: str) -> None:
+    floor = Floor(shared, FULL[0])
+    place = floor.places[0]
+    place.submit_some(5, "refund", input='{"customer": "ann"}')
+    floor.pass_time(1)
+    assert len(place.running()) == 2
+    place.stop(scope, value)
+    place.end_all()
+    floor.pass_time(2)
+    assert not floor.rows()
