@@ -30,13 +30,14 @@ def heard(step: Step, tool: str, *, failed: bool) -> None:
     circuits = limited.caps.circuits
     if not circuits.are_declared:
         return
+    for old in circuits.stale(step.monotonic):
+        if old != tool:
+            _set(step, circuits, old, None)
     before = circuits.get(tool)
     now = circuits.after(tool, failed=failed, now=step.monotonic)
     if now == before:
         return
-    step.on_undo(circuits.set, tool, before)
-    circuits.set(tool, now)
-    _keep(step, tool, now)
+    _set(step, circuits, tool, now)
     limited.circuit_changed(tool)
     if _is_open(before) != _is_open(now) or (_is_open(now) and failed):
         what = "circuit of a tool opened: its calls wait" if failed else "circuit of a tool closed"
@@ -62,6 +63,12 @@ def restore(ctx: Context, circuits: Circuits) -> None:
         opened = None if until is None else min(most, _monotonic(ctx, until))
         failed = tuple(min(ctx.monotonic, _monotonic(ctx, each)) for each in failures)
         circuits.set(tool, Circuit(failed, opened))
+
+
+def _set(step: Step, circuits: Circuits, tool: str, circuit: Circuit | None) -> None:
+    step.on_undo(circuits.set, tool, circuits.get(tool))
+    circuits.set(tool, circuit)
+    _keep(step, tool, circuit)
 
 
 def _keep(step: Step, tool: str, circuit: Circuit | None) -> None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import islice
 from math import inf
 
 from streams.limits.buckets import CIRCUIT, Bucket
 from streams.topology.breakers import Breaker
 
 _REMEMBERED = 4096
+_LOOKED_AT = 4
+"""More than a call adds, so that tools that failed once and are called no more do not pile up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,13 @@ class Circuits:
         self._of.pop(tool, None)
         if circuit is not None:
             self._of[tool] = circuit
+
+    def stale(self, now: float) -> list[str]:
+        """The tools, of the next few, whose failures count no more; later calls look at others."""
+        found = list(islice(self._of, _LOOKED_AT))
+        for tool in found:
+            self._of[tool] = self._of.pop(tool)
+        return [tool for tool in found if self._is_stale(tool, self._of[tool], now)]
 
     def bucket(self, tool: str | None) -> tuple[Bucket, ...]:
         """What counts the calls that try a tool; nothing while its circuit is closed."""
@@ -75,6 +85,12 @@ class Circuits:
             recent = (each for each in known.failures if each > now - breaker.seconds)
             return _failing(breaker, (*recent, now), now)
         return known if now < known.open_until else _open(breaker, now)
+
+    def _is_stale(self, tool: str, circuit: Circuit, now: float) -> bool:
+        breaker = self.breaker(tool)
+        is_closed = circuit.open_until is None
+        last = max(circuit.failures, default=now)
+        return is_closed and (breaker is None or last <= now - breaker.seconds)
 
     def _breaker(self, tool: str) -> Breaker | None:
         return next((each for each in self._breakers if fnmatchcase(tool, each.tool)), None)

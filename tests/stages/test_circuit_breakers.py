@@ -153,3 +153,18 @@ def test_a_limit_and_a_breaker_of_one_tool_both_hold() -> None:
     reply = worker.claim(again)
     worker.outcome(again, reply, "done")
     assert [worker.claim(each).kind for each in (first, third)] == ["granted", "full"]
+
+
+def test_tools_that_failed_once_and_are_called_no_more_leave_nothing() -> None:
+    desk, worker, (first, *_) = started()
+    for number in range(20):
+        action = f"email:{number}/reply"
+        reply = worker.claim(first, action)
+        worker.outcome(first, reply, "failed", action=action, blames_tool=True)
+    worker.stay(61, first)
+    for number in range(8):
+        action = f"email:new{number}/reply"
+        reply = worker.claim(first, action)
+        worker.outcome(first, reply, "failed", action=action, blames_tool=True)
+    rows = [key for key, _ in desk.driver.store("dispatcher", "parts").range(b"b", b"c")]
+    assert len(rows) == 8
