@@ -158,7 +158,8 @@ def end_of_clients(request: pytest.FixtureRequest) -> Iterator[None]:
     fixtures until all teardown is over.
     """
     yield
-    request.node.funcargs.clear()
+    if request.node.funcargs is not None:  # as it is where Ctrl-C ended the test
+        request.node.funcargs.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -5,17 +5,21 @@ given back. Their differences, over all holders, are never more than the cap bec
 lowered cap takes nothing back: what is returned stays here until the rest fits.
 
 The shares are max-min fair: nobody gets more than it wants, and whoever gets less gets as much as
-any other. Where places are left that do not go round, they change hands each `TURN_MS`.
+any other. Where places are left that do not go round, they change hands each turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from streams.limits.permits import UNBOUNDED
 
 TURN_MS = 1_000
+_MOST_TURNS = 8
+Turn = Callable[[int], int]
+"""How long the turn lasts that began at a time, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +87,14 @@ def fair(wants: list[int], cap: int) -> list[int]:
     return found
 
 
-def shared_out(shares: Shares, cap: int, now: int) -> dict[int, Share]:
+def shared_out(
+    shares: Shares, cap: int, now: int, turn: Turn = lambda _: TURN_MS
+) -> dict[int, Share]:
     """The shares that change: who gets more permits, and from whom some are recalled.
 
     Whoever waits longest for a permit comes first, but one that just got its turn keeps it.
     """
-    order = sorted(shares, key=lambda holder: _turn(shares[holder], holder, now))
+    order = sorted(shares, key=lambda holder: _turn(shares[holder], holder, now, turn))
     targets = dict(zip(order, fair([shares[h].want for h in order], cap), strict=True))
     free = cap - sum(share.outstanding for share in shares.values())
     given: dict[int, int] = {}
@@ -106,14 +112,23 @@ def shared_out(shares: Shares, cap: int, now: int) -> dict[int, Share]:
     return {holder: share for holder, share in found.items() if share != shares[holder]}
 
 
+def uneven_turns(name: bytes) -> Turn:
+    """Turns of 1 to 8 s, which the name of a bucket and the time of each draw.
+
+    Two partitions whose jobs need the same two buckets may hold one each. If both changed hands at
+    once, they would exchange them for ever.
+    """
+    return lambda since: TURN_MS * (1 + crc32(b"%b %d" % (name, since)) % _MOST_TURNS)
+
+
 def is_contended(shares: Shares) -> bool:
     """Whether some holder lacks what it wants."""
     return any(share.outstanding < share.want for share in shares.values())
 
 
-def _turn(share: Share, holder: int, now: int) -> tuple[bool, int, int, int]:
+def _turn(share: Share, holder: int, now: int, turn: Turn) -> tuple[bool, int, int, int]:
     """The order of holders: those that just got a permit keep it, then those that have fewest."""
-    has_turn = share.outstanding > 0 and share.since <= now < share.since + TURN_MS
+    has_turn = share.outstanding > 0 and share.since <= now < share.since + turn(share.since)
     most_first = -share.outstanding if has_turn else share.outstanding
     return not has_turn, most_first, share.since, holder
 

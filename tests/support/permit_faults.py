@@ -13,7 +13,7 @@ from streams.limits.permits import Holding
 from streams.limits.sharing import Share, Shares
 
 
-def _by_timeout(shares: Shares, cap: int, now: int) -> dict[int, Share]:
+def _by_timeout(shares: Shares, cap: int, now: int, *_: object) -> dict[int, Share]:
     """A holder that was given nothing for a while is taken to have nothing."""
     lost = {
         holder: replace(share, returned=share.granted)

@@ -16,7 +16,14 @@ from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
 from streams.limits.buckets import Bucket
-from streams.limits.sharing import TURN_MS, Share, claimed, is_contended, shared_out
+from streams.limits.sharing import (
+    TURN_MS,
+    Share,
+    claimed,
+    is_contended,
+    shared_out,
+    uneven_turns,
+)
 from streams.runtime.part import reads
 from streams.runtime.processor import Context, Record
 from streams.serde.codec import LIMIT_CLAIM, LIMIT_GRANT
@@ -36,7 +43,9 @@ class PermitOwners(Part):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._limits = shared.queue.limited.caps.buckets.limits
+        buckets = shared.queue.limited.caps.buckets
+        self._limits = buckets.limits
+        self._are_several = len(buckets.shared) > 1
         self._to_share: dict[Bucket, set[int]] = {}  # with the holders to be answered
         self._contended: dict[Bucket, None] = {}
         self._turned_at = self._silent_until = float("-inf")
@@ -103,7 +112,7 @@ class PermitOwners(Part):
         step.on_undo(self._return_to, bucket, owed)
         shares = permit_rows.shares(step.store, bucket)
         cap = self._cap(bucket)
-        changed = {} if cap is None else shared_out(shares, cap, step.now)
+        changed = {} if cap is None else self._shared_out(step, bucket, shares, cap)
         shares |= changed
         self._contended.pop(bucket, None)
         if cap is not None and is_contended(shares):
@@ -114,6 +123,14 @@ class PermitOwners(Part):
             permit_rows.give(step.store, bucket, holder, given)
             self._send(step, bucket, holder, shares[holder])
         yield
+
+    def _shared_out(
+        self, step: Step, bucket: Bucket, shares: dict[int, Share], cap: int
+    ) -> dict[int, Share]:
+        if self._are_several:
+            turn = uneven_turns(permit_rows.bucket_key(bucket))
+            return shared_out(shares, cap, step.now, turn)
+        return shared_out(shares, cap, step.now)
 
     def _cap(self, bucket: Bucket) -> int | None:
         """How many permits a bucket has; None if this process knows no such shared limit."""

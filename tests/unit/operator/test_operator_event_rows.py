@@ -291,9 +291,9 @@ def test_events_are_kept_as_long_as_the_setting_says_and_not_longer_than_their_t
 
 
 def test_a_broken_record_is_reported_by_the_process_that_needs_it() -> None:
-    """Of `events` that is the dispatcher, of `tenants` the ingress."""
+    """Of `events` and grants that is the dispatcher, of `tenants` the ingress."""
     silent = {table.topic for table in TABLES if not reports_poison(table.topic)}
-    assert silent == {"events", "tenants"}
+    assert silent == {"events", "limits.grants", "tenants"}
 
 
 @pytest.mark.parametrize(
