@@ -13,30 +13,40 @@ from streams.dispatcher.step import Step
 from streams.serde.records import Job, StepResult
 from streams.serde.step_ids import seen_id
 
+MOST_CARRIED = 100
+"""So many names and matches, those that got furthest: a loop may have another match each time."""
+
 
 def carry(step: Step, job: Job, life: Job, given: int) -> None:
     """Note for a job's next life how far the waits of each name and match had got.
 
-    The last run was not given the events behind the number `given`. Leave out places behind which
-    events are not kept any more.
+    The last run was not given the events behind the number `given`: they are left. Leave out places
+    behind which events are not kept any more.
     """
-    found: dict[str, StepResult] = {}
-    for left in steps_of(step.checkpoints, job):
-        place = _place(left, given)
-        if place is None or place["number"] < step.shared.open_waits.forgotten():
+    got: dict[str, StepResult] = {}
+    left: dict[str, StepResult] = {}
+    for result in steps_of(step.checkpoints, job):
+        place = _place(result)
+        if place is None:
             continue
-        id_, number = seen_id(left.id, left.digest), place["number"]
-        if id_ not in found or found[id_].number < number:
-            value = user_json.write(place).decode()
-            found[id_] = StepResult(id_, "passed", digest=left.digest, value=value, number=number)
-    for note in found.values():
+        id_ = seen_id(result.id, result.digest)
+        is_left = result.kind == "event" and result.raises is None and result.number > given
+        if is_left:
+            place |= {"number": result.number - 1, "after_event": ""}
+        number, of = place["number"], left if is_left else got
+        value = user_json.write(place).decode()
+        note = StepResult(id_, "passed", digest=result.digest, value=value, number=number)
+        if id_ not in of or (number < of[id_].number if is_left else of[id_].number < number):
+            of[id_] = note
+    forgotten = step.shared.open_waits.forgotten()
+    notes = [note for note in (got | left).values() if note.number >= forgotten]
+    for note in sorted(notes, key=lambda each: each.number)[-MOST_CARRIED:]:
         keep(step.checkpoints, life, note)
 
 
-def _place(left: StepResult, given: int) -> dict[str, Any] | None:
-    """The place behind which the job has got no event yet, if a wait for events left one."""
-    was_given = left.kind == "passed" or left.raises is not None or left.number <= given
-    if left.kind not in ("event", "passed") or left.value is None or not was_given:
+def _place(left: StepResult) -> dict[str, Any] | None:
+    """The place of a wait for events, if it left one."""
+    if left.kind not in ("event", "passed") or left.value is None:
         return None
     value = user_json.read(left.value)
     names = ("number", "at", "after_event")

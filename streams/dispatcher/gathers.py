@@ -59,7 +59,7 @@ class Gather:
     @property
     def room(self) -> int:
         """How many more jobs of the list may begin now."""
-        if self.is_over:
+        if self.is_over or self.listed < self.count:
             return 0
         return max(0, min(self.limit - self.begun + self.ended, self.listed - self.begun))
 
@@ -121,6 +121,8 @@ def is_listed(step: Step, parent: Job, gather: Gather, job: Job) -> bool:
     """
     if job.parent is None or job.created_at >= gather.sealed_at:
         return False
+    if gather.listed < gather.count:
+        return True  # none of them has begun
     prefix = LISTED + run_of(parent) + join(job.parent.gather) + SEPARATOR
     left = step.store.range(prefix, after(prefix))
     return any(_unpacked(value).call == job.parent.call for _, value in left)

@@ -30,6 +30,7 @@ from streams.errors import LONGEST_WAIT_SECONDS, PermanentError
 from streams.event_match import read_match
 from streams.serde.job_states import WAITING
 from streams.serde.records import Job, StepResult, Wait
+from streams.serde.step_ids import seen_id
 from streams.topology.model import Topology
 
 
@@ -200,8 +201,12 @@ class Parking:
         reaching = replace(asked, since=str(since), behind=0)
         found = self._recent.behind(step, job.tenant_id, read_match(asked.match), passed, since)
 
+        seen = result_of(step.checkpoints, job, seen_id(asked.id, asked.digest))
+        got = 0 if seen is None else seen.number
+
         def is_new(event: Offered) -> bool:
-            return takes(job, reaching, event) and not has_got(step, job, event)
+            is_of_before = event.number <= got or has_got(step, job, event)
+            return takes(job, reaching, event) and not is_of_before
 
         return first_of(asked, found, is_new, late)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from streams.dispatcher.job import is_live
 from streams.dispatcher.scopes import in_scope
 from streams.dispatcher.step import Step
+from streams.serde.ids import child_job_id
 from streams.serde.job_states import CANCELLED, REPLAYABLE, SUCCEEDED
 from streams.serde.keys import SEPARATOR, after, join, split
 from streams.serde.records import Job, Parent
@@ -42,7 +43,10 @@ def parent_of(step: Step, job: Job) -> Job | None:
     if job.parent is None:
         return None
     parent = step.table.get(job.parent.job_id)
-    same = parent is not None and parent.is_same_life(job.parent.incarnation)
+    if parent is None or parent.is_same_life(job.parent.incarnation):
+        return parent
+    # A job that began again in its scope has what its life before asked for.
+    same = child_job_id(parent.tenant_id, parent.scope, job.parent.call) == job.job_id
     return parent if same else None
 
 
@@ -143,9 +147,14 @@ def _may_ask(step: Step, job: Job) -> Iterator[Job]:
     A job that continues asks in the scope of its next incarnation.
     """
     scopes = dict.fromkeys([job.scope] if job.workflow_id is not None else [])
-    for each in (*with_replays(step, job), *_replayed(step, job)):
-        asker = parent_of(step, each)
-        if asker is not None and each.parent and each.parent.incarnation == asker.incarnation:
+    chain = (*with_replays(step, job), *_replayed(step, job))
+    ids = {each.job_id for each in chain}
+    for place in (each.parent for each in chain if each.parent is not None):
+        asker = step.table.get(place.job_id)
+        if asker is None:
+            continue
+        again = child_job_id(asker.tenant_id, asker.scope, place.call)  # also in a later life
+        if place.incarnation == asker.incarnation or again in ids:
             scopes[asker.scope] = None
     return (each for scope in scopes for each in in_scope(step, scope))
 
