@@ -14,6 +14,7 @@ from streams.dispatcher import permit_rows
 from streams.dispatcher.claims_of_limits import check
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
+from streams.dispatcher.silence import Silence
 from streams.dispatcher.step import Step
 from streams.limits.buckets import Bucket
 from streams.limits.sharing import (
@@ -30,7 +31,6 @@ from streams.serde.codec import LIMIT_CLAIM, LIMIT_GRANT
 from streams.serde.records import LimitGrant
 
 TOPIC = "limits.grants"
-_REFUSED_SECONDS = 30.0
 _MOST = 2_000
 """So many buckets are loaded at once, at most."""
 
@@ -48,7 +48,8 @@ class PermitOwners(Part):
         self._are_several = len(buckets.shared) > 1
         self._to_share: dict[Bucket, set[int]] = {}  # with the holders to be answered
         self._contended: dict[Bucket, None] = {}
-        self._turned_at = self._silent_until = float("-inf")
+        self._turned_at = float("-inf")
+        self._silence = Silence(TOPIC)
 
     def restoring(self, ctx: Context) -> Iterator[None]:
         """Look at every bucket: its cap may be another one now."""
@@ -81,7 +82,7 @@ class PermitOwners(Part):
 
     def initiate(self, step: Step) -> Iterator[None]:
         """Share out the buckets that changed, and those for which partitions take turns."""
-        if step.monotonic < self._silent_until:
+        if self._silence.holds(step.monotonic):
             return
         if self._contended and step.monotonic >= self._turned_at + TURN_MS / 1000:
             self._turned_at = step.monotonic
@@ -92,8 +93,7 @@ class PermitOwners(Part):
 
     def refused(self, step: Step, topic: str, key: str, detail: str, missing: bool) -> None:
         """Grant nothing for a while, because the broker takes no grants."""
-        if topic == TOPIC:
-            self._silent_until = step.monotonic + _REFUSED_SECONDS
+        self._silence.refused(topic, step.monotonic)
 
     def _look_at(self, step: Step, bucket: Bucket, owed: set[int]) -> None:
         before = self._to_share.get(bucket)

@@ -16,6 +16,7 @@ from streams.dispatcher.claims_of_limits import TOPIC
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.permit_demand import Demand
 from streams.dispatcher.shared import Shared
+from streams.dispatcher.silence import Silence
 from streams.dispatcher.step import Step
 from streams.limits.buckets import Bucket
 from streams.limits.permits import Holding
@@ -26,7 +27,6 @@ from streams.serde.ids import owner_of
 from streams.serde.records import LimitClaim
 
 _LOOK_SECONDS = 0.1
-_REFUSED_SECONDS = 30.0
 _MOST = 2_000
 """So many buckets are looked at in one step, at most."""
 
@@ -40,7 +40,8 @@ class HeldPermits(Part):
         super().__init__(shared)
         self._limited = shared.queue.limited
         self._permits = shared.queue.limited.caps.permits
-        self._looked_at = self._silent_until = float("-inf")
+        self._looked_at = float("-inf")
+        self._silence = Silence(TOPIC)
 
     def restoring(self, ctx: Context) -> Iterator[None]:
         """Go on with what an earlier owner of the partition held."""
@@ -75,7 +76,7 @@ class HeldPermits(Part):
 
     def initiate(self, step: Step) -> Iterator[None]:
         """Send claims, where something changed, and from time to time for all that is held."""
-        if step.monotonic < self._silent_until:
+        if self._silence.holds(step.monotonic):
             return
         is_time = step.monotonic >= self._looked_at + _LOOK_SECONDS
         shares = self._limited.caps.buckets.shared
@@ -90,8 +91,7 @@ class HeldPermits(Part):
 
     def refused(self, step: Step, topic: str, key: str, detail: str, missing: bool) -> None:
         """Ask for nothing for a while, because the broker takes no claims."""
-        if topic == TOPIC:
-            self._silent_until = step.monotonic + _REFUSED_SECONDS
+        self._silence.refused(topic, step.monotonic)
 
     def _claims(self, step: Step, demand: Demand) -> Iterator[None]:
         sent = 0

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from streams.dispatcher.part import Part
 from streams.dispatcher.replies import TOPIC
 from streams.dispatcher.shared import Shared
+from streams.dispatcher.silence import Silence
 from streams.dispatcher.step import Step
 from streams.serde.records import Reply, ReplyKind
 
 _ASKED_AT_ONCE = 8
 _EVERY_SECONDS = 0.1
-_REFUSED_SECONDS = 30.0
 
 
 class Questions(Part):
@@ -30,11 +30,11 @@ class Questions(Part):
         super().__init__(shared)
         self._greet = list(range(shared.topology.topics[TOPIC].partitions))
         self._next_at = 0.0
-        self._silent_until = float("-inf")
+        self._silence = Silence(TOPIC)
 
     def initiate(self, step: Step) -> Iterator[None]:
         """Ask now; only the first greeting is repeated if it is undone."""
-        if step.monotonic < self._silent_until:
+        if self._silence.holds(step.monotonic):
             return
         while self._greet:
             partition = self._greet.pop()
@@ -48,8 +48,7 @@ class Questions(Part):
 
     def refused(self, step: Step, topic: str, key: str, detail: str, missing: bool) -> None:
         """Ask nothing for a while, because the broker takes no replies."""
-        if topic == TOPIC:
-            self._silent_until = step.monotonic + _REFUSED_SECONDS
+        self._silence.refused(topic, step.monotonic)
 
     def _wanted(self, step: Step, pool: str) -> Iterator[None]:
         queue, workers = self.shared.queue, self.shared.workers

@@ -14,6 +14,7 @@ from streams.dispatcher import limit_rows, permit_rows
 from streams.dispatcher.claims_of_limits import check
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
+from streams.dispatcher.silence import Silence
 from streams.dispatcher.step import Step
 from streams.limits.buckets import Bucket
 from streams.limits.budgets import VALID_SECONDS
@@ -24,7 +25,6 @@ from streams.serde.codec import LIMIT_CLAIM, LIMIT_GRANT
 from streams.serde.records import LimitGrant
 
 TOPIC = "limits.grants"
-_REFUSED_SECONDS = 30.0
 
 
 class _Wish(NamedTuple):
@@ -44,7 +44,7 @@ class StartOwners(Part):
         self._rates, self._shared_rates = caps.rates, caps.buckets.shared_rates
         self._lines = TokenLines()
         self._wishes: dict[tuple[Bucket, int], _Wish] = {}
-        self._silent_until = float("-inf")
+        self._silence = Silence(TOPIC)
 
     @reads("limits.claims")
     def asked(self, step: Step, record: Record) -> None:
@@ -64,7 +64,7 @@ class StartOwners(Part):
 
     def initiate(self, step: Step) -> Iterator[None]:
         """Answer each partition that asked."""
-        if step.monotonic < self._silent_until:
+        if self._silence.holds(step.monotonic):
             return
         for place in list(islice(self._wishes, AT_ONCE)):
             wish = self._wishes.pop(place)
@@ -74,8 +74,7 @@ class StartOwners(Part):
 
     def refused(self, step: Step, topic: str, key: str, detail: str, missing: bool) -> None:
         """Grant nothing for a while, because the broker takes no grants."""
-        if topic == TOPIC:
-            self._silent_until = step.monotonic + _REFUSED_SECONDS
+        self._silence.refused(topic, step.monotonic)
 
     def _answer(self, step: Step, bucket: Bucket, holder: int, wish: _Wish) -> None:
         now = step.monotonic

@@ -9,6 +9,7 @@ from streams.dispatcher.claims_of_limits import TOPIC
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.permit_demand import Demand
 from streams.dispatcher.shared import Shared
+from streams.dispatcher.silence import Silence
 from streams.dispatcher.step import Step
 from streams.limits.buckets import Bucket
 from streams.runtime.part import reads
@@ -18,7 +19,6 @@ from streams.serde.ids import owner_of
 from streams.serde.records import LimitClaim
 
 _LOOK_SECONDS = 0.1
-_REFUSED_SECONDS = 30.0
 
 
 class GrantedStarts(Part):
@@ -29,7 +29,8 @@ class GrantedStarts(Part):
         self._limited = shared.queue.limited
         self._budgets = shared.queue.limited.caps.budgets
         self._has_rates = bool(shared.queue.limited.caps.buckets.shared_rates)
-        self._looked_at = self._silent_until = float("-inf")
+        self._looked_at = float("-inf")
+        self._silence = Silence(TOPIC)
 
     @reads("limits.grants")
     def granted(self, step: Step, record: Record) -> None:
@@ -48,7 +49,7 @@ class GrantedStarts(Part):
 
     def initiate(self, step: Step) -> Iterator[None]:
         """Ask for starts where jobs wait for them."""
-        if not self._has_rates or step.monotonic < self._silent_until:
+        if not self._has_rates or self._silence.holds(step.monotonic):
             return
         is_time = step.monotonic >= self._looked_at + _LOOK_SECONDS
         if not (is_time or self._budgets.touched):
@@ -64,8 +65,7 @@ class GrantedStarts(Part):
 
     def refused(self, step: Step, topic: str, key: str, detail: str, missing: bool) -> None:
         """Ask for nothing for a while, because the broker takes no claims."""
-        if topic == TOPIC:
-            self._silent_until = step.monotonic + _REFUSED_SECONDS
+        self._silence.refused(topic, step.monotonic)
 
     def _ask(self, step: Step, demand: Demand, buckets: set[Bucket]) -> Iterator[None]:
         sent = 0
