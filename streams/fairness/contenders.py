@@ -1,4 +1,4 @@
-"""Who waits for a place in each full bucket, and whose turn comes next.
+"""Orders the jobs that wait for a place in full buckets, and says which comes next.
 
 A *line* has the jobs of one pool, tenant, type and priority that the same buckets count, so there
 is room for all of them or for none, and the whole line moves from one full bucket to another. A

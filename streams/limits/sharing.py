@@ -70,7 +70,7 @@ def claimed(share: Share | None, claim: Share) -> Share | None:
 
 
 def fair(wants: list[int], cap: int) -> list[int]:
-    """Share a cap by what each wants; what does not go round goes to the first of the list."""
+    """Share a cap by what each wants; the first of the list get the places that do not go round."""
     found, left = [0] * len(wants), max(0, cap)
     open_ = [place for place, want in enumerate(wants) if want > 0]
     while open_ and left:
@@ -112,13 +112,14 @@ def shared_out(
     return {holder: share for holder, share in found.items() if share != shares[holder]}
 
 
-def uneven_turns(name: bytes) -> Turn:
-    """Turns of 1 to 8 s, which the name of a bucket and the time of each draw.
+def turns(name: bytes, *, are_several: bool) -> Turn:
+    """Turns of a second; of several shared limits 1 to 8 s, drawn by a bucket's name and the time.
 
     Two partitions whose jobs need the same two buckets may hold one each. If both changed hands at
     once, they would exchange them for ever.
     """
-    return lambda since: TURN_MS * (1 + crc32(b"%b %d" % (name, since)) % _MOST_TURNS)
+    most = _MOST_TURNS if are_several else 1
+    return lambda since: TURN_MS * (1 + crc32(b"%b %d" % (name, since)) % most)
 
 
 def is_contended(shares: Shares) -> bool:

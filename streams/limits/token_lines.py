@@ -13,7 +13,7 @@ _PATIENCE_SECONDS = 2.0
 
 
 class TokenLines:
-    """Who waits for tokens, by bucket; forgotten with the process, which only costs fairness."""
+    """The holders that wait for tokens, by bucket. A restart forgets their order."""
 
     def __init__(self) -> None:
         self._lines: dict[Bucket, dict[int, float]] = {}  # by holder, until when, in their order

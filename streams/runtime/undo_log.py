@@ -7,7 +7,11 @@ order: down to the mark if one record or batch is undone, and all of them if the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 Call = tuple[Callable[..., object], tuple[object, ...]]
 
@@ -55,3 +59,11 @@ class UndoLog:
         self._marked = 0, 0
         for call, args in calls:
             call(*args)
+
+
+def put_back(held: MutableMapping[K, V], key: K, before: V | None) -> None:
+    """Give a key the value that it had; None: it had none."""
+    if before is None:
+        held.pop(key, None)
+    else:
+        held[key] = before

@@ -21,7 +21,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Who paused what, and why; `at` is in milliseconds."""
+    """One pause: its scope and value, its author `by`, the reason, and the time `at` (ms)."""
 
     scope: Scope
     value: str

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from simulation.command import told
 from simulation.injected_faults import INJECTED_FAULTS
 from simulation.run import Failure, play, shrink, silent
-from simulation.story import draw
+from simulation.story import Op, draw
 from simulation.tree_jobs import TREE
 
 SEEDS, TREES = 200, 12
@@ -52,6 +53,21 @@ def test_an_injected_fault_is_found(name: str) -> None:
     fault = INJECTED_FAULTS[name]
     assert failure is not None, f"not within {fault.seeds} seeds"
     assert failure.name in fault.breaks, told(failure)
+
+
+def test_two_partitions_do_not_exchange_two_permits_for_ever() -> None:
+    """Their jobs need both, each has one, and claims take so long that turns end meanwhile."""
+    drawn = draw(4, types=("refund",))
+    *_, types = drawn.setup["workers"][0]
+    setup = {
+        **drawn.setup,
+        **{"partitions": 2, "fused": False, "rounds": 6, "at_once": 0, "unrouted": []},
+        **{"cap": 0, "breaker": 0, "limits": (0, False), "tool_cap": 1, "shared": 1},
+        "workers": [("w1", "default", 4, types), ("w2", "default", 1, types)],
+    }
+    ops = (Op(5, "deliver", ("acme", "0", "refund")), Op(8, "deliver", ("globex", "0", "refund")))
+    failure = play(replace(drawn, setup=setup, ops=ops))
+    assert failure is None, told(failure)
 
 
 def test_a_failure_is_told_by_its_shortest_story() -> None:

@@ -1,7 +1,7 @@
 """The owner of permits: hands out the places of shared limits to the partitions that ask.
 
 Which partition owns a bucket follows from a hash of it. Everything that the owner knows is in its
-rows; what is to be looked at again is only where it goes on.
+rows. It also remembers at which buckets it has to look again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from streams.limits.sharing import (
     claimed,
     is_contended,
     shared_out,
-    uneven_turns,
+    turns,
 )
 from streams.runtime.part import reads
 from streams.runtime.processor import Context, Record
+from streams.runtime.undo_log import put_back
 from streams.serde.codec import LIMIT_CLAIM, LIMIT_GRANT
 from streams.serde.records import LimitGrant
 
@@ -97,22 +98,17 @@ class PermitOwners(Part):
 
     def _look_at(self, step: Step, bucket: Bucket, owed: set[int]) -> None:
         before = self._to_share.get(bucket)
-        step.on_undo(self._return_to, bucket, before)
+        step.on_undo(put_back, self._to_share, bucket, before)
         self._to_share[bucket] = owed | (before or set())
-
-    def _return_to(self, bucket: Bucket, owed: set[int] | None) -> None:
-        if owed is None:
-            self._to_share.pop(bucket, None)
-        else:
-            self._to_share[bucket] = owed
 
     def _share_out(self, step: Step, bucket: Bucket) -> Iterator[None]:
         """Give and recall permits of one bucket, and forget who neither holds nor wants any."""
         owed = self._to_share.pop(bucket)
-        step.on_undo(self._return_to, bucket, owed)
+        step.on_undo(put_back, self._to_share, bucket, owed)
         shares = permit_rows.shares(step.store, bucket)
         cap = self._cap(bucket)
-        changed = {} if cap is None else self._shared_out(step, bucket, shares, cap)
+        turn = turns(permit_rows.bucket_key(bucket), are_several=self._are_several)
+        changed = {} if cap is None else shared_out(shares, cap, step.now, turn)
         shares |= changed
         self._contended.pop(bucket, None)
         if cap is not None and is_contended(shares):
@@ -123,14 +119,6 @@ class PermitOwners(Part):
             permit_rows.give(step.store, bucket, holder, given)
             self._send(step, bucket, holder, shares[holder])
         yield
-
-    def _shared_out(
-        self, step: Step, bucket: Bucket, shares: dict[int, Share], cap: int
-    ) -> dict[int, Share]:
-        if self._are_several:
-            turn = uneven_turns(permit_rows.bucket_key(bucket))
-            return shared_out(shares, cap, step.now, turn)
-        return shared_out(shares, cap, step.now)
 
     def _cap(self, bucket: Bucket) -> int | None:
         """How many permits a bucket has; None if this process knows no such shared limit."""

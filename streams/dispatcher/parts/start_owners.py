@@ -21,6 +21,7 @@ from streams.limits.budgets import VALID_SECONDS
 from streams.limits.token_lines import TokenLines
 from streams.runtime.part import reads
 from streams.runtime.processor import Record
+from streams.runtime.undo_log import put_back
 from streams.serde.codec import LIMIT_CLAIM, LIMIT_GRANT
 from streams.serde.records import LimitGrant
 
@@ -55,7 +56,7 @@ class StartOwners(Part):
         if claim.incarnation or is_late or claim.limit not in self._shared_rates:
             return
         place = Bucket(claim.limit, "", claim.key), claim.holder
-        step.on_undo(self._return_to, place, self._wishes.get(place))
+        step.on_undo(put_back, self._wishes, place, self._wishes.get(place))
         self._wishes[place] = _Wish(claim.number, claim.tokens)
 
     def rests(self) -> bool:
@@ -68,7 +69,7 @@ class StartOwners(Part):
             return
         for place in list(islice(self._wishes, AT_ONCE)):
             wish = self._wishes.pop(place)
-            step.on_undo(self._return_to, place, wish)
+            step.on_undo(put_back, self._wishes, place, wish)
             self._answer(step, *place, wish)
             yield
 
@@ -94,9 +95,3 @@ class StartOwners(Part):
         grant = LimitGrant(bucket.limit, bucket.key, *answer)
         key = permit_rows.bucket_key(bucket)
         step.ctx.forward(TOPIC, key, LIMIT_GRANT.encode(grant), partition=holder)
-
-    def _return_to(self, place: tuple[Bucket, int], wish: _Wish | None) -> None:
-        if wish is None:
-            self._wishes.pop(place, None)
-        else:
-            self._wishes[place] = wish
