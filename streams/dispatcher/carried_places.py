@@ -5,8 +5,6 @@ Without that, they would get the same events again.
 
 from __future__ import annotations
 
-from typing import Any
-
 from streams import user_json
 from streams.dispatcher.checkpoints import keep, steps_of
 from streams.dispatcher.step import Step
@@ -26,28 +24,30 @@ def carry(step: Step, job: Job, life: Job, given: int) -> None:
     got: dict[str, StepResult] = {}
     left: dict[str, StepResult] = {}
     for result in steps_of(step.checkpoints, job):
-        place = _place(result)
-        if place is None:
-            continue
-        id_ = seen_id(result.id, result.digest)
         is_left = result.kind == "event" and result.raises is None and result.number > given
-        if is_left:
-            place |= {"number": result.number - 1, "after_event": ""}
-        number, of = place["number"], left if is_left else got
-        value = user_json.write(place).decode()
-        note = StepResult(id_, "passed", digest=result.digest, value=value, number=number)
-        if id_ not in of or (number < of[id_].number if is_left else of[id_].number < number):
-            of[id_] = note
+        note = _note(result, is_left=is_left)
+        if note is not None:
+            choose, of = (min, left) if is_left else (max, got)
+            of[note.id] = choose(of.get(note.id, note), note, key=_number)
     forgotten = step.shared.open_waits.forgotten()
     notes = [note for note in (got | left).values() if note.number >= forgotten]
-    for note in sorted(notes, key=lambda each: each.number)[-MOST_CARRIED:]:
+    for note in sorted(notes, key=_number)[-MOST_CARRIED:]:
         keep(step.checkpoints, life, note)
 
 
-def _place(left: StepResult) -> dict[str, Any] | None:
-    """The place of a wait for events, if it left one."""
-    if left.kind not in ("event", "passed") or left.value is None:
+def _note(result: StepResult, *, is_left: bool) -> StepResult | None:
+    """The place of a wait for events, if it left one: before its event if that `is_left`."""
+    if result.kind not in ("event", "passed") or result.value is None:
         return None
-    value = user_json.read(left.value)
-    names = ("number", "at", "after_event")
-    return {name: value[name] for name in names} if "number" in value else None
+    value = user_json.read(result.value)
+    if "number" not in value:
+        return None
+    place = {name: value[name] for name in ("number", "at", "after_event")}
+    if is_left:
+        place |= {"number": result.number - 1, "after_event": ""}
+    id_, written = seen_id(result.id, result.digest), user_json.write(place).decode()
+    return StepResult(id_, "passed", digest=result.digest, value=written, number=place["number"])
+
+
+def _number(note: StepResult) -> int:
+    return note.number

@@ -6,6 +6,8 @@ import pytest
 from support.family import Caller, Family, child_id, end_wait, gather_wait, spec
 from support.waiter import sleep
 
+from streams.serde.records import Lease
+
 DAY = 86_400
 
 
@@ -72,6 +74,25 @@ def test_a_job_of_a_list_may_end_before_it_is_listed() -> None:
     assert family.job(parent.job_id).status == "waiting"
 
 
+def begun_again(family: Family, root: Lease, middle: Lease) -> Lease:
+    """A child that failed with its parent, begun anew by the parent's replay."""
+    family.fail(middle, root)
+    family.go_on(1)
+    family.desk.replay("job_again", root.job_id)
+    again = family.lease_of("job_again")
+    family.enqueue(again)
+    family.park(again, end_wait("c", middle.job_id))
+    return family.lease_of(middle.job_id)
+
+
+def after_a_long_sleep(family: Family, lease: Lease) -> Lease:
+    """The job's next run, when its children have ended longer ago than jobs are kept."""
+    family.park(lease, sleep(40 * DAY))
+    family.pass_days(41)
+    family.boot()
+    return family.lease_of(lease.job_id)
+
+
 def test_what_a_gather_collected_is_kept_for_a_parent_that_began_again() -> None:
     family = Family()
     root = family.root()
@@ -82,19 +103,10 @@ def test_what_a_gather_collected_is_kept_for_a_parent_that_began_again() -> None
         family.end(leases[each])
     middle = family.lease_of(middle.job_id)
     assert [o[0] for o in family.outcomes(middle, ids)] == ["succeeded"] * 2
-    family.fail(middle, root)
-    family.go_on(1)
-    family.desk.replay("job_again", root.job_id)
-    again = family.lease_of("job_again")
-    family.enqueue(again)
-    family.park(again, end_wait("c", middle.job_id))
-    second = family.lease_of(middle.job_id)
+    second = begun_again(family, root, middle)
     assert "gather[all]" in [left.id for left in second.steps]
     assert [o[0] for o in family.outcomes(second, ids)] == ["succeeded"] * 2
-    family.park(second, sleep(40 * DAY))
-    family.pass_days(41)
-    family.boot()
-    second = family.lease_of(middle.job_id)
+    second = after_a_long_sleep(family, second)
     assert [o[0] for o in family.outcomes(second, ids)] == ["succeeded"] * 2
 
 
@@ -104,18 +116,9 @@ def test_the_end_of_a_child_is_kept_for_a_parent_that_began_again() -> None:
     middle = family.lease_of(family.enqueue(root))
     below = family.enqueue(middle)
     family.end(family.lease_of(below))
-    family.fail(middle, root)
-    family.go_on(1)
-    family.desk.replay("job_again", root.job_id)
-    again = family.lease_of("job_again")
-    family.enqueue(again)
-    family.park(again, end_wait("c", middle.job_id))
-    second = family.lease_of(middle.job_id)
+    second = begun_again(family, root, middle)
     assert "c" in [left.id for left in second.steps]
-    family.park(second, sleep(40 * DAY))
-    family.pass_days(41)
-    family.boot()
-    second = family.lease_of(middle.job_id)
+    second = after_a_long_sleep(family, second)
     family.park(second, end_wait("c", below))
     third = family.lease_of(middle.job_id)
     assert [left.raises for left in third.steps if left.kind == "job"] == [None]
