@@ -55,12 +55,17 @@ class LeaderCachingAdmin(AdminClient):
     leader that is gone there until the metadata is read again. In an election it may still look, if
     it drops a leader or hears that a broker is gone just when another question is asked, or if
     brokers name different leaders.
+
+    It keeps a connection to each broker. With sparse connections, librdkafka's default, a question
+    for a broker that refuses connections makes it dial again at once, thousands of times a second,
+    for as long as the question lasts: its look-up of that broker cancels the pause.
     """
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         super().__init__(
             {
                 **conf,
+                "enable.sparse.connections": False,
                 "metadata.max.age.ms": _CACHED_MS,
                 "topic.metadata.refresh.interval.ms": _BROKERS_MS,
             }

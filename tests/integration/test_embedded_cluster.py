@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,7 +34,7 @@ from typer.testing import CliRunner
 
 from streams.broker.cluster import EmbeddedCluster
 from streams.cli.topology import app as topology_app
-from streams.kafka.admin import admin_client
+from streams.kafka.admin import LeaderCachingAdmin, admin_client
 from streams.kafka.groups import listed_groups
 from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
@@ -169,6 +170,35 @@ def test_a_killed_node_is_not_missed_and_comes_back(data_dir: Path, settings: Se
     assert code == 1
     assert "all nodes of" in told
     assert "--bootstrap" in told
+
+
+def test_a_node_that_refuses_connections_is_not_dialled_without_a_pause(tmp_path: Path) -> None:
+    with EmbeddedCluster(tmp_path) as cluster:
+        told: list[str] = []
+        admin = LeaderCachingAdmin(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "log_level": 0,
+                "statistics.interval.ms": 500,
+                "stats_cb": told.append,
+            }
+        )
+        dialled = partial(dialled_times, admin, told, cluster.nodes[2].bootstrap)
+        admin.list_consumer_groups(request_timeout=10).result(PATIENCE_SECONDS)  # asks each node
+        for node in (2, 3):
+            cluster.nodes[node].kill()
+        before = dialled()
+        for _ in range(4):
+            admin.list_consumer_groups(request_timeout=2).exception(PATIENCE_SECONDS)
+        assert dialled() - before < 200  # without a pause it is thousands
+
+
+def dialled_times(admin: AdminClient, told: list[str], address: str) -> int:
+    """How often the client has tried to connect to that broker, by its newest statistics."""
+    told.clear()
+    eventually(lambda: admin.poll(0.1) is not None and told, what="statistics of the client")
+    brokers = json.loads(told[-1])["brokers"].values()
+    return sum(b["connects"] for b in brokers if b["nodename"] == address)
 
 
 def test_the_number_of_nodes_is_refused_with_a_clear_error(data_dir: Path, tmp_path: Path) -> None:
