@@ -6,7 +6,7 @@ make. Times are in milliseconds, by the broker's time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.event_match import event_info
@@ -23,6 +23,7 @@ from streams.serde.records import (
     ScheduleRow,
     Submit,
 )
+from streams.serde.replacing import replace
 from streams.topology.model import Topology
 
 

@@ -5,7 +5,6 @@ docs/jobs.md draws the states. Times are in milliseconds, by the broker's time.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from streams.limits.places import of_job_alone, of_no_call
@@ -25,6 +24,7 @@ from streams.serde.records import (
     Job,
     Wake,
 )
+from streams.serde.replacing import replace
 
 
 def moved(job: Job, status: JobStatus, now: int, **changes: Any) -> Job:

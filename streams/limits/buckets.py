@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import translate
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -68,9 +68,11 @@ Found = dict[tuple[Scope, bool], list[tuple[Limit, Matches]]]
 class Own:
     """The limits that one tenant has of its own (`tenants/limits.py`)."""
 
-    def __init__(self, limits: Iterable[Limit]) -> None:
+    def __init__(self, limits: Iterable[Limit], declared: Mapping[str, bool]) -> None:
+        """`declared` says of the topology's limits whether each is local."""
         self.limits = {limit.name: limit for limit in limits}
         self.of = _by_scope(self.limits.values())
+        self.is_local = {**declared, **_are_local(self.limits)}
 
 
 class Buckets:
@@ -80,6 +82,7 @@ class Buckets:
         self.limits = {limit.name: limit for limit in limits}
         if circuits:
             self.limits[CIRCUIT] = Limit(CIRCUIT, "tool", shared=False)
+        self._is_local = _are_local(self.limits)
         self._declared = limits
         self._own: dict[str, Own] = {}
         self._of = _by_scope(limit for limit in limits if not limit.counts_calls)
@@ -111,7 +114,8 @@ class Buckets:
         """
         self._own.pop(tenant_id, None)
         named = ((each, self.limits.get(each.name)) for each in limits)
-        own = Own(each for each, declared in named if declared is None or declared.is_local)
+        kept = (each for each, declared in named if declared is None or declared.is_local)
+        own = Own(kept, self._is_local)
         if own.limits:
             self._own[tenant_id] = own
         self.are_of_jobs = self._declares_of_jobs or bool(self._own)
@@ -204,13 +208,14 @@ class Buckets:
         )
         return (*(bucket for bucket in found if bucket.limit not in own.limits), *added)
 
-    def _of_keys(self, tenant_id: str, keys: Keys) -> Iterator[Bucket]:
-        for name, key in keys:
-            limit = self.limit(tenant_id, name)
-            if limit is None and name.startswith(MARK):
-                yield Bucket(name, "", key)
-            elif limit is not None:
-                yield Bucket(name, tenant_id if limit.is_local else "", key)
+    def _of_keys(self, tenant_id: str, keys: Keys) -> list[Bucket]:
+        own = self._own.get(tenant_id)
+        is_local = self._is_local if own is None else own.is_local
+        return [
+            Bucket(name, tenant_id if is_local.get(name) else "", key)
+            for name, key in keys
+            if name in is_local or name.startswith(MARK)
+        ]
 
     def _found_for_call(self, tool: str | None, model: str | None) -> Keys:
         values: tuple[tuple[Scope, str | None], ...] = ("tool", tool), ("model", model)
@@ -229,6 +234,10 @@ class Buckets:
             for limit, matches in self._of.get((scope, per), ())
             if scope == "global" or matches(value)
         ]
+
+
+def _are_local(limits: Mapping[str, Limit]) -> dict[str, bool]:
+    return {name: limit.is_local for name, limit in limits.items()}
 
 
 def _by_scope(limits: Iterable[Limit]) -> Found:

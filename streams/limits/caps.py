@@ -109,7 +109,7 @@ class Caps:
             return 0 if bucket in self.paused.buckets else inf
         cap = limit.concurrency
         free = inf if cap is None else max(0, cap - self._running.get(bucket, 0))
-        if bucket.limit in self.buckets.shared_rates:
+        if limit.rate is None or bucket.limit in self.buckets.shared_rates:
             return free
         return min(free, self.rates.tokens(bucket, self.now))
 

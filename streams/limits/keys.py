@@ -11,7 +11,7 @@ visibly. A value longer than `LONGEST` bytes stands as its beginning and its dig
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import blake2b
@@ -24,6 +24,7 @@ from streams import user_json
 from streams.limits import places
 from streams.limits.buckets import MARK, Keys
 from streams.serde.records import Job, LimitKey
+from streams.serde.replacing import replace
 from streams.topology.limits import KEYED, Limit
 
 LONGEST = 256
@@ -70,8 +71,7 @@ def _keys(job: Job, limits: list[Limit]) -> Iterator[LimitKey]:
             continue
         on = document(job) if on is None else on
         text = _text(_compiled(limit.by or "")(on))
-        plain = user_json.read(text) if text.startswith('"') else text
-        if limit.match == "*" or fnmatchcase(plain, limit.match):
+        if limit.match == "*" or fnmatchcase(_plain(text), limit.match):
             yield LimitKey(limit.name, _short(text))
 
 
@@ -87,6 +87,11 @@ def _text(value: Any) -> str:
         return user_json.write(value, sort_keys=True).decode()
     except TypeError:  # a value that no JSON holds
         return "null"
+
+
+def _plain(text: str) -> str:
+    """The value of a JSON text that is a string; any other text as it is."""
+    return str(user_json.read(text)) if text.startswith('"') else text
 
 
 def _short(text: str) -> str:
