@@ -24,6 +24,7 @@ from streams.dispatcher.waiting import (
     group_over,
     late_by,
     left_by,
+    note_look,
     timed_out,
 )
 from streams.errors import LONGEST_WAIT_SECONDS, PermanentError
@@ -96,9 +97,7 @@ class Parking:
         """
         last = self._recent.last + 1
         ends = EndsInOrder(last, refused=last if any(left.values()) else 0)
-        for place, wait in enumerate(asked):
-            over = left[wait.id] or self._at_once(step, job, wait)
-            _add(step, job, ends, place, wait, over)
+        in_vain = self._look(step, job, asked, left, ends)
         for place, over in ends:
             wait = asked[place]
             if left[wait.id] is not None:
@@ -108,7 +107,28 @@ class Parking:
                 _add(step, job, ends, place, wait, self._come(step, job, wait, over.number))
             else:
                 job = self._end_at_once(step, job, wait, over)
+        for wait in in_vain:
+            if _open_wait(job, wait.id) is None:
+                note_look(step, job, wait)
         return job
+
+    def _look(
+        self,
+        step: Step,
+        job: Job,
+        asked: tuple[Wait, ...],
+        left: Mapping[str, StepResult | None],
+        ends: EndsInOrder,
+    ) -> list[Wait]:
+        """Add what ends the waits; return those that no event before them could end."""
+        in_vain = []
+        for place, wait in enumerate(asked):
+            over = left[wait.id] or self._at_once(step, job, wait)
+            _add(step, job, ends, place, wait, over)
+            begun = _open_wait(job, wait.id)
+            if over is None and begun is not None and _looks_back(step, job, wait, begun):
+                in_vain.append(begun)
+        return in_vain
 
     def _is_lost(self, step: Step, over: StepResult) -> bool:
         """Whether another wait of the job has got the event that was to end a wait."""
@@ -172,8 +192,7 @@ class Parking:
         if wait is None:
             return None
         late = late_since(step, job, wait)
-        from_now_on = asked.since == "now" and asked.behind is None
-        come = self._overtaken if from_now_on else self._came_before
+        come = self._overtaken if _is_from_now_on(asked) else self._came_before
         came = come(step, job, asked, late, passed)
         return came or (late_by(wait) if is_late(step, wait) else None)
 
@@ -221,6 +240,16 @@ def _left(step: Step, job: Job, asked: Wait) -> StepResult | None:
             found = left_by(asked, raises="WaitRefused", message=f"{asked.id}: {error}")
             keep(step.checkpoints, job, found)
     return found
+
+
+def _is_from_now_on(asked: Wait) -> bool:
+    return asked.since == "now" and asked.behind is None
+
+
+def _looks_back(step: Step, job: Job, asked: Wait, wait: Wait) -> bool:
+    """Whether a wait that begins looks at all events before it, up to the newest."""
+    begins = wait.kind == "event" and wait.at == step.now and not _is_from_now_on(asked)
+    return begins and late_since(step, job, wait) is None
 
 
 def _add(

@@ -7,7 +7,7 @@ all, with the last or the first error. A wait that is in several groups stays fo
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -125,14 +125,24 @@ def _note_progress(step: Step, job: Job, wait: Wait, won: StepResult | None) -> 
     If it is asked again, it goes on there. So does a later wait of its name for events.
     """
     progress = _progress(step, job, wait)
-    if wait.kind == "event" and wait.at != step.now:  # else this step may not have looked for it
+    if wait.kind == "event" and wait.at != step.now:  # else see `note_look`
         progress |= _place(step, job, wait, won)
     if wait.until is not None and wait.kind != "approval":
         progress["until"] = wait.until
     if progress:
-        value = user_json.write(progress).decode()
-        note = StepResult(passed_id(wait.id), "passed", digest=wait.digest, value=value)
-        keep(step.checkpoints, job, note)
+        _keep_progress(step, job, wait, progress)
+
+
+def note_look(step: Step, job: Job, wait: Wait) -> None:
+    """Keep how far a wait had got that was dropped as it began, and had found no event before."""
+    place = {"number": wait.behind or 0, "at": int(wait.since), "after_event": wait.after_event}
+    _keep_progress(step, job, wait, _progress(step, job, wait) | place)
+
+
+def _keep_progress(step: Step, job: Job, wait: Wait, progress: Mapping[str, Any]) -> None:
+    value = user_json.write(progress).decode()
+    note = StepResult(passed_id(wait.id), "passed", digest=wait.digest, value=value)
+    keep(step.checkpoints, job, note)
 
 
 def _progress(step: Step, job: Job, wait: Wait) -> dict[str, Any]:

@@ -126,6 +126,26 @@ def test_a_wait_that_is_dropped_as_it_begins_keeps_where_it_had_got_to() -> None
         assert job.run().result == "e1"
 
 
+async def polls_and_naps(ctx: Context) -> Any:
+    for _ in range(6):
+        _, event = await ctx.first(event=ctx.wait_for_event(MESSAGE), at_once=ctx.sleep(0))
+        if event is not None:
+            return event.event_type
+        await ctx.sleep(1800, name="nap")
+    return None
+
+
+def test_a_loop_that_only_looks_finds_an_event_after_hours() -> None:
+    with Bench(app_of(polls_and_naps)) as bench:
+        job = bench.submit("job").run()
+        for _ in range(4):
+            bench.advance(1801)
+            job.run()
+        deliver(bench, "e1")
+        bench.advance(1801)
+        assert job.run().result == "e1"
+
+
 async def listens(ctx: Context) -> list[str]:
     seen = []
     for number in range(3):
