@@ -5,6 +5,8 @@ Without that, they would get the same events again.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from streams import user_json
 from streams.dispatcher.checkpoints import keep, steps_of
 from streams.dispatcher.step import Step
@@ -15,16 +17,17 @@ MOST_CARRIED = 100
 """So many names and matches, those that got furthest: a loop may have another match each time."""
 
 
-def carry(step: Step, job: Job, life: Job, given: int) -> None:
+def carry(step: Step, job: Job, life: Job, given: Set[str]) -> None:
     """Note for a job's next life how far the waits of each name and match had got.
 
-    The last run was not given the events behind the number `given`: they are left. Leave out places
-    behind which events are not kept any more.
+    `given` are the ids of the waits whose events the last run was given: those of others are left.
+    Leave out places behind which events are not kept any more.
     """
     got: dict[str, StepResult] = {}
     left: dict[str, StepResult] = {}
     for result in steps_of(step.checkpoints, job):
-        is_left = result.kind == "event" and result.raises is None and result.number > given
+        has_event = result.kind == "event" and result.raises is None
+        is_left = has_event and result.id not in given
         note = _note(result, is_left=is_left)
         if note is not None:
             choose, of = (min, left) if is_left else (max, got)

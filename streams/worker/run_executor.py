@@ -9,8 +9,8 @@ import structlog
 from opentelemetry.trace import Span
 
 from streams.errors import LeaseLost
-from streams.serde.records import Ended
-from streams.serde.run_ends import LOST
+from streams.serde.records import Ended, Lease
+from streams.serde.run_ends import CONTINUED, LOST
 from streams.topology.model import Topology
 from streams.tracing.spans import exemplar
 from streams.vault.keyring import DataKeyring
@@ -173,7 +173,7 @@ class RunExecutor:
                 run_result.traceback,
                 run_result.diverged,
                 run_result.waits,
-                max((left.number for left in held.lease.steps), default=0),
+                _given(held.lease) if run_result.status == CONTINUED else (),
             )
             said = self._sender.send(command(held.lease, ended), lambda: held.valid_until)
         self._heartbeater.tell()
@@ -183,3 +183,8 @@ class RunExecutor:
             log.warning("could not report the end of a run", reason=str(error))
         finally:
             self._heartbeater.said(home, now)
+
+
+def _given(lease: Lease) -> tuple[str, ...]:
+    """The waits whose events a run was given."""
+    return tuple(left.id for left in lease.steps if left.kind == "event" and left.raises is None)

@@ -24,5 +24,5 @@ class Continuations(Part):
     def continued(self, step: Step, job: Job, body: Ended) -> None:
         drop(step, job, job.waits)
         life = in_pool(continued(job, body.result or "null", step.now), self.topology)
-        carry(step, job, life, body.given)
+        carry(step, job, life, frozenset(body.given))
         step.admit(life)

@@ -113,7 +113,7 @@ class Ended:
     traceback: str | None
     diverged: str | None = None
     waits: tuple[Wait, ...] = ()
-    given: int = 0
+    given: tuple[str, ...] = ()
 
 
 @sent_by("worker", of_a_moment=True)
