@@ -168,7 +168,7 @@ def from_child(
         workflow_id=parent.workflow_id,
         submitted_by=parent.submitted_by,
         traceparent=spec.traceparent or parent.traceparent,
-        draft=job.draft or parent.draft,
+        draft=job.draft or parent.draft or topology.job_type(parent.type).draft,
         parent=Parent(parent.job_id, parent.incarnation, spec.call, gather, spec.abandoned),
         depth=parent.depth + 1,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.derived import processor
+from support.dispatching import ROUTES
 from support.family import Family, child_id, end_wait, gather_wait, spec
 from support.waiter import sleep
 
@@ -17,6 +18,7 @@ from streams.serde.codec import WORKFLOW
 from streams.serde.keys import workflow_key
 from streams.serde.records import ChildSpec
 from streams.topology.limits import Limit
+from streams.topology.model import JobType
 
 DAY = 86_400
 KEPT_DAYS = 30
@@ -323,6 +325,15 @@ def test_a_job_that_was_to_begin_later_leaves_no_timer_once_it_is_cancelled(
     family.desk.cancel(child)
     assert family.job(child).status == "cancelled"
     assert list(timers.range(b"t", b"u")) == []
+
+
+def test_a_child_is_a_draft_if_its_parents_type_became_one_meanwhile(family: Family) -> None:
+    parent = family.root()
+    types = {"draft_reply": JobType("draft_reply", draft=True)}
+    family.desk.start_with(*ROUTES, job_types=types)
+    family.boot()
+    child = family.enqueue(family.lease_of(parent.job_id))
+    assert (family.job(parent.job_id).draft, family.job(child).draft) == (False, True)
 
 
 def test_parent_and_children_end_under_one_cap_of_one() -> None:
