@@ -9,7 +9,7 @@ import structlog
 from structlog.dev import ConsoleRenderer, plain_traceback
 from structlog.typing import EventDict
 
-from streams.worker.handler.execution import ALL_FRAMES
+from streams.worker.handler.handler_error import ALL_FRAMES
 
 
 @contextmanager

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import structlog
-from opentelemetry.trace import Span
 
 from streams.errors import LeaseLost
 from streams.serde.records import Ended, Lease
 from streams.serde.run_ends import CONTINUED, LOST
 from streams.topology.model import Topology
-from streams.tracing.spans import exemplar
 from streams.vault.keyring import DataKeyring
-from streams.worker import metrics
 from streams.worker.app import App
-from streams.worker.handler.approvals import Approvals
-from streams.worker.handler.children import Children
-from streams.worker.handler.claiming import Claimant
-from streams.worker.handler.context import Context
-from streams.worker.handler.effects import Effects
-from streams.worker.handler.ended_runs import EndedRuns
+from streams.worker.handler.contexts import Contexts
 from streams.worker.handler.execution import Execution
-from streams.worker.handler.gathering import Gathering
-from streams.worker.handler.history import History
-from streams.worker.handler.model_calls import ModelCalls
-from streams.worker.handler.run_result import RunResult, raised
+from streams.worker.handler.handler_error import result_of
+from streams.worker.handler.run_result import RunResult, RunStopped, raised, returned
 from streams.worker.handler.run_session import RunSession
-from streams.worker.handler.run_span import note_result, run_span
-from streams.worker.handler.steps import Steps
-from streams.worker.handler.wait_calls import WaitCalls
-from streams.worker.handler.waits import Waits
 from streams.worker.lease.heartbeater import Heartbeater
 from streams.worker.lease.held_leases import Held, HeldLeases
-from streams.worker.lease.isolation import Alone
+from streams.worker.middleware.chain import Chain
+from streams.worker.middleware.contract import Run, WorkerParts
+from streams.worker.middleware.stack import DEFAULT
 from streams.worker.transport.contract import Transport
 from streams.worker.transport.replies import Replies
 from streams.worker.transport.retrying_sender import RetryingSender, command
@@ -59,49 +48,31 @@ class RunExecutor:
     ) -> None:
         self.running: set[asyncio.Task[None]] = set()
         self._app = app
-        self._topology = topology
-        self._transport = transport
+        self._partitions = topology.partitions
         self._sender = sender
         self._replies = replies
         self._held_leases = held_leases
         self._heartbeater = heartbeater
-        self._keyring = keyring
         self._clock = clock
-        self._alone = Alone(held_leases, heartbeater, clock)
         self._loop = asyncio.get_running_loop()
-        self._ended = EndedRuns(self._loop)
+        self._contexts = Contexts(app, topology, transport, replies, heartbeater, keyring)
+        worker = WorkerParts(app, heartbeater.identity.pool, held_leases, heartbeater, clock)
+        self._chain = Chain(made(worker) for made in DEFAULT)
 
     def begin(self, held: Held) -> None:
         """Begin the run of a lease."""
-        session = RunSession(held, self._sender, self._topology.partitions, self._clock)
+        session = RunSession(held, self._sender, self._partitions, self._clock)
         self._replies.attend(session)
-        run = self._loop.create_task(self._traced(session))
+        run = self._loop.create_task(self._run(session))
         self.running.add(run)
         run.add_done_callback(self.running.discard)
 
-    def sum_up(self) -> None:
-        """Log how many ends of runs have no line of their own yet."""
-        self._ended.sum_up()
+    def close(self) -> None:
+        """Begin no more runs, and close the middleware."""
+        self._chain.close()
 
-    async def _traced(self, session: RunSession) -> None:
-        with run_span(session.lease, self._heartbeater.identity.pool) as span:
-            await self._run(session, span)
-
-    async def _run(self, session: RunSession, span: Span) -> None:
-        lease, started = session.lease, self._clock()
-        try:
-            if lease.alone:
-                await self._alone.turn(session)
-                started = self._clock()
-            run_result = await self._execution(session).run()
-        except Exception as error:
-            # No error of a handler gets here. Any other must not cost a slot for good.
-            log.exception("run could not be executed", job_id=lease.job_id, type=lease.type)
-            run_result = raised(error)
-        seconds = self._clock() - started
-        note_result(span, run_result)
-        metrics.HANDLER_SECONDS.labels(lease.type, run_result.status).observe(seconds, exemplar())
-        self._ended.tell(lease, run_result, seconds)
+    async def _run(self, session: RunSession) -> None:
+        run_result = await self._run_result(session)
         self._leave_slot(session)
         try:
             await self._report(session, run_result)
@@ -110,35 +81,36 @@ class RunExecutor:
             self._held_leases.drop(session.held)
             self._heartbeater.tell()
 
-    def _execution(self, session: RunSession) -> Execution:
-        job = self._app.jobs[session.lease.type]
-        claimant = Claimant(
-            self._heartbeater.identity.worker_id,
-            lambda: self._heartbeater.work_partition or 0,
-            self._app.tools,
-            job.scopes,
-        )
-        history = History(session.lease.steps, self._app.version)
-        models = ModelCalls(session, self._replies, claimant)
-        steps = Steps(session, history, models)
-        waits = Waits(session, history, steps, self._replies, claimant)
-        children = Children(session, history, steps, waits, self._replies, claimant)
-        most = self._topology.workflows.most_children
-        context = Context(
-            session,
-            Effects(session, self._replies, claimant),
-            steps,
-            history,
-            waits,
-            WaitCalls(history, waits),
-            Approvals(session, history, waits, self._keyring),
-            children,
-            Gathering(session, history, waits, children, most),
-            self._keyring,
-            self._transport.fetch,
-        )
-        preflight = self._app.preflights.get(job.name)
-        return Execution(session, context, job, preflight, self._clock)
+    async def _run_result(self, session: RunSession) -> RunResult:
+        """How the run ended. Nothing that goes wrong in it may cost a slot for good."""
+        try:
+            run = Run(session.lease, self._contexts.make(session), session)
+            run_result = await self._chain.run(run, partial(self._handled, run))
+        except (asyncio.CancelledError, RunStopped, LeaseLost) as error:
+            if _ends_the_loop(error):
+                raise
+            run_result = session.verdict or raised(error)
+        except Exception as error:  # no error of a handler or a middleware gets here
+            lease = session.lease
+            log.exception("run could not be executed", job_id=lease.job_id, type=lease.type)
+            run_result = raised(error)
+        if session.verdict is None:
+            session.stop(run_result)  # tasks that a middleware left behind start nothing more
+        elif session.verdict.status == LOST:  # whatever the middleware made of it
+            return session.verdict
+        return run_result
+
+    async def _handled(self, run: Run) -> RunResult:
+        """How the handler ended, as a task of its own if no middleware has made one."""
+        if run.session.task is None:
+            return await Execution(run.session, self._clock).run(partial(self._called, run))
+        return await self._called(run)
+
+    async def _called(self, run: Run) -> RunResult:
+        try:
+            return returned(await self._app.jobs[run.job_type].function(run.ctx))
+        except BaseException as error:
+            return result_of(error, run.session)
 
     def _leave_slot(self, session: RunSession) -> None:
         task, held = session.task, session.held
@@ -188,3 +160,10 @@ class RunExecutor:
 def _given(lease: Lease) -> tuple[str, ...]:
     """The waits whose events a run was given."""
     return tuple(left.id for left in lease.steps if left.kind == "event" and left.raises is None)
+
+
+def _ends_the_loop(error: BaseException) -> bool:
+    """Whether the whole run is cancelled, not only what a middleware awaits."""
+    task = asyncio.current_task()
+    cancelled = task is not None and task.cancelling() > 0
+    return cancelled and isinstance(error, asyncio.CancelledError)

@@ -137,7 +137,7 @@ class Worker:
         finally:
             stopped.cancel()
             self.watchdog.stop()
-            self.executor.sum_up()
+            self.executor.close()
             await self._leave()
             await in_daemon_thread(self._transport.close)
         if self._failure.done():

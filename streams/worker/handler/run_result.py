@@ -17,6 +17,7 @@ from streams.serde.run_ends import FAILED, RETRY, REVIEW, SUCCEEDED, RunEnd
 from streams.worker.handler.own_frames import own_traceback
 from streams.worker.handler.values import to_json
 
+_BLAMED = "in middleware "
 _ERROR_CHARS = 2_000
 _TRACEBACK_CHARS = 4_000
 
@@ -81,16 +82,29 @@ def timed_out(seconds: float, stack: str = "") -> RunResult:
 
 
 def describe(error: BaseException) -> str:
-    """`Type: message`, cut to 2,000 characters; a vendor's lone surrogates are escaped."""
+    """`Type: message`, cut to 2,000 characters; a vendor's lone surrogates are escaped.
+
+    An error that a middleware raised ends with the name of that.
+    """
     try:
         text = str(error)
     except Exception:
         text = "(it cannot say what it is)"
-    return _sendable(f"{type(error).__name__}: {text}")
+    text, where = f"{type(error).__name__}: {text}", _where(error)
+    return _encodable(text[: _ERROR_CHARS - len(where)] + where)
 
 
-def _sendable(text: str) -> str:
-    return _encodable(text[:_ERROR_CHARS])
+def blame(error: BaseException, middleware: str) -> None:
+    """Note in which middleware an error, or a group of them, was raised; the innermost counts."""
+    for leaf in _leaves(error):
+        if not _where(leaf):
+            leaf.add_note(_BLAMED + middleware)
+
+
+def _where(error: BaseException) -> str:
+    notes: list[object] = getattr(error, "__notes__", [])
+    found = (note for note in notes if isinstance(note, str) and note.startswith(_BLAMED))
+    return next((f" ({note})" for note in found), "")
 
 
 def _last_of(traceback: str) -> str | None:

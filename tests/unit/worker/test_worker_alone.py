@@ -14,7 +14,7 @@ from streams import App, Context
 from streams.serde.records import Ended, Heartbeat, Lease
 from streams.worker.handler import execution
 from streams.worker.lease.held_leases import GRACE_SECONDS, as_listed
-from streams.worker.lease.isolation import STUCK_SECONDS
+from streams.worker.middleware.isolation import STUCK_SECONDS
 
 
 class Jobs:

@@ -9,8 +9,8 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from streams.worker.handler.ended_runs import LINES_A_SECOND, EndedRuns
 from streams.worker.handler.run_result import RunResult
+from streams.worker.middleware.run_log import LINES_A_SECOND, EndedRuns
 
 LEASE: Any = SimpleNamespace(job_id="job_1", type="draft", attempt=1)
 

@@ -9,12 +9,26 @@ from streams.serde.run_ends import FAILED, LOST, RETRY, REVIEW
 from streams.tracing import carried, spans
 from streams.tracing import conventions as names
 from streams.worker.handler.run_result import RunResult
+from streams.worker.middleware.contract import GoOn, Middleware, Run, WorkerParts
 
 _BAD = {RETRY, FAILED, REVIEW, LOST}
 
 
-def run_span(lease: Lease, pool: str) -> spans.Opened:
-    """The span of a run of this pool's worker."""
+class Tracing(Middleware):
+    """Opens a run's span, in which log lines and observations find the trace."""
+
+    def __init__(self, worker: WorkerParts) -> None:
+        self._pool = worker.pool
+
+    async def run(self, run: Run, go_on: GoOn) -> RunResult:
+        """Within the span, which notes how the run ended."""
+        with _span(run.lease, self._pool) as span:
+            run_result = await go_on()
+            _note(span, run_result)
+            return run_result
+
+
+def _span(lease: Lease, pool: str) -> spans.Opened:
     if not spans.on() or not carried.is_sampled(lease.traceparent):
         return spans.NOTHING
     topic = f"jobs.work.{pool}"
@@ -30,7 +44,7 @@ def run_span(lease: Lease, pool: str) -> spans.Opened:
     return spans.within(lease.traceparent, names.process(topic), attributes, spans.CONSUMER)
 
 
-def note_result(span: Span, run_result: RunResult) -> None:
+def _note(span: Span, run_result: RunResult) -> None:
     """Note how a run ended; of an error only its type, which its text begins with."""
     if not span.is_recording():
         return

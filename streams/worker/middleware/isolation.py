@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -11,8 +10,8 @@ import structlog
 from streams.serde.run_ends import RELEASED
 from streams.worker.handler.run_result import RunResult
 from streams.worker.handler.run_session import RunSession
-from streams.worker.lease.heartbeater import Heartbeater
-from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
+from streams.worker.lease.held_leases import GRACE_SECONDS, Held
+from streams.worker.middleware.contract import GoOn, Middleware, Run, WorkerParts
 
 log = structlog.get_logger(__name__)
 
@@ -22,20 +21,24 @@ STUCK_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
 
 
-class Alone:
+class Isolation(Middleware):
     """Holds a suspect's run back in the handlers' event loop; a worker has one at a time."""
 
-    def __init__(
-        self, held_leases: HeldLeases, heartbeater: Heartbeater, clock: Callable[[], float]
-    ) -> None:
-        self._held_leases = held_leases
-        self._heartbeater = heartbeater
-        self._clock = clock
+    def __init__(self, worker: WorkerParts) -> None:
+        self._held_leases = worker.held_leases
+        self._heartbeater = worker.heartbeater
+        self._clock = worker.clock
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        held_leases.changed = self._changed
+        worker.held_leases.changed = self._changed
 
-    async def turn(self, session: RunSession) -> None:
+    async def run(self, run: Run, go_on: GoOn) -> RunResult:
+        """Go on at once, or with a suspect when it is alone."""
+        if run.lease.alone:
+            await self._alone(run.session)
+        return await go_on()
+
+    async def _alone(self, session: RunSession) -> None:
         """Return once the run may start, with its timeout begun, or once it has a verdict.
 
         First the other runs must end. Then a heartbeat that says so must be acknowledged. If the

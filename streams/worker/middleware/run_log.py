@@ -5,15 +5,37 @@ from __future__ import annotations
 import asyncio
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from streams.serde.records import Lease
 from streams.serde.run_ends import PARKED, SUCCEEDED
 from streams.worker.handler.run_result import RunResult
+from streams.worker.middleware.contract import GoOn, Middleware, Run, WorkerParts
 
 log = structlog.get_logger(__name__)
 
 LINES_A_SECOND = 20
 """This many successes get their own line; writing one costs a third of a short run."""
+
+
+class RunLog(Middleware):
+    """Names job, run and tenant in all log lines of a run, and logs how the run ended."""
+
+    def __init__(self, worker: WorkerParts) -> None:
+        self._clock = worker.clock
+        self._ended = EndedRuns(asyncio.get_running_loop())
+
+    async def run(self, run: Run, go_on: GoOn) -> RunResult:
+        """Bind the ids while the run goes on, then write its line."""
+        started = self._clock()
+        with bound_contextvars(job_id=run.job_id, run_id=run.run_id, tenant_id=run.tenant_id):
+            run_result = await go_on()
+        self._ended.tell(run.lease, run_result, self._clock() - started)
+        return run_result
+
+    def close(self) -> None:
+        """Log how many ends of runs have no line of their own yet."""
+        self._ended.sum_up()
 
 
 class EndedRuns:

@@ -1,0 +1,71 @@
+"""Makes the context of a run, with all that its methods need."""
+
+from __future__ import annotations
+
+from streams.topology.model import Topology
+from streams.vault.keyring import DataKeyring
+from streams.worker.app import App
+from streams.worker.handler.approvals import Approvals
+from streams.worker.handler.children import Children
+from streams.worker.handler.claiming import Claimant
+from streams.worker.handler.context import Context
+from streams.worker.handler.effects import Effects
+from streams.worker.handler.gathering import Gathering
+from streams.worker.handler.history import History
+from streams.worker.handler.model_calls import ModelCalls
+from streams.worker.handler.run_session import RunSession
+from streams.worker.handler.steps import Steps
+from streams.worker.handler.wait_calls import WaitCalls
+from streams.worker.handler.waits import Waits
+from streams.worker.lease.heartbeater import Heartbeater
+from streams.worker.transport.contract import Transport
+from streams.worker.transport.replies import Replies
+
+
+class Contexts:
+    """The contexts of one worker's runs."""
+
+    def __init__(
+        self,
+        app: App,
+        topology: Topology,
+        transport: Transport,
+        replies: Replies,
+        heartbeater: Heartbeater,
+        keyring: DataKeyring,
+    ) -> None:
+        self._app = app
+        self._most_children = topology.workflows.most_children
+        self._transport = transport
+        self._replies = replies
+        self._heartbeater = heartbeater
+        self._keyring = keyring
+
+    def make(self, session: RunSession) -> Context:
+        """The context of a run that begins."""
+        claimant = self._claimant(session)
+        history = History(session.lease.steps, self._app.version)
+        steps = Steps(session, history, ModelCalls(session, self._replies, claimant))
+        waits = Waits(session, history, steps, self._replies, claimant)
+        children = Children(session, history, steps, waits, self._replies, claimant)
+        return Context(
+            session,
+            Effects(session, self._replies, claimant),
+            steps,
+            history,
+            waits,
+            WaitCalls(history, waits),
+            Approvals(session, history, waits, self._keyring),
+            children,
+            Gathering(session, history, waits, children, self._most_children),
+            self._keyring,
+            self._transport.fetch,
+        )
+
+    def _claimant(self, session: RunSession) -> Claimant:
+        return Claimant(
+            self._heartbeater.identity.worker_id,
+            lambda: self._heartbeater.work_partition or 0,
+            self._app.tools,
+            self._app.jobs[session.lease.type].scopes,
+        )

@@ -1,0 +1,87 @@
+"""The middleware of one worker, each around the next, and what an error in it makes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+
+from streams.errors import PermanentError
+from streams.serde.run_ends import SUCCEEDED
+from streams.worker.handler.handler_error import result_of, says_it_is_over
+from streams.worker.handler.run_result import RunResult, blame
+from streams.worker.middleware.contract import GoOn, Middleware, Run
+
+log = structlog.get_logger(__name__)
+
+
+class Chain:
+    """Runs handlers within their middleware; `members` are in their order, outermost first."""
+
+    def __init__(self, members: Iterable[Middleware]) -> None:
+        self._members = tuple(members)
+        own = [each for each in self._members if type(each).run is not Middleware.run]
+        self._inside_out = tuple(reversed(own))
+
+    async def run(self, run: Run, handler: GoOn) -> RunResult:
+        """How a run of the handler ended, as the outermost middleware has it."""
+        inner: GoOn = handler
+        for member in self._inside_out:
+            inner = _Around(member, run, inner)
+        return await inner()
+
+    def close(self) -> None:
+        """Tell each middleware that the worker ends."""
+        for member in self._members:
+            try:
+                member.close()
+            except Exception:
+                log.exception("middleware could not be closed", middleware=type(member).__name__)
+
+
+class _Around:
+    """One middleware around one run; it tells errors of the middleware from those of the handler.
+
+    A class, because a closure for each run and middleware would take longer.
+    """
+
+    __slots__ = ("_began", "_inner", "_member", "_passed", "_result", "_run")
+
+    def __init__(self, member: Middleware, run: Run, inner: GoOn) -> None:
+        self._member = member
+        self._run = run
+        self._inner = inner
+        self._began = False
+        self._result: RunResult | None = None
+        self._passed: BaseException | None = None
+
+    async def __call__(self) -> RunResult:
+        try:
+            found: object = await self._member.run(self._run, self._go_on)
+            if isinstance(found, RunResult):
+                return found
+            raise PermanentError(f"run() returned {found!r}: return what `await go_on()` gives")
+        except BaseException as error:
+            if error is self._passed or says_it_is_over(error, self._run.session):
+                raise
+            return self._failed(error)
+        finally:
+            self._passed = None  # its traceback has this frame: do not keep the circle
+
+    async def _go_on(self) -> RunResult:
+        if self._began:
+            raise PermanentError("run() awaits go_on() twice: a run calls its handler once")
+        self._began = True
+        try:
+            self._result = await self._inner()
+        except BaseException as error:
+            self._passed = error
+            raise
+        return self._result
+
+    def _failed(self, error: BaseException) -> RunResult:
+        """The result of a middleware that raised; how the run within it failed goes before."""
+        blame(error, type(self._member).__name__)
+        own = result_of(error, self._run.session)
+        before = self._result
+        return own if before is None or before.status == SUCCEEDED else before
