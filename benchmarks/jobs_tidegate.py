@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
@@ -112,6 +112,23 @@ class Tidegate:
         with urlopen(f"{self.url}/metrics", timeout=10) as page:
             families = text_string_to_metric_families(page.read().decode())
         return sum(s.value for family in families for s in family.samples if s.name == metric)
+
+    def starts(self) -> dict[str, list[float]]:
+        """The moments at which the handlers of jobs started."""
+        return self._starts.read()
+
+    def await_starts(self, jobs: Set[str], patience: float = 30.0) -> None:
+        """Return once the handlers of these jobs have started.
+
+        Raises:
+            Stalled: one has not.
+        """
+        deadline = time.monotonic() + patience
+        while left := jobs - self._starts.read().keys():
+            self._alive()
+            if time.monotonic() > deadline:
+                raise Stalled(f"{len(left)} handlers have not started within {patience:.0f} s")
+            time.sleep(0.05)
 
     def run(self, load: Load) -> Run:
         requests = made(load.count, event_type=_EVENT_TYPES[load.kind])
