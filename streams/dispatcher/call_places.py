@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streams.dispatcher import call_room
 from streams.dispatcher.job import ready
 from streams.dispatcher.routing import in_pool
 from streams.dispatcher.spending import spend
@@ -25,12 +26,12 @@ def enter(
 ) -> str | None:
     """Take the places of a call that is about to begin; if there is no room, return why not."""
     limited = step.shared.queue.limited
-    buckets = limited.of_call(job.tenant_id, tool, model)
+    buckets = call_room.counting(limited.caps, job.tenant_id, tool, model)
     if not buckets or places.has(job, claim_id):
         return None
     limited.caps.now = step.monotonic
     new = places.lacking(job, buckets)
-    full = limited.full_for_call(buckets, new)
+    full = call_room.full(limited, buckets, new)
     if full is not None:
         return _told(limited.caps.buckets.limit(job.tenant_id, full.limit), full)
     spend(step, job.job_id, new)
@@ -47,7 +48,8 @@ def leave(step: Step, job: Job, claim_id: str) -> None:
 
 def await_room(step: Step, job: Job, tool: str | None, model: str | None) -> None:
     """Have a job wait for the places of its next call, without a slot, and without an attempt."""
-    buckets = step.shared.queue.limited.of_call(job.tenant_id, tool, model)
+    caps = step.shared.queue.limited.caps
+    buckets = call_room.counting(caps, job.tenant_id, tool, model)
     waiting = replace(ready(job, step.now, uncount=True), limit_keys=places.awaited(job, buckets))
     step.table.put(in_pool(waiting, step.topology))
 

@@ -12,7 +12,7 @@ import orjson
 import structlog
 
 from streams.dispatcher.step import Step
-from streams.limits.buckets import CIRCUIT
+from streams.limits.buckets import CIRCUIT, Bucket
 from streams.limits.circuits import Circuit, Circuits
 from streams.runtime.processor import Context
 from streams.serde.keys import after
@@ -38,7 +38,7 @@ def heard(step: Step, tool: str, *, failed: bool) -> None:
     if now == before:
         return
     _set(step, circuits, tool, now)
-    limited.circuit_changed(tool)
+    limited.look_at(Bucket(CIRCUIT, "", tool))
     if _is_open(before) != _is_open(now) or (_is_open(now) and failed):
         what = "circuit of a tool opened: its calls wait" if failed else "circuit of a tool closed"
         log.warning(what, tool=tool, partition=step.shared.partition)

@@ -8,24 +8,21 @@ of the bucket ended, or at the bucket's next token.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from heapq import heappop, heappush
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from streams.dispatcher.live_index import Live
+from streams.dispatcher.tokens import Tokens
 from streams.fairness.contenders import Line, Name
 from streams.fairness.ready_queue import Ready
 from streams.fairness.set_aside import Back, SetAside
-from streams.limits.buckets import CIRCUIT, Bucket
+from streams.limits.buckets import Bucket
 from streams.limits.caps import Caps
 from streams.limits.paused import Scope, bucket_of
-from streams.limits.rates import Undo
 from streams.limits.reservation import TAKEN_MS
 from streams.topology.limits import Limit
 from streams.topology.model import Topology
 
-_DUE_AT_ONCE = 1_000
-"""So many buckets that have a token again are looked at in one call, at most."""
 _BACK_AT_ONCE = 256
 """So many jobs come back in one call because of a bucket, and so many buckets are looked at."""
 _LINES_AT_ONCE = 2_000
@@ -37,18 +34,15 @@ class Limited:
 
     def __init__(self, topology: Topology) -> None:
         self.caps = Caps(topology.limits, topology.breakers)
+        self.tokens = Tokens(self.caps)
         buckets = self.caps.buckets
         self.aside = SetAside(topology.priorities, buckets.shared)
         self._has_shared = bool(buckets.shared or buckets.shared_rates)
         self._unled: dict[int, Line] = {}  # lines of which more jobs may go ahead
         self._is_restored = False
         self._opened: dict[Bucket, None] = {}  # in which there may be room, oldest first
-        self._due: list[tuple[float, Bucket]] = []  # a heap of buckets that wait for a token
-        self._expected: dict[Bucket, float] = {}
         self.changed: set[str] = set()
         """Tenants whose own limits have changed here: their jobs may wait by former ones."""
-        self.spent = 0
-        """How many tokens were spent since the last look at what is spent of rates."""
 
     def waits(self, job_id: str, live: Live) -> bool:
         """A job waits for a slot now; whether it is kept out of its queue for now."""
@@ -88,8 +82,8 @@ class Limited:
         if self._has_shared:
             self._touch(self.caps.buckets.shared_of_type(pool, type_))
 
-    def granted(self, bucket: Bucket) -> None:
-        """There may be permits or starts for jobs that wait for a bucket."""
+    def look_at(self, bucket: Bucket) -> None:
+        """Look again at the jobs that wait for a bucket, since there may be room for some."""
         if self.aside.has(bucket):
             self._opened[bucket] = None
 
@@ -123,88 +117,14 @@ class Limited:
     def pause(self, scope: Scope, value: str, is_paused: bool) -> None:
         """Something is paused, or no longer is: the jobs that waited for it come back later."""
         self.caps.paused.set(scope, value, is_paused)
-        bucket = bucket_of(scope, value)
-        if not is_paused and self.aside.has(bucket):
-            self._opened[bucket] = None
-
-    def of_call(self, tenant_id: str, tool: str | None, model: str | None) -> tuple[Bucket, ...]:
-        """The buckets that count a call.
-
-        Those of its tool's pause and of its circuit are among them, if it is paused or not closed.
-        """
-        caps = self.caps
-        found = caps.buckets.of_call(tenant_id, tool, model)
-        return (*caps.paused.of_tool(tool), *found, *caps.circuits.bucket(tool))
-
-    def full_for_call(self, buckets: Iterable[Bucket], new: Collection[Bucket]) -> Bucket | None:
-        """The first of a call's buckets that has no room for it, or has jobs that wait for room.
-
-        It has a place in those that are not `new`. The place of a circuit may be from before that
-        opened, or closed: so it counts only if nobody else tries the tool.
-        """
-        for bucket in buckets:
-            if bucket in new:
-                if self.aside.has(bucket) or self.caps.full((bucket,)) is not None:
-                    return bucket
-            elif bucket.limit == CIRCUIT:
-                others = self.caps.running(bucket) - 1
-                if self.caps.circuits.room(bucket, others, self.caps.now) < 1:
-                    return bucket
-        return None
-
-    def circuit_changed(self, tool: str) -> None:
-        """Look again at the jobs that wait for a tool."""
-        self._opened[Bucket(CIRCUIT, "", tool)] = None
-
-    def spend(
-        self, job_id: str, buckets: Iterable[Bucket], on_undo: Undo
-    ) -> list[tuple[Bucket, float]]:
-        """Take a token of each of these buckets that has a rate; the new arrival times."""
-        caps = self.caps
-        found = [bucket for bucket in buckets if caps.rates.pace(bucket) is not None]
-        for bucket in found:
-            if bucket.limit in caps.buckets.shared_rates:
-                caps.budgets.spend(bucket, caps.now, on_undo)
-        paced = self._paced(found)
-        for bucket in paced:
-            on_undo(self._look_at, bucket, caps.now)  # called once its arrival time is back
-        return [(bucket, caps.rates.spend(bucket, caps.now, job_id, on_undo)) for bucket in paced]
-
-    def give_back(
-        self, job_id: str, buckets: Iterable[Bucket], on_undo: Undo
-    ) -> Iterator[tuple[Bucket, float]]:
-        """A job did not start after all: yields the new arrival times of its rates."""
-        for bucket in self._paced(buckets):
-            arrival = self.caps.rates.give_back(bucket, self.caps.now, job_id, on_undo)
-            if arrival is not None:
-                self._look_at(bucket, self.caps.now)
-                yield bucket, arrival
-
-    def _paced(self, buckets: Iterable[Bucket]) -> list[Bucket]:
-        """The buckets of rates that this partition has to itself."""
-        rates, shared = self.caps.rates, self.caps.buckets.shared_rates
-        paced = [b for b in buckets if rates.pace(b) is not None and b.limit not in shared]
-        self.spent += len(paced)
-        return paced
+        if not is_paused:
+            self.look_at(bucket_of(scope, value))
 
     def pass_time(self, monotonic: float) -> Iterator[Bucket]:
         """Set the clock; yields the buckets that have a token again."""
-        self.caps.now = monotonic
-        for _ in range(_DUE_AT_ONCE):
-            if not self._due or self._due[0][0] > monotonic:
-                return
-            moment, bucket = heappop(self._due)
-            if self._expected.get(bucket) == moment:
-                del self._expected[bucket]
-                self._opened[bucket] = None
-                yield bucket
-
-    def expect(self, bucket: Bucket) -> None:
-        """Look at a bucket again when time makes room in it, if it has none now."""
-        moment = self.caps.next_room_at(bucket)
-        if moment is None or moment <= self.caps.now or self._expected.get(bucket) == moment:
-            return
-        self._look_at(bucket, moment)
+        for bucket in self.tokens.pass_time(monotonic):
+            self._opened[bucket] = None
+            yield bucket
 
     def _touch(self, buckets: tuple[Bucket, ...]) -> None:
         """Look at those of the buckets that are shared, before this step ends."""
@@ -212,10 +132,6 @@ class Limited:
             shared, rates = self.caps.buckets.shared, self.caps.buckets.shared_rates
             self.caps.permits.touched.update({b: None for b in buckets if b.limit in shared})
             self.caps.budgets.touched.update(b for b in buckets if b.limit in rates)
-
-    def _look_at(self, bucket: Bucket, moment: float) -> None:
-        self._expected[bucket] = moment
-        heappush(self._due, (moment, bucket))
 
     def back(self, now: int) -> Iterator[Back]:
         """Yield jobs for which there is room; put each into its queue before the next."""
@@ -277,7 +193,7 @@ class Limited:
         self.aside.wait(line, bucket)
         ready_at, job_id, _ = line.jobs[0]
         self.caps.reservation.set_aside(job_id, ready_at, bucket, line.own)
-        self.expect(bucket)
+        self.tokens.expect(bucket)
         self._touch((bucket,))
 
     def _look_again(self, bucket: Bucket) -> None:
@@ -288,7 +204,7 @@ class Limited:
         if self.caps.room(bucket) - self.caps.reservation.kept(bucket, None) >= 1:
             self._opened[bucket] = None
         else:
-            self.expect(bucket)
+            self.tokens.expect(bucket)
 
     def _reserved(self, now: int) -> Iterator[Back]:
         """Yield the job for which places are kept, once all of them are free."""

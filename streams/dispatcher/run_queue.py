@@ -277,7 +277,7 @@ class RunQueue:
         room = self._caps.tenant_room(tenant_id)
         if room < 1:
             for bucket in self._caps.buckets.of_tenant(tenant_id):
-                self.limited.expect(bucket)
+                self.limited.tokens.expect(bucket)
         return room
 
     def _queue(self, pool: str) -> ReadyQueue:

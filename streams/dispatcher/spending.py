@@ -11,12 +11,12 @@ from streams.limits.buckets import Bucket
 
 def spend(step: Step, job_id: str, buckets: Iterable[Bucket]) -> None:
     """Take a token of each of these buckets that has a rate, for a job."""
-    _keep(step, step.shared.queue.limited.spend(job_id, buckets, step.on_undo))
+    _keep(step, step.shared.queue.limited.tokens.spend(job_id, buckets, step.on_undo))
 
 
 def give_back(step: Step, job_id: str, buckets: Iterable[Bucket]) -> None:
     """Give the tokens back that a job took, because it does not start after all."""
-    _keep(step, step.shared.queue.limited.give_back(job_id, buckets, step.on_undo))
+    _keep(step, step.shared.queue.limited.tokens.give_back(job_id, buckets, step.on_undo))
 
 
 def _keep(step: Step, arrivals: Iterable[tuple[Bucket, float]]) -> None:

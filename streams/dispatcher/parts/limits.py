@@ -114,8 +114,8 @@ class Limits(Part):
 
     def _forget_some(self, step: Step) -> None:
         """Look at more rows than are made meanwhile, so that they do not pile up."""
-        most = min(AT_ONCE + 2 * self._limited.spent, _MOST)
-        self._swept_at, self._limited.spent = step.monotonic, 0
+        most = min(AT_ONCE + 2 * self._limited.tokens.spent, _MOST)
+        self._swept_at, self._limited.tokens.spent = step.monotonic, 0
         step.on_undo(setattr, self, "_behind", self._behind)
         found = list(islice(limit_rows.all_of(step.store, self._behind), most))
         self._behind = found[-1][0] if len(found) == most else None

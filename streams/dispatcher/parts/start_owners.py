@@ -84,7 +84,7 @@ class StartOwners(Part):
         for _ in range(tokens):
             arrival = self._rates.spend(bucket, now, "", step.on_undo)
             limit_rows.put(step.store, bucket, step.now + round((arrival - now) * 1000))
-        self._limited.spent += tokens
+        self._limited.tokens.spent += tokens
         if tokens:
             self._lines.served(bucket, holder)
         wait = 0.0

@@ -41,7 +41,7 @@ class GrantedStarts(Part):
         bucket, wait = Bucket(grant.limit, "", grant.key), grant.wait_ms / 1000
         answer = grant.number, grant.tokens, wait, step.monotonic, step.on_undo
         if self._budgets.granted(bucket, *answer):
-            self._limited.granted(bucket)
+            self._limited.look_at(bucket)
 
     def rests(self) -> bool:
         """Whether nothing is asked for."""
