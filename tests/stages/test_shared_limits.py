@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from support.permit_faults import FAULTS
 from support.shared_limits import Broken, Floor, Place
 
 from streams.runtime.memory_broker import CrashPoint
+from streams.serde.codec import LIMIT_CLAIM
 from streams.serde.records import Reply
 from streams.topology.limits import Limit
 
@@ -385,3 +387,19 @@ def test_a_planted_fault_is_found(name: str) -> None:
 def some_are_played(seeds: int) -> None:
     for seed in range(seeds):
         played(seed)
+
+
+def test_a_lone_claim_of_long_ago_holds_no_permit() -> None:
+    floor = Floor(DRAFTS)
+    floor.places[0].submit_some(4)
+    floor.pass_time(1)
+    turn(floor, 3)
+    assert not floor.rows()
+    old = floor.driver.output("limits.claims")[-1]
+    held = replace(LIMIT_CLAIM.decode(old.value), returned=0)
+    floor.driver.pipe("limits.claims", old.key, LIMIT_CLAIM.encode(held), partition=old.partition)
+    floor.pass_time(1)
+    assert not floor.rows()
+    floor.places[1].submit_some(9)
+    floor.pass_time(1)
+    assert floor.running() == {0: 0, 1: 4, 2: 0}

@@ -74,7 +74,8 @@ class PermitOwners(Part):
         if share is None:
             return
         permit_rows.give(step.store, bucket, claim.holder, share)
-        is_owed = claim.granted < share.granted or share.is_over
+        is_unknown = known is None and share.outstanding > 0  # its holder may know of none
+        is_owed = claim.granted < share.granted or share.is_over or is_unknown
         self._look_at(step, bucket, {claim.holder} if is_owed else set())
 
     def rests(self) -> bool:
