@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from fnmatch import translate
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -157,7 +157,10 @@ class Buckets:
         """The buckets that count a call: those of its tool, of its model, or of both."""
         if not self._of_calls:
             return ()
-        return tuple(self._of_keys(tenant_id, self._keys_of_call(tool, model)))
+        own = self._own.get(tenant_id)
+        replaced: Container[str] = () if own is None else own.limits
+        keys = tuple(key for key in self._keys_of_call(tool, model) if key[0] not in replaced)
+        return tuple(self._of_keys(tenant_id, keys))
 
     def all(self, job: Counted) -> tuple[Bucket, ...]:
         """All buckets that count a job."""

@@ -200,3 +200,13 @@ def test_a_record_with_limits_that_cannot_be_leaves_the_tenant_without() -> None
     ScriptedWorker(desk).heartbeat()
     submit(desk, "a1", "a2")
     assert running(desk, "a1", "a2") == {"a1", "a2"}
+
+
+def test_a_limit_of_a_tenant_replaces_one_that_counts_its_calls() -> None:
+    desk = Desk(Limit("mails", "tool", "email:*", per="tenant", concurrency=5))
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    own = {"name": "mails", "scope": "job_type", "match": "refund", "concurrency": 1}
+    desk.tenant(limits=[own])
+    leases = [desk.lease(desk.event(key)) for key in ("t1", "t2")]
+    assert [worker.claim(lease).kind for lease in leases] == ["granted", "granted"]
