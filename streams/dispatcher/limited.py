@@ -220,7 +220,9 @@ class Limited:
                 yield found
 
     def _is_far_off(self, bucket: Bucket) -> bool:
-        """Whether time makes room in a bucket so late that no place is kept until then."""
+        """Whether a bucket is paused, or time makes room in it so late that no place is kept."""
+        if bucket in self.caps.paused.buckets:
+            return True
         moment = self.caps.next_room_at(bucket)
         return moment is not None and moment > self.caps.now + TAKEN_MS / 1000
 

@@ -64,5 +64,11 @@ def bucket_of(scope: Scope, value: str) -> Bucket:
     return Bucket(f"{MARK}{scope}", "", value)
 
 
+def without_marks(job: Job) -> Job:
+    """The job without the marks by which its next call waited: the call is to ask again."""
+    keys = tuple(k for k in job.limit_keys if k.call is None or not k.limit.startswith(MARK))
+    return job if keys == job.limit_keys else replace(job, limit_keys=keys)
+
+
 def _set(values: set[T], value: T, is_in: bool) -> None:
     values.add(value) if is_in else values.discard(value)

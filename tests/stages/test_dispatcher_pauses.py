@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support.dispatching import Desk, ScriptedWorker
 
+from streams.serde.records import Lease
 from streams.topology.limits import Limit
 
 PAUSES = [
@@ -194,3 +197,64 @@ def test_a_paused_tool_is_not_called_and_the_job_waits_without_an_attempt(desk: 
     desk.driver.advance(0.5)
     assert worker.claim(desk.lease(second.job_id)).kind == "granted"
     assert len(desk.job(second.job_id).limit_keys) <= 1
+
+
+def has_to_wait(worker: ScriptedWorker, lease: Lease, action: str = "email:send/reply") -> None:
+    """A run asks for a call that it does not get, and ends."""
+    refused = worker.claim(lease, action)
+    assert refused.kind == "full"
+    asked = json.dumps([action.partition("/")[0], None])
+    worker.end(lease, "full", result=asked, error=refused.message)
+
+
+def test_a_tool_that_is_paused_again_is_not_called_by_a_job_that_waited_before(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    worker.heartbeat()
+    first = desk.lease(desk.event("t1"))
+    desk.stop("tool", "email:send")
+    has_to_wait(worker, first)
+    desk.stop("tool", "email:send", resume=True)
+    desk.driver.advance(0.5)
+    again = desk.lease(first.job_id)
+    desk.stop("tool", "email:send")
+    assert again.epoch == first.epoch + 1
+    assert worker.claim(again).kind == "full"
+
+
+def test_a_job_that_has_called_a_paused_tool_is_not_held_up_by_it_at_another_tool() -> None:
+    desk = Desk(Limit("notes", "tool", "crm:*", concurrency=1, shared=False))
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    first, other = (desk.lease(desk.event(key)) for key in ("t1", "t2"))
+    note = worker.claim(other, "crm:note/a")
+    desk.stop("tool", "email:send")
+    has_to_wait(worker, first)
+    desk.stop("tool", "email:send", resume=True)
+    desk.driver.advance(0.5)
+    again = desk.lease(first.job_id)
+    worker.outcome(again, worker.claim(again), "done")
+    has_to_wait(worker, again, "crm:note/a")
+    desk.stop("tool", "email:send")
+    worker.outcome(other, note, "done", action="crm:note/a")
+    desk.driver.advance(0.5)
+    assert statuses(desk, first.job_id) == ["running"]
+
+
+def test_no_place_is_kept_for_a_job_whose_source_is_paused() -> None:
+    desk = Desk(Limit("each", "key", by="event.subject || input.customer", concurrency=1))
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    desk.stop("source", "zendesk")
+    paused = desk.event("t1", subject="ann")
+    desk.submit("first", input='{"customer": "ann"}')
+    worker.stay(15)
+    desk.driver.restart("dispatcher", keep_state=True)
+    desk.driver.advance(0.5)
+    running = desk.lease("first")
+    worker.stay(1, running)
+    worker.end(running, "succeeded")
+    worker.stay(1)
+    desk.submit("second", input='{"customer": "ann"}')
+    worker.stay(1)
+    assert statuses(desk, paused, "second") == ["pending", "running"]

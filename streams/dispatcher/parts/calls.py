@@ -12,6 +12,7 @@ from streams.dispatcher.living_lease import living, why_not
 from streams.dispatcher.part import Part
 from streams.dispatcher.replies import TOPIC, answer_call, check_partition
 from streams.dispatcher.step import Step
+from streams.limits.paused import without_marks
 from streams.runtime.part import handles
 from streams.runtime.processor import Context
 from streams.serde import run_ends
@@ -27,8 +28,11 @@ class Calls(Part):
         circuits.restore(ctx, self.shared.queue.limited.caps.circuits)
 
     def begins(self, step: Step, job: Job) -> Job:
-        """Let a job that waited for a circuit try its tool only if that is still open."""
-        return circuits.without_closed(step, job) if job.limit_keys else job
+        """Let a job ask for its call anew if what it waited for is over by now.
+
+        A circuit may be closed by now, and a pause may begin again before the call.
+        """
+        return without_marks(circuits.without_closed(step, job)) if job.limit_keys else job
 
     @handles(ClaimStep)
     def claim(self, step: Step, command: Command, body: ClaimStep, at: int) -> None:
