@@ -90,6 +90,7 @@ def _summary(console: Console, found: Json) -> None:
             "status": found["status"],
             "jobs": counted(found["jobs"]),
             "roots": f"{roots:,}; the first is shown" if roots > 1 else None,
+            "other_lives": ", ".join(found.get("other_lives", ())) or None,
             "asks": _people(asked) if asked else None,
             "newest error": f"{error['error']} (in {error['job_id']})" if error else None,
             "created_at": found["created_at"],

@@ -141,7 +141,7 @@ def cancel(
     if found["status"] != job_states.RUNNING:
         raise CallFailed(f"workflow {workflow_id} has ended already: {found['status']}")
     id_, whose = found["workflow_id"], {"tenant_id": found["tenant_id"]}
-    roots = _live(api, f"/v1/workflows/{part(id_)}/roots", "roots", whose)
+    roots = _live(api, f"/v1/workflows/{part(workflow_id)}/roots", "roots", whose)
     jobs = _cancelled(api, roots, reason)
     if not jobs:
         left = _live(api, "/v1/jobs", "jobs", {**whose, "workflow_id": id_})

@@ -124,8 +124,8 @@ def is_listed(step: Step, parent: Job, gather: Gather, job: Job) -> bool:
     if gather.listed < gather.count:
         return True  # none of them has begun
     prefix = LISTED + run_of(parent) + join(job.parent.gather) + SEPARATOR
-    left = step.store.range(prefix, after(prefix))
-    return any(_unpacked(value).call == job.parent.call for _, value in left)
+    left, own = step.store.range(prefix, after(prefix)), _packed_call(job.parent.call)
+    return any(value.startswith(own, _DIGEST_BYTES) for _, value in left)
 
 
 def begin(step: Step, parent: Job, id_: str, gather: Gather) -> None:
@@ -235,6 +235,11 @@ def _end(parent: Job, job: Job) -> bytes:
 def _packed(spec: ChildSpec) -> bytes:
     fields = astuple(replace(spec, digest=b""))
     return spec.digest + orjson.dumps([*fields[:3], *fields[4:]])
+
+
+def _packed_call(call: str) -> bytes:
+    """How a packed job of this call goes on after its digest."""
+    return orjson.dumps([call])[:-1] + b","
 
 
 def _unpacked(value: bytes) -> ChildSpec:

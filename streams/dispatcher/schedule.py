@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import structlog
+
 from streams.dispatcher import metrics
 from streams.schedules import time_zones
 from streams.schedules.timetable import Timetable, WrongSchedule, shift_of
 from streams.serde.records import Occurrence, ScheduleRow, ScheduleSpec
+
+log = structlog.get_logger(__name__)
 
 
 def timetable(row: ScheduleRow) -> Timetable:
@@ -95,6 +99,18 @@ def skipped(row: ScheduleRow, occurrence: Occurrence, because: str) -> ScheduleR
     """The schedule after a time that makes no job, which is counted."""
     metrics.SCHEDULES.labels("skipped").inc()
     return replace(row, skipped_at=occurrence.at, skipped_because=because)
+
+
+def unread(row: ScheduleRow, now: int, error: WrongSchedule) -> ScheduleRow:
+    """The schedule after times that this release cannot tell; it goes on after `now`."""
+    log.error(
+        "a schedule makes no job, because this release cannot read it: set it again",
+        tenant_id=row.tenant_id,
+        schedule_id=row.schedule_id,
+        error=str(error),
+    )
+    due = Occurrence(row.due_at or now, "")
+    return skipped(replace(row, since=now, last=""), due, f"it cannot be read: {error}")
 
 
 def _passed_over(row: ScheduleRow, at: int, because: str) -> ScheduleRow:

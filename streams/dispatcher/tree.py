@@ -26,16 +26,9 @@ _MOST_REPLAYS = 100
 def in_workflow(step: Step, job: Job) -> Job:
     """A job that asks for others, as one of a workflow: its own, unless it is in another."""
     if job.workflow_id is None:
-        job = replace(job, workflow_id=workflow_of(job))
+        job = replace(job, workflow_id=job.own_workflow)
         step.table.put(job)
     return job
-
-
-def workflow_of(job: Job) -> str:
-    """The id of the workflow that a job is in, or would be the root of."""
-    if job.workflow_id is not None:
-        return job.workflow_id
-    return job.job_id if job.incarnation == 1 else f"{job.job_id}.{job.incarnation}"
 
 
 def parent_of(step: Step, job: Job) -> Job | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -394,3 +395,24 @@ def _lose_timers(desk: Desk) -> None:
     records["scheduler.timers.changelog", 0].clear()
     run.offsets["schedule", 0] = len(records["schedule", 0])
     run.start()
+
+
+def test_a_dead_job_that_lives_again_under_a_new_window_runs_when_that_is_over() -> None:
+    """Its timer, and not the sweep a minute later, wakes it."""
+    desk = routed()
+    desk.deploy(unhandled_ms=60_000)
+    other = worker(desk, types=("refund",))
+    job_id, at = event(desk, "e1"), desk.driver.now
+    for _ in range(50):
+        other.heartbeat()
+        desk.driver.advance(5)
+    assert statuses(desk, job_id) == ["dead"]
+    deploy(desk, routes=(replace(ROUTE, debounce=Debounce(600, by="subject")),))
+    late = worker(desk, name="w2/b1")
+    late.heartbeat()
+    desk.driver.advance(3)
+    assert (statuses(desk, job_id), desk.job(job_id).scheduled_at) == (["scheduled"], at + 600_000)
+    while desk.driver.now < at + 601_000:
+        late.heartbeat()
+        desk.driver.advance(1)
+    assert leased(desk) == [job_id]

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from support.scheduling import DAY, HOUR, MINUTE, Clockwork, spec
 
-from streams.serde.records import DeclaredSchedule
+from streams.runtime.driver import START_MS
+from streams.serde.codec import TENANT
+from streams.serde.keys import tenant_key
+from streams.serde.records import DeclaredSchedule, DeclareSchedules, TenantRecord
 
 
 def each(id_: str, tenant: str = "*", **fields: Any) -> DeclaredSchedule:
@@ -116,3 +119,69 @@ def test_a_set_with_a_schedule_that_cannot_be_is_refused_whole(works: Clockwork)
     works.declare(each("all"), wrong)
     assert works.rows() == {}
     assert works.dead_letters()[-1].reason == "schedule_wrong"
+
+
+def declare_late(works: Clockwork, *schedules: DeclaredSchedule, at: int) -> None:
+    """Have the dispatcher read a set minutes after the broker took it, since it was down."""
+    works.driver._clock.ms += 5 * MINUTE * 1000
+    works.command(DeclareSchedules("support", schedules), tenant="", at=at)
+    works.driver.advance(0.5)
+
+
+def test_a_time_that_came_before_a_new_set_was_read_makes_its_job(works: Clockwork) -> None:
+    once, daily = each("once", at=START_MS + 60_000), each("daily", cron="8 15 * * *")
+    over = each("over", at=START_MS + 5_000)
+    declare_late(works, once, daily, over, at=START_MS + 10_000)
+    assert works.times("once") == ["06-15 15:07:40"]
+    assert works.times("daily") == ["06-15 15:08:00"]
+    assert works.times("over") == []
+
+
+def test_a_time_that_came_before_a_changed_set_was_read_is_one_of_the_new_definition(
+    works: Clockwork,
+) -> None:
+    works.declare(each("daily", cron="8 15 * * *"))
+    declare_late(works, each("daily", job="refund", cron="8 15 * * *"), at=START_MS + 10_000)
+    (job,) = works.made("daily")
+    assert job.type == "refund"
+    assert works.row("daily").skipped_at is None
+
+
+def test_no_tenant_misses_a_time_because_others_are_looked_at_first(works: Clockwork) -> None:
+    for number in range(700):
+        works.tenant(f"t{number}")
+    works.driver.advance(1)
+    works.declare(each("all", at=works.driver.now + 200))
+    works.driver.advance(5)
+    assert len(works.rows()) == 702
+    assert [len(works.made("all", tenant)) for tenant, _ in works.rows()] == [1] * 702
+
+
+def test_a_tenant_has_the_times_since_it_was_made(works: Clockwork) -> None:
+    works.declare(each("late", at=START_MS + 60_000), each("over", at=START_MS + 5_000))
+    works.driver._clock.ms += 5 * MINUTE * 1000
+    key, value = tenant_key("new", "tenant", ""), TenantRecord("new", "tenant", "", False, "{}")
+    works.driver.pipe("tenants", key, TENANT.encode(value), timestamp=START_MS + 10_000)
+    works.driver.advance(0.5)
+    assert [works.times(name, "new") for name in ("late", "over")] == [["06-15 15:07:40"], []]
+
+
+def test_one_that_was_deleted_comes_back_with_a_change_of_its_own_application_alone(
+    works: Clockwork,
+) -> None:
+    works.declare(each("all"))
+    works.delete("all")
+    works.declare(each("mine"), app="shop")
+    assert names(works) == [("acme", "mine"), ("beta", "all"), ("beta", "mine")]
+    works.declare(each("all"), each("more"))
+    assert ("acme", "all") in names(works)
+
+
+def test_what_another_application_gives_up_the_other_one_has_at_once(works: Clockwork) -> None:
+    works.declare(each("both"), app="a")
+    works.declare(each("both", every_seconds=HOUR), app="b")
+    assert works.row("both").app == "b"
+    works.declare(app="b")
+    row = works.row("both")
+    assert (row.app, row.spec.every_ms) == ("a", 60_000)
+    assert row.since == row.created_at > START_MS

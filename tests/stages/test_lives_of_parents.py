@@ -81,6 +81,29 @@ def test_a_parent_that_is_asked_for_again_keeps_the_jobs_that_it_asks_for_again(
     assert statuses(family, ids[MANY // 2 :]) == {"cancelled"}
 
 
+def test_a_gather_goes_on_whose_parent_a_replay_has_before_the_stage_ended_it(
+    slow_family: Family,
+) -> None:
+    family = slow_family
+    root = family.root()
+    calls = sorted((f"c{n}" for n in range(MANY)), key=lambda call: child_id(root, call))
+    ids = [family.enqueue(root, call) for call in calls]
+    leases = {lease.job_id: lease for _ in range(3) for lease in family.go_on()}
+    middle = leases.pop(ids[-1])
+    for each in ids[:-1]:
+        family.park(leases[each], sleep(300 * DAY))
+    first, second = family.gather(middle, 2, limit=1)
+    below = family.lease_of(first)
+    with family.desk.held_back():
+        family.end(below)
+        family.fail(root)
+        family.desk.replay("job_again", root.job_id)
+    assert family.enqueue(family.lease_of("job_again"), calls[-1]) == middle.job_id
+    assert statuses(family, ids) == {"cancelled", "waiting"}, "the stage has not ended all yet"
+    family.end(family.lease_of(second, 20))
+    assert family.lease_of(middle.job_id).steps[-1].raises is None
+
+
 def test_an_ended_parent_is_forgotten_once_another_has_its_last_job(family: Family) -> None:
     root = family.root()
     middle = family.lease_of(family.enqueue(root))

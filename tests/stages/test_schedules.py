@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 import pytest
@@ -12,7 +13,7 @@ from support.scheduling import DAY, HOUR, MINUTE, Clockwork, clock, moment, spec
 from streams import dispatcher, scheduler
 from streams.runtime.driver import START_MS, TopologyTestDriver
 from streams.runtime.memory_broker import CrashPoint
-from streams.schedules import time_zones
+from streams.schedules import definition, time_zones
 from streams.serde.ids import scheduled_job_id
 from streams.serde.job_states import CANCELLED, PENDING, RUNNING, SUCCEEDED
 from streams.serde.records import DeleteSchedule, SetSchedule
@@ -526,3 +527,20 @@ def test_a_store_of_another_shape_is_built_anew() -> None:
     driver.advance(21)
     assert len(driver.output("jobs")) == 1
     assert moment("2025-06-15T15:07:00+00:00") == START_MS + 20_000
+
+
+def test_one_that_this_release_cannot_read_makes_no_job_and_stops_no_other(
+    works: Clockwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was set under a newer release, which knew more policies."""
+    works.schedule("newer", every_seconds=60, missed="all(3)")
+    works.schedule("other", every_seconds=60)
+    monkeypatch.setattr(definition, "_ALL", re.compile("all()"))
+    works.driver.advance(2 * MINUTE)
+    assert works.times("other") == ["06-15 15:07:00", "06-15 15:08:00"]
+    row = works.row("newer")
+    assert (works.times("newer"), clock(row.skipped_at or 0)) == ([], "06-15 15:08:00")
+    assert "it cannot be read: missed: 'all(3)'" in row.skipped_because
+    monkeypatch.undo()
+    works.driver.advance(MINUTE)
+    assert works.times("newer") == ["06-15 15:09:00"]

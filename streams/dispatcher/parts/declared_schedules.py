@@ -2,16 +2,19 @@
 
 At its start a worker sends all schedules of its application. That set replaces the former one of
 the application's name: what is gone is removed, what is the same goes on as it was, and what
-differs begins a new generation. A step looks at a bounded part of the tenants.
+differs begins a new generation. A step looks at a bounded part of the tenants, so a set counts from
+when the broker took it, and not from when a tenant gets it: no time in between is lost.
 
 The store `parts` keeps, under `S`: `t` tenant for each tenant that is known, `a` application with
-its last command, `u` tenant for those that are looked at next, and `c` with the tenant behind which
-a round over all of them goes on.
+its last command, `u` tenant for those that are looked at next, with the time of their record, and
+`c` with the tenant behind which a round over all of them goes on. `n` application has the time of
+the set for which the round is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Mapping
 from itertools import islice
 from typing import ClassVar
 
@@ -30,13 +33,21 @@ from streams.schedules.definition import ID, check
 from streams.schedules.timetable import WrongSchedule
 from streams.serde.codec import COMMAND
 from streams.serde.keys import after
-from streams.serde.records import Command, DeclaredSchedule, DeclareSchedules, ScheduleSpec
+from streams.serde.records import (
+    Command,
+    DeclaredSchedule,
+    DeclareSchedules,
+    ScheduleRow,
+    ScheduleSpec,
+)
 
 log = structlog.get_logger(__name__)
 
 ALL_TENANTS = "*"
 _SPACE = b"S"
 _KNOWN, _APP, _NEXT, _ROUND = _SPACE + b"t", _SPACE + b"a", _SPACE + b"u", _SPACE + b"c"
+_NEW = _SPACE + b"n"
+_TIME = struct.Struct(">Q")
 
 Wanted = dict[str, tuple[str, ScheduleSpec]]
 """The schedules of one tenant by id, each with its application."""
@@ -78,6 +89,7 @@ class DeclaredSchedules(Part):
             step.store.put(key, COMMAND.encode(command))
         else:
             step.store.delete(key)
+        step.store.put(_NEW + body.app.encode(), _TIME.pack(at))
         step.store.put(_ROUND, b"")
         self._has_work = True
 
@@ -94,7 +106,7 @@ class DeclaredSchedules(Part):
             step.store.put(known, b"")
         elif kind != "erasure":
             return
-        step.store.put(_NEXT + tenant_id.encode(), b"")
+        step.store.put(_NEXT + tenant_id.encode(), _TIME.pack(record.timestamp))
         self._has_work = True
 
     def tick(self, step: Step) -> None:
@@ -102,47 +114,58 @@ class DeclaredSchedules(Part):
         if not self._has_work:
             return
         step.on_undo(setattr, self, "_has_work", True)
-        tenants = _keys(step, _NEXT, after(_NEXT))
-        for key in tenants:
-            if not self._follow(step, key[len(_NEXT) :].decode()):
+        new = _new_sets(step)
+        tenants = _some(step, _NEXT, after(_NEXT))
+        for key, value in tenants:
+            came = _moment(step, value)
+            begin = {app: max(came, new.get(app, 0)) for app in self._declared}
+            if not self._follow(step, key[len(_NEXT) :].decode(), begin):
                 return
             step.store.delete(key)
         if len(tenants) < AT_ONCE:
-            self._has_work = self._go_round(step)
+            self._has_work = self._go_round(step, new)
 
     def rests(self) -> bool:
         """Whether every tenant has what is declared for it."""
         return not self._has_work
 
-    def _go_round(self, step: Step) -> bool:
+    def _go_round(self, step: Step, new: Mapping[str, int]) -> bool:
         """Go on with a round over all tenants; whether any is left."""
         behind = step.store.get(_ROUND)
         if behind is None:
             return False
+        begin = new or dict.fromkeys(self._declared, step.now)
         start = _KNOWN + behind + b"\0" if behind else _KNOWN
-        known = _keys(step, start, after(_KNOWN))
-        for key in known:
-            if not self._follow(step, key[len(_KNOWN) :].decode()):
+        known = _some(step, start, after(_KNOWN))
+        for key, _ in known:
+            if not self._follow(step, key[len(_KNOWN) :].decode(), begin):
                 return True
             step.store.put(_ROUND, key[len(_KNOWN) :])
         if len(known) < AT_ONCE:
-            step.store.delete(_ROUND)
+            step.store.put_many(dict.fromkeys((_ROUND, *(_NEW + app.encode() for app in new))))
         return len(known) == AT_ONCE
 
-    def _follow(self, step: Step, tenant_id: str) -> bool:
-        """Give a tenant the schedules that it should have; False if the step has done enough."""
+    def _follow(self, step: Step, tenant_id: str, begin: Mapping[str, int]) -> bool:
+        """Give a tenant the schedules that it should have; False if the step has done enough.
+
+        `begin` says from when on those of an application count that is new, or has changed. What a
+        tenant lacks of another application was deleted there.
+        """
         if tenant_id in self.shared.closed.erased:
             return self._erase(step, tenant_id)
         if step.looked[DeclaredSchedules] >= AT_ONCE:
             return False
         step.looked[DeclaredSchedules] += 1
-        wanted = self._wanted(tenant_id)
+        wanted, others = self._wanted(tenant_id), set[str]()
         for row in schedule_rows.declared_in(step, tenant_id):
             if row.app != wanted.get(row.schedule_id, ("",))[0]:
                 step.looked[DeclaredSchedules] += 1
                 schedule_rows.delete(step, row)
+                others.add(row.schedule_id)
+        newest = max(begin.values(), default=step.now)
         for schedule_id, (app, spec) in wanted.items():
-            self._set(step, tenant_id, schedule_id, app, spec)
+            at = begin.get(app, newest if schedule_id in others else None)
+            self._set(step, tenant_id, schedule_id, app, spec, at)
         return True
 
     def _erase(self, step: Step, tenant_id: str) -> bool:
@@ -152,20 +175,23 @@ class DeclaredSchedules(Part):
         return count < AT_ONCE
 
     def _set(
-        self, step: Step, tenant_id: str, schedule_id: str, app: str, spec: ScheduleSpec
+        self,
+        step: Step,
+        tenant_id: str,
+        schedule_id: str,
+        app: str,
+        spec: ScheduleSpec,
+        at: int | None,
     ) -> None:
+        """Create or change one schedule as of `at` (milliseconds; None: it may only be there)."""
         known = schedule_rows.find(step, tenant_id, schedule_id)
         if known is not None and known.app is None:
-            log.warning(
-                "a declared schedule is left out, because the tenant has one of this id: delete "
-                "that, or give the declared one another id",
-                schedule_id=schedule_id,
-                tenant_id=tenant_id,
-                app=app,
-            )
+            _leave_out(known, app)
             return
-        row = known or created(tenant_id, schedule_id, spec, app, app, step.now)
-        row = changed(row, spec, app, step.now)
+        if at is None:
+            return
+        row = known or created(tenant_id, schedule_id, spec, app, app, at)
+        row = changed(row, spec, app, at)
         if row != known:
             step.looked[DeclaredSchedules] += 1
             keep_ms = self.topology.finished_jobs_ms
@@ -192,6 +218,27 @@ def _check(each: DeclaredSchedule) -> None:
         raise PoisonRecord("schedule_wrong", f"{each.schedule_id}: {error}") from None
 
 
-def _keys(step: Step, start: bytes, end: bytes) -> list[bytes]:
-    found: Iterator[bytes] = (key for key, _ in step.store.range(start, end))
-    return list(islice(found, AT_ONCE))
+def _leave_out(row: ScheduleRow, app: str) -> None:
+    log.warning(
+        "a declared schedule is left out, because the tenant has one of this id: give the declared "
+        "one another id",
+        schedule_id=row.schedule_id,
+        tenant_id=row.tenant_id,
+        app=app,
+    )
+
+
+def _new_sets(step: Step) -> dict[str, int]:
+    """The applications for whose sets the round is made, and when the broker took these."""
+    found = step.store.range(_NEW, after(_NEW))
+    return {key[len(_NEW) :].decode(): _moment(step, value) for key, value in found}
+
+
+def _moment(step: Step, value: bytes) -> int:
+    """A time that is kept; one that an earlier release kept has none."""
+    moment: int = _TIME.unpack(value)[0] if value else step.now
+    return moment
+
+
+def _some(step: Step, start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+    return list(islice(step.store.range(start, end), AT_ONCE))

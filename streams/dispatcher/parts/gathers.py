@@ -203,8 +203,10 @@ class Gathers(Part):
 
     def _begin_some(self, step: Step, parent: Job, id_: str) -> bool:
         """Make jobs of a gather; whether there is no room for more, or they are not needed."""
-        if not is_live(parent) or parent.cancel_requested or cause_above(step, parent) is not None:
+        if not is_live(parent) or parent.cancel_requested:
             return True
+        if cause_above(step, parent) is not None:
+            return False  # it ends, unless a replay has the parent first: then it goes on
         while step.looked[Gathers] < AT_ONCE:
             gather = gathers.find(step, parent, id_)
             if gather is None or not gather.room:

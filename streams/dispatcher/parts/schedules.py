@@ -22,6 +22,7 @@ from streams.dispatcher.schedule import (
     planned,
     skipped,
     timetable,
+    unread,
 )
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
@@ -158,6 +159,7 @@ class Schedules(Part):
         """Give some schedules their times by the present rules of their zones."""
         if self._follows_rules:
             return
+        step.on_undo(setattr, self, "_follows_rules", False)
         some = schedule_rows.of_other_rules(step, time_zones.version(), AT_ONCE)
         for row in some:
             now = self._put(step, row)
@@ -186,8 +188,11 @@ class Schedules(Part):
 
     def _fire(self, step: Step, row: ScheduleRow) -> ScheduleRow:
         """Handle the times that have come: one of them, unless the schedule asks for more."""
-        most = most_missed(row.spec.missed)
-        came = timetable(row).latest(row.since, step.now, most, row.last)
+        try:
+            most = most_missed(row.spec.missed)
+            came = timetable(row).latest(row.since, step.now, most, row.last)
+        except WrongSchedule as error:
+            return unread(row, step.now, error)
         if not came:
             return row
         step.looked[Schedules] += len(came) - 1

@@ -33,6 +33,9 @@ class Timers(Part):
         if now is not None and now.status in DUE_LATER and now.due_at:
             wake_at(step, now, now.due_at)
 
+    def revived(self, step: Step, job: Job) -> None:
+        self.admitted(step, job)
+
     def is_due(self, step: Step, live: Live) -> bool:
         return live.status in DUE_LATER and 0 < live.at < step.now - _LATE_MS
 

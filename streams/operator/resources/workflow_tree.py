@@ -21,7 +21,7 @@ from streams.operator.resources.places import Level, children
 from streams.operator.resources.running_jobs import RunningJobs
 from streams.operator.resources.table import find
 from streams.operator.resources.waits import waits_of
-from streams.operator.resources.workflows import holds, summary_json
+from streams.operator.resources.workflows import holds, other_lives, summary_json
 from streams.serde import job_states
 from streams.serde.codec import APPROVAL, JOB
 from streams.serde.records import Approval, Job, Workflow
@@ -53,6 +53,7 @@ def workflow_json(
         "root": None if root is None else node_json(connection, root, query, topology),
         "roots": _roots(connection, workflow, root, first),
         "approvals": _asked(connection, workflow, root, query.limit),
+        "other_lives": other_lives(connection, workflow),
     }
 
 
@@ -93,6 +94,10 @@ def above(connection: sqlite3.Connection, job: Job, most: int) -> list[Json]:
 
 def roots_page(connection: sqlite3.Connection, workflow: Workflow, query: PageQuery) -> Page:
     """Return the jobs of a workflow that no other job asked for, oldest first."""
+    root = _root(connection, workflow)
+    if root is not None and root.workflow_id is None:
+        is_meant = query.cursor is None and query.filters.get("status") in (None, root.status)
+        return Page((_alone(root),) if is_meant else (), None)
     level = places.roots(workflow.tenant_id, workflow.workflow_id)
     found, after = places.page(connection, level, query)
     return Page(tuple(_with_number(connection, found)), after)
@@ -114,8 +119,12 @@ def _roots(
         return _level_json(
             connection, places.roots(workflow.tenant_id, workflow.workflow_id), query
         )
-    alone = {**_job_json(root), "children": {"total": 0}}
-    return {"total": 1, "by_status": {root.status: 1}, "jobs": [alone], "cursor": None}
+    return {"total": 1, "by_status": {root.status: 1}, "jobs": [_alone(root)], "cursor": None}
+
+
+def _alone(root: Job) -> Json:
+    """Return a job that is a workflow of its own, as a level of it."""
+    return {**_job_json(root), "children": {"total": 0}}
 
 
 def _level_json(connection: sqlite3.Connection, level: Level, query: PageQuery) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ STATUSES = (
     job_states.RUNNING,
     *(name for name in job_states.NAMES if name in job_states.TERMINAL),
 )
+_LIFE = re.compile(r"(.+)\.([1-9][0-9]*)")
+"""A job's id, and in which of its incarnations the life began."""
 
 
 def workflows(
@@ -26,27 +29,41 @@ def workflows(
 ) -> list[Workflow]:
     """Return the workflow of this id, or the one that the job of this id is in.
 
-    Several tenants may have given the same id. A job without children is a workflow of its own.
+    Several tenants may have given the same id. A job without children is a workflow of its own. If
+    a job's id has lived several times, it names the newest life, and `ID.1` the first.
     """
-    named = "SELECT record FROM workflows WHERE id = ? AND (? IS NULL OR tenant_id = ?)"
-    rows = connection.execute(named, (id_, tenant_id, tenant_id))
-    found = [WORKFLOW.decode(record) for (record,) in rows]
-    job = jobs.job(connection, id_)
-    if job is None or tenant_id not in (None, job.tenant_id):
+    found, job = _named(connection, id_, tenant_id), jobs.job(connection, id_)
+    if job is None:
+        return found or _life(connection, id_, tenant_id)
+    its = None if tenant_id not in (None, job.tenant_id) else _of_job(connection, job)
+    if its is None:
         return found
-    its = _of_job(connection, job)
-    if its is None or (its.tenant_id, its.workflow_id) in {
-        (each.tenant_id, each.workflow_id) for each in found
-    }:
-        return found
-    return [*found, its]
+    return [*(each for each in found if each.tenant_id != job.tenant_id), its]
 
 
 def holds(workflow: Workflow, job: Job | None) -> bool:
     """Return whether a job is one of a workflow."""
     if job is None or job.tenant_id != workflow.tenant_id:
         return False
-    return (job.workflow_id or job.job_id) == workflow.workflow_id
+    return (job.workflow_id or job.own_workflow) == workflow.workflow_id
+
+
+def other_lives(connection: sqlite3.Connection, workflow: Workflow) -> list[str]:
+    """Return the ids by which the other lives of a workflow's root are shown, oldest first."""
+    root, tenant_id = workflow.root_job_id, workflow.tenant_id
+    rows = connection.execute(
+        "SELECT id FROM workflows WHERE tenant_id = ? AND (id = ? OR id > ? AND id < ?)",
+        (tenant_id, root, f"{root}.", f"{root}/"),  # "/" comes next after "."
+    )
+    ids = {id_ for (id_,) in rows}
+    job = jobs.job(connection, root)
+    if job is not None and job.tenant_id == tenant_id:
+        ids.add(job.workflow_id or job.own_workflow)
+    lives = (_LIFE.fullmatch(f"{id_}.1" if id_ == root else id_) for id_ in ids)
+    numbers = {int(life[2]) for life in lives if life is not None and life[1] == root}
+    own = _LIFE.fullmatch(workflow.workflow_id)
+    numbers.discard(1 if own is None else int(own[2]))
+    return [f"{root}.{number}" for number in sorted(numbers)]
 
 
 def summary_json(workflow: Workflow) -> Json:
@@ -71,16 +88,34 @@ def summary_json(workflow: Workflow) -> Json:
     }
 
 
+def _named(connection: sqlite3.Connection, id_: str, tenant_id: str | None) -> list[Workflow]:
+    named = "SELECT record FROM workflows WHERE id = ? AND (? IS NULL OR tenant_id = ?)"
+    rows = connection.execute(named, (id_, tenant_id, tenant_id))
+    return [WORKFLOW.decode(record) for (record,) in rows]
+
+
+def _life(connection: sqlite3.Connection, id_: str, tenant_id: str | None) -> list[Workflow]:
+    """Return the workflow of a life of a job, if the id names one."""
+    life = _LIFE.fullmatch(id_)
+    if life is None:
+        return []
+    if life[2] == "1":
+        return _named(connection, life[1], tenant_id)
+    job = jobs.job(connection, life[1])
+    if job is None or tenant_id not in (None, job.tenant_id) or job.own_workflow != id_:
+        return []
+    its = _of_job(connection, job)
+    return [] if its is None else [its]
+
+
 def _of_job(connection: sqlite3.Connection, job: Job) -> Workflow | None:
     """Return the workflow that a job is in; None if its record is not shown yet."""
-    if job.workflow_id not in (None, job.job_id):
-        row = connection.execute(
-            "SELECT record FROM workflows WHERE tenant_id = ? AND id = ?",
-            (job.tenant_id, job.workflow_id),
-        ).fetchone()
-        return None if row is None else WORKFLOW.decode(row[0])
+    id_ = job.workflow_id or job.own_workflow
+    found = _named(connection, id_, job.tenant_id)
+    if found or id_ != job.own_workflow:
+        return found[0] if found else None
     alone = Workflow(
-        job.job_id,
+        id_,
         job.tenant_id,
         job.job_id,
         job.type,

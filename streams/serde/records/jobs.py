@@ -174,6 +174,15 @@ class Job:
         return self.incarnation - self.continuations <= incarnation <= self.incarnation
 
     @property
+    def own_workflow(self) -> str:
+        """The id of the workflow of which it is the root, unless it is in another.
+
+        Each life of an id has one of its own. A job that continues as new begins none.
+        """
+        life = self.incarnation - self.continuations
+        return self.job_id if life == 1 else f"{self.job_id}.{life}"
+
+    @property
     def due_at(self) -> int | None:
         """When it goes on, or last went on, at a set time.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,10 @@ async def test_a_plain_job_is_a_workflow_of_its_own(bench: Bench, client: Client
     assert (found["status"], found["jobs"], found["error"]) == ("succeeded", {"succeeded": 1}, None)
     assert found["root"]["children"]["total"] == 0
     assert [each["job_id"] for each in found["roots"]["jobs"]] == [good.id]
+    for status, expected in ((None, [good.id]), ("succeeded", [good.id]), ("failed", [])):
+        query = {} if status is None else {"status": status}
+        page = await get(client, f"/v1/workflows/{good.id}/roots", **query)
+        assert [each["job_id"] for each in page["roots"]] == expected
     found = await get(client, f"/v1/workflows/{bad.id}")
     assert (found["outcome"], found["error"]["job_id"]) == ("failed", bad.id)
 
@@ -285,6 +290,41 @@ async def test_an_id_that_two_tenants_gave_needs_the_tenant(
     assert (found["root"], found["roots"]["total"]) == (None, 0)
     status, _ = await refused(client, "/v1/workflows/job_0?tenant_id=globex")
     assert status == 404
+
+
+async def test_an_id_that_lived_twice_leads_to_the_newest_life_and_names_the_other(
+    pipeline: Pipeline, client: Client
+) -> None:
+    for id_, status in (("job_x", "succeeded"), ("job_x.2", "running"), ("job_xy", "running")):
+        pipeline.add(replace(workflow("acme", id_, status=status), root_job_id="job_x"))
+    pipeline.add(make_job("job_x", workflow_id="job_x.2", incarnation=2))
+    left = {"parent": Parent("job_x", 1, "leaf"), "depth": 1, "workflow_id": "job_x"}
+    pipeline.add(make_job("job_left", **left))
+    newest = await get(client, "/v1/workflows/job_x")
+    assert (newest["workflow_id"], newest["status"]) == ("job_x.2", "running")
+    assert (newest["root"]["job_id"], newest["other_lives"]) == ("job_x", ["job_x.1"])
+    assert await get(client, "/v1/workflows/job_x.2") == newest
+    first = await get(client, "/v1/workflows/job_x.1")
+    assert (first["workflow_id"], first["status"]) == ("job_x", "succeeded")
+    assert (first["root"], first["other_lives"]) == (None, ["job_x.2"])
+    below = await get(client, "/v1/workflows/job_x.1/jobs/job_left")
+    assert below["workflow_id"] == "job_x"
+    assert (await refused(client, "/v1/workflows/job_x.3"))[0] == 404
+    assert (await refused(client, "/v1/workflows/job_x.1?tenant_id=globex"))[0] == 404
+
+
+@pytest.mark.parametrize("id_", ["job_x", "job_x.3"])
+async def test_the_newest_life_is_shown_that_has_asked_for_nothing_yet(
+    pipeline: Pipeline, client: Client, id_: str
+) -> None:
+    pipeline.add(replace(workflow("acme", "job_x", status="succeeded"), root_job_id="job_x"))
+    pipeline.add(make_job("job_x", incarnation=4, continuations=1))
+    found = await get(client, f"/v1/workflows/{id_}")
+    assert (found["workflow_id"], found["other_lives"]) == ("job_x.3", ["job_x.1"])
+    assert (found["root"]["job_id"], found["roots"]["total"]) == ("job_x", 1)
+    first = await get(client, "/v1/workflows/job_x.1")
+    assert (first["workflow_id"], first["root"]) == ("job_x", None)
+    assert first["other_lives"] == ["job_x.3"]
 
 
 async def test_what_is_not_in_a_workflow_is_not_shown_there(
