@@ -42,6 +42,7 @@ class Table:
         self._cache = DecodedCache(JOB)
         self._rows: dict[str, Job] = {}  # changed and not yet written
         self._stored: dict[str, Job | None] = {}  # of changed jobs: the rows in the store
+        self._lives: dict[str, Job] = {}  # how the life before ended, if that was not written
 
     def get(self, job_id: str) -> Job | None:
         """The job as it is now."""
@@ -56,8 +57,7 @@ class Table:
         job_id, known = job.job_id, self.get(job.job_id)
         earlier = self._rows.get(job_id)
         if earlier is not None and earlier.incarnation != job.incarnation:
-            # It ended in this transaction, and `flush` writes only what its id is now.
-            self._ctx.forward("jobs", job_id.encode(), JOB.encode(earlier))
+            self._publish(earlier)
         change = Change(job_id, live(known), live(job))
         if not self._stored:
             self._ctx.on_commit(self._stored.clear)
@@ -86,7 +86,7 @@ class Table:
         written: dict[bytes, bytes | None] = {}
         of_workflows: list[RowChange] = []
         for job_id, job in rows.items():
-            change = RowChange(self._stored[job_id], job)
+            change = RowChange(self._lives.pop(job_id, self._stored[job_id]), job)
             if change.is_of_workflow:
                 of_workflows.append(change)
             written[job_id.encode()] = self._cache.encode(job_id, job)
@@ -124,6 +124,16 @@ class Table:
     def finished(self, by: int, limit: int, behind: bytes) -> Iterator[DueEntry]:
         """At most `limit` jobs that had ended by a moment, after a key of the index."""
         return ENDED.due(self._store, by, limit, behind)
+
+    def _publish(self, job: Job) -> None:
+        """Write how a life ended in this transaction: `flush` writes only what its id is now."""
+        before = self._lives.get(job.job_id, self._stored[job.job_id])
+        self._ctx.forward("jobs", job.job_id.encode(), JOB.encode(job))
+        self._ctx.on_undo(self._lives.pop, job.job_id, None)
+        self._lives[job.job_id] = job
+        change = RowChange(before, job)
+        if change.is_of_workflow:
+            self._written([change])
 
     def _take_back(self, change: Change, earlier: Job | None, is_first: bool) -> None:
         if is_first:

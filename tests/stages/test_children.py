@@ -195,6 +195,25 @@ def test_the_replay_of_a_failed_job_alone_does_not_make_its_workflow_succeed(
     assert family.workflow(parent.job_id).status == "failed"
 
 
+def test_a_life_that_ends_in_the_step_in_which_the_next_one_begins_is_counted_as_ended(
+    family: Family,
+) -> None:
+    parent = family.root()
+    family.end(family.lease_of(family.enqueue(parent)))
+    family.park(parent, sleep(8 * DAY))
+    family.pass_days(9)
+    family.boot()
+    parent = family.lease_of(parent.job_id)
+    with family.desk.held_back():
+        family.end(parent)
+        family.desk.submit(parent.job_id)
+    assert family.job(parent.job_id).incarnation == 2
+    place = workflow_key("acme", parent.job_id)
+    values = [r.value for r in family.desk.driver.output("workflows") if r.key == place]
+    first = WORKFLOW.decode(values[-1] or b"")
+    assert (first.status, first.jobs, first.kept) == ("succeeded", {"succeeded": 2}, 1)
+
+
 def test_a_job_that_is_asked_for_again_stands_below_its_new_parent_alone(family: Family) -> None:
     parent = family.root()
     child = family.enqueue(parent)
