@@ -220,6 +220,20 @@ def test_jobs_that_its_roots_left_behind_are_cancelled(operator: OperatorApi) ->
     assert any("workflow_id=job_root" in each.path for each in operator.asked)
 
 
+def test_a_former_life_is_named_and_its_own_jobs_are_cancelled(operator: OperatorApi) -> None:
+    former = {**workflow(), "root": None, "roots": level(), "other_lives": ["job_root.2"]}
+    path = f"{PATH}.1"
+    operator.on("GET", path, former)
+    assert "job_root.2" in run(operator, "show", "job_root.1").stdout
+    operator.on("GET", f"{path}/roots", {"roots": [], "next_cursor": None})
+    operator.on("GET", "/v1/jobs", {"jobs": [job("job_c", "waiting")], "next_cursor": None})
+    ended = {"job_id": "job_c", "type": "leaf", "status": "cancelled", "answered": True}
+    operator.on("POST", "/v1/jobs/job_c/cancel", ended)
+    done = run(operator, "cancel", "job_root.1", "--json")
+    assert [each["job_id"] for each in json.loads(done.stdout)["cancelled"]] == ["job_c"]
+    assert queries(operator)[-2]["workflow_id"] == ["job_root"]
+
+
 def test_a_workflow_that_has_ended_is_not_cancelled(operator: OperatorApi) -> None:
     operator.on("GET", PATH, workflow("succeeded"))
     done = run(operator, "cancel", "job_root")

@@ -298,8 +298,8 @@ async def test_an_id_that_lived_twice_leads_to_the_newest_life_and_names_the_oth
     for id_, status in (("job_x", "succeeded"), ("job_x.2", "running"), ("job_xy", "running")):
         pipeline.add(replace(workflow("acme", id_, status=status), root_job_id="job_x"))
     pipeline.add(make_job("job_x", workflow_id="job_x.2", incarnation=2))
-    left = {"parent": Parent("job_x", 1, "leaf"), "depth": 1, "workflow_id": "job_x"}
-    pipeline.add(make_job("job_left", **left))
+    parent = Parent("job_x", 1, "leaf")
+    pipeline.add(make_job("job_left", parent=parent, depth=1, workflow_id="job_x"))
     newest = await get(client, "/v1/workflows/job_x")
     assert (newest["workflow_id"], newest["status"]) == ("job_x.2", "running")
     assert (newest["root"]["job_id"], newest["other_lives"]) == ("job_x", ["job_x.1"])
