@@ -19,7 +19,13 @@ LAYERS = (
         "streams.dev_state",
         "streams.user_json",
     },
-    {"ingress.formats", "streams.serde", "streams.settings", "streams.state"},
+    {
+        "ingress.formats",
+        "streams.redaction",
+        "streams.serde",
+        "streams.settings",
+        "streams.state",
+    },
     {"streams.kafka", "streams.ledger_entries"},
     {
         "ingress.schemes",

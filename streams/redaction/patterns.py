@@ -1,0 +1,89 @@
+"""Finds what looks like a secret in text, by presets and by patterns of the operator's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from streams.redaction.presets import PRESETS
+from streams.redaction.secrets import MARK
+
+GROUP = "secret"
+"""The group of a pattern that is the secret, if it has one; otherwise all that it matches is."""
+
+MOST_HELD = 65_536
+"""The end of a text that may be unfinished is searched for so many characters."""
+
+_LINE = re.compile(r"(?<![^\n])[^\n]*+\Z")
+"""What a pattern of the operator's own may leave unfinished: nobody knows more of it."""
+
+Accepts = Callable[[str], bool]
+
+
+def fault(pattern: str) -> str | None:
+    """What is wrong with a pattern; None for one that can be used."""
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"the pattern is no regular expression of Python's: {error}; correct it"
+    if compiled.search("") or compiled.search(MARK):
+        return f"the pattern also matches an empty text, or {MARK}; make it narrower"
+    return None
+
+
+class Patterns:
+    """The patterns of some presets, and further ones."""
+
+    def __init__(self, presets: Iterable[str], patterns: Iterable[str]) -> None:
+        chosen = [PRESETS[name] for name in presets]
+        own = [re.compile(pattern) for pattern in patterns]
+        self._rows: list[tuple[re.Pattern[str], Accepts]] = [
+            (pattern, preset.accepts) for preset in chosen for pattern in preset.patterns
+        ]
+        self._rows += [(pattern, bool) for pattern in own]
+        self._unfinished = [preset.unfinished for preset in chosen] + [_LINE] * bool(own)
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def out_of(self, text: str) -> str:
+        """The text with a mark in the place of each secret."""
+        for pattern, accepts in self._rows:
+            text = _replaced(text, list(_places(pattern, accepts, text)))
+        return text
+
+    def unfinished(self, text: str) -> int:
+        """The place from which the end of a text may become one; its length if none."""
+        begin = max(0, len(text) - MOST_HELD)
+        found = (pattern.search(text, begin) for pattern in self._unfinished)
+        cut = min((each.start() for each in found if each), default=len(text))
+        return self._outside(text, cut)
+
+    def _outside(self, text: str, cut: int) -> int:
+        """The nearest place before `cut` that is not in the middle of a secret."""
+        spans = [found.span() for pattern, _ in self._rows for found in pattern.finditer(text)]
+        for begin, end in sorted(spans, reverse=True):
+            if begin < cut < end:
+                cut = begin
+        return cut
+
+
+def _places(pattern: re.Pattern[str], accepts: Accepts, text: str) -> Iterator[tuple[int, int]]:
+    group: str | int = GROUP if GROUP in pattern.groupindex else 0
+    at = 0
+    while found := pattern.search(text, at):
+        # What a look at it refuses may hide a later beginning of one.
+        accepted = found[group] is not None and found[group] != MARK and accepts(found[group])
+        if accepted:
+            yield found.span(group)
+        at = max(found.end(), at + 1) if accepted else found.start() + 1
+
+
+def _replaced(text: str, places: list[tuple[int, int]]) -> str:
+    if not places:
+        return text
+    parts, at = list[str](), 0
+    for begin, end in places:
+        parts += text[at:begin], MARK
+        at = end
+    return "".join((*parts, text[at:]))

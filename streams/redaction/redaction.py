@@ -1,0 +1,91 @@
+"""The one place through which all goes that a handler says.
+
+A redacted text, redacted again, stays as it is. So the same value may pass here more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from streams import user_json
+from streams.redaction.paths import Fields
+from streams.redaction.patterns import Patterns
+from streams.redaction.secrets import MARK, KnownSecrets
+from streams.redaction.stream import StreamRedaction
+
+
+class Redaction:
+    """What one worker takes out; safe in threads.
+
+    `secrets` are always taken out. `fields` are JSON paths from the root of each value, `patterns`
+    regular expressions, `presets` names of `presets.PRESETS`.
+    """
+
+    def __init__(
+        self,
+        fields: Iterable[str] = (),
+        patterns: Iterable[str] = (),
+        presets: Iterable[str] = (),
+        secrets: KnownSecrets | None = None,
+    ) -> None:
+        self.secrets = KnownSecrets() if secrets is None else secrets
+        self._fields = Fields(fields)
+        self._patterns = Patterns(presets, patterns)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing that it would take out by now."""
+        return not (self._fields or self._patterns or self.secrets.forms)
+
+    def text(self, text: str) -> str:
+        """A text without secrets."""
+        return self._patterns.out_of(self.secrets.out_of(text))
+
+    def json(self, text: str) -> str:
+        """A JSON text without secrets; it stays as it is, byte for byte, if it has none."""
+        if not (self._fields or self._patterns or self.secrets.are_in(text)):
+            return text
+        value = user_json.read(text)
+        found = self.value(value)
+        return text if found == value else user_json.write(found).decode()
+
+    def value(self, value: Any) -> Any:
+        """A JSON value without secrets. Names of members are texts, and so is each number."""
+        return self._inside(self._fields.out_of(value))
+
+    def covers(self, text: str) -> bool:
+        """Whether something would be taken out of a text."""
+        return self.text(text) != text
+
+    def stream(self) -> StreamRedaction:
+        """For one text that comes in pieces."""
+        return StreamRedaction(self)
+
+    def unfinished(self, text: str) -> int:
+        """The place from which the end of a text may be the beginning of a secret."""
+        return min(self.secrets.unfinished(text), self._patterns.unfinished(text))
+
+    def _inside(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.text(value)
+            case dict():
+                return self._members(value)
+            case list():
+                return [self._inside(each) for each in value]
+            case bool() | None:
+                return value
+            case int() | float() if self.covers(str(value)):
+                return MARK
+        return value
+
+    def _members(self, value: dict[str, Any]) -> dict[str, Any]:
+        """The members; those whose names become equal stay apart."""
+        found: dict[str, Any] = {}
+        for name, inner in value.items():
+            shown = self.text(name)
+            if shown in found:
+                shown = f"{shown} {len(found)}"
+            found[shown] = self._inside(inner)
+        return found

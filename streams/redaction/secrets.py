@@ -1,0 +1,75 @@
+"""The values of credentials that this process has got, in each form that a text may have."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import OrderedDict
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+MARK = "[redacted]"
+"""What stands in the place of a secret."""
+
+LEAST_CHARS = 6
+"""A shorter value would be found everywhere."""
+
+_MOST = 1_000
+
+
+class KnownSecrets:
+    """The last thousand values; other threads may read while the event loop adds one."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self.forms: tuple[str, ...] = ()
+        """The longest first, so that a secret that another one contains does not hide that."""
+
+    def add(self, value: str) -> None:
+        """Take a value out from now on; it counts as used now."""
+        if value in self._values:
+            self._values.move_to_end(value)
+            return
+        self._values[str(value)] = tuple(_forms(str(value)))
+        if len(self._values) > _MOST:
+            self._values.popitem(last=False)
+        found = {form for forms in self._values.values() for form in forms}
+        self.forms = tuple(sorted(found, key=len, reverse=True))
+
+    def are_in(self, text: str) -> bool:
+        """Whether a text holds one of them."""
+        return any(form in text for form in self.forms)
+
+    def out_of(self, text: str) -> str:
+        """The text without them."""
+        for form in self.forms:
+            if form in text:
+                text = text.replace(form, MARK)
+        return text
+
+    def unfinished(self, text: str) -> int:
+        """The place from which the end of a text may begin one; its length if none."""
+        return min((_begins(form, text) for form in self.forms), default=len(text))
+
+
+def _begins(form: str, text: str) -> int:
+    for size in range(min(len(form) - 1, len(text)), 0, -1):
+        if text.endswith(form[:size]):
+            return len(text) - size
+    return len(text)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield the value as it is, and as JSON, Python, a URL and base64 write it."""
+    raw = value.encode("utf-8", "surrogatepass")
+    found = {
+        value,
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        repr(value)[1:-1],
+        quote(raw, safe=""),
+        quote_plus(raw),
+        base64.b64encode(raw).decode().rstrip("="),
+        base64.urlsafe_b64encode(raw).decode().rstrip("="),
+    }
+    yield from (form for form in found if len(form) >= LEAST_CHARS)

@@ -1,0 +1,128 @@
+"""What each preset takes out of a text, and what it leaves."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from streams.redaction.presets import PRESETS
+from streams.redaction.redaction import Redaction
+
+CARDS = [
+    "4242424242424242",
+    "4242 4242 4242 4242",
+    "4242-4242-4242-4242",
+    "5555555555554444",
+    "2223003122003222",
+    "378282246310005",
+    "3782 822463 10005",
+    "30569309025904",
+    "3056 930902 5904",
+    "6011111111111117",
+    "3566002020360505",
+    "4222222222222",
+]
+NO_CARDS = [
+    "4242424242424241",  # a wrong check digit
+    "1732887000123456",  # microseconds since the epoch
+    "1732887000123456789",
+    "evt_0192f3a4-4242-7890-8123-123456789012",
+    "42424242424242424242",
+    "+41 44 668 18 00",
+    "order 4242 4242",
+]
+MAILS = ["ann@example.com", "ann.b+c@mail.example.co.uk", "ann%40example.com", "jürg@exämple.ch"]
+NO_MAILS = ["@ann", "ann@localhost", "a @ b.c", "git@", "x@.com"]
+TOKENS = [
+    ("Authorization: Bearer abc.def-123_456~x", "abc.def-123_456~x"),
+    ("authorization: basic dXNlcjpwYXNzd29yZA==", "dXNlcjpwYXNzd29yZA=="),
+    ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "eyJzdWIiOiIxIn0"),
+    ("sk_" + "live_51Habcdefghijk", "51Habcdefghijk"),
+    ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+    ("ghp_" + "a1B2" * 9, "a1B2" * 9),
+    ("github_pat_" + "a1B2" * 9, "a1B2" * 9),
+    ("glpat-" + "a1B2" * 5, "a1B2" * 5),
+    ("xoxb-" + "1234567890-abcdef", "1234567890-abcdef"),
+    ("AKIA" + "IOSFODNN7EXAMPLE", "IOSFODNN7EXAMPLE"),
+    ("AIza" + "B" * 35, "B" * 35),
+    ("ya29.a0AfH6SMBx-12345", "a0AfH6SMBx-12345"),
+    ("sk-ant-api03-" + "a1B2" * 6, "a1B2" * 6),
+    ("hvs.CAESIJ1234567890abcd", "CAESIJ1234567890abcd"),
+    ("SG.abcdefghijklmnopqrst.abcdefghijklmnopqrst", "abcdefghijklmnopqrst"),
+    ("npm_" + "a1B2" * 9, "a1B2" * 9),
+    ('{"password": "hunter2-hunter2"}', "hunter2-hunter2"),
+    ("https://api.example.com/?api_key=abcdef123&x=1", "abcdef123"),
+    ("postgres://app:s3cr3t-pw@db.internal/app", "s3cr3t-pw"),
+    ("-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nAAAA\n-----END RSA PRIVATE KEY-----", "MIIEow"),
+    ("-----BEGIN PRIVATE KEY-----\nMIIEow\nAA", "MIIEow"),
+]
+NO_TOKENS = [
+    "bearer of news",
+    "basic idea",
+    "max_tokens: 5",
+    "sk_test",
+    "a token is needed",
+    "eyJ",
+]
+
+
+def of(*presets: str) -> Redaction:
+    return Redaction(presets=presets)
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_a_card_is_taken_out_wherever_it_stands(card: str) -> None:
+    for text in (card, f"card {card}.", f"a={card}&b", f"no 1234 {card} 123", f'"{card}"'):
+        assert of("card").text(text) == text.replace(card, "[redacted]")
+    assert of("card").json(f'{{"n":{card}}}' if card.isdigit() else f'["{card}"]') in (
+        '{"n":"[redacted]"}',
+        '["[redacted]"]',
+    )
+
+
+@pytest.mark.parametrize("text", NO_CARDS)
+def test_other_numbers_stay(text: str) -> None:
+    assert of("card").text(text) == text
+
+
+@pytest.mark.parametrize("mail", MAILS)
+def test_a_mail_is_taken_out(mail: str) -> None:
+    assert of("mail").text(f"<{mail}>, to:{mail}") == "<[redacted]>, to:[redacted]"
+
+
+@pytest.mark.parametrize("text", NO_MAILS)
+def test_what_is_no_mail_stays(text: str) -> None:
+    assert of("mail").text(text) == text
+
+
+@pytest.mark.parametrize(("text", "secret"), TOKENS)
+def test_a_token_is_taken_out(text: str, secret: str) -> None:
+    found = of("token").text(f"it said {text} again")
+    assert secret not in found
+    assert "[redacted]" in found
+    assert of("token").text(found) == found
+
+
+@pytest.mark.parametrize("text", NO_TOKENS)
+def test_what_is_no_token_stays(text: str) -> None:
+    assert of("token").text(text) == text
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "1", "1 ", "a@", "a%40", "a.", "eyJ", "-", "x=", "://", "\n"]
+)
+def test_a_long_text_takes_no_longer_than_it_is_long(piece: str) -> None:
+    """Eight times the text may take some sixteen times as long, and not sixty-four."""
+    every = of(*PRESETS)
+
+    def seconds(size: int) -> float:
+        text = piece * (size // len(piece))
+        began = time.perf_counter()
+        every.text(text)
+        every.unfinished(text)
+        return time.perf_counter() - began
+
+    seconds(4_096)
+    short = min(seconds(16_384) for _ in range(3))
+    assert min(seconds(131_072) for _ in range(3)) < 24 * max(short, 0.002)

@@ -1,0 +1,98 @@
+"""Values and texts without the secrets that this process knows, and by rules."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+
+from streams import user_json
+from streams.redaction.patterns import fault
+from streams.redaction.redaction import Redaction
+from streams.redaction.secrets import LEAST_CHARS, KnownSecrets
+
+SECRET = 'k3y "with\\odd\nchars/ü+'
+
+
+def knowing(*values: str) -> Redaction:
+    found = Redaction()
+    for value in values:
+        found.secrets.add(value)
+    return found
+
+
+def test_without_rules_and_secrets_nothing_changes() -> None:
+    idle = Redaction()
+    assert idle.is_idle
+    assert idle.json('{"a" : 1}') == '{"a" : 1}'
+    assert not knowing("secret-1").is_idle
+    assert not Redaction(presets=["mail"]).is_idle
+
+
+def test_a_known_secret_is_taken_out_in_every_form() -> None:
+    redaction = knowing(SECRET)
+    for text in (SECRET, repr(SECRET), json.dumps(SECRET), quote(SECRET, safe=""), f"a{SECRET}b"):
+        found = redaction.text(text)
+        assert "[redacted]" in found
+        assert "k3y" not in found
+    text = user_json.write({"a": [SECRET], SECRET: 1}).decode()
+    assert json.loads(redaction.json(text)) == {"a": ["[redacted]"], "[redacted]": 1}
+
+
+def test_a_secret_that_contains_another_goes_whole() -> None:
+    assert knowing("abcdef", "abcdef-longer").text("x abcdef-longer") == "x [redacted]"
+
+
+def test_a_number_that_is_a_secret_goes() -> None:
+    assert knowing("12345678").json('{"n":12345678,"m":1,"b":true}') == (
+        '{"n":"[redacted]","m":1,"b":true}'
+    )
+
+
+def test_json_stays_json_where_a_secret_looks_like_its_syntax() -> None:
+    redaction = knowing('"],["b"')
+    assert json.loads(redaction.json('[["a"],["b"]]')) == [["a"], ["b"]]
+
+
+def test_names_that_become_equal_stay_apart() -> None:
+    text = Redaction(presets=["mail"]).json('{"a@b.io":1,"c@d.io":2,"e":3}')
+    assert json.loads(text) == {"[redacted]": 1, "[redacted] 1": 2, "e": 3}
+
+
+def test_twice_is_as_once() -> None:
+    redaction = Redaction(["$.a"], [r"order (?P<secret>\S+)"], ["card", "mail", "token"])
+    redaction.secrets.add("secret-1")
+    text = '{"a":1,"b":"order 7 of a@b.io, secret-1 password=abcdefgh","c@d.io":{},"e@f.io":2}'
+    once = redaction.json(text)
+    assert json.loads(once)["b"] == "order [redacted] of [redacted], [redacted] password=[redacted]"
+    assert redaction.json(once) == once
+
+
+def test_a_group_of_a_pattern_says_what_goes() -> None:
+    assert Redaction(patterns=[r"IBAN (?P<secret>\w+)"]).text("IBAN CH93x, ok") == (
+        "IBAN [redacted], ok"
+    )
+    assert Redaction(patterns=[r"IBAN \w+"]).text("IBAN CH93x, ok") == "[redacted], ok"
+
+
+@pytest.mark.parametrize("pattern", ["(", "*", ".*", "x*", r"\w+", "(?P<a>x)(?P<a>y)"])
+def test_a_pattern_that_cannot_be_used_is_refused(pattern: str) -> None:
+    assert fault(pattern) is not None
+
+
+def test_a_pattern_that_looks_ahead_ends() -> None:
+    assert fault(r"x(?=y)|(?=abc)") is None
+    assert Redaction(patterns=[r"x(?=y)|(?=abc)"]).text("abc xy") == "abc [redacted]y"
+
+
+def test_only_the_last_thousand_secrets_are_known() -> None:
+    secrets = KnownSecrets()
+    secrets.add("the-first")
+    for number in range(999):
+        secrets.add(f"secret-{number:04}")
+    secrets.add("the-first")
+    secrets.add("one-more")
+    assert secrets.are_in("the-first")
+    assert not secrets.are_in("secret-0000 ")
+    assert all(len(form) >= LEAST_CHARS for form in secrets.forms)

@@ -1,0 +1,79 @@
+"""A text in pieces, cut anywhere, is redacted as the whole of it is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from streams.redaction.patterns import MOST_HELD
+from streams.redaction.redaction import Redaction
+
+TEXTS = [
+    "Dear Ann, your card 4242 4242 4242 4242 was charged. Write to ann@example.com or call.",
+    "card:4242424242424242;",
+    "Use Authorization: Bearer abcdefghijkl.mnop and then stop, " * 2,
+    "the key is known-secret-value, known-secre is none",
+    "password = hunter22222 and api_key: abcdefghi, end",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl\nmore",
+    "-----BEGIN PRIVATE KEY-----\nMIIEow\nAAAA\n-----END PRIVATE KEY-----\nbehind it",
+    "postgres://app:s3cr3t@db/x is bad",
+    "nothing here, not even a b@c",
+]
+
+
+def redaction(*patterns: str) -> Redaction:
+    found = Redaction(patterns=patterns, presets=["card", "mail", "token"])
+    found.secrets.add("known-secret-value")
+    return found
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_cut_at_each_place_it_is_as_the_whole(text: str) -> None:
+    rules = redaction()
+    for cut in range(len(text) + 1):
+        stream = rules.stream()
+        parts = stream.feed(text[:cut]), stream.feed(text[cut:]), stream.finish()
+        assert "".join(parts) == rules.text(text)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_cut_into_many_pieces_it_is_as_the_whole(text: str) -> None:
+    rules, dice = redaction(), random.Random(7)
+    for _ in range(50):
+        stream, rest, told = rules.stream(), text, ""
+        while rest:
+            size = dice.randint(1, 6)
+            told, rest = told + stream.feed(rest[:size]), rest[size:]
+        assert told + stream.finish() == rules.text(text)
+
+
+def test_words_that_are_no_secret_are_not_held_back_for_long() -> None:
+    stream = redaction().stream()
+    assert stream.feed("one two three") == "one two "
+    assert stream.feed(" four") == "three "
+
+
+def test_without_rules_nothing_is_held_back() -> None:
+    stream = Redaction().stream()
+    assert stream.feed("an end of no spac") == "an end of no spac"
+
+
+def test_a_pattern_of_the_operators_own_holds_back_a_line() -> None:
+    stream = Redaction(patterns=[r"case \d+ of [A-Z]\w+"]).stream()
+    assert stream.feed("first\nthe case 7 ") == "first\n"
+    assert stream.feed("of Ann\n") == "the [redacted]\n"
+
+
+def test_what_does_not_end_is_left_out_up_to_the_next_space() -> None:
+    stream = redaction().stream()
+    assert stream.feed("a " + "x" * MOST_HELD) == "a [redacted]"
+    assert stream.feed("xxx") == ""
+    assert stream.feed("xx and on ") + stream.finish() == " and on "
+
+
+def test_a_stream_may_begin_another_text_after_its_end() -> None:
+    stream = redaction().stream()
+    stream.feed("ann@")
+    assert stream.finish() == "ann@"
+    assert stream.feed("example.com ") + stream.finish() == "example.com "
