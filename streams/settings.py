@@ -106,6 +106,9 @@ class Settings(BaseSettings):
     egress_proxy: str | None = Field(default=None, repr=False)
     egress_ca_file: Path | None = None
     egress_connections_per_host: int = Field(default=8, ge=1)
+    credentials_url: str | None = None
+    """The store that the provider `http` of credentials asks."""
+    credentials_token_file: Path | None = None
     in_flight_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -19,7 +19,7 @@ _DAY_MS = 86_400_000
 def as_json(topology: Topology) -> dict[str, Any]:
     """Every declared value, times in milliseconds, sizes in bytes; lists in the file's order."""
     declared = asdict(topology)
-    for named in ("topics", "stages", "priorities", "job_types"):
+    for named in ("topics", "stages", "priorities", "job_types", "credentials"):
         declared[named] = list(declared[named].values())
     for limit, described in zip(topology.limits, declared["limits"], strict=True):
         described["holds"] = holds(limit)
@@ -29,7 +29,7 @@ def as_json(topology: Topology) -> dict[str, Any]:
 def tables(topology: Topology) -> Iterator[Table]:
     """One table each for topics, stages, routes, job types, flow control, limits and the rest."""
     of_jobs = (_routes, _job_types, _flow_control, _approvals, _limits, _max_queued, _breakers)
-    for section in (_topics, _stages, *of_jobs, _times):
+    for section in (_topics, _stages, *of_jobs, _credentials, _redaction, _times):
         table = section(topology)
         if not table.rows:
             _row(table, "none")
@@ -166,6 +166,28 @@ def _max_queued(topology: Topology) -> Table:
     )
     for cap in topology.max_queued:
         _row(table, cap.scope, "-" if cap.scope == "global" else cap.match, f"{cap.jobs:,}")
+    return table
+
+
+def _credentials(topology: Topology) -> Table:
+    title = "Credentials: handlers get these by name"
+    table = _table(title, "credential", "provider", "reference", "tenants", "job types")
+    for each in topology.credentials.values():
+        scope = ", ".join(each.tenants), ", ".join(each.job_types)
+        _row(table, each.name, each.provider, each.reference, *scope)
+    return table
+
+
+def _redaction(topology: Topology) -> Table:
+    table = _table("Redaction: no worker lets these out", "by", "rule")
+    rules = topology.redaction
+    for by, found in (
+        ("preset", rules.presets),
+        ("field", rules.fields),
+        ("pattern", rules.patterns),
+    ):
+        for rule in found:
+            _row(table, by, rule)
     return table
 
 

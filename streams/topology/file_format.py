@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from streams.topology import model
 from streams.topology.breakers import Breaker
+from streams.topology.credentials import CredentialDeclaration
 from streams.topology.declared import Count, Declared, Name, Positive, Span, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
 from streams.topology.limits import Limit, MaxQueued
+from streams.topology.redaction import RedactionRules
 
 _DAY_MS = 86_400_000
 _MOST_KIB = 2_097_152
@@ -81,6 +83,8 @@ class TopologyShape(Declared):
     approvals: tuple[model.ApprovalRule, ...] = ()
     breakers: tuple[Breaker, ...] = ()
     max_queued: tuple[MaxQueued, ...] = ()
+    credentials: tuple[CredentialDeclaration, ...] = ()
+    redaction: RedactionRules = field(default_factory=RedactionRules)
 
 
 def build(shape: TopologyShape) -> model.Topology:
@@ -106,6 +110,8 @@ def build(shape: TopologyShape) -> model.Topology:
         workflows=shape.workflows,
         breakers=shape.breakers,
         max_queued=shape.max_queued,
+        credentials={each.name: each for each in shape.credentials},
+        redaction=shape.redaction,
     )
 
 

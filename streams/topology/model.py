@@ -6,7 +6,7 @@ others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
@@ -14,9 +14,11 @@ from pydantic import Field
 
 from streams.topology.breakers import Breaker
 from streams.topology.by_value import Compared
+from streams.topology.credentials import CredentialDeclaration
 from streams.topology.declared import Count, Declared, Name, Positive, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
 from streams.topology.limits import Limit, MaxQueued
+from streams.topology.redaction import RedactionRules
 
 CHANGELOG_DELETE_RETENTION_MS = 86_400_000
 """`delete.retention.ms` of every compacted topic: how long a tombstone can still be read.
@@ -204,6 +206,10 @@ class Topology:
     """Which tools are left alone for a while when their calls fail; the first that matches."""
     max_queued: tuple[MaxQueued, ...] = ()
     """How many jobs may wait before new ones are refused at the door."""
+    credentials: dict[str, CredentialDeclaration] = field(default_factory=dict)
+    """Where the values lie that handlers get by name."""
+    redaction: RedactionRules = field(default_factory=RedactionRules)
+    """What leaves no worker."""
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""

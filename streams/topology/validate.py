@@ -22,6 +22,7 @@ from streams.topology.model import (
     Topology,
 )
 from streams.topology.problems import Problem, near, problem
+from streams.topology.secrecy_rules import secrecy
 from streams.topology.sizes import LEAST_KIB, too_small
 from streams.topology.yaml_tree import KeyPath
 
@@ -256,4 +257,5 @@ _RULES = (
     flow_control,
     limits,
     _leases,
+    secrecy,
 )

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 NAMED_LISTS = frozenset(
-    {"topics", "stages", "stores", "priorities", "pools", "job_types", "limits"}
+    {"topics", "stages", "stores", "priorities", "pools", "job_types", "limits", "credentials"}
 )
 """Lists whose items have a `name`: paths show it, overlays merge by it."""
 
