@@ -14,7 +14,9 @@ import socket
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import structlog
 from opentelemetry import trace
@@ -49,6 +51,10 @@ READY = Gauge(
 )
 
 
+_redacted: Callable[[str], str] = str
+"""Takes secrets out of a log line; a worker gives what does."""
+
+
 class ScrapedCollector(Collector):
     """A collector that is read at scrapes alone: registering it must not collect."""
 
@@ -73,6 +79,7 @@ def configure_logging(settings: Settings, **bound: str) -> None:
             # Do not leave this to the console's renderer: it shows local variables, maybe secret.
             structlog.processors.format_exc_info,
             renderer,
+            _without_secrets,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(
             getattr(logging, settings.log_level.upper())
@@ -80,6 +87,29 @@ def configure_logging(settings: Settings, **bound: str) -> None:
         logger_factory=lambda *_: _Lines(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def _without_secrets(_logger: object, _method: str, line: Any) -> str:
+    return _redacted(line)
+
+
+def redact_logs(clean: Callable[[str], str]) -> None:
+    """Write each log line from now on as `clean` returns it, those of the standard library, too."""
+    global _redacted  # noqa: PLW0603
+    _redacted = clean
+    logging.setLogRecordFactory(partial(_redacted_record, clean))
+
+
+def _redacted_record(clean: Callable[[str], str], *args: Any, **kwargs: Any) -> logging.LogRecord:
+    record = logging.LogRecord(*args, **kwargs)
+    try:
+        text = record.getMessage()
+    except (TypeError, ValueError):  # its arguments do not fit: whoever writes it says so
+        text = f"{record.msg} {record.args}"
+    record.msg, record.args = clean(text), None
+    if record.exc_info:
+        record.exc_text = clean(logging.Formatter().formatException(record.exc_info))
+    return record
 
 
 class _Lines(structlog.WriteLogger):

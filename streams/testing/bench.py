@@ -11,6 +11,7 @@ from streams.errors import ConfigError
 from streams.testing import admission
 from streams.testing.beside_loop import beside_loop
 from streams.testing.crash_points import Crash
+from streams.testing.credentials import FakeCredential
 from streams.testing.installation import TENANT, Installation
 from streams.testing.job import Job
 from streams.testing.routing import routed_by_caller, routed_by_file
@@ -190,6 +191,29 @@ class Bench:
                 f"fake of {tool!r}: give one of returns, raises, in_turn and calls, not several"
             )
         self._behind.tools.fake(tool, Fake(answers[0] if answers else (None,), takes))
+
+    def credential(
+        self,
+        name: str,
+        value: str = "",
+        *,
+        raises: BaseException | None = None,
+        tenant: str | None = None,
+        seconds: float = 60.0,
+        takes: float = 0.0,
+    ) -> None:
+        """Answer in place of a credential's provider, from now on; for one tenant, or for all.
+
+        Give the `value` or what it `raises`, such as `PermanentError("revoked")`. A worker keeps a
+        value for `seconds`, and then asks again. `takes` are the virtual seconds of each answer.
+
+        Raises:
+            ConfigError: neither is given, or both are.
+        """
+        if bool(value) == (raises is not None):
+            raise ConfigError(f"credential {name!r}: give its value, or what its provider raises")
+        fake = FakeCredential(raises or value, seconds, takes)
+        self._behind.credentials.fake(name, tenant, fake)
 
     @beside_loop
     def advance(self, seconds: float) -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 from streams.testing.admission import Admission
 from streams.testing.crash_points import Crash
+from streams.testing.credentials import FakeCredentials
 from streams.testing.flow import Flow
 from streams.testing.link import Watch
 from streams.testing.observed_app import Observer
@@ -47,6 +48,7 @@ class Installation:
         self.stops = Stops()
         self.stops.changed = self._stand
         self.tools = Tools(strict, self.pipeline.seconds, self.stops)
+        self.credentials = FakeCredentials(topology, self.tools, strict=strict)
         self.points = Points(crash, self.pipeline, cluster_key)
         self.points.kill = self._die
         self.flow.died = self.crash_worker
@@ -60,6 +62,7 @@ class Installation:
             self.flow.from_worker.append,
             lambda: self.pipeline.output("payloads"),
             Watch(self.points.sent, self.points.leased),
+            self.credentials,
         )
         self._processes: list[WorkerProcess] = []
         self._logs = ExitStack()

@@ -15,6 +15,7 @@ from streams.testing.stops import Place, Stops
 from streams.testing.tools import Tools, called
 from streams.testing.virtual_loop import waits_outside
 from streams.worker.app import App
+from streams.worker.credentials.secret import Secret
 from streams.worker.handler.context import Context
 from streams.worker.handler.values import digest
 from streams.worker.job_types import JobFunction, PreflightFunction
@@ -36,6 +37,7 @@ class Observer:
         """A copy of the application whose handlers and preflights are observed."""
         copy = App(app.name, version=app.version)
         copy.tools = app.tools
+        copy.providers = app.providers
         copy.declarations = app.declarations
         copy.jobs = {
             name: replace(job, function=self._handler(job.function))
@@ -68,6 +70,11 @@ class ObservedContext(Context):
         """See `Context.payload`."""
         with waits_outside():  # a large body is opened in a thread
             return await super().payload(event)
+
+    async def credentials(self, name: str) -> Secret:
+        """See `Context.credentials`."""
+        with waits_outside():  # a file is read in a thread
+            return await super().credentials(name)
 
     def step(
         self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from streams.runtime.processor import Record
+from streams.testing.credentials import FakeCredentials
 from streams.testing.link import Link, Sent, Watch
 from streams.testing.virtual_loop import VirtualLoop
 from streams.topology.model import Topology
@@ -31,6 +32,7 @@ class Surroundings:
     send: Callable[[Sent], None]
     payloads: Callable[[], list[Record]]
     watch: Watch
+    credentials: FakeCredentials
 
 
 class WorkerProcess:
@@ -100,5 +102,6 @@ class WorkerProcess:
             WorkerSpec(INSTANCE, pool),
             cluster_key=around.cluster_key,
             book=around.keyring,
+            sources=around.credentials.sources(app),
             clock=self._now,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from streams.errors import ConfigError
 from streams.serde.records import DeclaredSchedule, Handler
@@ -23,6 +23,9 @@ from streams.worker.job_types import (
     tool_of,
 )
 from streams.worker.schedules import ALL_TENANTS, Declaration, Moment, declaration, declared
+
+if TYPE_CHECKING:
+    from streams.worker.credentials.provider import Provider
 
 _Job = TypeVar("_Job", bound=JobFunction)
 _Preflight = TypeVar("_Preflight", bound=PreflightFunction)
@@ -46,6 +49,7 @@ class App:
         self.jobs: dict[str, JobType] = {}
         self.preflights: dict[str, PreflightFunction] = {}
         self.tools: dict[str, Tool] = {}
+        self.providers: dict[str, Provider] = {}
         self.declarations: list[Declaration] = []
         """What `schedule` declares; `schedules` has them by their ids."""
 
@@ -134,6 +138,20 @@ class App:
         if name in self.tools:
             raise ConfigError(f"tool {name!r} is declared twice in app {self.name!r}")
         self.tools[name] = made
+
+    def provider(self, name: str, provider: Provider) -> None:
+        """Add a provider of credentials, which the topology then names as `provider: NAME`.
+
+        `streams.worker.credentials.provider.Provider` is its contract. One of the name of a shipped
+        provider takes its place.
+
+        Raises:
+            ConfigError: the name is wrong, or the application has added one of that name.
+        """
+        check_name(name, "provider")
+        if name in self.providers:
+            raise ConfigError(f"provider {name!r} is added twice in app {self.name!r}")
+        self.providers[name] = provider
 
     def schedule(
         self,

@@ -16,12 +16,14 @@ from streams.kafka.clients import wait_for_broker
 from streams.process.daemon_thread import in_daemon_thread
 from streams.process.shutdown import end_within
 from streams.settings import Settings
-from streams.telemetry import serve_probes
+from streams.telemetry import redact_logs, serve_probes
 from streams.tenants.follower import TenantsFollower, log_unusable
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault, read_cluster_key
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
+from streams.worker.credentials.credentials import Sources
+from streams.worker.credentials.shipped import check_providers, shipped
 from streams.worker.handler.watchdog import EXIT_CODE
 from streams.worker.transport.kafka import KafkaTransport
 from streams.worker.worker import Worker, WorkerSpec
@@ -37,7 +39,7 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
 
     Raises:
         ConfigError: an unknown pool, an app without jobs, a key file is missing, or a topic has
-            other than its declared number of partitions.
+            other than its declared number of partitions, or no provider of a credential is there.
         Fenced: another process runs under the same instance name.
         StageFailed: its copy of `tenants` is no longer updated.
     """
@@ -46,12 +48,15 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
         raise ConfigError(f"--pool {pool!r} is not in the topology; its pools are: {known}")
     if not app.jobs:
         raise ConfigError(f"app {app.name!r} declares no job: add a function under @app.job(...)")
+    providers = {**shipped(settings), **app.providers}
+    check_providers(topology.credentials.values(), providers, app.jobs)
+    sources = Sources(topology.credentials.get, providers)
     vault = open_vault(settings)
     cluster_key = read_cluster_key(settings)
     place = WorkerSpec(settings.instance, pool, settings.slots)
     loop = uvloop.new_event_loop()
     try:
-        run_to_its_end(loop, _serve(app, settings, topology, place, cluster_key, vault))
+        run_to_its_end(loop, _serve(app, settings, topology, place, cluster_key, vault, sources))
     finally:
         # Not `asyncio.run`: it would wait for ever for a handler that ignores being cancelled.
         loop.close()
@@ -81,11 +86,15 @@ async def _serve(
     place: WorkerSpec,
     cluster_key: bytes,
     vault: Vault,
+    sources: Sources,
 ) -> None:
     width = topology.topics[f"jobs.work.{place.pool}"].partitions
     transport = KafkaTransport(settings, place, width)
     book = DataKeyring(vault)
-    worker = Worker(app, transport, topology, place, cluster_key=cluster_key, book=book)
+    worker = Worker(
+        app, transport, topology, place, cluster_key=cluster_key, book=book, sources=sources
+    )
+    redact_logs(worker.redaction.text)
     follower = TenantsFollower(
         settings, topology, place.group, book.apply, log_unusable, worker.failed
     )

@@ -9,11 +9,13 @@ from functools import partial
 import structlog
 
 from streams.errors import LeaseLost
+from streams.redaction.redaction import Redaction
 from streams.serde.records import Ended, Lease
 from streams.serde.run_ends import CONTINUED, LOST
 from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
+from streams.worker.credentials.credentials import Credentials
 from streams.worker.handler.contexts import Contexts
 from streams.worker.handler.execution import Execution
 from streams.worker.handler.handler_error import result_of
@@ -26,7 +28,7 @@ from streams.worker.middleware.contract import Run, WorkerParts
 from streams.worker.middleware.stack import DEFAULT
 from streams.worker.transport.contract import Transport
 from streams.worker.transport.replies import Replies
-from streams.worker.transport.retrying_sender import RetryingSender, command
+from streams.worker.transport.retrying_sender import RetryingSender
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +46,8 @@ class RunExecutor:
         held_leases: HeldLeases,
         heartbeater: Heartbeater,
         keyring: DataKeyring,
+        redaction: Redaction,
+        credentials: Credentials,
         clock: Callable[[], float],
     ) -> None:
         self.running: set[asyncio.Task[None]] = set()
@@ -53,15 +57,18 @@ class RunExecutor:
         self._replies = replies
         self._held_leases = held_leases
         self._heartbeater = heartbeater
+        self._redaction = redaction
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._contexts = Contexts(app, topology, transport, replies, heartbeater, keyring)
+        self._contexts = Contexts(
+            app, topology, transport, replies, heartbeater, keyring, credentials
+        )
         worker = WorkerParts(app, heartbeater.identity.pool, held_leases, heartbeater, clock)
         self._chain = Chain(made(worker) for made in DEFAULT)
 
     def begin(self, held: Held) -> None:
         """Begin the run of a lease."""
-        session = RunSession(held, self._sender, self._partitions, self._clock)
+        session = RunSession(held, self._sender, self._partitions, self._clock, self._redaction)
         self._replies.attend(session)
         run = self._loop.create_task(self._run(session))
         self.running.add(run)
@@ -89,11 +96,11 @@ class RunExecutor:
         except (asyncio.CancelledError, RunStopped, LeaseLost) as error:
             if _ends_the_loop(error):
                 raise
-            run_result = session.verdict or raised(error)
+            run_result = session.verdict or raised(error, self._redaction.text)
         except Exception as error:  # no error of a handler or a middleware gets here
             lease = session.lease
             log.exception("run could not be executed", job_id=lease.job_id, type=lease.type)
-            run_result = raised(error)
+            run_result = raised(error, self._redaction.text)
         if session.verdict is None:
             session.stop(run_result)  # tasks that a middleware left behind start nothing more
         elif session.verdict.status == LOST:  # whatever the middleware made of it
@@ -108,7 +115,8 @@ class RunExecutor:
 
     async def _called(self, run: Run) -> RunResult:
         try:
-            return returned(await self._app.jobs[run.job_type].function(run.ctx))
+            value = await self._app.jobs[run.job_type].function(run.ctx)
+            return returned(value, self._redaction.text)
         except BaseException as error:
             return result_of(error, run.session)
 
@@ -147,7 +155,7 @@ class RunExecutor:
                 run_result.waits,
                 _given(held.lease) if run_result.status == CONTINUED else (),
             )
-            said = self._sender.send(command(held.lease, ended), lambda: held.valid_until)
+            said = self._sender.send(session.letter(ended), lambda: held.valid_until)
         self._heartbeater.tell()
         try:
             await said

@@ -15,6 +15,7 @@ from uuid_utils import uuid7
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread, in_daemon_thread
 from streams.process.wall_clock import wall_ms
+from streams.redaction.redaction import Redaction
 from streams.serde.codec import COMMAND
 from streams.serde.ids import new_id
 from streams.serde.records import Command, DeclareSchedules
@@ -22,6 +23,8 @@ from streams.serde.run_ends import RELEASED
 from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
+from streams.worker.credentials.credentials import Credentials, Sources
+from streams.worker.credentials.shipped import shipped
 from streams.worker.handler.run_result import RunResult
 from streams.worker.handler.watchdog import Watchdog
 from streams.worker.lease.heartbeater import Heartbeater, Identity
@@ -71,6 +74,7 @@ class Worker:
         *,
         cluster_key: bytes,
         book: DataKeyring,
+        sources: Sources | None = None,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
         # Include the pool, so that a worker of another pool does not count as an earlier boot.
@@ -100,6 +104,8 @@ class Worker:
             self._taken,
             clock,
         )
+        rules = topology.redaction
+        self.redaction = Redaction(rules.fields, rules.patterns, rules.presets)
         self.executor = RunExecutor(
             app,
             topology,
@@ -109,6 +115,12 @@ class Worker:
             self.held_leases,
             self.heartbeater,
             book,
+            self.redaction,
+            Credentials(
+                sources or Sources(topology.credentials.get, shipped()),
+                self.redaction.secrets,
+                clock,
+            ),
             clock,
         )
         self.watchdog = Watchdog(self._loop, self.held_leases, self.heartbeater, clock)

@@ -119,6 +119,6 @@ class Asking:
         try:
             decision: Decision = at_once(pending.given_now())
         except PermanentError as error:
-            yield from self._run.end("failed", describe(error))
+            yield from self._run.end("failed", describe(error, str))
             return None
         return decision

@@ -60,7 +60,7 @@ def may_begin(run: RunModel, call: Call) -> Answered:
         _check(run.history, call)
     except HistoryDiverged as error:
         run.worker.world.diverges(run.lease)
-        yield from run.end("review", describe(error), diverged=error.recorded)
+        yield from run.end("review", describe(error, str), diverged=error.recorded)
         return False
     return True
 

@@ -158,7 +158,7 @@ class Below:
         except PermanentError as error:
             if isinstance(error, ChildFailed) and script.bears:
                 return True
-            yield from self._run.end("failed", describe(error))
+            yield from self._run.end("failed", describe(error, str))
             return False
         return True
 

@@ -159,6 +159,7 @@ class Approvals:
             approval_id=id_,
             timeout_ms=terms.timeout_ms,
         )
+        prompt = self._session.redaction.text(prompt)
         value = {"prompt": prompt, "arguments": [arguments for _, arguments in effects]}
         # Their digest is known: what is sealed must not follow later changes of the handler.
         value = from_json(to_json(value, f"approval {key}"))

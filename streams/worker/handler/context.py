@@ -13,6 +13,7 @@ from streams.http.moments import moment
 from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo, PayloadRef
 from streams.worker.handler.decision import Proposed
+from streams.worker.handler.outside import Outside
 from streams.worker.handler.own_frames import calling_line
 from streams.worker.handler.spawning import Spawning
 from streams.worker.handler.values import from_json, to_json
@@ -21,6 +22,7 @@ from streams.worker.handler.waiting import Waiting
 if TYPE_CHECKING:
     from streams.vault.keyring import DataKeyring
     from streams.vault.opening import Fetch
+    from streams.worker.credentials.credentials import Credentials
     from streams.worker.handler.approvals import Approvals
     from streams.worker.handler.children import Children
     from streams.worker.handler.effects import Effects
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from streams.worker.handler.waits import Waits
 
 
-class Context(Waiting, Spawning):
+class Context(Waiting, Spawning, Outside):
     """One run of one job. Every method raises `LeaseLost` once the run is over.
 
     Let that error pass: the task is being cancelled, and another run may have begun.
@@ -51,9 +53,11 @@ class Context(Waiting, Spawning):
         gathering: Gathering,
         keyring: DataKeyring,
         fetch: Fetch,
+        credentials: Credentials,
     ) -> None:
         Waiting.__init__(self, waits, calls, approvals)
         Spawning.__init__(self, children, gathering)
+        Outside.__init__(self, session, credentials)
         lease = session.lease
         self.tenant_id: str = lease.tenant_id
         self.job_id: str = lease.job_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
+from streams.worker.credentials.credentials import Credentials
 from streams.worker.handler.approvals import Approvals
 from streams.worker.handler.children import Children
 from streams.worker.handler.claiming import Claimant
@@ -33,6 +34,7 @@ class Contexts:
         replies: Replies,
         heartbeater: Heartbeater,
         keyring: DataKeyring,
+        credentials: Credentials,
     ) -> None:
         self._app = app
         self._most_children = topology.workflows.most_children
@@ -40,11 +42,12 @@ class Contexts:
         self._replies = replies
         self._heartbeater = heartbeater
         self._keyring = keyring
+        self._credentials = credentials
 
     def make(self, session: RunSession) -> Context:
         """The context of a run that begins."""
         claimant = self._claimant(session)
-        history = History(session.lease.steps, self._app.version)
+        history = History(session.lease.steps, self._app.version, session.redaction)
         steps = Steps(session, history, ModelCalls(session, self._replies, claimant))
         waits = Waits(session, history, steps, self._replies, claimant)
         children = Children(session, history, steps, waits, self._replies, claimant)
@@ -60,6 +63,7 @@ class Contexts:
             Gathering(session, history, waits, children, self._most_children),
             self._keyring,
             self._transport.fetch,
+            self._credentials,
         )
 
     def _claimant(self, session: RunSession) -> Claimant:

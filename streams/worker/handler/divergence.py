@@ -33,5 +33,5 @@ async def diverge(session: RunSession, call: Call, error: HistoryDiverged) -> No
     """
     if not is_inside(call.branch):
         await session.calls_ended()
-    session.stop(raised(error))
+    session.stop(raised(error, session.redaction.text))
     raise RunStopped(str(error)) from error

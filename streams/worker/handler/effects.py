@@ -26,11 +26,13 @@ from streams.worker.handler.claiming import Claimant, Claims, outcome_of
 from streams.worker.handler.decision import Proposed
 from streams.worker.handler.invoke import call
 from streams.worker.handler.proof_not_done import not_done
+from streams.worker.handler.redacted import check_arguments, check_names
 from streams.worker.handler.room import asks_again, check_model, stopped
 from streams.worker.handler.run_result import RunResult, RunStopped, describe
 from streams.worker.handler.run_session import RunSession, in_call
 from streams.worker.handler.values import from_json, is_label, to_json
 from streams.worker.job_types import TOOL_NAME, Tool
+from streams.worker.tool_call import tool_call
 from streams.worker.transport.replies import Replies
 
 _KEY_CHARS = 512
@@ -41,6 +43,7 @@ class Effects:
 
     def __init__(self, session: RunSession, replies: Replies, claimant: Claimant) -> None:
         self._session = session
+        self._clean = session.redaction.json
         self._claims = Claims(session, replies, claimant)
         self._claimant = claimant
         self._once_per: dict[str, str] = {}
@@ -55,7 +58,10 @@ class Effects:
         model: str | None = None,
     ) -> Any:
         """See `Context.effect`; `Proposed` if people have to approve it."""
+        redaction = self._session.redaction
+        check_names(redaction, "an effect's tool or key", tool, key, model)
         action = self._action(tool, key)
+        check_arguments(redaction, arguments, f"effect {action}")
         self._check_once_per(action, once_per)
         check_model(model, f"effect {action}")
         with child(f"effect {tool}", {names.TOOL: tool}):
@@ -137,17 +143,21 @@ class Effects:
             with child(f"call {tool.name}", {names.TOOL: tool.name}, CLIENT):
                 trace = {"traceparent": self._session.traceparent} if takes_trace else {}
                 made = partial(function, idempotency_key=reply.idempotency_key, **trace)
-                with inside(step_id(current_branch(), claim.action)):
+                branch = step_id(current_branch(), claim.action)
+                with inside(branch), tool_call(reply.idempotency_key):
                     result = await call(made, partial(self._came_late, claim))
         except BaseException as error:
             # The error is about this call only: an earlier call of unknown outcome stays unknown.
             settled = not_done(error, tool.nothing_done, handled) and not reply.repeat
             status: OutcomeStatus = effect_states.FAILED if settled else effect_states.UNKNOWN
             blames_tool = self._blames_tool(error)
-            told = outcome_of(claim, status, error=describe(error), blames_tool=blames_tool)
+            told = outcome_of(claim, status, error=self._described(error), blames_tool=blames_tool)
             await self._record(told)
             raise
         return await self._done(claim, result)
+
+    def _described(self, error: BaseException) -> str:
+        return describe(error, self._session.redaction.text)
 
     def _blames_tool(self, error: BaseException) -> bool:
         """Whether a call failed by its tool: that did not answer in time, or not as it should.
@@ -161,7 +171,7 @@ class Effects:
 
     async def _done(self, claim: Claim, result: Any) -> Any:
         try:
-            text = to_json(result, f"the result of effect {claim.action}")
+            text = self._clean(to_json(result, f"the result of effect {claim.action}"))
         except PermanentError:
             # The effect did happen: record that. The error tells the author about the result.
             await self._record(outcome_of(claim, effect_states.DONE))

@@ -34,11 +34,12 @@ def result_of(error: BaseException, session: RunSession) -> RunResult:
     if says_it_is_over(error, session):
         raise error
     error = _told_of_ctx(error)
+    clean = session.redaction.text
     if unforeseen(error):
-        lease, where = session.lease, own_traceback(error)
+        lease, where = session.lease, clean(own_traceback(error))
         log.warning("handler raised", type=lease.type, attempt=lease.attempt, exception=where)
         log.debug(ALL_FRAMES, exc_info=error)
-    return raised(error)
+    return raised(error, clean)
 
 
 def says_it_is_over(error: BaseException, session: RunSession) -> bool:

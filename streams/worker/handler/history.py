@@ -13,10 +13,12 @@ from hashlib import blake2b
 from typing import Any
 
 from streams.errors import HistoryDiverged
+from streams.redaction.redaction import Redaction
 from streams.serde.records import StepResult
 from streams.serde.step_ids import branch_of, mark_id, passed_id, seen_id
 from streams.worker.handler.branches import current_branch
 from streams.worker.handler.calls import Call, Calls, check_label
+from streams.worker.handler.redacted import check_names
 from streams.worker.handler.values import from_json
 
 __all__ = ["MARK", "Call", "History"]
@@ -36,8 +38,14 @@ _ROUNDS, _ROUND_SECONDS = 100, 0.05
 class History:
     """The calls of one run, and the results that earlier runs and this one have kept."""
 
-    def __init__(self, steps: tuple[StepResult, ...], code: str | None = None) -> None:
+    def __init__(
+        self,
+        steps: tuple[StepResult, ...],
+        code: str | None = None,
+        redaction: Redaction | None = None,
+    ) -> None:
         self.code = code
+        self._redaction = redaction
         self._results = {result.id: result for result in steps}
         self._calls = Calls(self._results.__contains__)
         self._unread: dict[str, dict[str, StepResult]] = {}
@@ -66,8 +74,9 @@ class History:
 
         Raises:
             AmbiguousStep: another call of this name and key is in flight in this branch.
-            PermanentError: the name or the key cannot be kept.
+            PermanentError: the name or the key cannot be kept, or holds a secret.
         """
+        check_names(self._redaction, f"the name or key of a {kind}", name, key)
         call = self._calls.call(name, kind, digest, key, was, is_value=is_value)
         self._unread.get(call.branch, {}).pop(call.id, None)
         return call
@@ -86,6 +95,7 @@ class History:
         Raises:
             AmbiguousStep: it is open.
         """
+        check_names(self._redaction, "the name of a branch", name)
         return self._calls.branch(name, line)
 
     def found(self, call: Call) -> StepResult | None:
@@ -175,6 +185,7 @@ class History:
     def patched(self, name: str) -> bool:
         """See `Context.patched`. A mark takes no place among the calls, so it may go later."""
         check_label(name, "patch")
+        check_names(self._redaction, "the name of a patch", name)
         branch = current_branch()
         id_ = mark_id(branch, name)
         if id_ in self._results:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from streams.errors import (
@@ -20,6 +21,8 @@ from streams.worker.handler.values import to_json
 _BLAMED = "in middleware "
 _ERROR_CHARS = 2_000
 _TRACEBACK_CHARS = 4_000
+
+Clean = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +50,23 @@ class RunStopped(BaseException):
     """
 
 
-def returned(value: object) -> RunResult:
-    """The result of a handler that returned; its value must be JSON."""
+def returned(value: object, clean: Clean) -> RunResult:
+    """The result of a handler that returned; its value must be JSON. `clean` is as in `raised`."""
     try:
         return RunResult(SUCCEEDED, result=to_json(value, "the handler's result"))
     except PermanentError as error:
-        return RunResult(FAILED, error=describe(error))
+        return RunResult(FAILED, error=describe(error, clean))
 
 
-def raised(error: BaseException) -> RunResult:
-    """The result of a handler that raised; in a group, the most decisive error counts."""
-    where = _last_of(own_traceback(error))
+def raised(error: BaseException, clean: Clean) -> RunResult:
+    """The result of a handler that raised; in a group, the most decisive error counts.
+
+    `clean` takes secrets out of texts. It gets them whole, because a part of one is not found.
+    """
+    where = _last_of(clean(own_traceback(error)))
     if isinstance(error, BaseExceptionGroup):
         error = _decisive(error)
-    text = describe(error)
+    text = describe(error, clean)
     if isinstance(error, HistoryDiverged):
         return RunResult(REVIEW, error=text, traceback=where, diverged=error.recorded)
     if isinstance(error, PermanentError):
@@ -81,16 +87,16 @@ def timed_out(seconds: float, stack: str = "") -> RunResult:
     return RunResult(RETRY, error=told, traceback=_last_of(stack))
 
 
-def describe(error: BaseException) -> str:
+def describe(error: BaseException, clean: Clean) -> str:
     """`Type: message`, cut to 2,000 characters; a vendor's lone surrogates are escaped.
 
-    An error that a middleware raised ends with the name of that.
+    An error that a middleware raised ends with the name of that. `clean` is as in `raised`.
     """
     try:
         text = str(error)
     except Exception:
         text = "(it cannot say what it is)"
-    text, where = f"{type(error).__name__}: {text}", _where(error)
+    text, where = clean(f"{type(error).__name__}: {text}"), _where(error)
     return _encodable(text[: _ERROR_CHARS - len(where)] + where)
 
 

@@ -11,12 +11,14 @@ import structlog
 
 from streams.errors import LeaseLost
 from streams.process.wall_clock import wall_ms
+from streams.redaction.redaction import Redaction
 from streams.serde.codec import PROGRESS
 from streams.serde.effect_states import UNKNOWN
 from streams.serde.ids import partition_for
 from streams.serde.records import CommandBody, Lease, Outcome, Progress
 from streams.serde.run_ends import LOST
 from streams.tracing.spans import current
+from streams.worker.handler.redacted import redacted
 from streams.worker.handler.run_result import RunResult
 from streams.worker.lease.held_leases import Held
 from streams.worker.transport.retrying_sender import Deadline, Letter, RetryingSender, command
@@ -37,9 +39,15 @@ class RunSession:
     """Sends commands about the job until the lease is no longer valid or the run was stopped."""
 
     def __init__(
-        self, held: Held, sender: RetryingSender, partitions: int, clock: Callable[[], float]
+        self,
+        held: Held,
+        sender: RetryingSender,
+        partitions: int,
+        clock: Callable[[], float],
+        redaction: Redaction,
     ) -> None:
         self.held = held
+        self.redaction = redaction
         self.task: asyncio.Task[RunResult] | None = None
         self.verdict: RunResult | None = None
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -104,6 +112,10 @@ class RunSession:
         """The span in which the handler is now, else what the lease carries."""
         return current() or self.lease.traceparent
 
+    def seconds_left(self) -> float:
+        """How long the run may still take; less than nothing once its time is up."""
+        return self.held.timeout_at - self._clock()
+
     def is_over(self) -> bool:
         """Whether the run was stopped; it is also stopped here if its lease is no longer valid."""
         if self._clock() >= self.held.valid_until:
@@ -135,13 +147,21 @@ class RunSession:
         if first:
             log.warning("lease lost", job_id=lease.job_id, type=lease.type, why=why)
 
+    def letter(self, body: CommandBody) -> Letter:
+        """A command as it may be sent: without what redaction takes out.
+
+        Raises:
+            PermanentError: a name in it, which cannot be changed, holds a secret.
+        """
+        return command(self.lease, redacted(body, self.redaction))
+
     async def say(self, body: CommandBody, until: Deadline | None = None) -> None:
         """Send a command and wait until it is durable.
 
         Raises:
             LeaseLost: the command could not be sent while the lease was valid.
         """
-        await self._send(command(self.lease, body), until or (lambda: self.held.valid_until))
+        await self._send(self.letter(body), until or (lambda: self.held.valid_until))
 
     async def record(self, outcome: Outcome) -> None:
         """Send an effect's outcome, even after the lease is over, because it starts nothing new.
@@ -149,15 +169,15 @@ class RunSession:
         Raises:
             LeaseLost: the outcome could not be sent in time.
         """
-        await self._send(command(self.lease, outcome), self._worth_telling(outcome))
+        await self._send(self.letter(outcome), self._worth_telling(outcome))
 
     def post(self, outcome: Outcome) -> None:
         """Send, without waiting, an effect's outcome that the run does not wait for any more."""
-        self._sender.post(command(self.lease, outcome), self._worth_telling(outcome))
+        self._sender.post(self.letter(outcome), self._worth_telling(outcome))
 
     def tell(self, body: CommandBody) -> None:
         """Send, without waiting, a command that matters only while the lease is valid."""
-        self._sender.post(command(self.lease, body), lambda: self.held.valid_until)
+        self._sender.post(self.letter(body), lambda: self.held.valid_until)
 
     async def progress(self, value: str) -> None:
         """Publish progress (JSON text) and wait until it is durable.
@@ -165,7 +185,7 @@ class RunSession:
         Raises:
             LeaseLost: like `say`.
         """
-        lease = self.lease
+        lease, value = self.lease, self.redaction.json(value)
         record = Progress(lease.job_id, lease.tenant_id, lease.run_id, wall_ms(), value)
         partition = partition_for(lease.tenant_id, self._partitions)
         letter = Letter(

@@ -112,7 +112,8 @@ class Steps:
         self._session.check()
         with inside(call.id):
             value = await invoked(function)
-        text = to_json(value, f"the value of step {call.id!r}")
+        # What is kept is what the handler gets, also the first time.
+        text = self._session.redaction.json(to_json(value, f"the value of step {call.id!r}"))
         left = self._history.result(call, value=text)
         await self.keep(left, claim_id)
         return left

@@ -24,6 +24,7 @@ from streams.worker.handler.branches import current_branch
 from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.divergence import diverge, may_begin
 from streams.worker.handler.history import Call, History
+from streams.worker.handler.redacted import redacted
 from streams.worker.handler.run_result import RunResult, RunStopped
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.steps import Steps
@@ -83,6 +84,7 @@ class Waits:
 
         `before` is called before the run parks for the wait.
         """
+        redacted(wait, self._session.redaction)  # refuses one that names a secret
         return Pending(self, call, wait, given, before)
 
     def busy(self) -> AbstractContextManager[None]:

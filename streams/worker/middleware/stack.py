@@ -8,6 +8,7 @@ from streams.worker.middleware.contract import Middleware, WorkerParts
 from streams.worker.middleware.isolation import Isolation
 from streams.worker.middleware.metrics import Metrics
 from streams.worker.middleware.preflight import Preflight
+from streams.worker.middleware.redaction import Redacted
 from streams.worker.middleware.run_log import RunLog
 from streams.worker.middleware.time_limit import TimeLimit
 from streams.worker.middleware.tracing import Tracing
@@ -17,6 +18,7 @@ DEFAULT: tuple[Callable[[WorkerParts], Middleware], ...] = (
     Isolation,
     Metrics,
     RunLog,
+    Redacted,
     TimeLimit,
     Preflight,
 )

@@ -18,6 +18,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streams.redaction.redaction import Redaction
 from streams.serde.records import Checkpoint, StepResult
 from streams.worker.handler.history import History
 from streams.worker.handler.steps import Steps
@@ -76,7 +77,12 @@ class Run:
         self.died = asyncio.get_running_loop().create_future()
         no_models: Any = None
         session: Any = SimpleNamespace(
-            lease=lease, check=lambda: None, say=self.say, stop=self.stop, busy=nullcontext
+            redaction=Redaction(),
+            lease=lease,
+            check=lambda: None,
+            say=self.say,
+            stop=self.stop,
+            busy=nullcontext,
         )
         self.steps = Steps(session, self.history, no_models)
 

@@ -1,0 +1,64 @@
+"""Answers of `ctx.http`, and what their status proves about an effect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import ClientResponse
+from aiohttp.typedefs import JSONDecoder
+
+from streams.delivery.egress.retry_after import retry_after_seconds
+from streams.errors import JobError, PermanentError, RetryAfter, TransientError
+
+_REFUSED = frozenset({400, 403, 404, 405, 406, 410, 411, 413, 414, 415, 422, 431})
+"""The server did not do it, and would not do it if it were asked again (RFC 9110, section 15.5)."""
+
+
+class Answer(ClientResponse):
+    """aiohttp's answer, whose `raise_for_status` tells "nothing was done" from "nobody knows"."""
+
+    is_alone: Callable[[], bool] | None = None
+    """Whether no other request of the same effect may have done something."""
+
+    async def json(
+        self,
+        *,
+        encoding: str | None = None,
+        loads: JSONDecoder = json.loads,
+        content_type: str | None = None,
+    ) -> Any:
+        """The body's JSON, whatever the answer's content type is unless one is demanded.
+
+        aiohttp demands `application/json`, but what was done was done.
+        """
+        return await super().json(encoding=encoding, loads=loads, content_type=content_type)
+
+    def raise_for_status(self) -> None:
+        """Return for a status below 400.
+
+        Raises:
+            RetryAfter: 429 or 503 with a `Retry-After` header: nothing was done.
+            TransientError: 401 or 429: nothing was done. A credential may just be rotated.
+            PermanentError: another status that refuses the request: nothing was done.
+            aiohttp.ClientResponseError: any other, such as 409 or 500: something may have been
+                done. The same for all, if an earlier request of the effect may have done something.
+        """
+        is_alone = self.is_alone is None or self.is_alone()
+        refusal = self._refusal() if is_alone and not self.history else None
+        if refusal is None:
+            super().raise_for_status()
+            return
+        self.release()
+        raise refusal
+
+    def _refusal(self) -> JobError | None:
+        told = f"{self.method} {self.url.origin()} answered {self.status} {self.reason}"
+        asked = self.headers.get("Retry-After"), self.headers.get("Date")
+        seconds = retry_after_seconds(*asked)
+        if self.status in (429, 503) and seconds is not None:
+            return RetryAfter(seconds, told)
+        if self.status in (401, 429):
+            return TransientError(told)
+        return PermanentError(told) if self.status in _REFUSED else None

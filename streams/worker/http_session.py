@@ -1,0 +1,221 @@
+"""`ctx.http`: requests of handlers that tell what became of them.
+
+It lies outside of `handler/`, because its errors are those of a tool's call: the ledger reads a
+`JobError` as "nothing was done", which holds here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from aiohttp import (
+    ClientConnectionError,
+    ClientError,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    InvalidURL,
+    NonHttpUrlClientError,
+    ServerDisconnectedError,
+    TCPConnector,
+    TraceConfig,
+)
+from multidict import CIMultiDict
+from yarl import URL
+
+from streams.errors import PermanentError, TransientError
+from streams.worker.http_answers import Answer
+from streams.worker.tool_call import ToolCall, present_call
+
+CONNECT_SECONDS = 10.0
+_LEAST_SECONDS = 0.5
+"""With less time left, a request is not begun: its outcome would be unknown."""
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""Methods that do nothing (RFC 9110, section 9.2.1)."""
+
+
+class RunOfRequests(Protocol):
+    """What requests need of the run that makes them."""
+
+    @property
+    def traceparent(self) -> str | None: ...
+
+    def check(self) -> None: ...
+
+    def seconds_left(self) -> float: ...
+
+
+class Http:
+    """Requests of one run, each on a connection of its own.
+
+    A kept connection may be closed by the server while a request is under way on it, and nobody
+    then knows whether that was done.
+
+    `await` a request for an answer whose body was read, or use `async with` to read the body in
+    pieces. The options are those of `aiohttp.ClientSession.request`. Redirects are not followed
+    unless `allow_redirects=True` says so. `timeout` are the seconds for all of it, and a request
+    never takes longer than the run may.
+
+    In an effect's function, a request that may do something carries the effect's `Idempotency-Key`.
+    Every request carries `traceparent`. None is repeated.
+
+    Raises:
+        TransientError: nothing was sent, because there was no connection; in an effect only if no
+            other request of its function was sent before.
+        PermanentError: the URL is none.
+        aiohttp.ClientError, TimeoutError: something was sent, so the outcome is unknown.
+    """
+
+    def __init__(self, run: RunOfRequests) -> None:
+        self._run = run
+
+    def get(self, url: str | URL, **options: Any) -> Request:
+        return self.request("GET", url, **options)
+
+    def post(self, url: str | URL, **options: Any) -> Request:
+        return self.request("POST", url, **options)
+
+    def put(self, url: str | URL, **options: Any) -> Request:
+        return self.request("PUT", url, **options)
+
+    def patch(self, url: str | URL, **options: Any) -> Request:
+        return self.request("PATCH", url, **options)
+
+    def delete(self, url: str | URL, **options: Any) -> Request:
+        return self.request("DELETE", url, **options)
+
+    def request(
+        self, method: str, url: str | URL, *, timeout: float | None = None, **options: Any
+    ) -> Request:
+        """A request of any method; see the class."""
+        return Request(self._run, method.upper(), url, timeout, options)
+
+
+@dataclass(slots=True)
+class _Sent:
+    """How far a request got. aiohttp itself would repeat some whose connection broke."""
+
+    connections: int = 0
+    redirects: int = 0
+
+
+class Request:
+    """One request: await it, or enter it."""
+
+    def __init__(
+        self,
+        run: RunOfRequests,
+        method: str,
+        url: str | URL,
+        timeout: float | None,
+        options: dict[str, Any],
+    ) -> None:
+        self._run = run
+        self._method = method
+        self._url = url
+        self._timeout = timeout
+        self._options = options
+        self._sent = _Sent()
+        self._call = present_call()
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        return self._whole().__await__()
+
+    async def _whole(self) -> Answer:
+        async with self as answer:
+            await answer.read()
+            return answer
+
+    async def __aenter__(self) -> Answer:
+        self._run.check()
+        self._session = ClientSession(
+            connector=TCPConnector(force_close=True),
+            cookie_jar=DummyCookieJar(),
+            timeout=self._limits(),
+            response_class=Answer,
+            trace_configs=[_watched(self._sent, self._call, self._method)],
+        )
+        try:
+            return await self._answer()
+        except BaseException:
+            await self._session.close()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    def _limits(self) -> ClientTimeout:
+        left = self._run.seconds_left()
+        if left < _LEAST_SECONDS:
+            raise TransientError(f"{self._told()}: nothing was sent, because the run has no time")
+        total = left if self._timeout is None else min(self._timeout, left)
+        return ClientTimeout(total=total, connect=min(CONNECT_SECONDS, total))
+
+    async def _answer(self) -> Answer:
+        options = {"allow_redirects": False, **self._options, "headers": self._headers()}
+        try:
+            answer = await self._session.request(self._method, self._url, **options)
+        except (InvalidURL, NonHttpUrlClientError):
+            raise PermanentError(f"{self._method}: the URL is none") from None
+        except (ClientError, OSError) as error:  # TimeoutError is an OSError
+            if self._sent.connections:
+                raise
+            raise self._not_sent(error) from error
+        assert isinstance(answer, Answer)  # noqa: S101
+        answer.is_alone = self._is_alone
+        return answer
+
+    def _is_alone(self) -> bool:
+        """Whether no other request of the effect may have done something."""
+        own = 0 if self._method in _SAFE else self._sent.connections
+        return self._call is None or self._call.sent == own
+
+    def _not_sent(self, error: BaseException) -> Exception:
+        """The error for a request without a connection: about the effect, it may prove nothing."""
+        if self._is_alone():
+            return TransientError(f"{self._told()}: nothing was sent: {type(error).__name__}")
+        return ClientConnectionError(
+            f"{self._told()}: not sent, but another request of this effect was"
+        )
+
+    def _told(self) -> str:
+        """The request without what may be secret in its URL."""
+        try:
+            return f"{self._method} {URL(self._url).origin()}"
+        except (ValueError, TypeError):
+            return self._method
+
+    def _headers(self) -> CIMultiDict[str]:
+        headers = CIMultiDict(self._options.get("headers") or {})
+        trace = self._run.traceparent
+        if trace is not None:
+            headers.setdefault("traceparent", trace)
+        if self._call is not None and self._method not in _SAFE:
+            headers.setdefault("Idempotency-Key", self._call.idempotency_key)
+        return headers
+
+
+def _watched(sent: _Sent, call: ToolCall | None, method: str) -> TraceConfig:
+    """Count what is sent, and let aiohttp send nothing twice."""
+
+    async def dials(_: ClientSession, __: SimpleNamespace, ___: object) -> None:
+        if sent.connections > sent.redirects:
+            raise ServerDisconnectedError("the connection broke: the request is not repeated")
+
+    async def connected(_: ClientSession, __: SimpleNamespace, ___: object) -> None:
+        sent.connections += 1
+        if call is not None and method not in _SAFE:
+            call.sent += 1
+
+    async def redirected(_: ClientSession, __: SimpleNamespace, ___: object) -> None:
+        sent.redirects += 1
+
+    config = TraceConfig()
+    config.on_connection_create_start.append(dials)
+    config.on_connection_create_end.append(connected)
+    config.on_request_redirect.append(redirected)
+    return config

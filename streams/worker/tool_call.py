@@ -1,0 +1,34 @@
+"""The call of a tool that is under way: `ctx.http` sends its key, and notes what it has sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One call of an effect's function; `sent` counts the requests that may have done something."""
+
+    idempotency_key: str
+    sent: int = 0
+
+
+_PRESENT: ContextVar[ToolCall | None] = ContextVar("tool_call", default=None)
+
+
+def present_call() -> ToolCall | None:
+    """The call in which the present task is; None outside of an effect."""
+    return _PRESENT.get()
+
+
+@contextmanager
+def tool_call(idempotency_key: str) -> Iterator[None]:
+    """Be in the call of a tool; the tasks that are made in it are in it, too."""
+    token = _PRESENT.set(ToolCall(idempotency_key))
+    try:
+        yield
+    finally:
+        _PRESENT.reset(token)

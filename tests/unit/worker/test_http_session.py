@@ -1,0 +1,257 @@
+"""`ctx.http` outside of a run: what it sends, and what its errors prove."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientError, ClientResponseError, ServerDisconnectedError, web
+from aiohttp.test_utils import TestServer
+from support.certificates import self_signed, server_tls
+
+from streams.errors import LeaseLost, PermanentError, RetryAfter, TransientError
+from streams.worker.http_session import Http
+from streams.worker.tool_call import tool_call
+
+TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Run:
+    """A run that a test scripts."""
+
+    def __init__(self) -> None:
+        self.traceparent: str | None = TRACE
+        self.left = 30.0
+        self.is_over = False
+
+    def check(self) -> None:
+        if self.is_over:
+            raise LeaseLost("over")
+
+    def seconds_left(self) -> float:
+        return self.left
+
+
+class Service:
+    """A server of the test: it answers by `answer`, and keeps what came."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.asked: list[web.Request] = []
+        self.answer: Handler = self.fine
+
+    async def fine(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"ok": True})
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request)
+        return await self.answer(request)
+
+    def says(self, status: int, **headers: str) -> None:
+        async def answer(_: web.Request) -> web.StreamResponse:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            return web.Response(status=status, headers=named)
+
+        self.answer = answer
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    made = Service()
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", made.handle)
+    server = TestServer(app)
+    await server.start_server()
+    made.url = str(server.make_url("/x"))
+    yield made
+    await server.close()
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+def closed_port() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{found.getsockname()[1]}/secret-path"
+
+
+async def test_an_answer_has_its_body_once_it_is_awaited(run: Run, service: Service) -> None:
+    answer = await Http(run).post(service.url, json={"n": 1})
+    assert (answer.status, await answer.json()) == (200, {"ok": True})
+    async with Http(run).get(service.url) as answer:
+        assert await answer.content.read(3) == b'{"o'
+    assert [r.headers["traceparent"] for r in service.asked] == [TRACE] * 2
+    assert all("Idempotency-Key" not in r.headers for r in service.asked)
+
+
+async def test_in_an_effect_a_request_that_acts_carries_its_key(run: Run, service: Service) -> None:
+    with tool_call("key-1"):
+        await Http(run).get(service.url)
+        await Http(run).post(service.url)
+        await Http(run).post(service.url, headers={"idempotency-key": "mine", "traceparent": "t"})
+    sent = [r.headers.get("Idempotency-Key") for r in service.asked]
+    assert sent == [None, "key-1", "mine"]
+    assert service.asked[2].headers["traceparent"] == "t"
+
+
+async def test_a_refused_connection_sent_nothing(run: Run) -> None:
+    with pytest.raises(
+        TransientError, match=r"GET http://127.0.0.1:\d+: nothing was sent"
+    ) as error:
+        await Http(run).get(closed_port())
+    assert "secret-path" not in str(error.value)
+
+
+async def test_an_unknown_host_sent_nothing(run: Run) -> None:
+    with pytest.raises(TransientError, match="nothing was sent"):
+        await Http(run).post("http://no-such-host.invalid/")
+
+
+async def test_a_certificate_that_is_not_trusted_sent_nothing(run: Run, tmp_path: Path) -> None:
+    server = TestServer(web.Application(), scheme="https")
+    await server.start_server(ssl=server_tls(self_signed(tmp_path, "localhost")))
+    with pytest.raises(TransientError, match="nothing was sent"):
+        await Http(run).post(str(server.make_url("/")))
+    await server.close()
+
+
+async def test_a_host_that_does_not_take_the_connection_sent_nothing(run: Run) -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        url = f"http://127.0.0.1:{full.getsockname()[1]}/"
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(full.getsockname())
+        with pytest.raises((TransientError, TimeoutError)):
+            await Http(run).post(url, timeout=0.2)
+        for each in waiting:
+            each.close()
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE"])
+async def test_a_connection_that_breaks_leaves_the_outcome_open(run: Run, method: str) -> None:
+    connections = 0
+
+    async def breaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(breaks, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    with pytest.raises(ServerDisconnectedError):
+        await Http(run).request(method, f"http://{host}:{port}/")
+    assert connections == 1
+    server.close()
+
+
+async def test_an_answer_that_does_not_come_leaves_the_outcome_open(
+    run: Run, service: Service
+) -> None:
+    async def hangs(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(5)
+        return web.Response()
+
+    service.answer, run.left = hangs, 0.6
+    with pytest.raises(TimeoutError):
+        await Http(run).post(service.url, timeout=100)
+    assert len(service.asked) == 1
+
+
+async def test_without_time_or_lease_nothing_begins(run: Run, service: Service) -> None:
+    run.left = 0.1
+    with pytest.raises(TransientError, match="the run has no time"):
+        await Http(run).post(service.url)
+    run.left, run.is_over = 30, True
+    with pytest.raises(LeaseLost):
+        await Http(run).post(service.url)
+    assert service.asked == []
+
+
+@pytest.mark.parametrize("url", ["", "nowhere", "ftp://x/", "http://"])
+async def test_what_is_no_url_is_an_error_of_the_handler(run: Run, url: str) -> None:
+    with pytest.raises(PermanentError, match="the URL is none"):
+        await Http(run).get(url)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "error", "seconds"),
+    [
+        (429, {"Retry_After": "7"}, RetryAfter, 7),
+        (503, {"Retry_After": "7"}, RetryAfter, 7),
+        (429, {}, TransientError, None),
+        (401, {}, TransientError, None),
+        (404, {}, PermanentError, None),
+        (422, {}, PermanentError, None),
+        (409, {}, ClientResponseError, None),
+        (500, {"Retry_After": "7"}, ClientResponseError, None),
+        (503, {}, ClientResponseError, None),
+    ],
+)
+async def test_a_status_says_whether_something_was_done(
+    run: Run,
+    service: Service,
+    status: int,
+    headers: dict[str, str],
+    error: type[Exception],
+    seconds: float | None,
+) -> None:
+    service.says(status, **headers)
+    answer = await Http(run).post(service.url)
+    with pytest.raises(error) as raised:
+        answer.raise_for_status()
+    assert type(raised.value) is error
+    assert getattr(raised.value, "seconds", None) == seconds
+
+
+async def test_a_redirect_is_not_followed_unless_it_is_asked_for(
+    run: Run, service: Service
+) -> None:
+    service.says(302, Location="/gone")
+    answer = await Http(run).post(service.url)
+    answer.raise_for_status()
+    assert (answer.status, len(service.asked)) == (302, 1)
+
+    async def leads_on(request: web.Request) -> web.StreamResponse:
+        if request.path == "/gone":
+            return web.Response(status=404)
+        return web.Response(status=302, headers={"Location": "/gone"})
+
+    service.answer = leads_on
+    answer = await Http(run).post(service.url, allow_redirects=True)
+    with pytest.raises(ClientResponseError):
+        answer.raise_for_status()
+
+
+async def test_after_another_request_of_the_effect_nothing_is_proved(
+    run: Run, service: Service
+) -> None:
+    with tool_call("key-1"):
+        await Http(run).post(service.url)
+        with pytest.raises(ClientError, match="another request of this effect was"):
+            await Http(run).post(closed_port())
+        service.says(404)
+        answer = await Http(run).post(service.url)
+        with pytest.raises(ClientResponseError):
+            answer.raise_for_status()
+
+
+async def test_reading_before_it_acts_proves_as_much(run: Run, service: Service) -> None:
+    with tool_call("key-1"):
+        await Http(run).get(service.url)
+        with pytest.raises(TransientError):
+            await Http(run).post(closed_port())
+        service.says(404)
+        answer = await Http(run).post(service.url)
+        with pytest.raises(PermanentError):
+            answer.raise_for_status()
