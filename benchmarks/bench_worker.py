@@ -28,7 +28,15 @@ from streams.topology.load import load
 
 TOPOLOGY = load(OVERLAY)
 SLOTS = 20
-TOPICS = ("jobs.commands", "jobs.progress", "jobs.work.default", "jobs.replies", "payloads", "dlq")
+TOPICS = (
+    "jobs.commands",
+    "jobs.progress",
+    "jobs.types",
+    "jobs.work.default",
+    "jobs.replies",
+    "payloads",
+    "dlq",
+)
 
 
 def main() -> None:

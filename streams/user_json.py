@@ -57,7 +57,7 @@ def write(value: object, *, sort_keys: bool = False) -> bytes:
     """
     try:
         # orjson sorts the members of dicts alone, so dataclasses become dicts.
-        text = orjson.dumps(value, *((_as_dict, _SORTED) if sort_keys else ()))
+        text = orjson.dumps(value, *((_as_dict, _SORTED) if sort_keys else (_of_model,)))
     except TypeError as error:
         raise TypeError(_SAID.get(str(error), str(error))) from error
     if b"null" in text and not all(map(math.isfinite, _floats(value))):
@@ -87,6 +87,8 @@ def _floats(value: object) -> Iterator[float]:
                 waiting.extend(items)
             case Enum() as member:
                 waiting.append(member.value)
+            case found if _is_model(found):
+                waiting.append(_of_model(found))
             case found if is_dataclass(found):
                 waiting.extend(_attributes(found))
 
@@ -97,14 +99,31 @@ def _attributes(found: Any) -> Iterator[object]:
 
 
 def _as_dict(found: Any) -> dict[str, Any]:
-    """The object that orjson writes for a dataclass.
+    """The object that is written for a dataclass or a model of pydantic.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if not is_dataclass(found) or isinstance(found, type):
+        return _of_model(found)
+    return {name: getattr(found, name) for name in _names(found)}
+
+
+def _of_model(found: Any) -> dict[str, Any]:
+    """The JSON that a model of pydantic makes of itself.
 
     Raises:
         TypeError: it is none.
+        ValueError: it cannot.
     """
-    if not is_dataclass(found) or isinstance(found, type):
+    if not _is_model(found):
         raise TypeError
-    return {name: getattr(found, name) for name in _names(found)}
+    made: dict[str, Any] = found.model_dump(mode="json", by_alias=True)
+    return made
+
+
+def _is_model(found: object) -> bool:
+    return hasattr(type(found), "__pydantic_serializer__") and hasattr(found, "model_dump")
 
 
 def _names(found: Any) -> list[str]:

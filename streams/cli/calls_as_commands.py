@@ -19,6 +19,7 @@ _COMMANDS = {
     "GET /v1/jobs": "jobs list",
     "GET /v1/jobs/{id}": "jobs show {id}",
     "GET /v1/backlog": "jobs backlog",
+    "GET /v1/job-types": "job-types list",
     "GET /v1/workflows": "workflows list",
     "GET /v1/workflows/{id}": "workflows show {id}",
     "GET /v1/limits": "limits list",

@@ -35,6 +35,7 @@ _GROUPS = {
     "sources": "streams.cli.sources:sources",
     "endpoints": "streams.cli.endpoints:endpoints",
     "jobs": "streams.cli.jobs:jobs",
+    "job-types": "streams.cli.job_types:job_types",
     "workflows": "streams.cli.workflows:workflows",
     "limits": "streams.cli.limits:limits",
     "effects": "streams.cli.effects:effects",

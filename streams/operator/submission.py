@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from streams.operator.command_results import command_result, letter_ids, outstanding
 from streams.operator.http.app_state import AppState, not_shown
 from streams.operator.http.backlog import refuse_full
+from streams.operator.http.job_types import refuse_misfit
 from streams.operator.http.refusal import key_reused
 from streams.operator.resources import jobs
 from streams.operator.resources.json_values import Json
@@ -39,8 +40,9 @@ async def submitted(state: AppState, asked: Submission, now: int) -> Json | None
     """Return the job as it is shown once the submission is durable; None if the dispatcher is late.
 
     Raises:
-        Refusal: 409, the key belongs to another body; 429, too many jobs wait already; 503, the
-            read model has not caught up, or shows only a twin past its window: send the call again.
+        Refusal: 409, the key belongs to another body; 422, the input does not fit its type; 429,
+            too many jobs wait already; 503, the read model has not caught up, or shows only a twin
+            past its window: send the call again.
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
     async with state.sent_commands.lock(asked.subject):
@@ -57,7 +59,8 @@ async def submitted(state: AppState, asked: Submission, now: int) -> Json | None
 async def _twin(state: AppState, asked: Submission, now: int) -> Job | None:
     """Return the existing job; refuse if it, or a command on its way, came with another body.
 
-    A submission that would be a new job is refused while too many wait, but not its repetition.
+    A submission that would be a new job is refused if its input does not fit its type, and while
+    too many wait, but not its repetition.
     """
     twin = await state.query(lambda db: jobs.job(db, asked.job_id))
     if asked.keyed and (twin is None or not _keeps_twins_out(state, twin, now)):
@@ -69,6 +72,7 @@ async def _twin(state: AppState, asked: Submission, now: int) -> Job | None:
     if earlier is not None and (twin is None or twin.incarnation <= earlier.after):
         _require_same(asked, earlier.digest)
     if earlier is None and (twin is None or not _keeps_twins_out(state, twin, now)):
+        await refuse_misfit(state, asked.submit.type, asked.submit.input)
         await refuse_full(state, asked.tenant_id, asked.submit.type)
     return twin
 

@@ -24,6 +24,9 @@ MAX_JOB_BYTES = 900 * 1024
 """The most that a record may make of a job, which has to fit a message of 1 MB, also in its dead
 letter. The dispatcher itself adds up to 40 KiB of history."""
 
+MAX_JOB_TYPES_BYTES = 700 * 1024
+"""The most for what an application announces of its job types: it is one record."""
+
 MAX_WAITS_BYTES = 256 * 1024
 """The most for the texts of a job's open waits, which its record and that of a park have."""
 MAX_BATCH_BYTES = 400 * 1024

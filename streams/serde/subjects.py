@@ -22,6 +22,7 @@ _OF_TOPIC = {
     "jobs.held": "held",
     "jobs.progress": "progress",
     "jobs.replies": "reply",
+    "jobs.types": "job_types",
     "ledger": "ledger_entry",
     "approvals": "approval",
     "schedules": "schedule_row",

@@ -14,7 +14,8 @@ from streams.errors import ConfigError
 from streams.event_admission import NewEvent
 from streams.operator.http.event_request import EventRequest
 from streams.operator.http.job_request import JobRequest
-from streams.operator.http.refusal import Refusal, invalid_model
+from streams.operator.http.refusal import Refusal, all_invalid, invalid_model
+from streams.operator.input_schema.check import misfits
 from streams.serde.codec import TENANT
 from streams.serde.ids import new_traceparent, submitted_job_id
 from streams.serde.keys import tenant_key
@@ -111,9 +112,10 @@ class Admission:
         priority: str | None,
         delay_seconds: float | None,
         timeout_seconds: float | None,
+        schema: str | None,
         tenant: str,
     ) -> str:
-        """Write a submission; returns the id of its job.
+        """Write a submission, whose input `schema` describes; returns the id of its job.
 
         Raises:
             Refused: the operator's API would refuse it, too.
@@ -133,6 +135,9 @@ class Admission:
             raise _refused(invalid_model(error)) from None
         except Refusal as error:
             raise _refused(error) from None
+        faults = [] if schema is None else misfits(schema, body.input)
+        if faults:
+            raise _refused(all_invalid(faults))
         self._pipeline.set_up((tenant,))
         job_id = submitted_job_id(tenant, key)
         self._pipeline.ask(body, tenant, job_id)

@@ -155,8 +155,9 @@ class Bench:
             Refused: the operator's API would refuse it.
         """
         given = {} if input is None else input
+        schema = self._application.jobs[self._known(type)].types.input_schema
         job_id = self._behind.door.submit(
-            self._known(type), given, key, priority, delay_seconds, timeout_seconds, tenant
+            type, given, key, priority, delay_seconds, timeout_seconds, schema, tenant
         )
         return Job(job_id, self._behind)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from streams.errors import PermanentError
 from streams.serde.effect_scopes import JOB
-from streams.serde.records import EventInfo
+from streams.serde.records import EventInfo, Lease
 from streams.testing.points import Points
 from streams.testing.stops import Place, Stops
 from streams.testing.tools import Tools, called
@@ -19,6 +19,7 @@ from streams.worker.credentials.secret import Secret
 from streams.worker.handler.context import Context
 from streams.worker.handler.values import digest
 from streams.worker.job_types import JobFunction, PreflightFunction
+from streams.worker.typed.handler_types import HandlerTypes
 
 
 class Observer:
@@ -40,7 +41,9 @@ class Observer:
         copy.providers = app.providers
         copy.declarations = app.declarations
         copy.jobs = {
-            name: replace(job, function=self._handler(job.function))
+            name: replace(
+                job, function=self._handler(job.function), types=ObservedTypes(job.types, self)
+            )
             for name, job in app.jobs.items()
         }
         copy.preflights = {name: self._preflight(of) for name, of in app.preflights.items()}
@@ -116,3 +119,15 @@ class ObservedContext(Context):
         except PermanentError:
             return  # refused where it is checked
         self._observer.arguments[found] = dict(arguments)
+
+
+class ObservedTypes(HandlerTypes):
+    """The types of a handler, which read the body of an event as an observed context does."""
+
+    def __init__(self, types: HandlerTypes, observer: Observer) -> None:
+        self.__dict__.update(vars(types))
+        self._observer = observer
+
+    async def input_of(self, ctx: Context, lease: Lease) -> Any:
+        """See `HandlerTypes.input_of`."""
+        return await super().input_of(ObservedContext(ctx, self._observer), lease)

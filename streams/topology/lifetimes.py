@@ -13,6 +13,7 @@ _APPEND = {
     "window",
     "jobs.commands": "a command's time is the broker's: one wrong clock would have a submission "
     "of long ago run again",
+    "jobs.types": "of two applications with one type, the newest by the broker's clock counts",
     "quarantine": "a sender's body is kept by the broker's time: one wrong clock would delete it",
     "clock": "stages learn the broker's time from it",
 }
@@ -144,6 +145,7 @@ _STATES = (
     "jobs",
     "jobs.backlog",
     "jobs.held",
+    "jobs.types",
     "replays",
     "tenants",
 )

@@ -95,8 +95,8 @@ _INGRESS = _Use(
 )
 _OPERATOR = _Use(
     reads=_names(
-        "events jobs jobs.held jobs.backlog jobs.progress ledger dispatcher.checkpoints.changelog"
-        " limits.grants"
+        "events jobs jobs.held jobs.backlog jobs.progress jobs.types ledger"
+        " dispatcher.checkpoints.changelog limits.grants"
         " dlq quarantine approvals schedules workflows rejections duplicates deliveries"
         " deliveries.attempts deliveries.endpoints tenants payloads replays"
     ),
@@ -108,7 +108,8 @@ _OPERATOR = _Use(
     writes_as=_names("operator.replays"),
 )
 _WORKER = _Use(
-    reads=_names("jobs.replies payloads tenants"), writes=_names("jobs.commands jobs.progress dlq")
+    reads=_names("jobs.replies payloads tenants"),
+    writes=_names("jobs.commands jobs.progress jobs.types dlq"),
 )
 
 

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 
 from streams.serde.sizes import (
     CHUNK_BYTES,
+    MAX_JOB_TYPES_BYTES,
     MAX_LEASE_BYTES,
     MAX_LETTER_KEY_BYTES,
     MAX_LETTER_VALUE_BYTES,
@@ -46,6 +47,7 @@ def largest() -> Iterator[tuple[str, int, str]]:
     yield "jobs.commands", MAX_VALUE_BYTES, "a step's value"
     yield "jobs.replies", MAX_VALUE_BYTES, "a stored result"
     yield "jobs.progress", MAX_VALUE_BYTES, "a job's progress"
+    yield "jobs.types", MAX_JOB_TYPES_BYTES, "the job types of an application"
     yield "jobs", 2 * MAX_VALUE_BYTES, "a job with its input and result"
     yield "dispatcher.checkpoints.changelog", MAX_VALUE_BYTES, "a step's value"
     yield "ledger", MAX_VALUE_BYTES, "an effect's result"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from streams.errors import ConfigError
-from streams.serde.records import DeclaredSchedule, Handler
+from streams.serde.records import DeclaredSchedule, Handler, JobTypes
 from streams.worker.handler.effect_lint import check_effects
 from streams.worker.handler.values import is_label
 from streams.worker.job_types import (
@@ -23,6 +23,8 @@ from streams.worker.job_types import (
     tool_of,
 )
 from streams.worker.schedules import ALL_TENANTS, Declaration, Moment, declaration, declared
+from streams.worker.typed.annotations import local_names
+from streams.worker.typed.handler_types import HandlerTypes
 
 if TYPE_CHECKING:
     from streams.worker.credentials.provider import Provider
@@ -81,7 +83,11 @@ class App:
         def declare(function: _Job) -> _Job:
             check_async(function, f"job type {type!r}")
             check_effects(function, f"job type {type!r}")
-            self.jobs[type] = JobType(type, function, retry or Retry(), float(timeout), allowed)
+            types = HandlerTypes(function, f"job type {type!r}", local_names())
+            types.read_early()
+            self.jobs[type] = JobType(
+                type, function, retry or Retry(), float(timeout), allowed, types
+            )
             for each in self.declarations:
                 if each.function is function:
                     each.decorates(function, [type])
@@ -215,18 +221,29 @@ class App:
         return declared(self.declarations, self.jobs)
 
     def check_effects(self) -> None:
-        """Check the handlers again, after their modules have defined every function they call.
+        """Check the handlers again, after their modules have defined all functions and types.
 
         Raises:
-            ConfigError: as `job` does, and as `schedules`.
+            ConfigError: as `job` does, and as `schedules` and `announced`.
         """
         for job in self.jobs.values():
             check_effects(job.function, f"job type {job.name!r}")
+        self.announced()
         self.schedules()
 
     def handlers(self) -> tuple[Handler, ...]:
-        """The job types as a worker announces them."""
+        """The job types as a worker announces them to the dispatcher."""
         return tuple(
             Handler(job.name, job.retry.max_attempts, job.retry.backoff, job.timeout, self.version)
             for job in self.jobs.values()
         )
+
+    def announced(self) -> JobTypes:
+        """The job types with their JSON schemas, as a worker announces them to the operator.
+
+        Raises:
+            ConfigError: the type of an input or result cannot be read; the schemas are too large.
+        """
+        from streams.worker.typed.announcement import announced  # `import streams` is light
+
+        return announced(self.name, self.version, self.jobs.values())

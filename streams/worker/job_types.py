@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streams.errors import ConfigError
+from streams.worker.typed.handler_types import HandlerTypes
 
 if TYPE_CHECKING:
     from streams.worker.handler.context import Context
@@ -57,6 +58,7 @@ class JobType:
     retry: Retry
     timeout: float
     scopes: frozenset[str] | None
+    types: HandlerTypes
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,8 @@ class RunExecutor:
 
     async def _called(self, run: Run) -> RunResult:
         try:
-            value = await self._app.jobs[run.job_type].function(run.ctx)
+            job = self._app.jobs[run.job_type]
+            value = job.types.result_of(await job.function(run.ctx))
             return returned(value, self._redaction.text)
         except BaseException as error:
             return result_of(error, run.session)

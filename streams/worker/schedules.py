@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streams import user_json
-from streams.errors import ConfigError
+from streams.errors import ConfigError, PermanentError
 from streams.http.moments import milliseconds
 from streams.schedules.definition import ID, definition
 from streams.schedules.timetable import WrongSchedule
@@ -83,8 +83,8 @@ def declared(
     """The schedules of an application with its job types.
 
     Raises:
-        ConfigError: one has no job type of the application, two have one id, or all together are
-            too large.
+        ConfigError: one has no job type of the application, or an input that does not fit its type,
+            two have one id, or all together are too large.
     """
     found: dict[str, list[DeclaredSchedule]] = {}
     for each in declarations:
@@ -93,6 +93,7 @@ def declared(
         if id_ in found:
             raise ConfigError(f"two schedules have the id {id_!r}: give one another, with id=")
         spec = replace(each.spec, job=job)
+        _check_input(spec.input, id_, jobs[job])
         found[id_] = [DeclaredSchedule(id_, tenant, spec) for tenant in each.tenants]
     schedules = tuple(each for several in found.values() for each in several)
     if sum(len(each.spec.input.encode()) + _EACH_BYTES for each in schedules) > _MOST_BYTES:
@@ -102,6 +103,15 @@ def declared(
             "each tenant that it names"
         )
     return schedules
+
+
+def _check_input(text: str, schedule_id: str, job: JobType) -> None:
+    model = job.types.read().input
+    try:
+        if model is not None:
+            model.read(text)
+    except PermanentError as error:
+        raise ConfigError(f"schedule {schedule_id!r} of {job.name!r}: {error}") from None
 
 
 def _job_of(each: Declaration, jobs: Mapping[str, JobType]) -> str:

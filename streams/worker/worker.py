@@ -35,6 +35,7 @@ from streams.worker.run_executor import RunExecutor
 from streams.worker.transport.contract import Incoming, Transport
 from streams.worker.transport.replies import Replies
 from streams.worker.transport.retrying_sender import Letter, RetryingSender
+from streams.worker.typed import announcement
 
 log = structlog.get_logger(__name__)
 
@@ -129,6 +130,8 @@ class Worker:
         """Open the transport. Heartbeats are sent by `serve`, or by calling `heartbeater.beat`."""
         self._transport.start(self)
         self._declare_schedules()
+        types = announcement.letter(self._app.announced(), self._topology.partitions)
+        self._sender.post(types, lambda: math.inf)
 
     async def serve(self, stop: asyncio.Event, drain_seconds: float = DRAIN_SECONDS) -> None:
         """Work until `stop` is set, then drain.

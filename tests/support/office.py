@@ -29,6 +29,7 @@ VAULT = local_vault(b"v" * 32)
 _TOPICS = (
     "jobs",
     "jobs.backlog",
+    "jobs.types",
     "limits.grants",
     "ledger",
     "dispatcher.checkpoints.changelog",

@@ -74,6 +74,7 @@ FOLLOWED = (
     "jobs.backlog",
     "limits.grants",
     "jobs.progress",
+    "jobs.types",
     "ledger",
     "approvals",
     "schedules",

@@ -17,6 +17,7 @@ LAYERS = (
         "streams.process",
         "streams.shipped_files",
         "streams.dev_state",
+        "streams.model_faults",
         "streams.user_json",
     },
     {

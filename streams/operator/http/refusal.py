@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
@@ -10,16 +10,8 @@ from pydantic import ValidationError
 
 from streams.http.problem import problem, problem_json
 from streams.limits.backlog import RETRY_SECONDS
+from streams.model_faults import faults
 
-_PLAIN = {
-    "extra_forbidden": "there is no such field",
-    "missing": "must be given",
-    "model_type": "must be an object",
-    "dict_type": "must be an object",
-    "list_type": "must be a list",
-    "string_type": "must be a text",
-    "too_short": "must not be empty",
-}
 _RETRY_AFTER = {503: 2, 429: RETRY_SECONDS}
 
 
@@ -57,14 +49,7 @@ def all_invalid(errors: Sequence[tuple[str, str]]) -> Refusal:
 
 def invalid_model(error: ValidationError) -> Refusal:
     """Return the 422 for a model's errors, without the values: one may be a secret."""
-    found = error.errors(include_input=False, include_url=False, include_context=False)
-    return all_invalid([(".".join(map(str, each["loc"])) or "body", plain(each)) for each in found])
-
-
-def plain(fault: Mapping[str, Any]) -> str:
-    """Return what one of pydantic's errors means to the author of the JSON."""
-    text: str = fault["msg"]
-    return _PLAIN.get(fault["type"]) or text.removeprefix("Value error, ")
+    return all_invalid(faults(error, "body"))
 
 
 def key_reused(job_id: str, made: str) -> Refusal:

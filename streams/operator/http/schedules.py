@@ -14,6 +14,7 @@ from streams.operator.command_results import run_command
 from streams.operator.http.app_state import STATE, SUBMITTED_BY, AppState, not_shown
 from streams.operator.http.fields import Body, Moment, Name, Writable, bounded, stored_json
 from streams.operator.http.job_request import MAX_INPUT_BYTES
+from streams.operator.http.job_types import refuse_misfit
 from streams.operator.http.refusal import Refusal, invalid, unknown
 from streams.operator.http.request_body import read_body
 from streams.operator.resources import schedules
@@ -116,6 +117,7 @@ async def set_schedule(request: web.Request) -> web.Response:
     if before is not None and before.app is not None:
         told = f"application {before.app} declares schedule {wanted.id}: change it in its code"
         raise Refusal(409, "schedule-declared", told)
+    await refuse_misfit(state, spec.job, spec.input)
     body = SetSchedule(wanted.id, spec, wanted.paused, wanted.note, SUBMITTED_BY)
 
     def is_set(row: ScheduleRow | None) -> bool:

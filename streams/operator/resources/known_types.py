@@ -1,7 +1,7 @@
 """The job types that are known to be handled, against which a submission's type is checked.
 
-A type need not be declared, and workers tell only the dispatcher what they handle. So a type counts
-as known if the topology names it, or if a job of it was leased.
+A type need not be declared. So a type counts as known if the topology names it, if a worker has
+announced it, or if a job of it was leased.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import sqlite3
 
+from streams.operator.resources.job_types import type_names
 from streams.operator.resources.table import status_in
 from streams.serde.job_states import AFTER_RUN
 from streams.topology.model import Topology
@@ -29,7 +30,7 @@ SELECT type FROM found WHERE type IS NOT NULL LIMIT ?
 
 def doubt_about(connection: sqlite3.Connection, topology: Topology, type_: str) -> str | None:
     """Return why a type may be misspelled, with the nearest known types; None for a known type."""
-    declared = {*topology.job_types, *topology.routed_types}
+    declared = {*topology.job_types, *topology.routed_types, *type_names(connection)}
     if type_ in declared or _was_leased(connection, type_):
         return None
     types = [row[0] for row in connection.execute(_ALL_TYPES, (_MOST_TYPES,))]
@@ -37,8 +38,8 @@ def doubt_about(connection: sqlite3.Connection, topology: Topology, type_: str) 
     nearest = [each for each in near if each in declared or _was_leased(connection, each)][:3]
     hint = f"Did you mean {' or '.join(map(repr, nearest))}? " if nearest else ""
     return (
-        f"the topology names no job type {type_!r}, and no job of it has run yet. {hint}If a "
-        "worker handles it, all is well; otherwise the job is dead after "
+        f"neither the topology nor a worker names a job type {type_!r}, and no job of it has run "
+        f"yet. {hint}If a worker handles it, all is well; otherwise the job is dead after "
         f"{topology.unhandled_ms / 3_600_000:g} h"
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from streams.serde.records.approvals import *  # noqa: F403  each class of these modules is a record
 from streams.serde.records.commands import *  # noqa: F403
 from streams.serde.records.events import *  # noqa: F403
+from streams.serde.records.job_types import *  # noqa: F403
 from streams.serde.records.jobs import *  # noqa: F403
 from streams.serde.records.limits import *  # noqa: F403
 from streams.serde.records.operator_commands import *  # noqa: F403

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from ingress.formats.document import carried_json
 from streams.errors import Misfit, PermanentError
@@ -20,6 +20,8 @@ from streams.worker.handler.values import from_json, to_json
 from streams.worker.handler.waiting import Waiting
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from streams.vault.keyring import DataKeyring
     from streams.vault.opening import Fetch
     from streams.worker.credentials.credentials import Credentials
@@ -33,11 +35,20 @@ if TYPE_CHECKING:
     from streams.worker.handler.wait_calls import WaitCalls
     from streams.worker.handler.waits import Waits
 
+    Input = TypeVar("Input", default=Any)  # mypy knows the default from the later typing module
+else:
+    from typing import TypeVar
 
-class Context(Waiting, Spawning, Outside):
+    Input = TypeVar("Input")
+
+
+class Context(Waiting, Spawning, Outside, Generic[Input]):
     """One run of one job. Every method raises `LeaseLost` once the run is over.
 
     Let that error pass: the task is being cancelled, and another run may have begun.
+
+    `Context[Refund]` is that of a handler whose input is a `Refund`: the worker checks it and makes
+    one, before the preflight. The input of a plain `Context` is any JSON.
     """
 
     def __init__(
@@ -67,7 +78,7 @@ class Context(Waiting, Spawning, Outside):
         self.events: list[EventInfo] = [each.event for each in lease.events] or (
             [] if lease.event is None else [lease.event]
         )
-        self.input: Any = from_json(lease.input)
+        self.input: Input = from_json(lease.input)
         self.schedule_id: str | None = lease.schedule_id
         self.scheduled_for: datetime | None = (
             None if lease.scheduled_for is None else moment(lease.scheduled_for)

@@ -26,11 +26,15 @@ def own_traceback(error: BaseException) -> str:
     """The traceback without the frames of the worker, asyncio and other libraries.
 
     An error without other frames keeps its innermost one. If no error of the chain has others, the
-    application itself is installed among the libraries: then those frames stay.
+    application itself is installed among the libraries: then those frames stay. It is empty if all
+    frames are the worker's, which then raised the error by itself.
     """
     shown = traceback.TracebackException.from_exception(error)
     chain = list(_chain(shown, set()))
-    authored = any(map(is_own, (frame for each in chain for frame in each.stack)))
+    frames = [frame for each in chain for frame in each.stack]
+    if frames and all(map(_is_between, frames)):
+        return ""
+    authored = any(map(is_own, frames))
     for each in chain:
         outside = [frame for frame in each.stack if not _is_between(frame)]
         own = [frame for frame in outside if is_own(frame)] if authored else outside
@@ -59,7 +63,8 @@ def _chain(
     done.add(id(shown))
     yield shown
     inner = getattr(shown, "exceptions", None) or ()
-    for other in (shown.__cause__, shown.__context__, *inner):
+    context = None if shown.__suppress_context__ else shown.__context__
+    for other in (shown.__cause__, context, *inner):
         if other is not None:
             yield from _chain(other, done)
 

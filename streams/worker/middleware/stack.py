@@ -12,6 +12,7 @@ from streams.worker.middleware.redaction import Redacted
 from streams.worker.middleware.run_log import RunLog
 from streams.worker.middleware.time_limit import TimeLimit
 from streams.worker.middleware.tracing import Tracing
+from streams.worker.middleware.typed_input import TypedInput
 
 DEFAULT: tuple[Callable[[WorkerParts], Middleware], ...] = (
     Tracing,
@@ -20,6 +21,7 @@ DEFAULT: tuple[Callable[[WorkerParts], Middleware], ...] = (
     RunLog,
     Redacted,
     TimeLimit,
+    TypedInput,
     Preflight,
 )
 """Outermost first: a run passes them downwards, and its result passes them upwards."""

@@ -35,6 +35,7 @@ SCHEMAS = {
     "jobs.backlog": "backlog",
     "limits.grants": "limit_grant",
     "jobs.progress": "progress",
+    "jobs.types": "job_types",
     "ledger": "ledger_entry",
     "approvals": "approval",
     "schedules": "schedule_row",

@@ -35,6 +35,7 @@ from streams.serde.codec import (
     ENVELOPE,
     HELD,
     JOB,
+    JOB_TYPES,
     LEDGER_ENTRY,
     LIMIT_GRANT,
     PROGRESS,
@@ -58,11 +59,13 @@ from streams.serde.keys import (
     workflow_key,
 )
 from streams.serde.records import (
+    AnnouncedType,
     Approval,
     Backlog,
     BacklogDepth,
     Duplicate,
     Held,
+    JobTypes,
     LimitGrant,
     PayloadRef,
     Progress,
@@ -103,6 +106,7 @@ SCHEDULE_A = created("acme", "s", definition("report", "{}", cron="0 9 * * *"), 
 KEPT = make_quarantined(b"<xml/>", PayloadRef(0, (0,), 6, "kek"))
 DEPTHS = Backlog(0, (BacklogDepth("tenant", "acme", 3),))
 HELD_JOBS = Held(0, "default", "draft_reply", None, "no_worker", 1, 3, "start one")
+TYPES = JobTypes("support", "1", (AnnouncedType("report", 5, (10.0,), 300.0, None, "{}", None),))
 VALUES: dict[str, tuple[bytes, bytes]] = {
     "events": (b"acme", ENVELOPE.encode(make_event())),
     "jobs": (b"job_a", JOB.encode(JOB_A)),
@@ -110,6 +114,7 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
     "jobs.backlog": (b"0", BACKLOG.encode(DEPTHS)),
     "limits.grants": (b"all", LIMIT_GRANT.encode(LimitGrant("all", "", 1, 1, 3, 1, 2))),
     "jobs.progress": (b"job_a", PROGRESS.encode(Progress("job_a", "acme", "run_1", 1, "50"))),
+    "jobs.types": (b"support", JOB_TYPES.encode(TYPES)),
     "approvals": (
         approval_key("acme", JOB_A.scope, APPROVAL_A.approval_id),
         APPROVAL.encode(APPROVAL_A),

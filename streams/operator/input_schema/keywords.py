@@ -1,0 +1,120 @@
+"""Keywords of JSON Schema as an input is checked by them: each error is at the field at fault.
+
+They differ from the library's where that would name no field, would take more than linear time, or
+would refuse what the worker accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from datetime import date, datetime
+from functools import lru_cache
+from typing import Annotated, Any
+from uuid import UUID
+
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
+from pydantic import StringConstraints, TypeAdapter
+from pydantic.errors import PydanticUserError
+from pydantic_core import SchemaError
+
+MOST_REFERENCES = 100_000
+"""A schema that names itself in several branches can take exponential time."""
+_left: ContextVar[int] = ContextVar("_left")
+_plain = Draft202012Validator.VALIDATORS
+
+Errors = Iterable[Any]
+
+
+class Unchecked(Exception):
+    """A check that was given up: the worker's decides."""
+
+
+def begin() -> None:
+    """Begin a check, which follows `MOST_REFERENCES` references at most."""
+    _left.set(MOST_REFERENCES)
+
+
+def _required(validator: Any, required: Any, instance: Any, _: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "object"):
+        for name in required:
+            if name not in instance:
+                yield ValidationError("must be given", path=[name])
+
+
+def _additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if "patternProperties" in schema:
+        return
+    if allowed is not False:
+        yield from _plain["additionalProperties"](validator, allowed, instance, schema)
+    elif validator.is_type(instance, "object"):
+        for name in sorted(instance.keys() - schema.get("properties", {}).keys()):
+            yield ValidationError("there is no such field", path=[name])
+
+
+def _one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """A union; where a field tells its types apart, only that type counts."""
+    discriminator = schema.get("discriminator") or {}
+    name, types = discriminator.get("propertyName"), discriminator.get("mapping")
+    if not types or not validator.is_type(instance, "object"):
+        yield from _plain["anyOf"](validator, branches, instance, schema)
+    elif name not in instance:
+        yield ValidationError("must be given", path=[name])
+    elif not isinstance(instance[name], str) or instance[name] not in types:
+        yield ValidationError(f"must be one of {', '.join(sorted(types))}", path=[name])
+    else:
+        yield from _reference(validator, types[instance[name]], instance, schema)
+
+
+def _reference(validator: Any, target: Any, instance: Any, schema: Any) -> Errors:
+    left = _left.get()
+    if left == 0:
+        raise Unchecked(f"more than {MOST_REFERENCES:,} references")
+    _left.set(left - 1)
+    found: Errors = _plain["$ref"](validator, target, instance, schema) or ()
+    return found
+
+
+def _pattern(validator: Any, pattern: Any, instance: Any, _: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "string") and not _matches(pattern)(instance):
+        yield ValidationError(f"must match {pattern}")
+
+
+@lru_cache(maxsize=256)
+def _matches(pattern: str) -> Callable[[str], bool]:
+    """Pydantic's own regular expressions, which take linear time; others are the worker's."""
+    try:
+        adapter = TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)])
+    except (PydanticUserError, SchemaError):
+        return lambda _: True
+    return lambda text: bool(adapter.validator.isinstance_python(text))
+
+
+InputValidator = extend(
+    Draft202012Validator,
+    {
+        "required": _required,
+        "additionalProperties": _additional,
+        "oneOf": _one_of,
+        "$ref": _reference,
+        "pattern": _pattern,
+        "patternProperties": lambda *_: (),
+        "uniqueItems": lambda *_: (),  # a set accepts what is twice in it
+    },
+)
+
+FORMATS = FormatChecker(formats=())
+
+
+def _format(name: str, read: Callable[[str], object]) -> None:
+    def is_one(value: object) -> bool:
+        return not isinstance(value, str) or bool(read(value)) or True
+
+    FORMATS.checks(name, raises=ValueError)(is_one)
+
+
+_format("date", date.fromisoformat)
+_format("date-time", datetime.fromisoformat)
+_format("uuid", UUID)

@@ -1,0 +1,116 @@
+"""A type of an application by which JSON is checked, and its JSON schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic_core import PydanticSerializationError, SchemaError
+
+from streams import user_json
+from streams.errors import ConfigError, PermanentError
+from streams.model_faults import Fault, faults
+
+_NAMED = 10
+_MOST_LISTED = 10_000
+"""A list of more faults would take too much memory: a body has up to a million values."""
+_UNEXPECTED = re.compile(r"\[field_name='([^']+)'")
+"""How pydantic names the field of a value that it cannot write as the field's type."""
+
+_MODULE = re.compile(r"\b\w+\.")
+
+Side = Literal["input", "result"]
+
+
+class Model:
+    """The type of a job type's inputs or results.
+
+    It is a pydantic model, a dataclass, a `TypedDict`, or any other type of which pydantic makes a
+    schema. The schema of an input is what is accepted, that of a result what is kept.
+
+    Raises:
+        ConfigError: pydantic cannot make a schema of it; the message says why.
+        NameError: it names a type that is not defined yet.
+    """
+
+    def __init__(self, annotation: Any, what: str, side: Side) -> None:
+        self.name = _name_of(annotation)
+        self._side = side
+        try:
+            self._adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+            self._adapter.rebuild()  # it defers what names types that are not defined yet
+            self.schema = user_json.write(self._described()).decode()
+        except PydanticUndefinedAnnotation:
+            raise
+        except (PydanticUserError, SchemaError, TypeError) as error:
+            told = f"{what}: the {side} {self.name} cannot be a type of JSON: {error}"
+            raise ConfigError(told) from error
+
+    def read(self, text: str) -> Any:
+        """The value of a JSON text, as this type has it.
+
+        Raises:
+            PermanentError: it does not fit; the message names each field, and no value.
+        """
+        try:
+            return self._adapter.validate_json(text)
+        except ValidationError as error:
+            raise self._misfit(*_found(error, self._side)) from None
+
+    def read_document(self, document: object) -> Any:
+        """The value of plain JSON, as this type has it.
+
+        Raises:
+            PermanentError: as `read`.
+        """
+        try:
+            # Not orjson: its integers have 64 bits at most.
+            return self.read(json.dumps(document))
+        except RecursionError:
+            raise self._misfit([(self._side, "is nested too deep")], 1) from None
+
+    def dump(self, value: object) -> Any:
+        """The plain JSON of a value of this type.
+
+        Raises:
+            PermanentError: it is none; the message names each field, and no value.
+        """
+        try:
+            checked = self._adapter.validate_python(value)
+            return self._adapter.dump_python(checked, mode="json", by_alias=True, warnings="error")
+        except ValidationError as error:
+            raise self._misfit(*_found(error, self._side)) from None
+        except PydanticSerializationError as error:
+            fields = _UNEXPECTED.findall(str(error))
+            told = [(field, "has a value of another type") for field in fields]
+            told = told or [(self._side, "cannot be written as JSON")]
+            raise self._misfit(told, len(told)) from None
+
+    def _described(self) -> dict[str, Any]:
+        if self._side == "result":
+            return self._adapter.json_schema(mode="serialization", by_alias=True)
+        return self._adapter.json_schema()
+
+    def _misfit(self, found: list[Fault], count: int) -> PermanentError:
+        named = [f"{field}: {message}" for field, message in found[:_NAMED]]
+        more = [f"{count - len(named):,} more faults"] if count > len(named) else []
+        told = "; ".join(named + more)
+        return PermanentError(f"the {self._side} does not fit {self.name}: {told}")
+
+
+def _found(error: ValidationError, side: Side) -> tuple[list[Fault], int]:
+    """The faults, as far as they may be listed, and how many there are."""
+    count = error.error_count()
+    return (faults(error, side) if count <= _MOST_LISTED else []), count
+
+
+def _name_of(annotation: Any) -> str:
+    """A type as its author writes it, without modules and without what `Annotated` adds."""
+    bare = getattr(annotation, "__origin__", annotation)
+    annotation = bare if hasattr(annotation, "__metadata__") else annotation
+    if isinstance(annotation, type):
+        return annotation.__name__
+    return _MODULE.sub("", str(annotation))

@@ -1,0 +1,429 @@
+"""A handler's annotations type its input and its result: both are checked when it runs."""
+
+import json
+import sys
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from support.worker_bench import bench
+from typing_extensions import TypedDict
+
+from streams import App, Context
+from streams.errors import ConfigError
+from streams.serde.records import Ended
+from streams.testing import Bench
+from streams.testing.job import Job
+from streams.worker.app_loader import load_app
+
+if TYPE_CHECKING:
+    from collections import OrderedDict as ForMypyAlone
+
+
+class Line(BaseModel):
+    sku: str
+    amount: Annotated[int, Field(gt=0)]
+
+
+class Order(BaseModel):
+    order_id: str
+    lines: list[Line] = []
+    due: date | None = None
+
+
+@dataclass
+class Charge:
+    charge_id: str
+    cents: int
+
+
+class Parcel(TypedDict):
+    parcel_id: str
+    grams: int
+
+
+class Receipt(BaseModel):
+    paid: Decimal
+    order_id: str = Field(alias="orderId")
+
+
+class Nested(BaseModel):
+    inner: "Nested | None" = None
+
+
+def app_of(function: Any) -> App:
+    app = App("shop")
+    app.job("job")(function)
+    return app
+
+
+def unchanged(order: Order) -> Order:
+    return order
+
+
+def ran(function: Any, input: object = None, **body: Any) -> Job:
+    """The job of a submission, or of an event with a `payload`."""
+    with Bench(app_of(function)) as at:
+        job = at.event("order.paid", **body) if body else at.submit("job", input)
+        return job.run()
+
+
+async def ended(app: App, input: object) -> Ended:
+    """How a run of the job type `job` ended whose input nobody has checked before."""
+    async with bench(app) as at:
+        return await at.ended(at.give(input=json.dumps(input)))
+
+
+async def error_of(function: Any, input: object) -> str:
+    found = await ended(app_of(function), input)
+    assert found.status == "failed"
+    return found.error or ""
+
+
+def test_a_model_is_made_of_the_input() -> None:
+    async def handler(ctx: Context[Order]) -> list[Any]:
+        assert isinstance(ctx.input, Order)
+        return [ctx.input.order_id, ctx.input.lines[0].amount, ctx.input.due]
+
+    given = {"order_id": "o1", "lines": [{"sku": "a", "amount": 2}], "due": "2026-01-31"}
+    assert ran(handler, given).result == ["o1", 2, "2026-01-31"]
+
+
+async def test_a_dataclass_and_a_typed_dict_are_types_too() -> None:
+    async def charge(ctx: Context[Charge]) -> int:
+        return ctx.input.cents
+
+    async def parcel(ctx: Context[Parcel]) -> int:
+        return ctx.input["grams"]
+
+    async def either(ctx: Context[Charge | Order | list[int]]) -> str:
+        return type(ctx.input).__name__
+
+    assert ran(charge, {"charge_id": "c", "cents": 5}).result == 5
+    assert ran(parcel, {"parcel_id": "p", "grams": 7}).result == 7
+    assert ran(either, {"order_id": "o"}).result == "Order"
+    assert ran(either, [1]).result == "list"
+    assert "parcel_id: must be given" in await error_of(parcel, {"grams": 1})
+
+
+async def test_an_input_that_does_not_fit_fails_before_the_preflight_and_names_each_field() -> None:
+    begun = []
+
+    async def handler(ctx: Context[Order]) -> None:
+        begun.append("handler")
+
+    async def wanted(ctx: Context) -> bool:
+        begun.append("preflight")
+        return True
+
+    app = app_of(handler)
+    app.preflight("job")(wanted)
+    wrong = {"lines": [{"sku": "a", "amount": 0}, {"amount": "s3cret"}]}
+    found = await ended(app, wrong)
+    assert (found.status, found.traceback, begun) == ("failed", None, [])
+    told = found.error or ""
+    assert told.startswith("PermanentError: the input does not fit Order: ")
+    for named in ("order_id: must be given", "lines.0.amount: ", "lines.1.sku: must be given"):
+        assert named in told
+    assert "s3cret" not in told, "a value may be a secret"
+
+
+async def test_of_many_faults_the_first_are_named() -> None:
+    async def handler(ctx: Context[list[Line]]) -> None: ...
+
+    told = await error_of(handler, [{"sku": "a"}] * 15)
+    assert "9.amount: must be given; 5 more faults" in told
+    assert "10.amount" not in told
+    assert "20,000 more faults" in await error_of(handler, [0] * 20_000)
+
+
+def test_a_preflight_and_the_handler_see_the_same_input() -> None:
+    seen = []
+
+    async def handler(ctx: Context[Order]) -> None:
+        seen.append(ctx.input)
+
+    async def wanted(ctx: Context[Order]) -> bool:
+        seen.append(ctx.input)
+        return ctx.input.order_id == "o"
+
+    app = app_of(handler)
+    app.preflight("job")(wanted)
+    with Bench(app) as bench:
+        assert bench.submit("job", {"order_id": "o"}).run().status == "succeeded"
+    assert seen[0] is seen[1]
+
+
+def test_the_input_of_an_events_job_is_made_of_its_body() -> None:
+    async def handler(ctx: Context[Order]) -> str:
+        assert ctx.event is not None
+        return ctx.input.order_id
+
+    assert ran(handler, payload={"order_id": "o"}).result == "o"
+    assert ran(handler, payload=b"payload=%7B%22order_id%22%3A%22form%22%7D").result == "form"
+    wrong = ran(handler, payload={"id": "o"})
+    assert (wrong.status, "order_id: must be given" in (wrong.error or "")) == ("failed", True)
+    text = ran(handler, payload=b"no JSON")
+    assert (text.status, "holds no JSON" in (text.error or "")) == ("failed", True)
+
+
+def test_a_large_body_becomes_an_input() -> None:
+    async def handler(ctx: Context[Order]) -> int:
+        return len(ctx.input.order_id)
+
+    assert ran(handler, payload={"order_id": "x" * 900_000}).result == 900_000
+
+
+def test_a_job_that_begins_anew_has_the_input_that_it_gave_itself() -> None:
+    async def handler(ctx: Context[Order]) -> str:
+        if ctx.input.order_id == "first":
+            ctx.continue_as_new({"order_id": "second"})
+        return ctx.input.order_id
+
+    assert ran(handler, payload={"order_id": "first"}).result == "second"
+
+
+def test_an_untyped_handler_has_the_input_as_it_is_and_none_for_an_event() -> None:
+    async def handler(ctx: Context) -> Any:
+        return ctx.input
+
+    async def anything(ctx: Context[Any]) -> Any:
+        return ctx.input
+
+    assert ran(handler, {"any": ["thing"]}).result == {"any": ["thing"]}
+    assert ran(anything, 7).result == 7
+    assert ran(handler, payload={"a": 1}).result is None
+
+
+def test_a_typed_result_is_checked_and_kept_as_its_type_writes_it() -> None:
+    async def model(ctx: Context) -> Receipt:
+        return Receipt(paid=Decimal("1.50"), orderId="o")
+
+    async def of_a_dict(ctx: Context) -> Receipt:
+        return {"paid": "1.5", "orderId": "o"}  # type: ignore[return-value]
+
+    async def several(ctx: Context) -> list[Charge] | None:
+        return [Charge("c", 1)]
+
+    assert ran(model).result == {"paid": "1.50", "orderId": "o"}
+    assert ran(of_a_dict).result == {"paid": "1.5", "orderId": "o"}
+    assert ran(several).result == [{"charge_id": "c", "cents": 1}]
+
+
+async def test_a_result_that_does_not_fit_fails_the_job_and_names_the_field() -> None:
+    async def missing(ctx: Context) -> Parcel:
+        return {"parcel_id": "p"}  # type: ignore[typeddict-item]
+
+    async def other(ctx: Context) -> Charge:
+        return Charge("c", "s3cret")  # type: ignore[arg-type]
+
+    async def nothing(ctx: Context) -> Receipt:
+        return None  # type: ignore[return-value]
+
+    async def not_json(ctx: Context) -> Receipt:
+        return Receipt.model_construct(paid=Decimal(1), order_id="\ud800")
+
+    for handler, named in (
+        (missing, "the result does not fit Parcel: grams: must be given"),
+        (other, "the result does not fit Charge: cents: has a value of another type"),
+        (nothing, "the result does not fit Receipt: result: "),
+        (not_json, "lone surrogate"),
+    ):
+        told = await error_of(handler, {})
+        assert named in told
+        assert "s3cret" not in told
+
+
+def test_a_plain_annotation_of_the_result_says_nothing() -> None:
+    async def handler(ctx: Context) -> dict[str, int]:
+        return {"a": "b"}  # type: ignore[dict-item]
+
+    assert ran(handler).result == {"a": "b"}
+
+
+def test_models_are_json_where_a_handler_passes_them_on() -> None:
+    async def keep(ctx: Context[Order]) -> Any:
+        kept = await ctx.step("keep", unchanged, ctx.input)
+        await ctx.progress({"now": ctx.input})
+        return {"kept": kept, "of": [ctx.input]}
+
+    order: dict[str, Any] = {"order_id": "o", "lines": [], "due": None}
+    assert ran(keep, {"order_id": "o"}).result == {"kept": order, "of": [order]}
+
+
+async def test_a_model_with_nan_in_it_is_refused_as_any_value_is() -> None:
+    class Loose(BaseModel):
+        rate: float | None
+
+    async def handler(ctx: Context) -> Any:
+        return [Loose(rate=float("nan"))]
+
+    async def typed(ctx: Context) -> Loose:
+        return Loose(rate=float("inf"))
+
+    assert "NaN or infinite" in await error_of(handler, {})
+    assert "NaN or infinite" in await error_of(typed, {})
+
+
+@pytest.mark.parametrize(("depth", "status"), [(150, "succeeded"), (900, "failed")])
+def test_a_deep_nest_has_a_clear_end(depth: int, status: str) -> None:
+    async def handler(ctx: Context[Nested]) -> str:
+        return "seen"
+
+    job = ran(handler, payload=b'{"inner":' * depth + b"{}" + b"}" * depth)
+    assert (job.status, job.attempts) == (status, 1)
+    assert ("does not fit Nested: " in (job.error or "")) == (status == "failed")
+
+
+def test_long_integers_are_exact() -> None:
+    async def handler(ctx: Context[dict[str, int]]) -> str:
+        return str(ctx.input["n"])
+
+    long = 79_228_162_514_264_337_593_543_950_337
+    body = b'{"n": %d}' % long
+    assert ran(handler, payload=body).result == str(long)
+
+
+async def test_an_error_of_ones_own_validator_is_told() -> None:
+    class Even(BaseModel):
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def even(cls, value: int) -> int:
+            if value % 2:
+                raise ValueError("must be even")
+            return value
+
+    async def handler(ctx: Context[Even]) -> int:
+        return ctx.input.number
+
+    assert ran(handler, {"number": 2}).result == 2
+    assert "number: must be even" in await error_of(handler, {"number": 3})
+
+
+def test_types_that_are_defined_below_their_handler_are_found_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+from __future__ import annotations
+
+from pydantic import BaseModel
+from streams import App, Context
+
+app = App("shop")
+
+
+@app.job("job")
+async def handler(ctx: Context[Later]) -> Later:
+    return ctx.input
+
+
+class Later(BaseModel):
+    even_later: EvenLater
+
+
+class EvenLater(BaseModel):
+    number: int
+"""
+    (tmp_path / "defined_later.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    app = load_app("defined_later:app")
+    with Bench(app) as at:
+        given = {"even_later": {"number": 1}}
+        assert at.submit("job", given).run().result == given
+
+
+def test_local_types_are_found_where_the_handler_is_declared() -> None:
+    class Local(BaseModel):
+        number: int
+
+    app = App("shop")
+
+    @app.job("job")
+    async def handler(ctx: "Context[Local]") -> "list[Local]":
+        return [ctx.input]
+
+    with Bench(app) as at:
+        assert at.submit("job", {"number": 1}).run().result == [{"number": 1}]
+
+
+def test_a_decorated_handler_and_one_with_defaults_are_typed_too() -> None:
+    def logged(function: Any) -> Any:
+        @wraps(function)
+        async def wrapper(*args: Any) -> Any:
+            return await function(*args)
+
+        return wrapper
+
+    @logged
+    async def handler(ctx: Context[Order], more: int = 1) -> str:
+        return ctx.input.order_id
+
+    assert ran(handler, {"order_id": "o"}).result == "o"
+
+
+def test_an_annotation_for_a_type_checker_alone_types_nothing() -> None:
+    async def handler(ctx: Context) -> "ForMypyAlone[str, int]":
+        return {"a": 1}  # type: ignore[return-value]
+
+    assert ran(handler, {"b": 2}).result == {"a": 1}
+
+
+def test_a_type_of_input_that_cannot_be_read_ends_the_start() -> None:
+    async def handler(ctx: "Context[ForMypyAlone[str, int]]") -> None: ...
+
+    app = app_of(handler)
+    with pytest.raises(ConfigError, match=r"job type 'job': .*'ForMypyAlone' is not defined"):
+        app.check_effects()
+
+
+@pytest.mark.parametrize("side", ["input", "result"])
+def test_what_cannot_be_a_type_of_json_is_refused_where_it_stands(side: str) -> None:
+    class Wire: ...
+
+    class Broken(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+        wire: Wire
+
+    async def of_input(ctx: Context[Wire]) -> None: ...
+
+    async def of_result(ctx: Context) -> Broken:
+        return Broken(wire=Wire())
+
+    with pytest.raises(
+        ConfigError, match=f"job type 'job': the {side} .* cannot be a type of JSON"
+    ):
+        app_of({"input": of_input, "result": of_result}[side])
+
+
+def test_a_schedules_input_is_checked_at_the_start() -> None:
+    async def handler(ctx: Context[Order]) -> None: ...
+
+    app = app_of(handler)
+    app.schedule("0 9 * * *", job="job", input={"order_id": 7})
+    with pytest.raises(ConfigError, match=r"schedule 'job' of 'job': .*order_id: "):
+        app.check_effects()
+
+
+async def test_a_discriminated_union_is_checked_by_its_branch() -> None:
+    class Refund(BaseModel):
+        kind: Literal["refund"]
+        cents: int
+
+    class Cancel(BaseModel):
+        kind: Literal["cancel"]
+
+    Wanted = Annotated[Refund | Cancel, Field(discriminator="kind")]
+
+    async def handler(ctx: Context[Wanted]) -> str:
+        return ctx.input.kind
+
+    assert ran(handler, {"kind": "cancel"}).result == "cancel"
+    assert "refund.cents: must be given" in await error_of(handler, {"kind": "refund"})
