@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import structlog
+from pydantic import BaseModel
 
 from streams import App, Context, PermanentError, Retry, RetryAfter, TransientError
 
@@ -26,19 +27,37 @@ app.tool("email:send", key_lifetime=86_400)
 _TIMEOUT = aiohttp.ClientTimeout(total=20)
 
 
+class Ticket(BaseModel):
+    id: int | str
+    subject: str
+    order_id: int | str | None = None
+
+
+class TicketEvent(BaseModel):
+    """The body of a ticket's event, as far as the handlers read it."""
+
+    detail: Ticket
+
+
+class Order(BaseModel):
+    """The input of a refund that is submitted directly."""
+
+    order_id: int | str
+
+
 @app.job(
     "draft_reply",
     retry=Retry(max_attempts=5, backoff=(10, 30, 120, 600)),
     timeout=300,
     scopes={"email:send"},
 )
-async def draft_reply(ctx: Context) -> dict[str, Any]:
+async def draft_reply(ctx: Context[TicketEvent]) -> dict[str, Any]:
     """Answer a ticket; the draft is made once, the e-mail is sent once."""
-    ticket = _ticket(await ctx.json())
-    draft = await ctx.step("draft", write_draft, ticket["subject"])
+    ticket = ctx.input.detail
+    draft = await ctx.step("draft", write_draft, ticket.subject)
     await ctx.progress({"pct": 50, "stage": "drafted"})
     sent = await ctx.effect(
-        "email:send", send_email, key="reply", ticket_id=str(ticket["id"]), text=draft
+        "email:send", send_email, key="reply", ticket_id=str(ticket.id), text=draft
     )
     return {"draft": draft, "sent": sent}
 
@@ -53,13 +72,13 @@ async def still_open(ctx: Context) -> bool:
 @app.job(
     "refund", retry=Retry(max_attempts=3, backoff=(30, 300)), timeout=60, scopes={"payment:refund"}
 )
-async def refund(ctx: Context) -> dict[str, Any]:
+async def refund(ctx: Context[TicketEvent | Order]) -> dict[str, Any]:
     """Pay an order back; from a ticket, or submitted directly as `{"order_id": ...}`.
 
     The key guards this job alone. Two tickets about one order are two jobs, and pay it back twice.
     """
-    source = _ticket(await ctx.json()) if ctx.event else ctx.input
-    order_id = source.get("order_id") if isinstance(source, dict) else None
+    asked = ctx.input.detail if isinstance(ctx.input, TicketEvent) else ctx.input
+    order_id = asked.order_id
     if not order_id:
         raise PermanentError("refund: no order_id in the ticket or in the job's input")
     refunded = await ctx.effect("payment:refund", pay_back, key="order", order_id=str(order_id))
@@ -67,17 +86,17 @@ async def refund(ctx: Context) -> dict[str, Any]:
 
 
 @app.job("follow_up", retry=Retry(max_attempts=5, backoff=(10, 60)), scopes={"email:send"})
-async def follow_up(ctx: Context) -> dict[str, Any]:
+async def follow_up(ctx: Context[TicketEvent]) -> dict[str, Any]:
     """Write again to a customer who has not answered for four hours.
 
     The job waits without a slot. A solved ticket ends it: the route of `ticket.solved` cancels.
     """
-    ticket = _ticket(await ctx.json())
+    ticket = ctx.input.detail
     hours = float(os.environ.get("SUPPORT_FOLLOW_UP_HOURS", "4"))
     await ctx.sleep(hours * 3600)
-    text = f"We still wait for your answer about {ticket['subject']!r}."
+    text = f"We still wait for your answer about {ticket.subject!r}."
     sent = await ctx.effect(
-        "email:send", send_email, key="follow-up", ticket_id=str(ticket["id"]), text=text
+        "email:send", send_email, key="follow-up", ticket_id=str(ticket.id), text=text
     )
     return {"sent": sent}
 
@@ -127,12 +146,3 @@ async def _result(path: str, answer: aiohttp.ClientResponse) -> dict[str, Any]:
 def _seconds(retry_after: str | None) -> float:
     """Seconds of a Retry-After header; one that is absent or a date means a minute."""
     return float(retry_after) if retry_after and retry_after.isdigit() else 60.0
-
-
-def _ticket(event: Any) -> dict[str, Any]:
-    try:
-        ticket: dict[str, Any] = event["detail"]
-        ticket["id"], ticket["subject"]
-    except (KeyError, TypeError) as error:
-        raise PermanentError(f"the body is no ticket event ({error}): see the payload") from error
-    return ticket
