@@ -102,7 +102,8 @@ class Rates:
         pace = self.pace(bucket)
         arrival = max(now, before or now) + (pace.interval if pace is not None else 0)
         self._arrivals[bucket] = arrival
-        if self._last.get(bucket, (0.0,))[0] != now:
+        last = self._last.get(bucket)
+        if last is None or last[0] != now:
             self._last[bucket] = now, set()
         self._last[bucket][1].add(job_id)
         return arrival

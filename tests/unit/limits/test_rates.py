@@ -92,6 +92,13 @@ def test_a_token_that_is_given_back_is_there_again() -> None:
     assert found.give_back(BUCKET, 6.0, "a", ignore) is None
 
 
+def test_a_token_may_be_spent_while_the_clock_shows_zero() -> None:
+    found = rates(1, 60)
+    found.spend(BUCKET, 0.0, "j", ignore)
+    assert found.tokens(BUCKET, 0.0) == 0
+    assert found.give_back(BUCKET, 1.0, "j", ignore) is not None
+
+
 def test_what_is_undone_was_not_spent() -> None:
     found, undo = rates(1, 60), list[tuple[Callable[..., object], tuple[Any, ...]]]()
     found.spend(BUCKET, 5.0, "j", lambda call, *args: undo.append((call, args)))
