@@ -36,7 +36,7 @@ class Limited:
         self.caps = Caps(topology.limits, topology.breakers)
         self.tokens = Tokens(self.caps)
         buckets = self.caps.buckets
-        self.aside = SetAside(topology.priorities, buckets.shared)
+        self.aside = SetAside(topology.priorities, buckets.shared | buckets.shared_rates)
         self._has_shared = bool(buckets.shared or buckets.shared_rates)
         self._unled: dict[int, Line] = {}  # lines of which more jobs may go ahead
         self._is_restored = False

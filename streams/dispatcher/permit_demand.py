@@ -3,6 +3,7 @@
 Those of pools and types are for jobs in the queues that could start at once, as far as workers'
 credits go. One permit is asked for if only credits or other places are missing, and kept until they
 come: else others would take them again and again, and the job would never have all at once.
+Starts are asked for as far as there are credits; whether jobs lack only these is told apart.
 Those of keys and sources are for the jobs that were set aside, and for those that went back to a
 queue since. Where a job needs several, the next one is asked for only once there is room under all
 before it, or jobs of this partition have places there, in one order. So no two partitions wait for
@@ -13,10 +14,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
 
 from streams.dispatcher.run_queue import RunQueue
 from streams.dispatcher.workers.roster import Roster
+from streams.fairness.contenders import Name
 from streams.limits.buckets import Bucket
+
+
+class Starts(NamedTuple):
+    """How many jobs could start at once; whether others lack a worker, or a place, too."""
+
+    at_once: int
+    lacks_worker: bool
 
 
 class Demand:
@@ -25,13 +36,16 @@ class Demand:
     def __init__(self, queue: RunQueue, roster: Roster) -> None:
         self._queue = queue
         self._caps = queue.limited.caps
+        self._credits_of, self._able = cache(roster.credits), cache(roster.able)
+        self._first = queue.limited.aside.first
         self._aside = queue.limited.aside.waiting
         self._ahead = queue.limited.aside.ahead
-        self._credits = max(1, sum(map(roster.credits, queue.queues)))
+        self._credits = sum(map(self._credits_of, queue.queues))
         self.kept: Counter[Bucket] = Counter()
         self._more: Counter[Bucket] = Counter()
         self._starts: Counter[Bucket] = Counter()
-        self._of_types(queue, roster)
+        self._without_worker: set[Bucket] = set()
+        self._of_types()
         self._of_reservation()
 
     def of_types(self) -> Iterable[Bucket]:
@@ -40,9 +54,9 @@ class Demand:
 
     def buckets(self) -> set[Bucket]:
         """All buckets of which it lacks permits or starts."""
-        buckets = self._caps.buckets
-        shared = buckets.shared | buckets.shared_rates
-        return self._more.keys() | {b for b in self._aside if b.limit in shared}
+        rates = self._caps.buckets.shared_rates
+        own = (b for names in (self._aside, self._ahead) for b in names if b.limit in rates)
+        return {*self._more, *own}
 
     def of(self, bucket: Bucket) -> int:
         """How many permits it could use in all: those of running jobs, and more."""
@@ -51,35 +65,66 @@ class Demand:
             return 0
         ahead = self._ahead.get(bucket, {}).items()
         kept = sum(jobs for name, jobs in ahead if self._queue.is_open(name))
-        own = min(self._aside[bucket] + kept, self._credits)
+        own = min(self._aside[bucket] + kept, max(1, self._credits))
         more = max(self._more[bucket], own) + self.kept[bucket]
         return min(limit.concurrency or 0, self._caps.running(bucket) + more)
 
-    def starts_of(self, bucket: Bucket) -> int:
-        """How many starts it could use; none of a bucket of which it still lacks permits."""
-        buckets = self._caps.buckets
-        lacking = max(self._starts[bucket], min(self._aside[bucket], self._credits))
+    def starts_of(self, bucket: Bucket) -> Starts:
+        """The starts it could use; none of a bucket of which it still lacks permits."""
+        buckets, own = self._caps.buckets, self._own_starts(bucket)
+        if bucket.limit not in buckets.shared_rates:
+            return Starts(0, lacks_worker=False)
+        at_once = min(max(self._starts[bucket], own.at_once), self._credits)
+        lacks_worker = own.lacks_worker or bucket in self._without_worker
         if bucket.limit in buckets.shared:
             used = self._caps.running(bucket)
-            lacking = min(lacking, self._caps.permits.room(bucket, used, is_reserved=False))
-        return lacking if bucket.limit in buckets.shared_rates else 0
+            room = self._caps.permits.room(bucket, used, is_reserved=False)
+            return Starts(min(at_once, room), lacks_worker and room > 0)
+        return Starts(at_once, lacks_worker)
 
-    def _of_types(self, queue: RunQueue, roster: Roster) -> None:
-        for pool, ready in queue.queues.items():
-            most = min(ready.within_caps, max(1, roster.credits(pool)))
+    def _own_starts(self, bucket: Bucket) -> Starts:
+        """Those of jobs that wait for the bucket, by the first of them, or went back to a queue."""
+        ahead = self._ahead.get(bucket, {}).items()
+        names = Counter({name: jobs for name, jobs in ahead if self._queue.is_open(name)})
+        if (line := self._first(bucket)) is not None:
+            names[line.name] += self._aside[bucket]
+        able = Counter[str]()
+        for name, jobs in names.items():
+            if self._may_start(name):
+                able[name[0]] += jobs
+        at_once = sum(min(jobs, self._credits_of(pool)) for pool, jobs in able.items())
+        return Starts(at_once, at_once < sum(names.values()))
+
+    def _may_start(self, name: Name) -> bool:
+        """Whether a job of this name has a worker, and no limit of this partition holds it back."""
+        pool, tenant_id, type_, _ = name
+        caps = self._caps
+        has_room = caps.tenant_room(tenant_id) >= 1 and caps.type_free(pool, type_) >= 1
+        return has_room and type_ in self._able(pool)
+
+    def _of_types(self) -> None:
+        for pool, ready in self._queue.queues.items():
+            most = min(ready.within_caps, max(1, self._credits_of(pool)))
             startable = ready.startable()
-            for type_, waiting in queue.open(pool).items():
+            for type_, waiting in self._queue.open(pool).items():
                 jobs = min(most, waiting, self._caps.type_free(pool, type_))
                 starts = jobs if type_ in startable else 0
                 self._of_type(pool, type_, max(1, int(jobs)), int(starts))
 
     def _of_type(self, pool: str, type_: str, permits: int, starts: int) -> None:
+        has_worker = type_ in self._able(pool)
         for bucket in self._caps.buckets.shared_of_type(pool, type_):
             self._more[bucket] += permits
-            self._starts[bucket] += starts
+            self._add_starts(bucket, starts, has_worker=has_worker)
             room = int(min(self._caps.room(bucket), permits))
             permits = max(room, min(1, permits, self._caps.running(bucket)))
             starts = min(starts, room)
+
+    def _add_starts(self, bucket: Bucket, starts: int, *, has_worker: bool) -> None:
+        if has_worker:
+            self._starts[bucket] += starts
+        elif starts:
+            self._without_worker.add(bucket)
 
     def _of_reservation(self) -> None:
         buckets = self._caps.buckets
@@ -87,6 +132,7 @@ class Demand:
         for bucket in sorted(b for b in self._caps.reservation.buckets if b.limit in shared):
             if self._caps.room(bucket) < 1:
                 self._more[bucket] = max(1, self._more[bucket])
-                self._starts[bucket] = max(1, self._starts[bucket])
+                if not self._starts[bucket]:
+                    self._add_starts(bucket, 1, has_worker=self._credits > 0)
                 break
             self.kept[bucket] = 1

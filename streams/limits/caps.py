@@ -35,7 +35,7 @@ class Caps:
         self.circuits = Circuits(breakers)
         self.reservation = Reservation()
         self.permits = Permits()
-        self.budgets = Budgets()
+        self.budgets = Budgets(self.buckets.limits)
         self.paused = Paused()
         self.now = 0.0
         self._running: dict[Bucket, int] = {}

@@ -46,7 +46,7 @@ def pace_of(limit: Limit) -> Pace | None:
     if limit.rate is None:
         return None
     burst = limit.most_at_once - limit.least_burst + 1
-    return Pace(limit.rate.seconds / limit.rate.count, burst)
+    return Pace(limit.rate.interval, burst)
 
 
 class Rates:

@@ -1,7 +1,8 @@
 """In which order an owner of shared rates grants tokens to partitions that wait for one.
 
 A partition that gets less than it asked for has a place in the line of its bucket, and is told when
-to ask again. Until a little later the tokens of those before it are not given to others.
+to ask again. Until a little later the tokens of those before it are not given to others. One that
+has no worker for the start gets what is left over, and no place.
 """
 
 from __future__ import annotations
@@ -28,10 +29,17 @@ class TokenLines:
     ) -> float:
         """Give a holder that got less than it asked for a place in the line; seconds to wait."""
         line = self._line(bucket, now)
-        moment = max(now, next_token_at + self._before(line, holder) * pace.interval)
-        line[holder] = moment + _PATIENCE_SECONDS
+        seconds = self.left_over_in(bucket, holder, pace, next_token_at, now)
+        line[holder] = now + seconds + _PATIENCE_SECONDS
         self._lines[bucket] = line
-        return moment - now
+        return seconds
+
+    def left_over_in(
+        self, bucket: Bucket, holder: int, pace: Pace, next_token_at: float, now: float
+    ) -> float:
+        """In how many seconds there is a token beyond those of the holders before one."""
+        before = self._before(self._line(bucket, now), holder)
+        return max(now, next_token_at + before * pace.interval) - now
 
     def served(self, bucket: Bucket, holder: int) -> None:
         """A holder got a token: it comes last from now on."""

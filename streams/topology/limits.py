@@ -28,6 +28,11 @@ class Rate:
     count: int
     seconds: float
 
+    @property
+    def interval(self) -> float:
+        """How far starts are apart, in seconds."""
+        return self.seconds / self.count
+
     def __str__(self) -> str:
         unit = next(name for name, seconds in _UNITS.items() if seconds == self.seconds)
         return f"{self.count}/{unit}"
@@ -81,12 +86,20 @@ class Limit(Declared):
     def least_burst(self) -> int:
         """The least burst that its rate may have.
 
-        Starts of a shared rate are granted up to a second ahead (`limits/budgets.py`), so its burst
-        has to cover what a second brings.
+        Starts of a shared rate are granted ahead (`start_seconds`), so its burst has to cover what
+        the rate brings meanwhile.
         """
         if self.rate is None or not self.is_shared:
             return 1
         return ceil(self.rate.count / self.rate.seconds) + 1
+
+    @property
+    def start_seconds(self) -> float:
+        """For how long a start of a shared rate may be used, once a partition has asked for it.
+
+        It is a second, or what the next whole number of starts takes, which costs no more burst.
+        """
+        return 0.0 if self.rate is None else (self.least_burst - 1) * self.rate.interval
 
     @property
     def most_at_once(self) -> int:

@@ -17,7 +17,7 @@ from streams.dispatcher.shared import Shared
 from streams.dispatcher.silence import Silence
 from streams.dispatcher.step import Step
 from streams.limits.buckets import Bucket
-from streams.limits.budgets import VALID_SECONDS
+from streams.limits.budgets import ANSWER_SECONDS
 from streams.limits.token_lines import TokenLines
 from streams.runtime.part import reads
 from streams.runtime.processor import Record
@@ -29,8 +29,11 @@ TOPIC = "limits.grants"
 
 
 class _Wish(NamedTuple):
+    """What a partition asks for; without a turn it gets what is left over."""
+
     number: int
     tokens: int
+    has_turn: bool
 
 
 class StartOwners(Part):
@@ -52,12 +55,12 @@ class StartOwners(Part):
         """Note what a partition asks for, unless it could not use it in time."""
         claim = LIMIT_CLAIM.decode(record.value)
         check(claim, self.topology)
-        is_late = step.now - record.timestamp > VALID_SECONDS * 1000
+        is_late = step.now - record.timestamp > ANSWER_SECONDS * 1000
         if claim.incarnation or is_late or claim.limit not in self._shared_rates:
             return
         place = Bucket(claim.limit, "", claim.key), claim.holder
         step.on_undo(put_back, self._wishes, place, self._wishes.get(place))
-        self._wishes[place] = _Wish(claim.number, claim.tokens)
+        self._wishes[place] = _Wish(claim.number, claim.tokens, has_turn=claim.want > 0)
 
     def rests(self) -> bool:
         """Whether everybody has an answer."""
@@ -87,11 +90,14 @@ class StartOwners(Part):
         self._limited.tokens.spent += tokens
         if tokens:
             self._lines.served(bucket, holder)
-        wait = 0.0
-        if tokens < wish.tokens:
-            next_at = self._rates.next_token_at(bucket) or now
-            wait = self._lines.wait(bucket, holder, self._rates.paces[bucket.limit], next_at, now)
+        wait = self._wait(bucket, holder, now, wish) if tokens < wish.tokens else 0.0
         answer = 0, wish.number, 0, 0, 0, tokens, max(1, round(wait * 1000)) if wait else 0
         grant = LimitGrant(bucket.limit, bucket.key, *answer)
         key = permit_rows.bucket_key(bucket)
         step.ctx.forward(TOPIC, key, LIMIT_GRANT.encode(grant), partition=holder)
+
+    def _wait(self, bucket: Bucket, holder: int, now: float, wish: _Wish) -> float:
+        """When a partition that got too little is to ask again, in seconds."""
+        lines, next_at = self._lines, self._rates.next_token_at(bucket) or now
+        when = lines.wait if wish.has_turn else lines.left_over_in
+        return when(bucket, holder, self._rates.paces[bucket.limit], next_at, now)

@@ -34,7 +34,7 @@ class GrantedStarts(Part):
 
     @reads("limits.grants")
     def granted(self, step: Step, record: Record) -> None:
-        """Take the starts that an owner grants, for the rest of their second."""
+        """Take the starts that an owner grants, for as long as they hold."""
         grant = LIMIT_GRANT.decode(record.value)
         if grant.incarnation:
             return
@@ -68,22 +68,23 @@ class GrantedStarts(Part):
         self._silence.refused(topic, step.monotonic)
 
     def _ask(self, step: Step, demand: Demand, buckets: set[Bucket]) -> Iterator[None]:
-        sent = 0
+        sent, now = 0, step.monotonic
         for bucket in buckets:
-            tokens = self._budgets.lacks(bucket, demand.starts_of(bucket), step.monotonic)
+            at_once, lacks_worker = demand.starts_of(bucket)
+            how = self._budgets.how(bucket, now, at_once=at_once > 0)
+            tokens = self._budgets.lacks(bucket, at_once or int(lacks_worker), now, how)
             if not tokens:
                 continue
-            asked = tokens, step.monotonic, step.now, step.on_undo
-            number = self._budgets.ask(bucket, *asked)
-            self._send(step, bucket, number, tokens)
+            number = self._budgets.ask(bucket, tokens, now, how, step.now, step.on_undo)
+            self._send(step, bucket, number, 0 if how == "left_over" else tokens, tokens)
             sent += 1
             yield
             if sent == AT_ONCE:  # the others follow at the next look
                 return
 
-    def _send(self, step: Step, bucket: Bucket, number: int, tokens: int) -> None:
+    def _send(self, step: Step, bucket: Bucket, number: int, want: int, tokens: int) -> None:
         partition = self.shared.partition
-        claim = LimitClaim(bucket.limit, bucket.key, partition, 0, number, 0, 0, 0, tokens)
+        claim = LimitClaim(bucket.limit, bucket.key, partition, 0, number, want, 0, 0, tokens)
         owner = owner_of(bucket.limit, bucket.key, self.topology.topics[TOPIC].partitions)
         key = permit_rows.bucket_key(bucket)
         step.ctx.forward(TOPIC, key, LIMIT_CLAIM.encode(claim), partition=owner)
