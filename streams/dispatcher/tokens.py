@@ -35,7 +35,7 @@ class Tokens:
         found = [bucket for bucket in buckets if caps.rates.pace(bucket) is not None]
         for bucket in found:
             if bucket.limit in caps.buckets.shared_rates:
-                caps.budgets.spend(bucket, caps.now, on_undo)
+                caps.budgets.spend(bucket, caps.now, job_id, on_undo)
         paced = self._paced(found)
         for bucket in paced:
             on_undo(self._look_at, bucket, caps.now)  # called once its arrival time is back
@@ -45,10 +45,14 @@ class Tokens:
         self, job_id: str, buckets: Iterable[Bucket], on_undo: Undo
     ) -> Iterator[tuple[Bucket, float]]:
         """A job did not start after all: yields the new arrival times of its rates."""
+        caps, buckets = self._caps, tuple(buckets)
+        for bucket in buckets:
+            if caps.budgets.give_back(bucket, caps.now, job_id, on_undo):
+                self._look_at(bucket, caps.now)
         for bucket in self._paced(buckets):
-            arrival = self._caps.rates.give_back(bucket, self._caps.now, job_id, on_undo)
+            arrival = caps.rates.give_back(bucket, caps.now, job_id, on_undo)
             if arrival is not None:
-                self._look_at(bucket, self._caps.now)
+                self._look_at(bucket, caps.now)
                 yield bucket, arrival
 
     def pass_time(self, monotonic: float) -> Iterator[Bucket]:

@@ -60,6 +60,7 @@ class Budgets:
         self.touched: set[Bucket] = set()
         self._limits = limits
         self._budgets: dict[Bucket, tuple[Budget, ...]] = {}  # those that end first come first
+        self._spent: dict[tuple[Bucket, str], float] = {}  # until when a job could have started
         self._asked: dict[Bucket, Asked] = {}
         self._again_at: dict[Bucket, tuple[float, How]] = {}  # when to ask so once more
         self._turn_at: dict[Bucket, float] = {}
@@ -74,16 +75,29 @@ class Budgets:
         again = self._again_at.get(bucket)
         return None if again is None else again[0]
 
-    def spend(self, bucket: Bucket, now: float, on_undo: Undo) -> None:
+    def spend(self, bucket: Bucket, now: float, job_id: str, on_undo: Undo) -> None:
         """A job starts now."""
         valid = self._valid(bucket, now)
         if not valid:
             return
         on_undo(self._set, bucket, self._budgets.get(bucket, ()))
+        on_undo(self._spent.pop, (bucket, job_id), None)
         first, *others = valid
         left = (Budget(first.tokens - 1, first.until),) if first.tokens > 1 else ()
         self._set(bucket, (*left, *others))
+        self._spent[bucket, job_id] = first.until
         self._turn_at.pop(bucket, None)
+
+    def give_back(self, bucket: Bucket, now: float, job_id: str, on_undo: Undo) -> bool:
+        """A job did not start after all; whether another one may start in its place."""
+        until = self._spent.pop((bucket, job_id), None)
+        if until is None or until < now:
+            return False
+        before = self._budgets.get(bucket, ())
+        on_undo(self._spent.__setitem__, (bucket, job_id), until)
+        on_undo(self._set, bucket, before)
+        self._set(bucket, tuple(sorted((*before, Budget(1, until)), key=lambda b: b.until)))
+        return True
 
     def how(self, bucket: Bucket, now: float, *, at_once: bool) -> How:
         """How to ask for starts that could be used at once, or for which a worker is missing."""
@@ -137,6 +151,7 @@ class Budgets:
             self._set(bucket, self._valid(bucket, now))
         self._again_at = {b: each for b, each in self._again_at.items() if each[0] > now}
         self._turn_at = {b: at for b, at in self._turn_at.items() if at > now}
+        self._spent = {place: until for place, until in self._spent.items() if until >= now}
         self._asked = {b: each for b, each in self._asked.items() if each.at + ANSWER_SECONDS > now}
 
     @property

@@ -183,6 +183,21 @@ def test_a_start_of_a_slow_rate_may_be_used_until_the_next_one_could_be_granted(
     check(starts(floor), 2, 0.1)
 
 
+def test_a_start_that_a_worker_refused_is_used_by_the_next_lease() -> None:
+    floor = Floor(Limit("slow", "global", rate=Rate(1, 3600)))
+    place = floor.places[0]
+    (name,) = place.submit_some(1)
+    floor.pass_time(1)
+    refused = place.lease(name)
+    place.worker.decline(refused, "full")
+    assert not place.running()
+    floor.pass_time(1)
+    assert place.lease(name).epoch == refused.epoch + 1
+    place.submit_some(1)
+    floor.pass_time(60)
+    assert place.running() == [name], "there was one start, and not two"
+
+
 def test_what_owners_keep_of_rates_is_forgotten() -> None:
     floor = Floor(BY_KEY)
     for number in range(40):

@@ -31,7 +31,7 @@ def test_what_was_granted_is_lost_a_second_after_it_was_asked_for() -> None:
     assert budgets.lacks(CALLS, 5, 10.5, "at_once") == 0, "its answer is under way"
     assert budgets.granted(CALLS, number, 3, 0.4, 10.6, done)
     assert budgets.tokens(CALLS, 11.0) == 3
-    budgets.spend(CALLS, 10.7, done)
+    budgets.spend(CALLS, 10.7, "a", done)
     assert budgets.tokens(CALLS, 10.7) == 2
     assert budgets.lacks(CALLS, 5, 10.9, "at_once") == 0, "the owner has none until then"
     assert budgets.lacks(CALLS, 5, 11.0, "at_once") == 3
@@ -60,11 +60,25 @@ def test_what_is_taken_back_is_as_before() -> None:
 
     number = budgets.ask(CALLS, 2, 0.0, "at_once", 1, done)
     budgets.granted(CALLS, number, 2, 0, 0.1, note)
-    budgets.spend(CALLS, 0.1, note)
+    budgets.spend(CALLS, 0.1, "a", note)
     for undo, *of in reversed(calls):
         undo(*of)  # type: ignore[operator]
     assert budgets.tokens(CALLS, 0.1) == 0
     assert budgets.granted(CALLS, number, 2, 0, 0.2, done)
+
+
+def test_a_start_that_was_not_used_after_all_is_there_once_more_until_its_time_is_over() -> None:
+    budgets = Budgets(LIMITS)
+    number = budgets.ask(CALLS, 2, 10.0, "at_once", 1, done)
+    budgets.granted(CALLS, number, 2, 0, 10.1, done)
+    for job_id in "ab":
+        budgets.spend(CALLS, 10.2, job_id, done)
+    assert not budgets.give_back(CALLS, 10.3, "c", done)
+    assert budgets.give_back(CALLS, 10.3, "a", done)
+    assert not budgets.give_back(CALLS, 10.3, "a", done)
+    assert budgets.tokens(CALLS, 11.0) == 1
+    assert not budgets.give_back(CALLS, 11.1, "b", done)
+    assert budgets.tokens(CALLS, 11.1) == 0
 
 
 def test_a_partition_without_a_worker_asks_in_its_turn_once_in_eight_intervals() -> None:
@@ -74,7 +88,7 @@ def test_a_partition_without_a_worker_asks_in_its_turn_once_in_eight_intervals()
     budgets.granted(CALLS, number, 1, 0, 10.0, done)
     assert budgets.how(CALLS, 10.7, at_once=False) == "left_over"
     assert budgets.how(CALLS, 10.8, at_once=False) == "in_turn"
-    budgets.spend(CALLS, 10.7, done)
+    budgets.spend(CALLS, 10.7, "a", done)
     assert budgets.how(CALLS, 10.7, at_once=False) == "in_turn", "it had a worker after all"
 
 
@@ -126,11 +140,11 @@ def test_no_window_has_more_starts_than_its_budget(
             number = budgets.ask(CALLS, asked, now, "at_once", 0, done)
             tokens = lines.share(CALLS, holder, asked, int(rates.tokens(CALLS, now)), now)
             for _ in range(tokens):
-                rates.spend(CALLS, now, done)
+                rates.spend(CALLS, now, "", done)
             budgets.granted(CALLS, number, tokens, 0, now, done)
         for each in holders:
             for _ in range(min(used, each.tokens(CALLS, now))):
-                each.spend(CALLS, now, done)
+                each.spend(CALLS, now, "", done)
                 starts.append(now)
     for first, at in enumerate(starts):
         for last in range(first, len(starts)):
