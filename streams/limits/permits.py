@@ -77,9 +77,15 @@ class Holding:
             return self.claims(wanted, recalled)
         return None
 
-    def after_a_while(self, used: int, wanted: int, kept: int = 0) -> Holding | None:
-        """Itself with a claim that gives back what was idle; `wanted` is the most of that time."""
-        idle = max(0, self.held - max(wanted, used + kept))
+    def after_a_while(
+        self, used: int, wanted: int, kept: int = 0, useful: int | None = None
+    ) -> Holding | None:
+        """Itself with a claim that wants less, and gives back what was idle.
+
+        `wanted` is the most that it could use lately, and `useful` (the same unless given) how many
+        permits stay.
+        """
+        idle = max(0, self.held - max(wanted if useful is None else useful, used + kept))
         return self.claims(wanted, idle) if idle or wanted < self.want else None
 
     @property
@@ -89,16 +95,13 @@ class Holding:
 
 
 class Window:
-    """The most permits that a partition could use of one bucket, lately.
+    """The most permits that a partition could use of one bucket in the last `seconds` at least."""
 
-    `idle` is for how many seconds at least a permit must have been of no use to go back.
-    """
+    __slots__ = ("_before", "_now", "_seconds", "_since")
 
-    __slots__ = ("_before", "_idle", "_now", "claimed_at", "since")
-
-    def __init__(self, now: float, idle: float = IDLE_SECONDS) -> None:
-        self.since = self.claimed_at = now
-        self._idle = idle
+    def __init__(self, now: float, seconds: float = IDLE_SECONDS) -> None:
+        self._since = now
+        self._seconds = seconds
         self._before = self._now = 0
 
     def saw(self, wanted: int) -> None:
@@ -107,15 +110,40 @@ class Window:
 
     def most(self, now: float, wanted: int) -> int | None:
         """The most in that time at least; None if it is too early to look."""
-        if now < self.since + self._idle / 2:
+        if now < self._since + self._seconds / 2:
             return None
         most = max(self._before, self._now)
-        self.since, self._before, self._now = now, self._now, wanted
+        self._since, self._before, self._now = now, self._now, wanted
         return most
 
-    def is_late(self, now: float) -> bool:
-        """Whether a claim that waits for its answer is to be repeated."""
-        return now >= self.claimed_at + _REPEAT_SECONDS
+
+class Lately:
+    """How many permits of one bucket were of use lately, and when it was last claimed."""
+
+    __slots__ = ("_useful", "_wanted", "claimed_at")
+
+    def __init__(self, now: float, idle: float = IDLE_SECONDS) -> None:
+        self._wanted, self._useful = Window(now), Window(now, idle)
+        self.claimed_at = now
+
+    def saw(self, wanted: int) -> None:
+        """Note how many permits could be used now."""
+        self._wanted.saw(wanted)
+        self._useful.saw(wanted)
+
+    def after_a_while(
+        self, holding: Holding, used: int, wanted: int, kept: int, now: float
+    ) -> Holding | None:
+        """What is held with a claim that wants less or gives some back, if it is time to look."""
+        most = self._wanted.most(now, wanted)
+        if most is None:
+            return None
+        useful = self._useful.most(now, wanted)
+        return holding.after_a_while(used, most, kept, holding.held if useful is None else useful)
+
+    def repeats(self, holding: Holding, now: float) -> bool:
+        """Whether a claim is to be sent again, because its answer did not come."""
+        return holding.waits_for_owner and now >= self.claimed_at + _REPEAT_SECONDS
 
 
 class Permits:
@@ -128,7 +156,7 @@ class Permits:
     def __init__(self) -> None:
         self.holdings: dict[Bucket, Holding] = {}
         self.touched: dict[Bucket, None] = {}
-        self._windows: dict[Bucket, Window] = {}
+        self._lately: dict[Bucket, Lately] = {}
         self._to_look: list[Bucket] = []
 
     def restored(self, holdings: Iterable[tuple[Bucket, Holding]]) -> None:
@@ -151,14 +179,14 @@ class Permits:
             self.holdings[bucket] = holding
         else:
             self.holdings.pop(bucket, None)
-            self._windows.pop(bucket, None)
+            self._lately.pop(bucket, None)
 
-    def window(self, bucket: Bucket, now: float, *, of_calls: bool) -> Window:
-        """What a bucket was wanted for lately."""
-        found = self._windows.get(bucket)
+    def lately(self, bucket: Bucket, now: float, *, of_calls: bool) -> Lately:
+        """What was lately of a bucket."""
+        found = self._lately.get(bucket)
         if found is None:
             idle = IDLE_SECONDS_OF_CALLS if of_calls else IDLE_SECONDS
-            found = self._windows[bucket] = Window(now, idle)
+            found = self._lately[bucket] = Lately(now, idle)
         return found
 
     def touch_some(self, most: int) -> None:

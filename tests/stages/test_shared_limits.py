@@ -148,6 +148,31 @@ def test_calls_of_a_tool_are_counted_over_all_partitions() -> None:
     assert one.running() == [jobs[0]], "its call holds no place any more"
 
 
+def waiting_for_calls(floor: Floor, place: Place, jobs: int) -> list[str]:
+    """Jobs that wait for their calls of a tool, since their first runs found no room."""
+    names = place.submit_some(jobs)
+    floor.pass_time(0.3)
+    for job_id in names:
+        assert claim(place, job_id).kind == "full"
+        told: dict[str, Any] = {"result": '["email:send",null]', "error": "no room", "free": 100}
+        place.worker.end(place.lease(job_id), "full", **told)
+    return names
+
+
+def test_a_partition_that_made_calls_leaves_all_permits_to_one_that_lacks_some() -> None:
+    floor = Floor(Limit("mails", "tool", "email:*", 4))
+    first, second = floor.places[:2]
+    names = waiting_for_calls(floor, first, 2)
+    floor.pass_time(0.5)
+    for job_id in names:
+        first.worker.outcome(first.lease(job_id), claim(first, job_id), "done", "1")
+    floor.pass_time(1)
+    assert floor.rows(), "permits of calls stay for a while"
+    names = waiting_for_calls(floor, second, 4)
+    floor.pass_time(0.5)
+    assert second.running() == names
+
+
 def test_two_shared_caps_of_one_job_stop_nobody_for_good() -> None:
     floor = Floor(ONE, Limit("of_type", "job_type", "draft_reply", 1))
     for place in floor.places:

@@ -115,16 +115,14 @@ class HeldPermits(Part):
         used, kept = self._used(bucket), demand.kept[bucket]
         limit = self._limited.caps.buckets.limits.get(bucket.limit)
         of_calls = limit is not None and limit.counts_calls
-        window = self._permits.window(bucket, step.monotonic, of_calls=of_calls)
-        window.saw(wanted)
-        found = holding.at_once(used, wanted, kept)
-        most = window.most(step.monotonic, wanted)
-        if found is None and most is not None:
-            found = holding.after_a_while(used, most, kept)
-        if found is None and holding.waits_for_owner and window.is_late(step.monotonic):
+        lately = self._permits.lately(bucket, step.monotonic, of_calls=of_calls)
+        lately.saw(wanted)
+        less = lately.after_a_while(holding, used, wanted, kept, step.monotonic)
+        found = holding.at_once(used, wanted, kept) or less
+        if found is None and lately.repeats(holding, step.monotonic):
             found = holding.claims(wanted)
         if found is not None:
-            window.claimed_at = step.monotonic
+            lately.claimed_at = step.monotonic
         return found
 
     def _used(self, bucket: Bucket) -> int:
