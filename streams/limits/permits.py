@@ -118,13 +118,17 @@ class Window:
 
 
 class Lately:
-    """How many permits of one bucket were of use lately, and when it was last claimed."""
+    """What was lately of one bucket: how many permits were of use, and what the owner has heard.
 
-    __slots__ = ("_useful", "_wanted", "claimed_at")
+    `heard` is how many it is known to have taken back in all. That is remembered and never kept.
+    """
+
+    __slots__ = ("_useful", "_wanted", "claimed_at", "heard")
 
     def __init__(self, now: float, idle: float = IDLE_SECONDS) -> None:
         self._wanted, self._useful = Window(now), Window(now, idle)
         self.claimed_at = now
+        self.heard = 0
 
     def saw(self, wanted: int) -> None:
         """Note how many permits could be used now."""
@@ -143,7 +147,8 @@ class Lately:
 
     def repeats(self, holding: Holding, now: float) -> bool:
         """Whether a claim is to be sent again, because its answer did not come."""
-        return holding.waits_for_owner and now >= self.claimed_at + _REPEAT_SECONDS
+        is_late = now >= self.claimed_at + _REPEAT_SECONDS
+        return is_late and (holding.waits_for_owner or self.heard < holding.returned)
 
 
 class Permits:
@@ -188,6 +193,12 @@ class Permits:
             idle = IDLE_SECONDS_OF_CALLS if of_calls else IDLE_SECONDS
             found = self._lately[bucket] = Lately(now, idle)
         return found
+
+    def heard(self, bucket: Bucket, returned: int) -> None:
+        """Note how many permits the owner of a bucket knows to be given back."""
+        found = self._lately.get(bucket)
+        if found is not None:
+            found.heard = max(found.heard, returned)
 
     def touch_some(self, most: int) -> None:
         """Look at so many of the buckets held, at most; at the others in the next calls."""

@@ -173,6 +173,25 @@ def test_a_partition_that_made_calls_leaves_all_permits_to_one_that_lacks_some()
     assert second.running() == names
 
 
+def test_a_return_that_its_topic_has_lost_is_repeated() -> None:
+    floor = Floor(DRAFTS)
+    holder, other = floor.places[:2]
+    holder.submit_some(4)
+    floor.pass_time(1)
+    with floor.losing("limits.claims"):
+        holder.end_all(2)
+        floor.pass_time(1)
+    other.submit_some(4)
+    floor.pass_time(28)
+    assert not other.running()
+    floor.pass_time(5)
+    assert len(other.running()) == 2
+    floor.pass_time(60)
+    sent = len(floor.driver.output("limits.claims"))
+    floor.pass_time(120)
+    assert len(floor.driver.output("limits.claims")) - sent <= 4, "what is answered is not repeated"
+
+
 def test_two_shared_caps_of_one_job_stop_nobody_for_good() -> None:
     floor = Floor(ONE, Limit("of_type", "job_type", "draft_reply", 1))
     for place in floor.places:

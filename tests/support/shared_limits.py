@@ -13,12 +13,17 @@ from streams import dispatcher, scheduler
 from streams.dispatcher.live_index import entries
 from streams.runtime.driver import TopologyTestDriver
 from streams.runtime.processor import Record
+from streams.serde.codec import LIMIT_CLAIM
 from streams.serde.ids import owner_of
 from streams.serde.job_states import LEASED
+from streams.serde.records import LimitClaim
 from streams.state.store import KeyValueStore
 from streams.topology.limits import Limit
 from support.dispatching import CLUSTER_KEY, Desk, ScriptedWorker, topology
 from support.permit_checks import overruns
+
+NOTHING = LIMIT_CLAIM.encode(LimitClaim("no such limit", "", 0, 0, 0, 0, 0, 0))
+"""A claim that nobody looks at."""
 
 
 class Broken(AssertionError):
@@ -137,6 +142,19 @@ class Floor:
         yield
         run.unprocessed = whole  # type: ignore[method-assign]
         self.driver._flow()
+
+    @contextmanager
+    def losing(self, topic: str) -> Iterator[None]:
+        """What is sent on a topic meanwhile is lost before anybody reads it."""
+        logs = self.driver._broker.records
+        before = {place: len(log) for place, log in logs.items()}
+        with self.without(topic):
+            yield
+            for place, log in logs.items():
+                if place[0] == topic:
+                    new = range(before.get(place, 0), len(log))
+                    for offset in new:
+                        log[offset] = log[offset]._replace(value=NOTHING)
 
     def owner(self, limit: str, key: str = "") -> int:
         return owner_of(limit, key, len(self.places))

@@ -7,6 +7,7 @@ rows. It also remembers at which buckets it has to look again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import ClassVar
 
@@ -29,7 +30,7 @@ from streams.runtime.part import reads
 from streams.runtime.processor import Context, Record
 from streams.runtime.undo_log import put_back
 from streams.serde.codec import LIMIT_CLAIM, LIMIT_GRANT
-from streams.serde.records import LimitGrant
+from streams.serde.records import LimitClaim, LimitGrant
 
 TOPIC = "limits.grants"
 _MOST = 2_000
@@ -74,9 +75,8 @@ class PermitOwners(Part):
         if share is None:
             return
         permit_rows.give(step.store, bucket, claim.holder, share)
-        is_unknown = known is None and share.outstanding > 0  # its holder may know of none
-        is_owed = claim.granted < share.granted or share.is_over or is_unknown
-        self._look_at(step, bucket, {claim.holder} if is_owed else set())
+        owed = {claim.holder} if _is_owed(claim, known, share) else set[int]()
+        self._look_at(step, bucket, owed)
 
     def rests(self) -> bool:
         """Whether no bucket is to be shared out."""
@@ -138,3 +138,11 @@ class PermitOwners(Part):
         )
         key = permit_rows.bucket_key(bucket)
         step.ctx.forward(TOPIC, key, LIMIT_GRANT.encode(grant), partition=holder)
+
+
+def _is_owed(claim: LimitClaim, known: Share | None, share: Share) -> bool:
+    """Whether a claim is answered although nothing is granted or recalled."""
+    if known is None and share.outstanding > 0:  # its holder may know of none
+        return True
+    is_repeated = known is not None and share == replace(known, number=share.number)
+    return is_repeated or share.is_over or claim.granted < share.granted

@@ -66,6 +66,7 @@ class HeldPermits(Part):
             is_over = holding.is_over(grant.number, grant.granted, grant.returned)
             told = None if is_over else holding.told(grant.granted, grant.target)
             self._hold(step, bucket, told)
+            self._permits.heard(bucket, grant.returned)
             self._limited.look_at(bucket)
 
     def rests(self) -> bool:
