@@ -13,7 +13,7 @@ import structlog
 
 from streams.dispatcher.step import Step
 from streams.limits.buckets import CIRCUIT, Bucket
-from streams.limits.circuits import Circuit, Circuits
+from streams.limits.circuits import Circuit, Circuits, is_open
 from streams.runtime.processor import Context
 from streams.serde.keys import after
 from streams.serde.records import Job
@@ -39,7 +39,7 @@ def heard(step: Step, tool: str, *, failed: bool) -> None:
         return
     _set(step, circuits, tool, now)
     limited.look_at(Bucket(CIRCUIT, "", tool))
-    if _is_open(before) != _is_open(now) or (_is_open(now) and failed):
+    if is_open(before) != is_open(now) or (is_open(now) and failed):
         what = "circuit of a tool opened: its calls wait" if failed else "circuit of a tool closed"
         log.warning(what, tool=tool, partition=step.shared.partition)
 
@@ -79,10 +79,6 @@ def _keep(step: Step, tool: str, circuit: Circuit | None) -> None:
     until = None if circuit.open_until is None else _wall(step, circuit.open_until)
     row = [_wall(step, each) for each in circuit.failures], until
     step.store.put(key, orjson.dumps(row))
-
-
-def _is_open(circuit: Circuit | None) -> bool:
-    return circuit is not None and circuit.open_until is not None
 
 
 def _wall(step: Step, monotonic: float) -> int:

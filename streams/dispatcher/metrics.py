@@ -80,6 +80,19 @@ POOL = Gauge(
     "Jobs of a pool that run, or wait for nothing but a worker",
     ["partition", "pool"],
 )
+CIRCUITS = Gauge(
+    "tidegate_dispatcher_open_circuits", "Tools whose circuit is not closed", ["partition"]
+)
+PERMITS_HELD = Gauge(
+    "tidegate_dispatcher_permits_held",
+    "Permits of a shared limit that the partition holds",
+    ["partition", "limit"],
+)
+PERMITS_WANTED = Gauge(
+    "tidegate_dispatcher_permits_wanted",
+    "Permits of a shared limit that the partition wants to hold",
+    ["partition", "limit"],
+)
 HELD = Gauge(
     "tidegate_dispatcher_held_jobs",
     "Jobs that no lease can be made for",

@@ -36,6 +36,8 @@ class Circuits:
         self.are_declared = bool(breakers)
         self._breakers = breakers
         self._of: dict[str, Circuit] = {}
+        self.open = 0
+        """How many circuits are not closed."""
         self.breaker = lru_cache(_REMEMBERED)(self._breaker)
 
     def get(self, tool: str) -> Circuit | None:
@@ -44,7 +46,7 @@ class Circuits:
 
     def set(self, tool: str, circuit: Circuit | None) -> None:
         """Set the circuit of a tool; None: as new."""
-        self._of.pop(tool, None)
+        self.open += is_open(circuit) - is_open(self._of.pop(tool, None))
         if circuit is not None:
             self._of[tool] = circuit
 
@@ -98,6 +100,11 @@ class Circuits:
 
 def _failing(breaker: Breaker, failures: tuple[float, ...], now: float) -> Circuit:
     return _open(breaker, now) if len(failures) >= breaker.failures else Circuit(failures)
+
+
+def is_open(circuit: Circuit | None) -> bool:
+    """Whether a circuit is not closed; None is one as new."""
+    return circuit is not None and circuit.open_until is not None
 
 
 def _open(breaker: Breaker, now: float) -> Circuit:

@@ -11,6 +11,7 @@ was of no use for a while, or as soon as it is free if the owner recalls it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -160,15 +161,18 @@ class Permits:
 
     def __init__(self) -> None:
         self.holdings: dict[Bucket, Holding] = {}
+        self.held: Counter[str] = Counter()
+        self.wanted: Counter[str] = Counter()
+        """How many permits are held and wanted in all, by limit."""
         self.touched: dict[Bucket, None] = {}
         self._lately: dict[Bucket, Lately] = {}
         self._to_look: list[Bucket] = []
 
     def restored(self, holdings: Iterable[tuple[Bucket, Holding]]) -> None:
         """Go on with some of what an earlier owner of the partition held."""
-        found = dict(holdings)
-        self.holdings |= found
-        self.touched |= dict.fromkeys(found)
+        for bucket, holding in holdings:
+            self.set(bucket, holding)
+            self.touched[bucket] = None
 
     def room(self, bucket: Bucket, used: int, *, is_reserved: bool) -> int:
         """How many more jobs may start; of those that are recalled, one if a place is reserved."""
@@ -180,10 +184,11 @@ class Permits:
 
     def set(self, bucket: Bucket, holding: Holding | None) -> None:
         """Hold so many of a bucket; None: it is no longer known to its owner."""
+        self._count(bucket.limit, self.holdings.pop(bucket, None), -1)
+        self._count(bucket.limit, holding, 1)
         if holding is not None:
             self.holdings[bucket] = holding
         else:
-            self.holdings.pop(bucket, None)
             self._lately.pop(bucket, None)
 
     def lately(self, bucket: Bucket, now: float, *, of_calls: bool) -> Lately:
@@ -214,3 +219,8 @@ class Permits:
             bucket = next(iter(self.touched))
             del self.touched[bucket]
             yield bucket
+
+    def _count(self, limit: str, holding: Holding | None, sign: int) -> None:
+        if holding is not None:
+            self.held[limit] += sign * holding.held
+            self.wanted[limit] += sign * holding.want

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from prometheus_client import REGISTRY
 from support.dispatching import Desk, ScriptedWorker
 
 from streams.serde.records import Lease
@@ -65,6 +66,22 @@ def test_calls_wait_while_a_tool_fails_and_one_at_a_time_tries_it() -> None:
     assert worker.claim(first).kind == "full"
     worker.outcome(tries, reply, "done")
     assert worker.claim(first).kind == "granted"
+
+
+def test_a_gauge_shows_how_many_circuits_are_not_closed() -> None:
+    desk, worker, (first, _, _) = started()
+    fail(worker, first, 2)
+    desk.driver.advance(1)
+    name, labels = "tidegate_dispatcher_open_circuits", {"partition": "0"}
+    assert REGISTRY.get_sample_value(name, labels) == 1
+    desk.driver.restart("dispatcher", keep_state=True)
+    worker.stay(31, first)
+    assert REGISTRY.get_sample_value(name, labels) == 1, "it is tried"
+    worker.outcome(first, worker.claim(first), "done")
+    desk.driver.advance(1)
+    assert REGISTRY.get_sample_value(name, labels) == 0
+    desk.driver.close()
+    assert REGISTRY.get_sample_value(name, labels) is None
 
 
 def test_all_that_wait_go_on_once_a_call_is_done() -> None:

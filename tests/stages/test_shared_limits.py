@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from support.permit_faults import FAULTS
 from support.shared_limits import Broken, Floor, Place
 
@@ -213,6 +214,22 @@ def test_a_job_with_a_full_bucket_of_its_own_keeps_no_permit_from_others() -> No
     other.submit_some(1, input=json.dumps({"report": "weekly", "customer": "ann"}))
     floor.pass_time(1)
     assert len(other.running()) == 1
+
+
+def test_gauges_show_what_each_partition_holds_and_wants() -> None:
+    floor = Floor(DRAFTS)
+    for place in floor.places[:2]:
+        place.submit_some(9)
+    floor.pass_time(2)
+    names = "tidegate_dispatcher_permits_held", "tidegate_dispatcher_permits_wanted"
+    held, wanted = (
+        [REGISTRY.get_sample_value(name, {"partition": p, "limit": "drafts"}) for p in "012"]
+        for name in names
+    )
+    assert held == [len(place.running()) for place in floor.places]
+    assert wanted == [4, 4, 0]
+    floor.driver.close()
+    assert REGISTRY.get_sample_value(names[0], {"partition": "0", "limit": "drafts"}) is None
 
 
 POINTS: tuple[CrashPoint, ...] = (

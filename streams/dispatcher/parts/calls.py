@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import orjson
 
-from streams.dispatcher import circuits
+from streams.dispatcher import circuits, metrics
 from streams.dispatcher.call_places import await_room, enter, leave
 from streams.dispatcher.living_lease import living, why_not
 from streams.dispatcher.part import Part
@@ -26,6 +26,15 @@ class Calls(Part):
 
     def restored(self, ctx: Context) -> None:
         circuits.restore(ctx, self.shared.queue.limited.caps.circuits)
+
+    def tick(self, step: Step) -> None:
+        """Show how many circuits are open."""
+        open_ = self.shared.queue.limited.caps.circuits.open
+        metrics.CIRCUITS.labels(str(self.shared.partition)).set(open_)
+
+    def closed(self) -> None:
+        """Drop the partition's gauge, since another process owns the partition now."""
+        metrics.CIRCUITS.remove(str(self.shared.partition))
 
     def begins(self, step: Step, job: Job) -> Job:
         """Let a job ask for its call anew if what it waited for is over by now.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import ClassVar
 
-from streams.dispatcher import permit_rows
+from streams.dispatcher import metrics, permit_rows
 from streams.dispatcher.claims_of_limits import TOPIC
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.permit_demand import Demand
@@ -74,6 +74,19 @@ class HeldPermits(Part):
         holdings = self._permits.holdings.items()
         used = self._limited.caps.running
         return not self._permits.touched and all(h.held == used(b) and h.held for b, h in holdings)
+
+    def tick(self, step: Step) -> None:
+        """Show how many permits are held and wanted of each shared limit, over all its values."""
+        partition = str(self.shared.partition)
+        for limit in self._limited.caps.buckets.shared:
+            metrics.PERMITS_HELD.labels(partition, limit).set(self._permits.held[limit])
+            metrics.PERMITS_WANTED.labels(partition, limit).set(self._permits.wanted[limit])
+
+    def closed(self) -> None:
+        """Drop the partition's gauges, since another process owns the partition now."""
+        for limit in self._limited.caps.buckets.shared:
+            for gauge in (metrics.PERMITS_HELD, metrics.PERMITS_WANTED):
+                gauge.remove(str(self.shared.partition), limit)
 
     def initiate(self, step: Step) -> Iterator[None]:
         """Send claims, where something changed, and from time to time for all that is held."""
