@@ -110,6 +110,11 @@ def approval_id(tenant_id: str, scope: str, key: str) -> str:
     return "apr_" + _encode(_hash("approval", tenant_id, scope, key))
 
 
+def artifact_id(job_id: str, run_id: str, name: str) -> str:
+    """The id of what one run saves under a name: the same call again overwrites its own alone."""
+    return f"art_{_encode(_hash(job_id, run_id, name))}"
+
+
 def delivery_id(tenant_id: str, endpoint_id: str, message_id: str) -> str:
     """The one delivery of a message to an endpoint."""
     return "dlv_" + _encode(_hash("delivery", tenant_id, endpoint_id, message_id))

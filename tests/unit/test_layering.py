@@ -45,6 +45,7 @@ LAYERS = (
     {
         "ingress.samples",
         "streams.approval_edits",
+        "streams.artifacts",
         "streams.delivery.egress",
         "streams.delivery.message",
         "streams.fairness",

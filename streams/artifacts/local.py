@@ -1,0 +1,67 @@
+"""Artifacts in a directory: of one machine, or of a file system that several share."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from streams.artifacts.store import ArtifactGone, Entry, StoreUnavailable
+
+_UNFINISHED = ".unfinished-"
+
+
+class LocalStore:
+    """The store in one directory, which is made at its first object, readable by its owner only."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def put(self, path: str, parts: Iterable[bytes]) -> None:
+        target = self._directory / path
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=target.parent)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.writelines(parts)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(name).replace(target)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise StoreUnavailable(f"cannot write an artifact: {error}") from error
+
+    def get(self, path: str, most: int | None = None) -> bytes:
+        try:
+            with (self._directory / path).open("rb") as file:
+                return file.read() if most is None else file.read(most)
+        except FileNotFoundError:
+            raise ArtifactGone(f"there is no artifact at {path}") from None
+        except OSError as error:
+            raise StoreUnavailable(f"cannot read an artifact: {error}") from error
+
+    def entries(self, folder: str = "") -> Iterator[Entry]:
+        for parent, _, names in os.walk(self._directory / folder):
+            for name in names:
+                file = Path(parent, name)
+                try:
+                    found = file.stat()
+                except FileNotFoundError:
+                    continue  # removed meanwhile
+                path = file.relative_to(self._directory).as_posix()
+                yield Entry(path, found.st_size, int(found.st_mtime * 1000))
+
+    def remove(self, path: str) -> None:
+        target = self._directory / path
+        try:
+            target.unlink(missing_ok=True)
+            for folder in (target.parent, target.parent.parent):
+                if folder != self._directory:
+                    folder.rmdir()
+        except OSError:
+            if target.exists():
+                raise StoreUnavailable(f"cannot remove the artifact at {path}") from None

@@ -1,0 +1,83 @@
+"""Where artifacts lie: a directory, or a bucket of an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from streams.errors import ConfigError, TidegateError
+
+SETTING = "TIDEGATE_ARTIFACTS"
+
+
+class ArtifactGone(TidegateError):
+    """There is nothing in an artifact's place: it was removed after its retention, or erased."""
+
+
+class StoreUnavailable(TidegateError):
+    """The store does not answer, or refuses; the message has its reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What lies in a store: its path, its size in bytes, and when it was written (ms)."""
+
+    path: str
+    size: int
+    written_at: int
+
+
+class ArtifactStore(Protocol):
+    """Paths are relative to the store, with `/` between their parts.
+
+    Every method blocks, so call it in a thread. Each may raise `StoreUnavailable`.
+    """
+
+    def put(self, path: str, parts: Iterable[bytes]) -> None:
+        """Write a whole object, or none; one that is there is replaced."""
+        ...
+
+    def get(self, path: str, most: int | None = None) -> bytes:
+        """An object, or its first `most` bytes.
+
+        Raises:
+            ArtifactGone: there is none.
+        """
+        ...
+
+    def entries(self, folder: str = "") -> Iterator[Entry]:
+        """Everything in a folder and below."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove an object; one that is gone counts as removed."""
+        ...
+
+
+def open_store(location: str | None) -> ArtifactStore:
+    """The store that a URL names: `file:///var/lib/artifacts` or `s3://bucket/folder?region=...`.
+
+    Raises:
+        ConfigError: there is no URL, or it names no store; the message says what to set.
+    """
+    if not location:
+        raise ConfigError(
+            f"there is no place for artifacts: set {SETTING} to file:///a/directory or "
+            "s3://bucket/folder, for workers and the operator alike"
+        )
+    url = urlsplit(location)
+    if url.scheme == "file" and url.path.startswith("/") and not url.netloc:
+        from streams.artifacts.local import LocalStore
+
+        return LocalStore(Path(url.path))
+    if url.scheme == "s3" and url.netloc:
+        from streams.artifacts.objects import object_store
+
+        return object_store(location)
+    raise ConfigError(
+        f"{SETTING} is {url.scheme}://{url.hostname or ''}...: give file:///a/directory or "
+        "s3://bucket/folder"
+    )

@@ -1,0 +1,80 @@
+"""A store of artifacts keeps whole objects, and says clearly where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streams.artifacts.local import LocalStore
+from streams.artifacts.store import ArtifactGone, StoreUnavailable, open_store
+from streams.errors import ConfigError
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "artifacts")
+
+
+def test_an_object_is_read_as_it_was_written_and_listed_in_its_folder(store: LocalStore) -> None:
+    store.put("acme/job_1/art_1", [b"one", b"two"])
+    store.put("acme/job_1/art_1", [b"three"])  # a repeated call replaces its own
+    store.put("acme/job_2/art_2", [])
+    assert store.get("acme/job_1/art_1") == b"three"
+    assert store.get("acme/job_1/art_1", 2) == b"th"
+    assert {(e.path, e.size) for e in store.entries("acme/job_1/")} == {("acme/job_1/art_1", 5)}
+    assert {e.path for e in store.entries()} == {"acme/job_1/art_1", "acme/job_2/art_2"}
+    assert all(e.written_at > 0 for e in store.entries())
+
+
+def test_a_removed_object_is_gone_with_its_empty_folders(store: LocalStore, tmp_path: Path) -> None:
+    store.put("acme/job_1/art_1", [b"one"])
+    for _ in range(2):  # the second time there is nothing any more
+        store.remove("acme/job_1/art_1")
+    with pytest.raises(ArtifactGone, match="acme/job_1/art_1"):
+        store.get("acme/job_1/art_1")
+    assert list((tmp_path / "artifacts").iterdir()) == []
+
+
+def test_an_object_that_is_not_written_whole_is_not_there(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"one"
+        raise OSError("the disk is full")
+
+    with pytest.raises(StoreUnavailable, match="the disk is full"):
+        store.put("acme/job_1/art_1", broken())
+    assert list(store.entries()) == []
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreUnavailable, match="file"):
+        LocalStore(tmp_path / "file").put("acme/job_1/art_1", [b"one"])
+
+
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        (None, "set TIDEGATE_ARTIFACTS"),
+        ("", "set TIDEGATE_ARTIFACTS"),
+        ("relative/path", "give file:///a/directory"),
+        ("file://host/path", "give file:///a/directory"),
+        ("https://user:secret@host/path", "give file:///a/directory"),
+        ("s3:///folder", "give file:///a/directory"),
+        ("s3://key:secret@bucket/folder", "AWS_ACCESS_KEY_ID"),
+        ("s3://bucket/folder?retries=3", "unknown options retries"),
+        ("s3://bucket/folder?endpoint=host:9000", "http://host:port"),
+    ],
+)
+def test_a_location_that_names_no_store_is_refused(location: str | None, told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as refused:
+        open_store(location)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_url_of_a_file_names_a_directory(tmp_path: Path) -> None:
+    open_store(f"file://{tmp_path}/kept").put("acme/job_1/art_1", [b"one"])
+    assert (tmp_path / "kept" / "acme" / "job_1" / "art_1").read_bytes() == b"one"
