@@ -28,7 +28,8 @@
         │   ├── WaitTimeout    ... what the handler waited for did not come in time
         │   ├── ApprovalExpired  ... nobody decided about an approval in time
         │   ├── ApprovalRejected  ... people did not approve an effect that needs it
-        │   ├── WaitRefused    ... a wait cannot begin, or is another one than before
+        │   ├── PolicyDenied   ... a policy does not let an effect begin
+    │   ├── WaitRefused    ... a wait cannot begin, or is another one than before
         │   ├── ChildConflict  ... the job asked for another job under the same key
         │   └── JobFailed      ... the job that the handler waited for did not succeed
         │       └── ChildFailed  ... which this job had asked for
@@ -221,6 +222,10 @@ class ApprovalExpired(PermanentError):
 
 class ApprovalRejected(PermanentError):
     """People did not approve an effect, which did not begin; catch it to go another way."""
+
+
+class PolicyDenied(PermanentError):
+    """A policy denies an effect, which did not begin; catch it to go another way."""
 
 
 class JobFailed(PermanentError):

@@ -15,6 +15,7 @@ store's changelog. The scope is the job's own, or one that the jobs of a tenant 
                         -> granted under the same key while the tool honours it, else review
     begun, and now with other arguments -> refused
     to be granted, and people object    -> refused, or approval: the worker asks for one
+    to be granted, and a policy denies  -> denied; the entry of an effect that nobody began says so
     to be granted, and a limit of its tool or model is reached
                         -> full: the job asks again when there is room
 
@@ -43,7 +44,7 @@ from streams.serde.records import (
 from streams.state.store import KeyValueStore
 
 Objects = Callable[[], tuple[ReplyKind, str] | None]
-"""The objection of people or limits to an effect that is about to be granted.
+"""The objection of policies, people or limits to an effect that is about to be granted.
 
 None: they have none, and the effect is granted. So it is asked last, and once.
 """
@@ -272,6 +273,8 @@ def _grant(
     against = objects()
     if against is not None:
         kind, message = against
+        if kind == "denied" and entry.status == FAILED:
+            put(store, _denied(entry, job, asked, now, message))
         return _reply(job, asked, entry, kind, message=message)
     granted = replace(
         entry,
@@ -291,6 +294,20 @@ def _grant(
     )
     put(store, granted)
     return _reply(job, asked, granted, "granted", repeat=repeat)
+
+
+def _denied(entry: LedgerEntry, job: Job, asked: Claim, now: int, why: str) -> LedgerEntry:
+    """The entry of an effect that did not begin now; who settled it before stays known."""
+    return replace(
+        entry,
+        job_id=job.job_id,
+        epoch=job.epoch,
+        run_id=asked.run_id,
+        digest=asked.digest,
+        keep_ms=max(entry.keep_ms, asked.keep_ms),
+        updated_at=now,
+        error=why,
+    )
 
 
 def _not_begun(job: Job, scope: str, asked: Claim, now: int) -> LedgerEntry:

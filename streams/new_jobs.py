@@ -12,6 +12,7 @@ from streams.errors import LONGEST_WAIT_SECONDS
 from streams.event_match import event_info
 from streams.serde.ids import new_traceparent, scope_of
 from streams.serde.job_states import PENDING, SCHEDULED
+from streams.serde.principals import principal_of
 from streams.serde.records import (
     ChildSpec,
     Envelope,
@@ -166,7 +167,7 @@ def from_child(
         input=spec.input,
         request_hash=spec.digest,
         workflow_id=parent.workflow_id,
-        submitted_by=parent.submitted_by,
+        submitted_by=principal_of(parent),
         traceparent=spec.traceparent or parent.traceparent,
         draft=job.draft or parent.draft or topology.job_type(parent.type).draft,
         parent=Parent(parent.job_id, parent.incarnation, spec.call, gather, spec.abandoned),

@@ -1,24 +1,35 @@
-"""Whether people let an effect begin: the approved digest is compared with the claimed one.
+"""Whether policies and people let an effect begin: what was approved is compared with the claim.
 
-The approval of the job's scope that was asked for last decides. Without one, an effect needs an
-approval if its job is a draft or a rule of the topology says so. Then the worker asks for one.
+What a policy denies does not begin, whether people have approved it or not. Otherwise the approval
+of the job's scope that was asked for last decides. Without one, an effect needs an approval if its
+job is a draft, or if a rule or a policy says so. Then the worker asks for one.
 """
 
 from __future__ import annotations
 
-from streams.dispatcher import approval_rows
+from streams.dispatcher import approval_rows, policies
 from streams.dispatcher.step import Step
 from streams.serde.approval_states import APPROVED, PENDING, REJECTED
-from streams.serde.records import Approval, ApprovalEffect, Claim, Job, ReplyKind
+from streams.serde.records import (
+    Approval,
+    ApprovalEffect,
+    Claim,
+    Job,
+    PolicyObjection,
+    ReplyKind,
+)
 
 Objection = tuple[ReplyKind, str]
 
 
 def objection(step: Step, job: Job, asked: Claim) -> Objection | None:
     """Why an effect may not begin, as a kind of reply and its message; None if it may."""
+    denied = policies.denial(step, job, asked)
+    if denied is not None:
+        return "denied", denied
     approval = _newest(step, job, asked.action)
     if approval is None:
-        why = needs_approval(step, job, asked.action)
+        why = needs_approval(step, job, asked.action, asked.objection)
         return None if why is None else ("approval", f"effect {asked.action}: {why}")
     if approval.status == APPROVED:
         return _other_arguments(approval, asked)
@@ -37,12 +48,16 @@ def _is_for_its_wait(approval: Approval, job: Job, asked: Claim) -> bool:
     return is_open or asked.digest == approval.effects[0].digest
 
 
-def needs_approval(step: Step, job: Job, action: str) -> str | None:
+def needs_approval(
+    step: Step, job: Job, action: str, own: PolicyObjection | None = None
+) -> str | None:
     """Why an effect needs an approval that its handler does not ask for; None if it does not."""
     if job.draft or step.topology.job_type(job.type).draft:
         return "the job is a draft"
     rule = step.topology.approval_rule(action.partition("/")[0], job.tenant_id, job.type)
-    return None if rule is None else f"the topology wants an approval ({rule})"
+    if rule is not None:
+        return f"the topology wants an approval ({rule})"
+    return policies.wants_approval(step, job, action, own)
 
 
 def _newest(step: Step, job: Job, action: str) -> Approval | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streams.dispatcher import history, lease_spans
 from streams.dispatcher.workers.credits import Worker
+from streams.serde.principals import principal_of
 from streams.serde.records import Job, Lease, StepResult
 from streams.serde.sizes import MAX_LEASE_BYTES
 from streams.topology.model import LeasePolicy, Topology
@@ -51,4 +52,5 @@ def lease_of(
         schedule_id=job.schedule_id,
         scheduled_for=job.scheduled_for,
         events=job.events,
+        principal=principal_of(job),
     )

@@ -7,6 +7,7 @@ docs/testing.md.
 from streams.testing.bench import Bench
 from streams.testing.crash_points import Crash, crash_points
 from streams.testing.job import Job
+from streams.testing.middleware_rules import middleware_rules
 from streams.testing.refused import Refused
 from streams.testing.values import Call, DeadLetter, Effect, FailedRun
 
@@ -20,4 +21,5 @@ __all__ = [
     "Job",
     "Refused",
     "crash_points",
+    "middleware_rules",
 ]

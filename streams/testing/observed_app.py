@@ -40,6 +40,8 @@ class Observer:
         copy.tools = app.tools
         copy.providers = app.providers
         copy.declarations = app.declarations
+        copy.middleware = app.middleware
+        copy.policies = app.policies
         copy.jobs = {
             name: replace(
                 job, function=self._handler(job.function), types=ObservedTypes(job.types, self)

@@ -12,6 +12,7 @@ from rich.table import Table
 from streams.topology.flow_control import Batch, Debounce, FlowControl, Rule
 from streams.topology.limits import Limit
 from streams.topology.model import Route, Topic, Topology
+from streams.topology.policies import ATTRIBUTES
 
 _DAY_MS = 86_400_000
 
@@ -28,7 +29,8 @@ def as_json(topology: Topology) -> dict[str, Any]:
 
 def tables(topology: Topology) -> Iterator[Table]:
     """One table each for topics, stages, routes, job types, flow control, limits and the rest."""
-    of_jobs = (_routes, _job_types, _flow_control, _approvals, _limits, _max_queued, _breakers)
+    of_effects = (_policies, _approvals)
+    of_jobs = (_routes, _job_types, _flow_control, *of_effects, _limits, _max_queued, _breakers)
     for section in (_topics, _stages, *of_jobs, _credentials, _redaction, _times):
         table = section(topology)
         if not table.rows:
@@ -126,6 +128,14 @@ def _meaning(rule: Rule) -> str:
             return f"one job for {size} events, after {seconds:g} s for fewer"
         case _:
             return f"keeps {rule.keep}"
+
+
+def _policies(topology: Topology) -> Table:
+    title = "Policies: the first that matches says whether an effect begins"
+    table = _table(title, "policy", "decision", *(each.replace("_", " ") for each in ATTRIBUTES))
+    for policy in topology.policies:
+        _row(table, policy.name, policy.decision, *(getattr(policy, each) for each in ATTRIBUTES))
+    return table
 
 
 def _approvals(topology: Topology) -> Table:

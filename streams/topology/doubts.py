@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 
 from streams.topology.limits import Limit, MaxQueued
 from streams.topology.model import Route, Topology
+from streams.topology.policies import ATTRIBUTES, Policy
 from streams.topology.problems import Problem, near, problem
 from streams.topology.yaml_tree import KeyPath
 
@@ -20,7 +21,7 @@ _MAGIC = re.compile(r"[*?\[]")
 
 def doubts(topology: Topology) -> list[Problem]:
     """Every doubt; none for a topology in which all has an effect."""
-    return [*_limits(topology), *_routes(topology)]
+    return [*_limits(topology), *_routes(topology), *_policies(topology)]
 
 
 def _limits(topology: Topology) -> Iterator[Problem]:
@@ -83,6 +84,23 @@ def _cancels(topology: Topology, index: int) -> Iterator[Problem]:
             "of events are cancelled by events; correct it, or add the route",
             ("routes", index, "cancels", "job"),
         )
+
+
+def _policies(topology: Topology) -> Iterator[Problem]:
+    """Name policies that decide about no effect, because an earlier one does."""
+    for index, policy in enumerate(topology.policies):
+        before = topology.policies[:index]
+        earlier = next((each for each in before if _decides_first(each, policy)), None)
+        if earlier is not None:
+            yield problem(
+                f"policy {earlier.name} decides about all its effects first; move this one above "
+                "it, or remove one",
+                ("policies", policy.name),
+            )
+
+
+def _decides_first(earlier: Policy, later: Policy) -> bool:
+    return all(_wider(getattr(earlier, each), getattr(later, each)) for each in ATTRIBUTES)
 
 
 def _covers(earlier: Route, later: Route) -> bool:

@@ -16,6 +16,7 @@ from streams.topology.credentials import CredentialDeclaration
 from streams.topology.declared import Count, Declared, Name, Positive, Span, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
 from streams.topology.limits import Limit, MaxQueued
+from streams.topology.policies import Policy
 from streams.topology.redaction import RedactionRules
 
 _DAY_MS = 86_400_000
@@ -81,6 +82,7 @@ class TopologyShape(Declared):
     leases: model.LeasePolicy
     workflows: model.WorkflowBounds
     approvals: tuple[model.ApprovalRule, ...] = ()
+    policies: tuple[Policy, ...] = ()
     breakers: tuple[Breaker, ...] = ()
     max_queued: tuple[MaxQueued, ...] = ()
     credentials: tuple[CredentialDeclaration, ...] = ()
@@ -107,6 +109,7 @@ def build(shape: TopologyShape) -> model.Topology:
         lookback_ms=_days(shape.retention.lookback_minutes / 1440),
         deliveries_ms=_days(shape.retention.deliveries_days),
         approvals=shape.approvals,
+        policies=shape.policies,
         workflows=shape.workflows,
         breakers=shape.breakers,
         max_queued=shape.max_queued,

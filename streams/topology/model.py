@@ -18,6 +18,7 @@ from streams.topology.credentials import CredentialDeclaration
 from streams.topology.declared import Count, Declared, Name, Positive, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
 from streams.topology.limits import Limit, MaxQueued
+from streams.topology.policies import Policy
 from streams.topology.redaction import RedactionRules
 
 CHANGELOG_DELETE_RETENTION_MS = 86_400_000
@@ -201,6 +202,8 @@ class Topology:
     """How long events are kept for waits that begin after them (`JobType.waits_for`)."""
     approvals: tuple[ApprovalRule, ...] = ()
     """Which effects need an approval that their handlers do not ask for."""
+    policies: tuple[Policy, ...] = ()
+    """Which effects may begin, and which need an approval; the first that matches decides."""
     workflows: WorkflowBounds = WorkflowBounds()
     breakers: tuple[Breaker, ...] = ()
     """Which tools are left alone for a while when their calls fail; the first that matches."""

@@ -13,7 +13,17 @@ from typing import Any
 import yaml
 
 NAMED_LISTS = frozenset(
-    {"topics", "stages", "stores", "priorities", "pools", "job_types", "limits", "credentials"}
+    {
+        "topics",
+        "stages",
+        "stores",
+        "priorities",
+        "pools",
+        "job_types",
+        "limits",
+        "policies",
+        "credentials",
+    }
 )
 """Lists whose items have a `name`: paths show it, overlays merge by it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from streams.errors import ConfigError
@@ -19,6 +20,7 @@ from streams.worker.job_types import (
     allowed_tools,
     check_async,
     check_name,
+    check_policy,
     check_timeout,
     tool_of,
 )
@@ -28,9 +30,12 @@ from streams.worker.typed.handler_types import HandlerTypes
 
 if TYPE_CHECKING:
     from streams.worker.credentials.provider import Provider
+    from streams.worker.middleware.policy import PolicyFunction
+    from streams.worker.middleware.stack import Stack
 
 _Job = TypeVar("_Job", bound=JobFunction)
 _Preflight = TypeVar("_Preflight", bound=PreflightFunction)
+_Policy = TypeVar("_Policy", bound="PolicyFunction")
 
 _VERSION_CHARS = 128
 
@@ -50,10 +55,18 @@ class App:
         self.version = version
         self.jobs: dict[str, JobType] = {}
         self.preflights: dict[str, PreflightFunction] = {}
+        self.policies: dict[str, PolicyFunction] = {}
         self.tools: dict[str, Tool] = {}
         self.providers: dict[str, Provider] = {}
         self.declarations: list[Declaration] = []
         """What `schedule` declares; `schedules` has them by their ids."""
+
+    @cached_property
+    def middleware(self) -> Stack:
+        """What goes around each run, in order: add, replace and remove (docs/middleware.md)."""
+        from streams.worker.middleware.stack import Stack  # `import streams` is light
+
+        return Stack()
 
     def job(
         self,
@@ -115,6 +128,22 @@ class App:
             return function
 
         return declare
+
+    def policy(self, function: _Policy) -> _Policy:
+        """Declare a policy: it is asked before each effect, with its `EffectCall`.
+
+        It returns None, or `Deny(reason)` or `Approve(reason)` of `streams.middleware`, and may be
+        async. Policies are asked in the order of their declarations, and the first that objects
+        counts. If one raises, the effect does not begin (docs/policies.md).
+
+        Raises:
+            ConfigError: it does not take one argument, or its name is taken.
+        """
+        name = check_policy(function)
+        if name in self.policies:
+            raise ConfigError(f"policy {name!r} is declared twice in app {self.name!r}")
+        self.policies[name] = function
+        return function
 
     def tool(
         self,

@@ -140,6 +140,23 @@ def check_async(function: object, what: str) -> None:
         raise ConfigError(f"{what}: {function!r} is not an `async def`; make it one")
 
 
+def check_policy(function: Callable[..., object]) -> str:
+    """The name of a policy, which is that of its function.
+
+    Raises:
+        ConfigError: it is no function of one argument, or has no name.
+    """
+    name = getattr(function, "__name__", None)
+    check_name(name, "policy")
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        raise ConfigError(
+            f"policy {name!r}: give a function of one EffectCall ({error})"
+        ) from error
+    return str(name)
+
+
 def _error_types(name: str, given: object) -> tuple[type[Exception], ...]:
     types = given if isinstance(given, tuple) else (given,)
     for error in types:

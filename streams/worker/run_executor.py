@@ -25,7 +25,6 @@ from streams.worker.lease.heartbeater import Heartbeater
 from streams.worker.lease.held_leases import Held, HeldLeases
 from streams.worker.middleware.chain import Chain
 from streams.worker.middleware.contract import Run, WorkerParts
-from streams.worker.middleware.stack import DEFAULT
 from streams.worker.transport.contract import Transport
 from streams.worker.transport.replies import Replies
 from streams.worker.transport.retrying_sender import RetryingSender
@@ -34,7 +33,10 @@ log = structlog.get_logger(__name__)
 
 
 class RunExecutor:
-    """Runs leases in the present event loop; `running` has the task of each run."""
+    """Runs leases in the present event loop.
+
+    `running` has the task of each run, and `contexts` makes what handlers get.
+    """
 
     def __init__(
         self,
@@ -60,11 +62,11 @@ class RunExecutor:
         self._redaction = redaction
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._contexts = Contexts(
-            app, topology, transport, replies, heartbeater, keyring, credentials
-        )
         worker = WorkerParts(app, heartbeater.identity.pool, held_leases, heartbeater, clock)
-        self._chain = Chain(made(worker) for made in DEFAULT)
+        self._chain = Chain(app.middleware.made(worker))
+        self.contexts = Contexts(
+            app, topology, transport, replies, heartbeater, keyring, credentials, self._chain
+        )
 
     def begin(self, held: Held) -> None:
         """Begin the run of a lease."""
@@ -75,7 +77,7 @@ class RunExecutor:
         run.add_done_callback(self.running.discard)
 
     def close(self) -> None:
-        """Begin no more runs, and close the middleware."""
+        """Close the middleware: the worker ends, and no more runs begin."""
         self._chain.close()
 
     async def _run(self, session: RunSession) -> None:
@@ -91,7 +93,7 @@ class RunExecutor:
     async def _run_result(self, session: RunSession) -> RunResult:
         """How the run ended. Nothing that goes wrong in it may cost a slot for good."""
         try:
-            run = Run(session.lease, self._contexts.make(session), session)
+            run = Run(session.lease, self.contexts.make(session), session)
             run_result = await self._chain.run(run, partial(self._handled, run))
         except (asyncio.CancelledError, RunStopped, LeaseLost) as error:
             if _ends_the_loop(error):

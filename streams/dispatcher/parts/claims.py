@@ -42,7 +42,7 @@ class Claims(Part):
                 lives=partial(is_held, step),
                 objects=partial(_objection, step, job, body),
             )
-            if reply.kind == "granted" and body.once_per != JOB:
+            if reply.kind in ("granted", "denied") and body.once_per != JOB:
                 _expire_later(step, job, body)
         step.answer(reply, body.reply_partition)
 
@@ -76,7 +76,7 @@ def _expire_later(step: Step, job: Job, body: Claim) -> None:
 
 
 def _objection(step: Step, job: Job, body: Claim) -> Objection | None:
-    """What lets an effect not begin: people, or else a limit; without either, it has its places."""
+    """Which policy, person or limit lets an effect not begin; without one, it has its places."""
     against = objection(step, job, body)
     if against is not None:
         return against

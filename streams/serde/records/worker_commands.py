@@ -45,6 +45,15 @@ class Heartbeat:
     leaving: bool
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyObjection:
+    """What an application's policy says of an effect that it does not just allow."""
+
+    policy: str
+    decision: Literal["deny", "approve"]
+    reason: str
+
+
 @sent_by("worker", of_a_moment=True)
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -58,6 +67,7 @@ class Claim:
     once_per: str = JOB
     keep_ms: int = 0
     model: str | None = None
+    objection: PolicyObjection | None = None
 
 
 @sent_by("worker")

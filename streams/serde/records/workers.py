@@ -37,6 +37,7 @@ class Lease:
     schedule_id: str | None = None
     scheduled_for: int | None = None
     events: tuple[BatchedEvent, ...] = ()
+    principal: str = "unknown"
     mac: bytes = b"\0" * 32
 
 
@@ -52,13 +53,14 @@ ReplyKind = Literal[
     "cancel",
     "listening",
     "approval",
+    "denied",
     "made",
     "conflict",
     "wanted",
     "who",
     "no_pool",
 ]
-"""The first thirteen answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
+"""The first fourteen answer a claim or end a run. `wanted` asks for credits, `who` for a heartbeat,
 and `no_pool` says that the worker's pool is not declared."""
 
 

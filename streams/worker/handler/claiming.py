@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from streams.errors import LeaseLost
 from streams.serde import effect_states
@@ -21,10 +20,12 @@ from streams.worker.handler.asking import ask
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest
 from streams.worker.job_types import Tool
+from streams.worker.middleware.contract import EffectCall
 from streams.worker.transport.replies import Replies
 
-_NO_FOR_NOW = ("busy", "held", "full", "approval", "refused")
-"""Another call, or a person who approves, may change these answers before a copy is read."""
+_NO_FOR_NOW = ("busy", "held", "full", "approval", "denied", "refused")
+"""Another call, a person who approves or a new topology may change these answers before a copy is
+read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +46,21 @@ class Claims:
         self._replies = replies
         self._claimant = claimant
 
-    def make(
-        self,
-        tool: Tool,
-        action: str,
-        arguments: Mapping[str, Any],
-        once_per: str,
-        model: str | None,
-    ) -> Claim:
+    def make(self, tool: Tool, effect: EffectCall) -> Claim:
         """The claim of an effect."""
+        action, once_per = effect.action, effect.once_per
         return Claim(
             worker_id=self._claimant.worker_id,
             reply_partition=self._claimant.reply_partition(),
             claim_id=new_id("clm"),
             run_id=self._session.lease.run_id,
             action=action,
-            digest=digest(arguments, f"effect {action}"),
+            digest=digest(effect.arguments, f"effect {action}"),
             key_lifetime_ms=round(tool.key_lifetime * 1000),
             once_per=once_per,
             keep_ms=0 if once_per == JOB else round(tool.keep * 1000),
-            model=model,
+            model=effect.model,
+            objection=effect.objection,
         )
 
     async def answer(self, claim: Claim, tool: Tool) -> Reply:

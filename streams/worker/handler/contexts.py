@@ -19,6 +19,7 @@ from streams.worker.handler.steps import Steps
 from streams.worker.handler.wait_calls import WaitCalls
 from streams.worker.handler.waits import Waits
 from streams.worker.lease.heartbeater import Heartbeater
+from streams.worker.middleware.chain import Chain
 from streams.worker.transport.contract import Transport
 from streams.worker.transport.replies import Replies
 
@@ -35,6 +36,7 @@ class Contexts:
         heartbeater: Heartbeater,
         keyring: DataKeyring,
         credentials: Credentials,
+        chain: Chain,
     ) -> None:
         self._app = app
         self._most_children = topology.workflows.most_children
@@ -43,6 +45,7 @@ class Contexts:
         self._heartbeater = heartbeater
         self._keyring = keyring
         self._credentials = credentials
+        self._chain = chain
 
     def make(self, session: RunSession) -> Context:
         """The context of a run that begins."""
@@ -53,7 +56,7 @@ class Contexts:
         children = Children(session, history, steps, waits, self._replies, claimant)
         return Context(
             session,
-            Effects(session, self._replies, claimant),
+            Effects(session, self._replies, claimant, self._chain),
             steps,
             history,
             waits,

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streams.worker.handler.run_result import RunStopped
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -26,3 +28,11 @@ class Proposed:
 
     why: str
     arguments: Mapping[str, Any]
+
+
+class NeedsApproval(RunStopped):
+    """Unwinds an effect that people have to approve first, up to where the handler asked for it."""
+
+    def __init__(self, proposed: Proposed) -> None:
+        super().__init__(proposed.why)
+        self.proposed = proposed

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from streams.errors import LeaseLost, PermanentError
+from streams.errors import LeaseLost, PermanentError, PolicyDenied
 from streams.serde import effect_states, run_ends
 from streams.serde.effect_scopes import JOB
 from streams.serde.effect_states import OutcomeStatus
@@ -23,7 +23,7 @@ from streams.worker import metrics
 from streams.worker.handler.branches import current_branch, inside
 from streams.worker.handler.call_check import check_call
 from streams.worker.handler.claiming import Claimant, Claims, outcome_of
-from streams.worker.handler.decision import Proposed
+from streams.worker.handler.decision import NeedsApproval, Proposed
 from streams.worker.handler.invoke import call
 from streams.worker.handler.proof_not_done import not_done
 from streams.worker.handler.redacted import check_arguments, check_names
@@ -32,8 +32,12 @@ from streams.worker.handler.run_result import RunResult, RunStopped, describe
 from streams.worker.handler.run_session import RunSession, in_call
 from streams.worker.handler.values import from_json, is_label, to_json
 from streams.worker.job_types import TOOL_NAME, Tool
+from streams.worker.middleware.contract import EffectCall
 from streams.worker.tool_call import tool_call
 from streams.worker.transport.replies import Replies
+
+if TYPE_CHECKING:
+    from streams.worker.middleware.chain import Chain
 
 _KEY_CHARS = 512
 
@@ -41,9 +45,12 @@ _KEY_CHARS = 512
 class Effects:
     """The effects of one run."""
 
-    def __init__(self, session: RunSession, replies: Replies, claimant: Claimant) -> None:
+    def __init__(
+        self, session: RunSession, replies: Replies, claimant: Claimant, chain: Chain
+    ) -> None:
         self._session = session
         self._clean = session.redaction.json
+        self._chain = chain
         self._claims = Claims(session, replies, claimant)
         self._claimant = claimant
         self._once_per: dict[str, str] = {}
@@ -66,24 +73,36 @@ class Effects:
         check_model(model, f"effect {action}")
         with child(f"effect {tool}", {names.TOOL: tool}):
             takes_trace = check_call(function, arguments, f"effect {action}")
-            declared = self._claimant.tools.get(tool, Tool(tool))
-            claim = self._claims.make(declared, action, arguments, once_per, model)
-            # The call gets what was claimed, and not what the handler makes of it meanwhile.
-            arguments = deepcopy(arguments)
-            claim, reply = await self._answered(claim, declared)
-            if reply.kind == "granted":
-                made = partial(function, **arguments)
-                with self._session.calling():
-                    return await self._perform(claim, reply, declared, made, takes_trace)
-            metrics.EFFECTS.labels(reply.kind).inc()
-            note(names.OUTCOME, reply.kind)
-            if reply.kind == "done":
-                return from_json(reply.result)
-            if reply.kind == "approval":
-                return Proposed(reply.message, arguments)
-            if reply.kind == "busy":
-                await self._session.calls_ended()
-            raise self._turned_down(reply, claim)
+            lease = self._session.lease
+            effect = EffectCall(lease, tool, key, arguments, once_per, model)
+            begin = partial(self._begin, effect, function, takes_trace)
+            try:
+                return await self._chain.effect(effect, begin)
+            except NeedsApproval as error:
+                return error.proposed
+
+    async def _begin(
+        self, effect: EffectCall, function: Callable[..., Any], takes_trace: bool
+    ) -> Any:
+        """Claim the effect, and call its function if that is granted."""
+        declared = self._claimant.tools.get(effect.tool, Tool(effect.tool))
+        claim = self._claims.make(declared, effect)
+        # The call gets what was claimed, and not what the handler makes of it meanwhile.
+        arguments = deepcopy(effect.arguments)
+        claim, reply = await self._answered(claim, declared)
+        if reply.kind == "granted":
+            made = partial(function, **arguments)
+            with self._session.calling():
+                return await self._perform(claim, reply, declared, made, takes_trace)
+        metrics.EFFECTS.labels(reply.kind).inc()
+        note(names.OUTCOME, reply.kind)
+        if reply.kind == "done":
+            return from_json(reply.result)
+        if reply.kind == "approval":
+            raise NeedsApproval(Proposed(reply.message, arguments))
+        if reply.kind == "busy":
+            await self._session.calls_ended()
+        raise self._turned_down(reply, claim)
 
     async def _answered(self, claim: Claim, tool: Tool) -> tuple[Claim, Reply]:
         """The claim that the ledger answers in the end, and its answer."""
@@ -208,8 +227,9 @@ class Effects:
             case "full":
                 tool = action.partition("/")[0]
                 return stopped(self._session, tool, claim.model, reply.message)
-            case "refused":
-                return PermanentError(reply.message)
+            case "denied" | "refused":
+                kind = PolicyDenied if reply.kind == "denied" else PermanentError
+                return kind(reply.message)
             case "review":
                 text = reply.message or f"effect {action} may have happened: a person decides"
                 self._session.stop(RunResult(run_ends.REVIEW, error=text))

@@ -29,6 +29,7 @@ _OURS = frozenset(
         "approvers",
         "claim_id",
         "code",
+        "decision",
         "diverged",
         "job_id",
         "job_ids",
@@ -46,7 +47,7 @@ _OURS = frozenset(
 """Fields that Tidegate itself fills."""
 
 _JSON = frozenset({"input", "result", "value"})
-_TEXTS = frozenset({"error", "message", "traceback"})
+_TEXTS = frozenset({"error", "message", "reason", "traceback"})
 
 
 def redacted(body: T, redaction: Redaction) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import structlog
 
@@ -10,24 +11,32 @@ from streams.errors import PermanentError
 from streams.serde.run_ends import SUCCEEDED
 from streams.worker.handler.handler_error import result_of, says_it_is_over
 from streams.worker.handler.run_result import RunResult, blame
-from streams.worker.middleware.contract import GoOn, Middleware, Run
+from streams.worker.middleware.contract import EffectCall, GoOn, GoOnWithEffect, Middleware, Run
 
 log = structlog.get_logger(__name__)
 
 
 class Chain:
-    """Runs handlers within their middleware; `members` are in their order, outermost first."""
+    """Goes through the middleware; `members` are in their order, outermost first."""
 
     def __init__(self, members: Iterable[Middleware]) -> None:
         self._members = tuple(members)
-        own = [each for each in self._members if type(each).run is not Middleware.run]
-        self._inside_out = tuple(reversed(own))
+        inside_out = self._members[::-1]
+        self._of_runs = [m for m in inside_out if type(m).run is not Middleware.run]
+        self._of_effects = [m for m in inside_out if type(m).effect is not Middleware.effect]
 
     async def run(self, run: Run, handler: GoOn) -> RunResult:
         """How a run of the handler ended, as the outermost middleware has it."""
         inner: GoOn = handler
-        for member in self._inside_out:
-            inner = _Around(member, run, inner)
+        for member in self._of_runs:
+            inner = _AroundRun(member, run, inner)
+        return await inner()
+
+    async def effect(self, effect: EffectCall, claim_and_call: GoOnWithEffect) -> Any:
+        """The result of an effect, as the outermost middleware has it."""
+        inner: GoOnWithEffect = claim_and_call
+        for member in self._of_effects:
+            inner = _AroundEffect(member, effect, inner)
         return await inner()
 
     def close(self) -> None:
@@ -39,10 +48,10 @@ class Chain:
                 log.exception("middleware could not be closed", middleware=type(member).__name__)
 
 
-class _Around:
-    """One middleware around one run; it tells errors of the middleware from those of the handler.
+class _AroundRun:
+    """One middleware around one run; it tells errors of the middleware from those within it.
 
-    A class, because a closure for each run and middleware would take longer.
+    A class, because closures for each run would take longer.
     """
 
     __slots__ = ("_began", "_inner", "_member", "_passed", "_result", "_run")
@@ -85,3 +94,36 @@ class _Around:
         own = result_of(error, self._run.session)
         before = self._result
         return own if before is None or before.status == SUCCEEDED else before
+
+
+class _AroundEffect:
+    """One middleware around one effect; its own errors get its name, and go to the handler."""
+
+    __slots__ = ("_began", "_effect", "_inner", "_member", "_passed")
+
+    def __init__(self, member: Middleware, effect: EffectCall, inner: GoOnWithEffect) -> None:
+        self._member = member
+        self._effect = effect
+        self._inner = inner
+        self._began = False
+        self._passed: BaseException | None = None
+
+    async def __call__(self) -> Any:
+        try:
+            return await self._member.effect(self._effect, self._go_on)
+        except Exception as error:
+            if error is not self._passed:
+                blame(error, type(self._member).__name__)
+            raise
+        finally:
+            self._passed = None
+
+    async def _go_on(self) -> Any:
+        if self._began:
+            raise PermanentError("effect() awaits go_on() twice: an effect is claimed once")
+        self._began = True
+        try:
+            return await self._inner()
+        except BaseException as error:
+            self._passed = error
+            raise

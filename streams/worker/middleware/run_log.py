@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import structlog
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from streams.serde.records import Lease
 from streams.serde.run_ends import PARKED, SUCCEEDED
@@ -28,8 +28,11 @@ class RunLog(Middleware):
     async def run(self, run: Run, go_on: GoOn) -> RunResult:
         """Bind the ids while the run goes on, then write its line."""
         started = self._clock()
-        with bound_contextvars(job_id=run.job_id, run_id=run.run_id, tenant_id=run.tenant_id):
+        ids = bind_contextvars(job_id=run.job_id, run_id=run.run_id, tenant_id=run.tenant_id)
+        try:
             run_result = await go_on()
+        finally:
+            reset_contextvars(**ids)
         self._ended.tell(run.lease, run_result, self._clock() - started)
         return run_result
 

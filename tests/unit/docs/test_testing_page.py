@@ -46,4 +46,5 @@ def test_the_public_names_are_on_the_page() -> None:
         "Job",
         "Refused",
         "crash_points",
+        "middleware_rules",
     ]

@@ -112,3 +112,29 @@ def test_a_cap_on_waiting_jobs_that_selects_nothing_is_doubted(
     assert told.startswith("2: max_queued[0].match: ")
     assert says in told
     assert warnings(tmp_path, f"{ROUTE}max_queued: [{{scope: tenant, jobs: 9}}]\n") == []
+
+
+def policies(*lines: str) -> str:
+    return "policies:\n" + "".join(f"  - {{{line}}}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        "tool: '*'",
+        "tool: 'stripe:*'",
+        "tool: 'stripe:refund', tenant: '*'",
+        "tool: 'stripe:refund'",
+    ],
+)
+def test_a_policy_that_decides_nothing_is_doubted(tmp_path: Path, earlier: str) -> None:
+    late = "name: late, decision: deny, tool: 'stripe:refund'"
+    text = policies(f"name: first, decision: allow, {earlier}", late)
+    (told,) = warnings(tmp_path, text)
+    assert told.startswith("3: policies[late]: policy first decides about all its effects first")
+
+
+@pytest.mark.parametrize("earlier", ["tool: 'mail:*'", "tool: '*', principal: operator"])
+def test_a_policy_that_decides_something_is_not_doubted(tmp_path: Path, earlier: str) -> None:
+    late = "name: late, decision: deny, tool: 'stripe:refund'"
+    assert warnings(tmp_path, policies(f"name: first, decision: allow, {earlier}", late)) == []

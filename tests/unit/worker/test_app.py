@@ -35,6 +35,7 @@ def test_the_public_names_are_these_and_no_more() -> None:
         "KafkaSink",
         "Outcome",
         "PermanentError",
+        "PolicyDenied",
         "Retry",
         "RetryAfter",
         "SqliteSink",
