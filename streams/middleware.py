@@ -20,6 +20,7 @@ from streams.worker.middleware.redaction import Redacted
 from streams.worker.middleware.run_log import RunLog
 from streams.worker.middleware.time_limit import TimeLimit
 from streams.worker.middleware.tracing import Tracing
+from streams.worker.middleware.typed_input import TypedInput
 
 __all__ = [
     "Approve",
@@ -38,5 +39,6 @@ __all__ = [
     "RunResult",
     "TimeLimit",
     "Tracing",
+    "TypedInput",
     "WorkerParts",
 ]

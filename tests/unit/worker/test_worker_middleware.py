@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.worker_bench import Clock, bench
 
+import streams.middleware
 from streams import App, Context, PermanentError, RetryAfter
 from streams.errors import ConfigError
 from streams.middleware import (
@@ -16,11 +17,7 @@ from streams.middleware import (
     GoOn,
     GoOnWithEffect,
     Isolation,
-    Metrics,
     Middleware,
-    Policy,
-    Preflight,
-    Redacted,
     Run,
     RunLog,
     RunResult,
@@ -29,8 +26,10 @@ from streams.middleware import (
     WorkerParts,
 )
 from streams.serde.records import Claim, Ended
+from streams.worker.middleware.stack import DEFAULT
 
-ORDER = [Tracing, Isolation, Metrics, RunLog, Redacted, TimeLimit, Preflight, Policy]
+ORDER = list(DEFAULT)
+INSIDE = ORDER.index(RunLog) + 1
 
 
 class Noting(Middleware):
@@ -86,9 +85,13 @@ async def waits_for_ever(ctx: Context) -> None:
     await asyncio.Event().wait()
 
 
-def test_the_default_stack_is_in_this_order() -> None:
+def test_an_application_begins_with_the_default_stack_and_shows_it() -> None:
     assert list(App("test").middleware) == ORDER
     assert repr(App("test").middleware).startswith("Stack(Tracing, Isolation, ")
+
+
+def test_each_default_member_can_be_imported_to_replace_it() -> None:
+    assert {member.__name__ for member in DEFAULT} <= set(streams.middleware.__all__)
 
 
 def test_a_member_is_added_where_it_is_wanted() -> None:
@@ -97,10 +100,10 @@ def test_a_member_is_added_where_it_is_wanted() -> None:
     stack.add(inner)
     stack.add(outer, before=Tracing)
     stack.add(third, after=RunLog)
-    assert list(stack) == [outer, *ORDER[:4], third, *ORDER[4:], inner]
+    assert list(stack) == [outer, *ORDER[:INSIDE], third, *ORDER[INSIDE:], inner]
     stack.replace(Raising, Middleware)
     stack.remove(Tracing)
-    assert list(stack) == [outer, *ORDER[1:4], Middleware, *ORDER[4:], inner]
+    assert list(stack) == [outer, *ORDER[1:INSIDE], Middleware, *ORDER[INSIDE:], inner]
 
 
 def test_applications_do_not_share_a_stack() -> None:
