@@ -185,3 +185,19 @@ def test_what_another_application_gives_up_the_other_one_has_at_once(works: Cloc
     row = works.row("both")
     assert (row.app, row.spec.every_ms) == ("a", 60_000)
     assert row.since == row.created_at > START_MS
+
+
+def test_a_time_that_has_fired_is_not_fired_again_by_an_application_that_took_over(
+    works: Clockwork,
+) -> None:
+    works.declare(each("all", every_seconds=HOUR), app="old")
+    works.declare(each("all"), app="old")
+    assert works.row("all").generation == 2
+    asked = works.driver.now + 1_000
+    works.driver.advance(MINUTE)
+    assert works.times("all") == ["06-15 15:07:00"]
+    for app, schedules in (("old", ()), ("young", (each("all"),))):
+        works.command(DeclareSchedules(app, schedules), tenant="", at=asked)
+    works.driver.advance(MINUTE)
+    assert works.row("all").app == "young"
+    assert works.times("all") == ["06-15 15:07:00", "06-15 15:08:00"]

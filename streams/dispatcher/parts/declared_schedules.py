@@ -156,15 +156,15 @@ class DeclaredSchedules(Part):
         if step.looked[DeclaredSchedules] >= AT_ONCE:
             return False
         step.looked[DeclaredSchedules] += 1
-        wanted, others = self._wanted(tenant_id), set[str]()
+        newest = max(begin.values(), default=step.now)
+        wanted, others = self._wanted(tenant_id), dict[str, int]()
         for row in schedule_rows.declared_in(step, tenant_id):
             if row.app != wanted.get(row.schedule_id, ("",))[0]:
                 step.looked[DeclaredSchedules] += 1
                 schedule_rows.delete(step, row)
-                others.add(row.schedule_id)
-        newest = max(begin.values(), default=step.now)
+                others[row.schedule_id] = max(newest, row.since)  # what it has fired is over
         for schedule_id, (app, spec) in wanted.items():
-            at = begin.get(app, newest if schedule_id in others else None)
+            at = others.get(schedule_id, begin.get(app))
             self._set(step, tenant_id, schedule_id, app, spec, at)
         return True
 
