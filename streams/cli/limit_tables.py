@@ -20,6 +20,7 @@ def listing(found: Json) -> None:
     """A line for each bucket, and one for each limit that has none; then what is paused."""
     rows = [row for limit in found["limits"] for row in _rows(limit)]
     listed(rows, _COLUMNS, found["next_cursor"])
+    _tell_of_more(found)
     if found["pauses"]:
         console_of_any_width().print("paused")
         listed(found["pauses"], _PAUSES, None)
@@ -56,6 +57,12 @@ def one(found: Json) -> None:
             listed(list(_rows(limit)), _OF_A_BUCKET, found["next_cursor"])
         else:
             tell("no job runs or waits under it")
+    _tell_of_more(found)
+
+
+def _tell_of_more(found: Json) -> None:
+    if not found["complete"]:
+        tell("there are more jobs than one answer counts: these waited longest; try --tenant")
 
 
 def _rows(limit: Json) -> Iterator[Json]:

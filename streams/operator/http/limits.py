@@ -19,13 +19,16 @@ routes = web.RouteTableDef()
 
 @routes.get("/v1/limits")
 async def list_limits(request: web.Request) -> web.Response:
-    """List limits with their buckets, by name, key and tenant; each page has all `pauses`."""
+    """List limits with their buckets, by name, key and tenant; each page has all `pauses`.
+
+    `complete` is false if there are more jobs than one answer counts.
+    """
     state, query = request.app[STATE], page_query(request, limits.FILTERS)
 
-    def look(connection: sqlite3.Connection) -> tuple[Page, list[Json]]:
+    def look(connection: sqlite3.Connection) -> tuple[Page, bool, list[Json]]:
         pauses = all_pauses(connection)
-        page = limits.limits_page(connection, query, state.topology, pauses, wall_ms())
-        return page, list(map(pause_json, pauses.values()))
+        found = limits.limits_page(connection, query, state.topology, pauses, wall_ms())
+        return *found, list(map(pause_json, pauses.values()))
 
-    page, pauses = await state.query(look)
-    return list_answer("limits", page, pauses=pauses)
+    page, complete, pauses = await state.query(look)
+    return list_answer("limits", page, pauses=pauses, complete=complete)

@@ -13,7 +13,11 @@ from streams.operator.resources.table import Row, Table, no_tombstone
 from streams.runtime.processor import Record
 from streams.serde.codec import LIMIT_GRANT
 
+MOST = 20_000
+"""So many buckets are looked at in one answer, at most."""
+
 _PLACES, _STARTS = "places", "starts"
+_IN_USE = "held > 0 OR next_at > 0"
 _MOST, _LONGEST_MS = 1_000_000_000, 86_400_000
 """No owner grants more places or tells to wait for longer; other records must not stop a list."""
 
@@ -26,9 +30,12 @@ class Granted(NamedTuple):
 
 
 def granted(connection: sqlite3.Connection) -> dict[Bucket, Granted]:
-    """Return what is granted of each bucket of a shared limit."""
+    """Return what is granted of each bucket of a shared limit, of `MOST` of them at most."""
     rows = connection.execute(
-        "SELECT name, value, sum(held), max(next_at) FROM limit_grants GROUP BY name, value"
+        "SELECT name, value, sum(held), max(next_at) "  # noqa: S608  constants
+        f"FROM limit_grants INDEXED BY limit_grants_in_use WHERE {_IN_USE} "
+        "GROUP BY name, value LIMIT ?",
+        (MOST,),
     )
     return {Bucket(name, "", value): Granted(held, at) for name, value, held, at in rows}
 
@@ -50,7 +57,7 @@ TABLE = Table(
     key="name TEXT, value TEXT, part INTEGER, kind TEXT",
     columns="at INTEGER NOT NULL, held INTEGER NOT NULL, next_at INTEGER NOT NULL",
     row=_row,
-    indexes={"by_age": "(at)"},
+    indexes={"by_age": "(at)", "in_use": f"(name, value, held, next_at) WHERE {_IN_USE}"},
     split=no_tombstone,
     expires=True,
     reports_poison=False,  # the dispatcher reads this topic, too, and makes the dead letters

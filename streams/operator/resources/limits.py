@@ -1,12 +1,8 @@
-"""Limits: what fills each bucket and what waits for it, counted from the jobs when somebody asks.
-
-If the dispatcher published these counts, each lease would cost more.
-"""
+"""Limits: what fills each bucket and what waits for it, in pages of buckets."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,40 +11,19 @@ from typing import NamedTuple
 import orjson
 
 from streams.http.moments import rfc3339
-from streams.limits.buckets import Bucket, Buckets, Candidate
-from streams.limits.keys import from_text
+from streams.limits.buckets import Bucket, Buckets
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.json_values import Json
-from streams.operator.resources.limit_grants import Granted, granted
+from streams.operator.resources.limit_grants import MOST, Granted, granted
+from streams.operator.resources.limit_uses import Use, uses
 from streams.operator.resources.paging import Filters, FilterValues, Page, PageQuery
 from streams.operator.resources.pauses import Pauses, of_bucket, who_json
-from streams.operator.resources.running_jobs import IS_RUNNING
-from streams.operator.resources.table import status_in
 from streams.operator.resources.tenants import all_limits
-from streams.serde.job_states import PENDING
 from streams.topology.describe import holds
 from streams.topology.limits import Limit
 from streams.topology.model import Topology
 
 FILTERS: Filters = {"name": (), "key": (), "tenant_id": ()}
-
-_BY = "tenant_id, type, pool, limit_keys"
-_RUNNING = (
-    f"SELECT {_BY}, count(*) FROM jobs INDEXED BY jobs_running WHERE {IS_RUNNING} GROUP BY {_BY}"  # noqa: S608
-)
-_WAITING = (
-    f"SELECT {_BY}, count(*), min(ready_at) FROM jobs INDEXED BY jobs_ready "  # noqa: S608  constants
-    f"WHERE {status_in(PENDING)} GROUP BY {_BY}"
-)
-
-
-@dataclass(slots=True)
-class Use:
-    """How many jobs run in a bucket and wait for it; `oldest` (ms) is when the first was ready."""
-
-    used: int = 0
-    waiting: int = 0
-    oldest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +50,8 @@ def limits_page(
     topology: Topology,
     pauses: Pauses,
     now: int,
-) -> Page:
-    """Return limits with a page of their buckets; `now` in milliseconds.
+) -> tuple[Page, bool]:
+    """Return limits with a page of their buckets, and whether all jobs are counted; `now` in ms.
 
     The topology's come first, in its order, then those that tenants have of their own.
 
@@ -84,10 +59,10 @@ def limits_page(
     """
     numbered = _numbered(connection, topology)
     held = granted(connection)
-    uses = _uses(connection, numbered.buckets)
+    counted = uses(connection, numbered.buckets, query.filters.get("tenant_id"))
     for bucket in (bucket for bucket, each in held.items() if each.held):
-        uses[bucket] = uses[bucket]  # nothing may run or wait in it
-    seen = Seen(uses, held, pauses, now)
+        counted.of.setdefault(bucket, Use())  # nothing may run or wait in it
+    seen = Seen(counted.of, held, pauses, now)
     cursor = query.cursor
     behind = None if cursor is None else Place(cursor.at, *_parts(cursor))
     found = sorted(_places(numbered, seen.uses, query.filters))
@@ -98,7 +73,8 @@ def limits_page(
         for number, places in groupby(shown, lambda place: place.number)
     ]
     more = len(left) > len(shown)
-    return Page(tuple(items), _cursor(shown[-1]) if more else None)
+    are_all = counted.are_complete and len(held) < MOST
+    return Page(tuple(items), _cursor(shown[-1]) if more else None), are_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +103,6 @@ def _numbered(connection: sqlite3.Connection, topology: Topology) -> Numbered:
         limits += [(tenant_id, limit) for limit in own]
     numbers = {(tenant_id, limit.name): n for n, (tenant_id, limit) in enumerate(limits)}
     return Numbered(limits, numbers, buckets)
-
-
-def _uses(connection: sqlite3.Connection, buckets: Buckets) -> dict[Bucket, Use]:
-    """What runs and waits in each bucket that has any."""
-    uses: dict[Bucket, Use] = defaultdict(Use)
-    for tenant_id, type_, pool, keys, jobs in connection.execute(_RUNNING):
-        for bucket in buckets.all(Candidate(tenant_id, type_, pool, from_text(keys))):
-            uses[bucket].used += jobs
-    for tenant_id, type_, pool, keys, jobs, oldest in connection.execute(_WAITING):
-        for bucket in buckets.all(Candidate(tenant_id, type_, pool, from_text(keys))):
-            use = uses[bucket]
-            use.waiting += jobs
-            use.oldest = oldest if use.oldest is None else min(use.oldest, oldest)
-    return uses
 
 
 def _places(numbered: Numbered, uses: dict[Bucket, Use], filters: FilterValues) -> Iterator[Place]:

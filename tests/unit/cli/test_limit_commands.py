@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from support.operator_api import OperatorApi
 from typer.testing import CliRunner, Result
 
@@ -41,7 +42,7 @@ def invoke(operator: OperatorApi, *arguments: str) -> Result:
 
 
 def answer(*found: dict[str, Any]) -> dict[str, Any]:
-    return {"limits": list(found), "pauses": [], "next_cursor": None}
+    return {"limits": list(found), "pauses": [], "complete": True, "next_cursor": None}
 
 
 def test_the_list_has_a_line_for_each_bucket_and_each_unused_limit(operator: OperatorApi) -> None:
@@ -52,6 +53,14 @@ def test_the_list_has_a_line_for_each_bucket_and_each_unused_limit(operator: Ope
     assert '"ann"' in lines[1]
     assert all(told in shown.stdout for told in ("12 s", "1 of 1", "0 of 5"))
     assert json.loads(invoke(operator, "list", "--json").stdout) == answer(CUSTOMER, UNUSED)
+
+
+@pytest.mark.parametrize("words", [("list",), ("show", "one_a_customer")])
+def test_an_answer_that_does_not_count_all_jobs_says_so(
+    operator: OperatorApi, words: tuple[str, ...]
+) -> None:
+    operator.on("GET", "/v1/limits", answer(CUSTOMER) | {"complete": False})
+    assert "there are more jobs than one answer counts" in invoke(operator, *words).stdout
 
 
 def test_a_tenants_own_limit_names_its_tenant_though_nothing_uses_it(operator: OperatorApi) -> None:

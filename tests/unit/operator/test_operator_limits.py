@@ -14,7 +14,8 @@ from support.operator_desk import OperatorDesk, client_of
 
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.projections import Changes, project
-from streams.operator.resources.limits import _WAITING
+from streams.operator.resources import limit_uses
+from streams.operator.resources.limit_uses import RUNNING, WAITING
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LIMIT_GRANT
 from streams.serde.records import Job, LimitGrant, LimitKey
@@ -154,9 +155,34 @@ async def test_an_unknown_parameter_is_refused(rows: sqlite3.Connection) -> None
     assert told["status"] == 422
 
 
-def test_what_waits_is_counted_in_an_index_alone(rows: sqlite3.Connection) -> None:
-    plan = " ".join(row[3] for row in rows.execute(f"EXPLAIN QUERY PLAN {_WAITING}"))
-    assert "USING COVERING INDEX jobs_ready" in plan
+@pytest.mark.parametrize(("sql", "index"), [(WAITING, "jobs_ready"), (RUNNING, "jobs_running")])
+def test_jobs_are_counted_in_an_index_alone(rows: sqlite3.Connection, sql: str, index: str) -> None:
+    names = {"tenant_id": None, "jobs": 9, "groups": 9}
+    plan = " ".join(row[3] for row in rows.execute(f"EXPLAIN QUERY PLAN {sql}", names))
+    assert f"USING COVERING INDEX {index}" in plan
+
+
+async def test_an_answer_counts_so_many_jobs_that_waited_longest_and_says_that_there_are_more(
+    rows: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = (of(f"c{n:02}", f"w{n}", status="pending", ready_at=100 - n) for n in range(10))
+    running = (of(f"c{n:02}", f"r{n}", status="running", ready_at=0) for n in range(10))
+    other = of("ann", "other", status="pending", tenant_id="globex", ready_at=1_000)
+    desk = desk_of(rows, CUSTOMERS, jobs=(*waiting, *running, other))
+    assert (await limits(desk))["complete"]
+    for name in ("MOST_JOBS", "MOST_GROUPS"):
+        with monkeypatch.context() as patched:
+            patched.setattr(limit_uses, name, 4)
+            told = await limits(desk)
+            (limit,) = told["limits"]
+            counted = [each["key"] for each in limit["buckets"] if each["waiting"]]
+            assert counted == [f'"c{n:02}"' for n in (6, 7, 8, 9)]
+            assert sum(each["used"] for each in limit["buckets"]) == 4
+            assert not told["complete"]
+            told = await limits(desk, tenant_id="globex")
+            (limit,) = told["limits"]
+            assert [each["key"] for each in limit["buckets"]] == ['"ann"']
+            assert told["complete"]
 
 
 OWN = {"name": "refunds", "scope": "job_type", "match": "refund", "concurrency": 3}
