@@ -133,8 +133,8 @@ async def permanent(ctx: Context) -> None:
 @app.job("hangs", retry=_ONCE, timeout=2)
 async def hangs(ctx: Context) -> None:
     await ctx.credentials("stripe")
-    raised = asyncio.get_running_loop().create_future()
-    raised.set_exception(ValueError(SAID))  # nobody looks at it: asyncio logs it
+    # Nobody looks at it: asyncio logs it.
+    asyncio.get_running_loop().create_future().set_exception(ValueError(SAID))
     await asyncio.sleep(60)
 
 
