@@ -33,6 +33,7 @@ from prometheus_client.registry import Collector
 
 from streams.errors import ConfigError
 from streams.process.daemon_thread import DaemonThread
+from streams.redaction.redaction import Redaction
 from streams.settings import Settings
 
 _SILENT_SECONDS = 10
@@ -51,8 +52,8 @@ READY = Gauge(
 )
 
 
-_redacted: Callable[[str], str] = str
-"""Takes secrets out of a log line; a worker gives what does."""
+_redaction = Redaction()
+"""Takes secrets out of log lines; a worker gives the one that knows them."""
 
 
 class ScrapedCollector(Collector):
@@ -78,6 +79,7 @@ def configure_logging(settings: Settings, **bound: str) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             # Do not leave this to the console's renderer: it shows local variables, maybe secret.
             structlog.processors.format_exc_info,
+            _without_fields,
             renderer,
             _without_secrets,
         ],
@@ -89,15 +91,21 @@ def configure_logging(settings: Settings, **bound: str) -> None:
     )
 
 
+def redact_logs(redaction: Redaction) -> None:
+    """Take secrets out of each log line from now on, those of the standard library, too."""
+    global _redaction  # noqa: PLW0603
+    _redaction = redaction
+    logging.setLogRecordFactory(partial(_redacted_record, redaction.text))
+
+
+def _without_fields(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return _redaction.members(dict(event))
+
+
 def _without_secrets(_logger: object, _method: str, line: Any) -> str:
-    return _redacted(line)
-
-
-def redact_logs(clean: Callable[[str], str]) -> None:
-    """Write each log line from now on as `clean` returns it, those of the standard library, too."""
-    global _redacted  # noqa: PLW0603
-    _redacted = clean
-    logging.setLogRecordFactory(partial(_redacted_record, clean))
+    return _redaction.text(line)
 
 
 def _redacted_record(clean: Callable[[str], str], *args: Any, **kwargs: Any) -> logging.LogRecord:

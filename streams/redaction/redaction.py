@@ -54,6 +54,17 @@ class Redaction:
         """A JSON value without secrets. Names of members are texts, and so is each number."""
         return self._inside(self._fields.out_of(value))
 
+    def members(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Named values, such as those of a log line, without the fields that the paths lead to.
+
+        A path counts from the root of each of them, and from all of them together. Texts stay: a
+        line is given to `text` once it is written.
+        """
+        if not self._fields:
+            return values
+        whole = self._fields.out_of(values)
+        return {name: self._fields.out_of(value) for name, value in whole.items()}
+
     def covers(self, text: str) -> bool:
         """Whether something would be taken out of a text."""
         return self.text(text) != text

@@ -94,7 +94,7 @@ async def _serve(
     worker = Worker(
         app, transport, topology, place, cluster_key=cluster_key, book=book, sources=sources
     )
-    redact_logs(worker.redaction.text)
+    redact_logs(worker.redaction)
     follower = TenantsFollower(
         settings, topology, place.group, book.apply, log_unusable, worker.failed
     )

@@ -64,7 +64,7 @@ def _of_partition(consumer: Consumer, place: TopicPartition) -> Iterator[tuple[s
     first, end = consumer.get_watermark_offsets(place, timeout=10)
     consumer.assign([TopicPartition(place.topic, place.partition, first)])
     while first < end:
-        message = consumer.poll(1)
+        message = consumer.poll(0.1)
         position = consumer.position([place])[0].offset
         if message is None:
             first = max(first, position) if position >= 0 else end

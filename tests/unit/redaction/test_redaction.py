@@ -60,6 +60,16 @@ def test_names_that_become_equal_stay_apart() -> None:
     assert json.loads(text) == {"[redacted]": 1, "[redacted] 1": 2, "e": 3}
 
 
+def test_a_line_of_a_log_loses_the_fields_of_each_of_its_values() -> None:
+    line = {"event": "sent", "pin": 1, "value": {"pin": 2, "a": {"b": 3}}}
+    assert Redaction(["$..pin", "$.a.b"]).members(line) == {
+        "event": "sent",
+        "pin": "[redacted]",
+        "value": {"pin": "[redacted]", "a": {"b": "[redacted]"}},
+    }
+    assert Redaction().members(line) is line
+
+
 def test_twice_is_as_once() -> None:
     redaction = Redaction(["$.a"], [r"order (?P<secret>\S+)"], ["card", "mail", "token"])
     redaction.secrets.add("secret-1")
