@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from support.canaries import CREDENTIAL, JOBS, TOPOLOGY, found_in
-from support.conditions import eventually
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.dev_process import Dev, get, start, stop
 
 from streams.serde.job_states import TERMINAL
@@ -50,30 +50,35 @@ def records(dev: Dev) -> Iterator[tuple[str, bytes]]:
             "bootstrap.servers": dev.state["bootstrap"],
             "group.id": "canaries",
             "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
         }
     )
     try:
-        for topic, found in consumer.list_topics(timeout=10).topics.items():
-            for partition in found.partitions:
-                yield from _of_partition(consumer, TopicPartition(topic, partition))
+        topics = consumer.list_topics(timeout=10).topics
+        places = [
+            TopicPartition(topic, partition, OFFSET_BEGINNING)
+            for topic, found in topics.items()
+            for partition in found.partitions
+        ]
+        consumer.assign(places)
+        yield from _to_the_ends(consumer, len(places))
     finally:
         consumer.close()
 
 
-def _of_partition(consumer: Consumer, place: TopicPartition) -> Iterator[tuple[str, bytes]]:
-    first, end = consumer.get_watermark_offsets(place, timeout=10)
-    consumer.assign([TopicPartition(place.topic, place.partition, first)])
-    while first < end:
-        message = consumer.poll(0.1)
-        position = consumer.position([place])[0].offset
-        if message is None:
-            first = max(first, position) if position >= 0 else end
-            if position >= end:
-                break
+def _to_the_ends(consumer: Consumer, partitions: int) -> Iterator[tuple[str, bytes]]:
+    """Each record, until the end of each partition has been read once."""
+    ends: set[tuple[str | None, int | None]] = set()
+    while len(ends) < partitions:
+        message = consumer.poll(PATIENCE_SECONDS)
+        assert message is not None, "Kafka does not answer"
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ends.add((message.topic(), message.partition()))
             continue
         held = (message.key() or b"") + b" " + (message.value() or b"")
-        yield f"{place.topic} {message.offset()}", held + repr(message.headers()).encode()
-        first = (message.offset() or 0) + 1
+        yield f"{message.topic()} {message.offset()}", held + repr(message.headers()).encode()
 
 
 def test_nothing_shows_a_secret_that_a_handler_says(dev: Dev) -> None:
