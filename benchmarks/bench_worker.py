@@ -32,6 +32,7 @@ TOPICS = (
     "jobs.commands",
     "jobs.progress",
     "jobs.types",
+    "jobs.live",
     "jobs.work.default",
     "jobs.replies",
     "payloads",

@@ -11,6 +11,7 @@
     answer!1f...            how far the waits "answer" of this digest had got in the life before
     refund[order 7]!end     the end of the job that the call "refund[order 7]" asked for
     gather[digests]/3       the fourth job of the gather "digests"
+    !!heartbeat             the newest details of `ctx.heartbeat`
 
 Two different calls never have one id: the characters `/ # [ ] ( ) !` and `%` of a name or key are
 percent-encoded (`a/b` becomes `a%2Fb`).
@@ -23,6 +24,9 @@ from urllib.parse import unquote
 
 CHILD = "child"
 """The kind of what a call leaves that asks for a job."""
+HEARTBEAT = "heartbeat"
+"""The kind of what `ctx.heartbeat` leaves, under one id for the whole job."""
+HEARTBEAT_ID = "!!heartbeat"
 _SEPARATOR = "/"
 _PROPOSAL = "!"
 _CODES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/#[]()!"})
@@ -36,6 +40,11 @@ def branch_path(outer: str, name: str) -> str:
 def inside_path(id_: str) -> str:
     """The path of the branch of what the function of this step or effect calls."""
     return f"{id_}(){_SEPARATOR}"
+
+
+def caller_of(path: str) -> str:
+    """The id of the step or effect whose function is in this branch; "" for the handler itself."""
+    return path.rpartition(f"(){_SEPARATOR}")[0]
 
 
 def is_inside(path: str) -> bool:

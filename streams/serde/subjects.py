@@ -20,6 +20,7 @@ _OF_TOPIC = {
     "jobs.backlog": "backlog",
     "jobs.commands": "command",
     "jobs.held": "held",
+    "jobs.live": "live",
     "jobs.progress": "progress",
     "jobs.replies": "reply",
     "jobs.types": "job_types",

@@ -9,7 +9,7 @@ from streams.testing.crash_points import Crash, crash_points
 from streams.testing.job import Job
 from streams.testing.middleware_rules import middleware_rules
 from streams.testing.refused import Refused
-from streams.testing.values import Call, DeadLetter, Effect, FailedRun
+from streams.testing.values import Call, DeadLetter, Effect, FailedRun, LogLine
 
 __all__ = [
     "Bench",
@@ -19,6 +19,7 @@ __all__ = [
     "Effect",
     "FailedRun",
     "Job",
+    "LogLine",
     "Refused",
     "crash_points",
     "middleware_rules",

@@ -8,9 +8,9 @@ from streams import user_json
 from streams.serde import records
 from streams.serde.effect_scopes import once_per
 from streams.serde.job_states import SCHEDULED
-from streams.serde.step_ids import shown_id
+from streams.serde.step_ids import HEARTBEAT, shown_id
 from streams.testing.installation import Installation
-from streams.testing.values import Call, DeadLetter, Effect, FailedRun
+from streams.testing.values import Call, DeadLetter, Effect, FailedRun, LogLine
 
 
 class JobView:
@@ -67,7 +67,8 @@ class JobView:
     @property
     def steps(self) -> dict[str, Any]:
         """The value of each finished step, by its name."""
-        return {left.id: _value(left.value) for left in self._behind.pipeline.steps(self.record)}
+        left = self._behind.pipeline.steps(self.record)
+        return {each.id: _value(each.value) for each in left if each.kind != HEARTBEAT}
 
     @property
     def waits(self) -> list[str]:
@@ -108,6 +109,32 @@ class JobView:
     def progress(self) -> list[Any]:
         """What the handler published, in order."""
         return [_value(each.value) for each in self._behind.pipeline.progress(self.id)]
+
+    @property
+    def streamed(self) -> dict[str, str]:
+        """What the job streamed, by step (`""` for the handler itself), as readers have it now.
+
+        What an earlier run streamed in a step is gone once a later one streams there again.
+        """
+        texts: dict[str, str] = {}
+        for said in self._behind.pipeline.live(self.id):
+            if said.kind == "token":
+                texts[said.step] = texts.get(said.step, "") + said.text
+            elif said.kind == "reset":
+                texts.pop(said.step, None)
+        return texts
+
+    @property
+    def log(self) -> list[LogLine]:
+        """The lines of `ctx.log` that its runs wrote, in order."""
+        said = (each for each in self._behind.pipeline.live(self.id) if each.kind == "log")
+        return [LogLine(**_value(each.text)) for each in said]
+
+    @property
+    def heartbeat(self) -> Any:
+        """The newest details that a run kept by `ctx.heartbeat`; None if there are none."""
+        left = self._behind.pipeline.steps(self.record)
+        return next((_value(each.value) for each in left if each.kind == HEARTBEAT), None)
 
     @property
     def failed_runs(self) -> list[FailedRun]:

@@ -14,6 +14,7 @@ from streams.serde.codec import (
     COMMAND,
     DEAD_LETTER,
     JOB,
+    LIVE,
     PROGRESS,
     STEP_RESULT,
     TENANT,
@@ -27,6 +28,7 @@ from streams.serde.records import (
     DeadLetter,
     Job,
     LedgerEntry,
+    LiveOutput,
     Progress,
     StepResult,
     TenantRecord,
@@ -160,6 +162,11 @@ class PipelineInMemory:
         key = job_id.encode()
         records = self.output("jobs.progress")
         return [PROGRESS.decode(r.value) for r in records if r.key == key]
+
+    def live(self, job_id: str) -> list[LiveOutput]:
+        """What the runs of a job said while they ran, in order."""
+        key = job_id.encode()
+        return [LIVE.decode(r.value) for r in self.output("jobs.live") if r.key == key]
 
     def dead_letter(self, job_id: str) -> DeadLetter | None:
         """The newest dead letter of a job."""

@@ -29,6 +29,7 @@ from streams.testing.pipeline_in_memory import PipelineInMemory
 COMMANDS = "jobs.commands"
 _KEPT = {
     "first": "it was kept which wait came first",
+    "heartbeat": "the details of a heartbeat were kept",
     "patch": "the answer of ctx.patched was kept",
 }
 """What a result says that is not the value of a step, by its kind."""

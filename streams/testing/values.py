@@ -78,3 +78,12 @@ class DeadLetter:
 
     reason: str
     detail: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line that a handler wrote to `ctx.log`; its fields are not compared."""
+
+    level: str
+    message: str
+    fields: Mapping[str, Any] = field(default_factory=dict, compare=False)

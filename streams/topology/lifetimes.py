@@ -156,6 +156,7 @@ _LOGS = (
     "events",
     "events.received",
     "jobs.commands",
+    "jobs.live",
     "limits.claims",
     "limits.grants",
     "rejections",

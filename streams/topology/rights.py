@@ -95,7 +95,7 @@ _INGRESS = _Use(
 )
 _OPERATOR = _Use(
     reads=_names(
-        "events jobs jobs.held jobs.backlog jobs.progress jobs.types ledger"
+        "events jobs jobs.held jobs.backlog jobs.progress jobs.live jobs.types ledger"
         " dispatcher.checkpoints.changelog limits.grants"
         " dlq quarantine approvals schedules workflows rejections duplicates deliveries"
         " deliveries.attempts deliveries.endpoints tenants payloads replays"
@@ -109,7 +109,7 @@ _OPERATOR = _Use(
 )
 _WORKER = _Use(
     reads=_names("jobs.replies payloads tenants"),
-    writes=_names("jobs.commands jobs.progress jobs.types dlq"),
+    writes=_names("jobs.commands jobs.progress jobs.live jobs.types dlq"),
 )
 
 

@@ -140,6 +140,7 @@ class RunExecutor:
         """Report how the run ended; a run that lost its lease reports nothing."""
         if run_result.status == LOST:
             return
+        await session.say_the_last()
         held, now = session.held, self._clock()
         home = held.lease.home_partition
         with self._held_leases.lock:

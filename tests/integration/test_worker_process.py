@@ -129,7 +129,16 @@ def dispatcher(cluster: Any) -> Iterator[Dispatcher]:
     prefix = f"test-{uuid.uuid4().hex[:8]}."
     admin = AdminClient(cluster.client())
     four = ("jobs.work.default", "jobs.replies")
-    names = (*four, "jobs.commands", "jobs.progress", "jobs.types", "payloads", "tenants", "dlq")
+    names = (
+        *four,
+        "jobs.commands",
+        "jobs.progress",
+        "jobs.live",
+        "jobs.types",
+        "payloads",
+        "tenants",
+        "dlq",
+    )
     topics = [NewTopic(prefix + n, 4 if n in four else PARTITIONS, 1) for n in names]
     for future in admin.create_topics(topics).values():
         future.result(30)

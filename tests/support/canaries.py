@@ -71,6 +71,18 @@ def logs() -> None:
         logging.getLogger("a.vendor").exception("raised")
 
 
+def stream(ctx: Context) -> None:
+    """Say them while the run goes on: in pieces, in log lines, and in a heartbeat."""
+    for begin in range(0, len(SAID), 3):
+        ctx.stream(SAID[begin : begin + 3])
+    ctx.log.info(SAID, value=VALUE)
+    try:
+        raises()
+    except ValueError:
+        ctx.log.exception("raised")
+    ctx.heartbeat(VALUE)
+
+
 def raises() -> NoReturn:
     try:
         raise KeyError(SAID)
@@ -100,6 +112,8 @@ async def says(ctx: Context) -> Any:
     kept = await ctx.step("value", value)
     assert PIN not in str(kept)
     await ctx.progress(VALUE)
+    stream(ctx)
+    await ctx.step("streams", stream, ctx)
     assert await ctx.effect("tool", act, key="1") == kept
     child = await ctx.enqueue("child", VALUE)
     found = await ctx.gather([ctx.child("child", VALUE), ctx.child("child", SAID)], key="all")

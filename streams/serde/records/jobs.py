@@ -320,3 +320,21 @@ class Progress:
     run_id: str
     at: int
     value: str
+
+
+LiveKind = Literal["token", "log", "reset"]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOutput:
+    """What a run says while it runs; docs/live.md has the meaning of the kinds and of `n`."""
+
+    job_id: str
+    tenant_id: str
+    run_id: str
+    epoch: int
+    at: int
+    kind: LiveKind
+    step: str
+    n: int
+    text: str

@@ -13,6 +13,7 @@ from streams.http.moments import moment
 from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo, PayloadRef
 from streams.worker.handler.decision import Proposed
+from streams.worker.handler.live import Live
 from streams.worker.handler.outside import Outside
 from streams.worker.handler.own_frames import calling_line
 from streams.worker.handler.spawning import Spawning
@@ -42,7 +43,7 @@ else:
     Input = TypeVar("Input")
 
 
-class Context(Waiting, Spawning, Outside, Generic[Input]):
+class Context(Waiting, Spawning, Outside, Live, Generic[Input]):
     """One run of one job. Every method raises `LeaseLost` once the run is over.
 
     Let that error pass: the task is being cancelled, and another run may have begun.
@@ -69,6 +70,7 @@ class Context(Waiting, Spawning, Outside, Generic[Input]):
         Waiting.__init__(self, waits, calls, approvals)
         Spawning.__init__(self, children, gathering)
         Outside.__init__(self, session, credentials)
+        Live.__init__(self, session)
         lease = session.lease
         self.tenant_id: str = lease.tenant_id
         self.job_id: str = lease.job_id

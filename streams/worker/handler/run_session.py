@@ -12,15 +12,26 @@ import structlog
 from streams.errors import LeaseLost
 from streams.process.wall_clock import wall_ms
 from streams.redaction.redaction import Redaction
-from streams.serde.codec import PROGRESS
+from streams.serde.codec import LIVE, PROGRESS
 from streams.serde.effect_states import UNKNOWN
 from streams.serde.ids import partition_for
-from streams.serde.records import CommandBody, Lease, Outcome, Progress
+from streams.serde.records import (
+    Checkpoint,
+    CommandBody,
+    Lease,
+    LiveOutput,
+    Outcome,
+    Progress,
+)
 from streams.serde.run_ends import LOST
+from streams.serde.step_ids import step_id
 from streams.tracing.spans import current
+from streams.worker.handler.branches import current_branch
 from streams.worker.handler.redacted import redacted
 from streams.worker.handler.run_result import RunResult
 from streams.worker.lease.held_leases import Held
+from streams.worker.live.heartbeats import Heartbeats
+from streams.worker.live.output import LivePublisher
 from streams.worker.transport.retrying_sender import Deadline, Letter, RetryingSender, command
 
 log = structlog.get_logger(__name__)
@@ -50,7 +61,10 @@ class RunSession:
         self.redaction = redaction
         self.task: asyncio.Task[RunResult] | None = None
         self.verdict: RunResult | None = None
-        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.stopped: asyncio.Future[None] = loop.create_future()
+        self.live = LivePublisher(held.lease, self._publish, clock, loop, redaction)
+        self.heartbeats = Heartbeats(self, loop)
         self._sender = sender
         self._partitions = partitions
         self._clock = clock
@@ -116,6 +130,11 @@ class RunSession:
         """How long the run may still take; less than nothing once its time is up."""
         return self.held.timeout_at - self._clock()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run is over; threads may ask, because it stops nothing."""
+        return self.verdict is not None or self._clock() >= self.held.valid_until
+
     def is_over(self) -> bool:
         """Whether the run was stopped; it is also stopped here if its lease is no longer valid."""
         if self._clock() >= self.held.valid_until:
@@ -158,9 +177,14 @@ class RunSession:
     async def say(self, body: CommandBody, until: Deadline | None = None) -> None:
         """Send a command and wait until it is durable.
 
+        What the run said in a step is durable before the step's result is.
+
         Raises:
             LeaseLost: the command could not be sent while the lease was valid.
         """
+        if isinstance(body, Checkpoint):
+            self.live.finish(body.step.id)
+            await self.live.flush()
         await self._send(self.letter(body), until or (lambda: self.held.valid_until))
 
     async def record(self, outcome: Outcome) -> None:
@@ -169,6 +193,8 @@ class RunSession:
         Raises:
             LeaseLost: the outcome could not be sent in time.
         """
+        self.live.finish(step_id(current_branch(), outcome.action))
+        self.live.hurry()  # an outcome waits for nothing
         await self._send(self.letter(outcome), self._worth_telling(outcome))
 
     def post(self, outcome: Outcome) -> None:
@@ -196,6 +222,18 @@ class RunSession:
             f"Progress of {lease.job_id}",
         )
         await self._send(letter, lambda: self.held.valid_until)
+
+    async def say_the_last(self) -> None:
+        """Make durable what the run has said; call this before its end is sent."""
+        self.live.finish()
+        await self.live.flush()
+        self.heartbeats.flush()
+
+    def _publish(self, output: LiveOutput) -> asyncio.Future[None]:
+        partition = partition_for(output.tenant_id, self._partitions)
+        what = f"live output of {output.job_id}"
+        letter = Letter("jobs.live", output.job_id.encode(), LIVE.encode(output), partition, what)
+        return self._sender.send(letter, lambda: self.held.valid_until)
 
     def _worth_telling(self, outcome: Outcome) -> Deadline:
         """Until when an outcome is worth sending. Long after the term a known outcome still answers

@@ -31,9 +31,9 @@ log = structlog.get_logger(__name__)
 STEP_KIND = "step"
 MAX_TOTAL_BYTES = 512 * 1024
 """The limit of all steps of one job."""
-_BESIDE_BYTES, _LEAST_BYTES = 32 * 1024, 32 * 1024
-"""What a lease holds beside the input, the event's attributes, and what steps and waits left; what
-these have beside any input."""
+_BESIDE_BYTES, _LEAST_BYTES = 40 * 1024, 32 * 1024
+"""What a lease holds beside the input, the event's attributes, and what steps and waits left (the
+details of a heartbeat among it); what these have beside any input."""
 
 MAX_STEPS = 10_000
 

@@ -1,0 +1,51 @@
+"""A log line of a handler, as readers of its job get it: bounded JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from streams.redaction.redaction import Redaction
+from streams.worker.handler.run_result import describe
+
+_MESSAGE_CHARS = 2_000
+_FIELDS_CHARS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line with the fields that its call gave it."""
+
+    level: str
+    message: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def written(line: Line, redaction: Redaction) -> str:
+    """The line as JSON, without secrets.
+
+    What is no JSON stands as its `repr`, and what is too long is cut, once no secret is in it.
+    """
+
+    def told(value: object) -> str:
+        if isinstance(value, BaseException):
+            return describe(value, redaction.text)
+        return redaction.text(_encodable(repr(value)))[:_MESSAGE_CHARS]
+
+    try:
+        fields = orjson.dumps(dict(line.fields), default=told, option=orjson.OPT_NON_STR_KEYS)
+        clean = redaction.json(fields.decode())
+    except TypeError:
+        clean = orjson.dumps({"fields": told(dict(line.fields))}).decode()
+    if len(clean) > _FIELDS_CHARS:
+        clean = orjson.dumps({"left_out": f"fields of {len(clean):,} characters"}).decode()
+    message = redaction.text(_encodable(line.message))[:_MESSAGE_CHARS]
+    head = orjson.dumps({"level": line.level, "message": message})
+    return f'{head[:-1].decode()},"fields":{clean}}}'
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
