@@ -93,6 +93,8 @@ class Settings(BaseSettings):
     """Of consumers and transactions: a killed process is replaced within it."""
     events_listed_hours: int = Field(default=24, ge=1)
     """How old the events are that the operator lists; older ones are on the topic alone."""
+    live_kept_hours: int = Field(default=6, ge=1)
+    """How old the tokens and log lines are that the operator keeps for readers of streams."""
     schemas_need_token: bool = False
     """Whether readers of schemas need the admin token, too."""
     egress_allow_networks: Networks = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from typing import Any
 
 import structlog
 import uvloop
@@ -25,22 +26,28 @@ from streams.operator import STAGE
 from streams.operator.broker_view import broker_view
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.job_request import MAX_INPUT_BYTES
+from streams.operator.http.live import STREAMS, Streams
 from streams.operator.http.middlewares import (
     authenticated,
     caught_up,
     newline_ended,
+    not_ready,
     problems,
     traced,
 )
 from streams.operator.http.routes import routes
 from streams.operator.key_age import KeyAgeCollector
+from streams.operator.live.hub import Hub
+from streams.operator.live.rounds import Look, SharedReads
+from streams.operator.live.tickets import Tickets
 from streams.operator.metrics import ReadModelCollector
 from streams.operator.read_model.database import Database
 from streams.operator.read_model.follower import Follower
+from streams.operator.read_model.projections import kept_ms
 from streams.operator.read_model.read_barrier import ReadBarrier
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.replay.producer import RecordReplays
-from streams.operator.resources import tenants
+from streams.operator.resources import live, tenants
 from streams.probe_routes import probe_routes, served
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
@@ -84,19 +91,38 @@ def build(
     """
     vault = open_vault(settings)
     token = settings.required_admin_token("the operator's")
-    check = authenticated(token, open_schemas=not settings.schemas_need_token)
+    tickets = Tickets(token)
+    check = authenticated(token, tickets, open_schemas=not settings.schemas_need_token)
     guards = [newline_ended, problems, check, traced, caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
 
     async def state(app: web.Application) -> AsyncIterator[None]:
         async for each in _state(settings, topology, vault, admissions, failed):
             app[STATE] = each
+            app[STREAMS] = _streams(settings, topology, each, tickets)
             yield
 
     app.cleanup_ctx.append(state)
+    app.on_shutdown.append(_end_streams)
     app.add_routes(probe_routes(lambda: app[STATE].ready()))  # noqa: PLW0108  set at the start-up
     app.add_routes(routes())
     return app
+
+
+def _streams(settings: Settings, topology: Topology, state: AppState, tickets: Tickets) -> Streams:
+    async def query(look: Look) -> Any:
+        found = await state.query(look)
+        if not state.ready():  # rows may be missing of what was read
+            raise not_ready()
+        return found
+
+    kept = kept_ms(live.TABLE, settings, topology)
+    hub = Hub(state.notifier, SharedReads(query), state.read_barrier)
+    return Streams(hub, tickets, kept or 0)
+
+
+async def _end_streams(app: web.Application) -> None:
+    app[STREAMS].hub.close()
 
 
 async def _state(

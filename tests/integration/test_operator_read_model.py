@@ -124,6 +124,8 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
             }
         ],
         "progress": {"pct": 50},
+        "heartbeat": None,
+        "log": [],
         "duplicates": None,
         "pool": "default",
         "asked_pool": None,

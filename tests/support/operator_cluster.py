@@ -75,6 +75,7 @@ FOLLOWED = (
     "limits.grants",
     "jobs.progress",
     "jobs.types",
+    "jobs.live",
     "ledger",
     "approvals",
     "schedules",

@@ -15,8 +15,10 @@ from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
 from streams.operator.http import pages
 from streams.operator.http.app_state import STATE
+from streams.operator.http.live import takes_ticket
 from streams.operator.http.refusal import Refusal
 from streams.operator.http.schemas import ROOTS
+from streams.operator.live.tickets import Tickets
 from streams.tracing import conventions as names
 from streams.tracing import spans
 
@@ -83,13 +85,15 @@ def _refusal(error: Exception) -> Refusal | None:
     return None
 
 
-def authenticated(token: str, *, open_schemas: bool) -> Middleware:
-    """Refuse calls without the admin token."""
+def authenticated(token: str, tickets: Tickets, *, open_schemas: bool) -> Middleware:
+    """Refuse calls without the admin token, except a stream that a ticket opens."""
     admin = AdminToken(token)
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if _is_open(request) or (open_schemas and _is_of_schemas(request)):
+            return await handler(request)
+        if takes_ticket(request, tickets):
             return await handler(request)
         return admin.refusal(request) or await handler(request)
 
@@ -123,9 +127,14 @@ async def caught_up(request: web.Request, handler: Handler) -> web.StreamRespons
     """Refuse calls while rows are still missing: a missing row may still appear."""
     open_ = _is_open(request) or _is_of_schemas(request)
     if not open_ and not request.app[STATE].ready():
-        late = "the operator has not read its topics to their end yet: ask again in a few seconds"
-        raise Refusal(503, "not-ready", late)
+        raise not_ready()
     return await handler(request)
+
+
+def not_ready() -> Refusal:
+    """Return the refusal of a call while rows are missing."""
+    late = "the operator has not read its topics to their end yet: ask again in a few seconds"
+    return Refusal(503, "not-ready", late)
 
 
 def _is_open(request: web.Request) -> bool:

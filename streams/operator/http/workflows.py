@@ -23,7 +23,7 @@ FILTERS = {"tenant_id": (), "status": job_states.NAMES}
 async def get_workflow(request: web.Request) -> web.Response:
     """Show a workflow with its root and a page of the root's children."""
     state, query = request.app[STATE], page_query(request, FILTERS)
-    found = await _known(state, request)
+    found = await known_workflow(state, request)
     shown = await state.query(
         lambda db: workflow_tree.workflow_json(db, found, query, state.topology)
     )
@@ -34,7 +34,7 @@ async def get_workflow(request: web.Request) -> web.Response:
 async def get_workflow_job(request: web.Request) -> web.Response:
     """Show one job of a workflow's tree as its root is shown, and the jobs above it."""
     state, query = request.app[STATE], page_query(request, FILTERS)
-    found = await _known(state, request)
+    found = await known_workflow(state, request)
     job = await known_job(state, request.match_info["job_id"])
     if not holds(found, job):
         told = f"GET /v1/workflows/{found.workflow_id} shows what is in that one"
@@ -50,12 +50,13 @@ async def get_workflow_job(request: web.Request) -> web.Response:
 async def list_roots(request: web.Request) -> web.Response:
     """List the jobs of a workflow that no other job asked for, oldest first."""
     state, query = request.app[STATE], page_query(request, FILTERS)
-    found = await _known(state, request)
+    found = await known_workflow(state, request)
     page = await state.query(lambda db: workflow_tree.roots_page(db, found, query))
     return list_answer("roots", page)
 
 
-async def _known(state: AppState, request: web.Request) -> Workflow:
+async def known_workflow(state: AppState, request: web.Request) -> Workflow:
+    """Return the workflow that a request names; refuse with 404, or 409 if several have its id."""
     id_, tenant_id = request.match_info["workflow_id"], request.query.get("tenant_id")
     found = await state.query(lambda db: workflows.workflows(db, id_, tenant_id))
     if len(found) > 1:

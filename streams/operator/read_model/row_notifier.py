@@ -11,23 +11,35 @@ from typing import TypeVar
 from streams.operator.resources.table import RowKey
 
 T = TypeVar("T")
+Listener = Callable[[Sequence[RowKey]], None]
 
 
 class RowNotifier:
     """Wakes waiters of a row: waiters run in one event loop, any thread calls `announce`.
 
-    `hurry` is set while anybody waits.
+    `hurry` is set while anybody waits or listens.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.hurry = threading.Event()
         self._waiting: dict[RowKey, set[asyncio.Event]] = {}
+        self._listeners: list[Listener] = []
 
     def announce(self, changed: Iterable[RowKey]) -> None:
         """Wake the waiters of rows whose changes are committed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, list(changed))
+
+    def listen(self, listener: Listener) -> None:
+        """Call a listener in the event loop with the rows of each change, until `dismiss`."""
+        self._listeners.append(listener)
+        self.hurry.set()
+
+    def dismiss(self, listener: Listener) -> None:
+        """Call a listener no more."""
+        self._listeners.remove(listener)
+        self._rest()
 
     async def until(
         self,
@@ -56,10 +68,15 @@ class RowNotifier:
         finally:
             for each in (key, *others):
                 self._forget(each, changed)
-            if not self._waiting:
-                self.hurry.clear()
+            self._rest()
 
-    def _wake(self, changed: Iterable[RowKey]) -> None:
+    def _rest(self) -> None:
+        if not self._waiting and not self._listeners:
+            self.hurry.clear()
+
+    def _wake(self, changed: Sequence[RowKey]) -> None:
+        for listener in self._listeners:
+            listener(changed)
         for key in changed:
             for event in self._waiting.get(key, ()):
                 event.set()

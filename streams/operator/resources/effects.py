@@ -71,6 +71,40 @@ def _as_it_is(connection: sqlite3.Connection, note: LedgerEntry) -> LedgerEntry 
     return entry
 
 
+def changed_effects(
+    connection: sqlite3.Connection, job: Job, offset: int
+) -> list[tuple[int, LedgerEntry]]:
+    """Return the effects of `effects_of` that changed from an offset of the ledger on, in order.
+
+    Each has the offset of its newest record, or of the job's note about it.
+    """
+    rows = connection.execute(
+        "SELECT off, action, record FROM effects WHERE tenant_id = ? AND scope = ?",
+        (job.tenant_id, job.scope),
+    ).fetchall()
+    found = list[tuple[int, LedgerEntry]]()
+    for off, action, record in rows:
+        newest = max(off, _shared_offset(connection, job.tenant_id, action))
+        if newest < offset:
+            continue
+        note = LEDGER_ENTRY.decode(record)
+        entry = _as_it_is(connection, note) if is_shared(action) else note
+        if entry is not None:
+            found.append((newest, entry))
+    return sorted(found, key=lambda each: each[0])
+
+
+def _shared_offset(connection: sqlite3.Connection, tenant_id: str, note: str) -> int:
+    """Return the offset of the shared effect that a note is about; -1 for none."""
+    if not is_shared(note):
+        return -1
+    row = connection.execute(
+        "SELECT off FROM effects WHERE tenant_id = ? AND scope = ? AND action = ?",
+        (tenant_id, *noted(note)),
+    ).fetchone()
+    return -1 if row is None else int(row[0])
+
+
 def effect(connection: sqlite3.Connection, job: Job, action: str) -> LedgerEntry | None:
     """Return one effect of the job, by the name under which the job's view shows it."""
     key = {"tenant_id": job.tenant_id, "scope": job.scope, "action": action}
@@ -161,6 +195,7 @@ def _row(record: Record) -> Row:
         entry.job_id,
         entry.status,
         entry.first_claimed_at,
+        record.offset,
         record.value,
     )
 
@@ -171,7 +206,7 @@ TABLE = Table(
     key="tenant_id TEXT, scope TEXT, action TEXT",
     columns="id TEXT NOT NULL, tool TEXT NOT NULL, effect_key TEXT NOT NULL, "
     "job_id TEXT NOT NULL, status TEXT NOT NULL, first_claimed_at INTEGER NOT NULL, "
-    "record BLOB NOT NULL",
+    "off INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     indexes={
         "newest": "(first_claimed_at, id)",

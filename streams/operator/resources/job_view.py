@@ -18,7 +18,8 @@ from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry, Pa
 
 @dataclass(frozen=True, slots=True)
 class JobDetails:
-    """What other topics hold about a job; `progress` and the steps' values are JSON text.
+    """What other topics hold about a job; `progress`, `heartbeat` and the steps' values are JSON
+    text.
 
     `settle_after` tells of each effect that waits for a person, by its full action, when it can be
     settled, in milliseconds.
@@ -31,6 +32,7 @@ class JobDetails:
     held: Held | None = None
     settle_after: Mapping[str, int] = field(default_factory=dict)
     gathers: Gathers = field(default_factory=dict)
+    heartbeat: str | None = None
 
     def awaited(self, job: Job) -> LedgerEntry | None:
         """The effect that the job waits for, while a run of another job makes it."""
@@ -95,6 +97,7 @@ def job_json(job: Job, details: JobDetails) -> Json:
         ],
         "steps": [step_json(step) for step in details.steps],
         "progress": parsed(details.progress),
+        "heartbeat": parsed(details.heartbeat),
         "duplicates": _counted(details.duplicates),
         "cancel_requested": job.cancel_requested,
         "cancel_reason": job.cancel_reason,

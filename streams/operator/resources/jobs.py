@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from streams.ledger import settleable_at
 from streams.limits import keys as limit_keys
-from streams.operator.resources import deliveries, duplicates, held, paging, places, tenants
+from streams.operator.resources import deliveries, duplicates, held, live, paging, places, tenants
 from streams.operator.resources.cursor import Cursor
 from streams.operator.resources.effects import effects_of
 from streams.operator.resources.job_view import JobDetails, job_json
@@ -19,7 +19,7 @@ from streams.operator.resources.json_values import Json, parsed
 from streams.operator.resources.paging import Filters, Page, PageQuery, newest
 from streams.operator.resources.progress import progress_of
 from streams.operator.resources.running_jobs import IS_RUNNING, RunningJobs
-from streams.operator.resources.steps import steps_of
+from streams.operator.resources.steps import heartbeat_of, steps_of
 from streams.operator.resources.superseded import events_of
 from streams.operator.resources.table import Row, Table, find, status_in
 from streams.operator.resources.waits import UNREAD, waits_of
@@ -70,12 +70,13 @@ def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) ->
         "input": _input(connection, found),
         "why": waits_of(RunningJobs(connection, topology), found, details, topology),
         "deliveries": deliveries.of_job(connection, found.tenant_id, found.job_id),
+        "log": live.newest_lines(connection, found),
     }
 
 
 def unread_job(pending: Job) -> Json:
     """Return a job that no dispatcher has made yet, as it will first appear alone."""
-    beside = {"input": parsed(pending.input), "why": UNREAD, "deliveries": []}
+    beside = {"input": parsed(pending.input), "why": UNREAD, "deliveries": [], "log": []}
     return {**job_json(pending, JobDetails()), **beside}
 
 
@@ -104,6 +105,7 @@ def details_of(connection: sqlite3.Connection, found: Job, topology: Topology) -
             for wait in found.waits
             if wait.kind == "gather"
         },
+        heartbeat_of(connection, found),
     )
 
 
@@ -182,6 +184,7 @@ def _row(record: Record) -> Row:
         replayed,
         job["superseded_by"],
         record.partition,
+        record.offset,
         *places.row(job),
         job["created_at"],
         job["ready_at"],
@@ -196,7 +199,8 @@ TABLE = Table(
     key="job_id TEXT",
     columns="tenant_id TEXT NOT NULL, type TEXT NOT NULL, status TEXT NOT NULL, "
     "pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, replay_id TEXT, replayed_event TEXT, "
-    f"superseded_by TEXT, part INTEGER NOT NULL, {places.COLUMNS}, created_at INTEGER NOT NULL, "
+    "superseded_by TEXT, part INTEGER NOT NULL, off INTEGER NOT NULL, "
+    f"{places.COLUMNS}, created_at INTEGER NOT NULL, "
     "ready_at INTEGER NOT NULL, limit_keys TEXT, record BLOB NOT NULL",
     row=_row,
     indexes={

@@ -22,14 +22,16 @@ def progress_of(connection: sqlite3.Connection, job: Job) -> str | None:
 
 def _row(record: Record) -> Row:
     said = PROGRESS.decode(record.value)
-    return said.job_id, said.tenant_id, said.at, checked_json(record.topic, said.value.encode())
+    value = checked_json(record.topic, said.value.encode())
+    return said.job_id, said.tenant_id, said.run_id, said.at, record.offset, value
 
 
 TABLE = Table(
     name="progress",
     topic="jobs.progress",
     key="job_id TEXT",
-    columns="tenant_id TEXT NOT NULL, at INTEGER NOT NULL, value TEXT NOT NULL",
+    columns="tenant_id TEXT NOT NULL, run_id TEXT NOT NULL, at INTEGER NOT NULL, "
+    "off INTEGER NOT NULL, value TEXT NOT NULL",
     row=_row,
     indexes={"by_age": "(at)"},
     expires=True,

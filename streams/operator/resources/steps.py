@@ -10,6 +10,7 @@ from streams.operator.resources.table import Row, Table
 from streams.runtime.processor import Record
 from streams.serde.codec import STEP_RESULT
 from streams.serde.records import Job
+from streams.serde.step_ids import HEARTBEAT, HEARTBEAT_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,35 @@ def steps_of(connection: sqlite3.Connection, job: Job) -> tuple[Step, ...]:
     """Return what the incarnation's finished steps left, in their order."""
     rows = connection.execute(
         "SELECT name, value, kind, error, changed_args, code FROM steps "
-        "WHERE job_id = ? AND incarnation = ? ORDER BY position",
-        (job.job_id, job.incarnation),
+        "WHERE job_id = ? AND incarnation = ? AND kind <> ? ORDER BY position",
+        (job.job_id, job.incarnation, HEARTBEAT),
     )
     return tuple(
         Step(name, value, kind, error, bool(changed_args), code)
         for name, value, kind, error, changed_args, code in rows
     )
+
+
+def steps_since(connection: sqlite3.Connection, job: Job, offset: int) -> list[tuple[int, Step]]:
+    """Return what finished from an offset of their topic on, each with its offset."""
+    rows = connection.execute(
+        "SELECT position, name, value, kind, error, changed_args, code FROM steps "
+        "WHERE job_id = ? AND incarnation = ? AND position >= ? AND kind <> ? ORDER BY position",
+        (job.job_id, job.incarnation, offset, HEARTBEAT),
+    )
+    return [
+        (off, Step(name, value, kind, error, bool(changed), code))
+        for off, name, value, kind, error, changed, code in rows
+    ]
+
+
+def heartbeat_of(connection: sqlite3.Connection, job: Job) -> str | None:
+    """Return the newest details that a run of the incarnation kept by heartbeat, as JSON text."""
+    row = connection.execute(
+        "SELECT value FROM steps WHERE job_id = ? AND incarnation = ? AND name = ?",
+        (job.job_id, job.incarnation, HEARTBEAT_ID),
+    ).fetchone()
+    return row[0] if row else None
 
 
 def step_json(step: Step) -> Json:

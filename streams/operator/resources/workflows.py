@@ -140,6 +140,8 @@ def _row(record: Record) -> Row:
         found.workflow_id,
         found.status,
         found.created_at,
+        record.partition,
+        record.offset,
         record.value,
     )
 
@@ -152,7 +154,8 @@ TABLE = Table(
     name="workflows",
     topic="workflows",
     key="tenant_id TEXT, id TEXT",
-    columns="status TEXT NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
+    columns="status TEXT NOT NULL, at INTEGER NOT NULL, part INTEGER NOT NULL, "
+    "off INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     indexes={
         "newest": "(at, id)",

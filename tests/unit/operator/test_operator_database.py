@@ -26,7 +26,7 @@ def database(tmp_path: Path) -> Database:
 
 
 def add(connection: sqlite3.Connection, id_: str) -> None:
-    connection.execute("INSERT INTO progress VALUES (?, 'acme', 1, '')", (id_,))
+    connection.execute("INSERT INTO progress VALUES (?, 'acme', 'run_1', 1, 1, '')", (id_,))
 
 
 def seen(database: Database) -> list[str]:

@@ -284,7 +284,9 @@ def test_events_are_kept_as_long_as_the_setting_says_and_not_longer_than_their_t
     assert kept["events"] == 2 * HOUR_MS
     assert kept["dead_letters"] == topology.topics["dlq"].retention_ms
     assert kept["jobs"] is None
-    assert oldest_wanted(Settings(events_listed_hours=2), AT) == {"events": AT - 2 * HOUR_MS}
+    settings = Settings(events_listed_hours=2, live_kept_hours=3)
+    oldest = {"events": AT - 2 * HOUR_MS, "jobs.live": AT - 3 * HOUR_MS}
+    assert oldest_wanted(settings, AT) == oldest
     (table,) = (t for t in TABLES if t.name == "events")
     long = Settings(events_listed_hours=9_999)
     assert kept_ms(table, long, topology) == topology.topics["events"].retention_ms

@@ -13,6 +13,7 @@ from support.recorded_spans import SAMPLED, UNSAMPLED, parent_id, recording, tra
 from streams.operator.http import jobs
 from streams.operator.http.middlewares import authenticated, newline_ended, problems, traced
 from streams.operator.http.refusal import Refusal
+from streams.operator.live.tickets import Tickets
 
 
 async def _job(_: web.Request) -> web.Response:
@@ -31,7 +32,12 @@ async def _submit(request: web.Request) -> web.Response:
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
     """A guarded application with two paths."""
-    guards = [newline_ended, problems, authenticated("right", open_schemas=True), traced]
+    guards = [
+        newline_ended,
+        problems,
+        authenticated("right", Tickets("right"), open_schemas=True),
+        traced,
+    ]
     app = web.Application(middlewares=guards)
     app.router.add_get("/v1/jobs", _job)
     app.router.add_post("/v1/tenants/{tenant_id}/jobs", _submit)

@@ -36,6 +36,7 @@ SCHEMAS = {
     "limits.grants": "limit_grant",
     "jobs.progress": "progress",
     "jobs.types": "job_types",
+    "jobs.live": "live",
     "ledger": "ledger_entry",
     "approvals": "approval",
     "schedules": "schedule_row",

@@ -12,13 +12,18 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from streams.operator.http import pages
 from streams.operator.http.middlewares import authenticated, caught_up, problems
+from streams.operator.live.tickets import Tickets
 
 
 @pytest.fixture
 async def api() -> AsyncIterator[TestClient[Any, Any]]:
     """A guarded operator whose read model is not there."""
     app = web.Application(
-        middlewares=[problems, authenticated("right", open_schemas=False), caught_up]
+        middlewares=[
+            problems,
+            authenticated("right", Tickets("right"), open_schemas=False),
+            caught_up,
+        ]
     )
     app.add_routes(pages.routes)
     async with TestClient(TestServer(app)) as client:

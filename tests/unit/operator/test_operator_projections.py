@@ -38,6 +38,7 @@ from streams.serde.codec import (
     JOB_TYPES,
     LEDGER_ENTRY,
     LIMIT_GRANT,
+    LIVE,
     PROGRESS,
     QUARANTINED,
     REJECTION,
@@ -67,6 +68,7 @@ from streams.serde.records import (
     Held,
     JobTypes,
     LimitGrant,
+    LiveOutput,
     PayloadRef,
     Progress,
     Rejection,
@@ -107,6 +109,7 @@ KEPT = make_quarantined(b"<xml/>", PayloadRef(0, (0,), 6, "kek"))
 DEPTHS = Backlog(0, (BacklogDepth("tenant", "acme", 3),))
 HELD_JOBS = Held(0, "default", "draft_reply", None, "no_worker", 1, 3, "start one")
 TYPES = JobTypes("support", "1", (AnnouncedType("report", 5, (10.0,), 300.0, None, "{}", None),))
+SAID = LiveOutput("job_a", "acme", "run_1", 1, 1, "token", "", 0, "Hi")
 VALUES: dict[str, tuple[bytes, bytes]] = {
     "events": (b"acme", ENVELOPE.encode(make_event())),
     "jobs": (b"job_a", JOB.encode(JOB_A)),
@@ -115,6 +118,7 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
     "limits.grants": (b"all", LIMIT_GRANT.encode(LimitGrant("all", "", 1, 1, 3, 1, 2))),
     "jobs.progress": (b"job_a", PROGRESS.encode(Progress("job_a", "acme", "run_1", 1, "50"))),
     "jobs.types": (b"support", JOB_TYPES.encode(TYPES)),
+    "jobs.live": (b"job_a", LIVE.encode(SAID)),
     "approvals": (
         approval_key("acme", JOB_A.scope, APPROVAL_A.approval_id),
         APPROVAL.encode(APPROVAL_A),
@@ -198,7 +202,8 @@ def test_every_followed_topic_has_a_sample_here() -> None:
 
 
 @pytest.mark.parametrize(
-    "topic", sorted(VALUES.keys() - {"events", "deliveries.attempts", "limits.grants"})
+    "topic",
+    sorted(VALUES.keys() - {"events", "deliveries.attempts", "jobs.live", "limits.grants"}),
 )
 def test_a_record_is_a_row_until_its_tombstone(connection: sqlite3.Connection, topic: str) -> None:
     key, value = VALUES[topic]

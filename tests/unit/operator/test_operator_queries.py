@@ -277,12 +277,15 @@ def test_an_erased_tenants_inputs_are_shown_to_nobody(connection: sqlite3.Connec
     assert [each["input"] for each in shown] == [None, {}]
 
 
-def test_progress_that_another_tenant_claims_is_not_shown(connection: sqlite3.Connection) -> None:
+def test_what_another_tenant_says_of_a_job_is_not_shown(connection: sqlite3.Connection) -> None:
     fold(connection, make_job("job_a", "acme"))
-    connection.execute("INSERT INTO progress VALUES ('job_a', 'globex', 1, '50')")
+    connection.execute("INSERT INTO progress VALUES ('job_a', 'globex', 'run_1', 1, 1, '50')")
+    said = "('job_a', 1, 'globex', 1, 'log', 'run_1', 1, '', 0, '{}')"
+    connection.execute(f"INSERT INTO live VALUES {said}")
     shown = jobs.shown_job(connection, "job_a", load())
     assert shown is not None
     assert shown["progress"] is None
+    assert shown["log"] == []
 
 
 def test_steps_are_those_of_the_incarnation_in_order(connection: sqlite3.Connection) -> None:

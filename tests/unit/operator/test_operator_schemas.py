@@ -23,6 +23,7 @@ from support.schema_versions import LATER, another_version
 from streams.operator.http.app_state import STATE
 from streams.operator.http.middlewares import authenticated, caught_up, problems
 from streams.operator.http.routes import routes
+from streams.operator.live.tickets import Tickets
 from streams.serde import schemas
 from streams.serde.codec import ENVELOPE
 from streams.topology.load import load
@@ -34,7 +35,11 @@ FIRST = schemas.current("envelope").id
 
 async def serve(*, open_schemas: bool) -> AsyncIterator[str]:
     """The operator's API while its read model is not ready, under the topic prefix `dev.`."""
-    guards = [problems, authenticated("right", open_schemas=open_schemas), caught_up]
+    guards = [
+        problems,
+        authenticated("right", Tickets("right"), open_schemas=open_schemas),
+        caught_up,
+    ]
     app = web.Application(middlewares=guards)
     app[STATE] = SimpleNamespace(  # type: ignore[misc]
         topology=load(), topic_prefix="dev.", follower=SimpleNamespace(ready=False)

@@ -1,0 +1,81 @@
+"""Work that many readers ask for at once is done once for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Look = Callable[[sqlite3.Connection], Any]
+
+_AT_ONCE = 64
+"""So many readers are read in one snapshot; the others wait for the next one."""
+
+
+class SharedReads:
+    """Reads for all readers that wait in one snapshot and one thread, instead of in one each."""
+
+    def __init__(self, query: Callable[[Look], Awaitable[Any]]) -> None:
+        self._query = query
+        self._waiting: list[tuple[Look, asyncio.Future[Any]]] = []
+        self._running: asyncio.Task[None] | None = None
+
+    async def read(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `look` returns, or raise what it raises."""
+        found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append((look, found))
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+        return await found
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
+                await self._read(batch)
+        finally:
+            self._running = None
+
+    async def _read(self, batch: list[tuple[Look, asyncio.Future[Any]]]) -> None:
+        looks = [look for look, _ in batch]
+        try:
+            results = await self._query(lambda db: [_looked(look, db) for look in looks])
+        except Exception as error:
+            results = [error] * len(looks)
+        for (_, found), result in zip(batch, results, strict=True):
+            if found.done():
+                continue
+            if isinstance(result, Exception):
+                found.set_exception(result)
+            else:
+                found.set_result(result)
+
+
+def _looked(look: Look, connection: sqlite3.Connection) -> Any:
+    try:
+        return look(connection)
+    except Exception as error:
+        return error
+
+
+class Rounds:
+    """An action that one call does for all who asked before it began."""
+
+    def __init__(self, action: Callable[[], Awaitable[None]]) -> None:
+        self._action = action
+        self._next: asyncio.Task[None] | None = None
+        self._present: asyncio.Task[None] | None = None
+
+    async def join(self) -> None:
+        """Return once the action has been done from its beginning; raise what it raises."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._round(self._present))
+        await asyncio.shield(self._next)
+
+    async def _round(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        self._present, self._next = self._next, None
+        await self._action()
