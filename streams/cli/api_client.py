@@ -138,7 +138,7 @@ def call(
     sent = _sent(
         url, token, method, path, params=query, json=body, headers=headers, timeout=timeout
     )
-    return _object(url, *sent)
+    return answer_of(url, *sent)
 
 
 def download(url: str, token: str, path: str) -> bytes:
@@ -146,7 +146,7 @@ def download(url: str, token: str, path: str) -> bytes:
     timeout = ClientTimeout(total=ANSWERED_WITHIN_SECONDS)
     status, raw = _sent(url, token, "GET", path, timeout=timeout)
     if status >= HTTPStatus.MULTIPLE_CHOICES:
-        _object(url, status, raw)
+        answer_of(url, status, raw)
     return raw
 
 
@@ -171,7 +171,12 @@ def _sent(url: str, token: str, method: str, path: str, **request: Any) -> tuple
         ) from error
 
 
-def _object(url: str, status: int, raw: bytes) -> dict[str, Any]:
+def answer_of(url: str, status: int, raw: bytes) -> dict[str, Any]:
+    """The JSON object of an answer.
+
+    Raises:
+        TokenRefused, NoAnswer, CallFailed: as `call`, if the answer is a problem or no JSON.
+    """
     try:
         found = orjson.loads(raw)
     except orjson.JSONDecodeError:

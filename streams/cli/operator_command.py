@@ -31,6 +31,7 @@ from streams.cli.api_client import (
 )
 from streams.cli.calls_as_commands import told_in_commands
 from streams.cli.ends import tell
+from streams.cli.event_stream import EventStream
 from streams.cli.options import AS_JSON, CONNECTION, arguments, own_options, with_options
 from streams.errors import TidegateError, exit_code
 from streams.settings import Settings, load_settings
@@ -49,6 +50,9 @@ class Api:
     def get(self, path: str, **query: str | int | None) -> Answer:
         given = {name: str(value) for name, value in query.items() if value is not None}
         return call(self.url, self._token, "GET", path, query=given)
+
+    def stream(self, path: str) -> EventStream:
+        return EventStream(self.url, self._token, path)
 
     def download(self, path: str) -> bytes:
         return download(self.url, self._token, path)

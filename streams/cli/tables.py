@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 
 from streams.cli import delivery_tables, finished_steps
-from streams.cli.cells import Json, console_of_any_width, print_block, print_fields, tell
+from streams.cli.cells import Json, console_of_any_width, plain, print_block, print_fields, tell
 from streams.cli.lists import listed, page
 from streams.serde.job_states import SUCCEEDED
 from streams.serde.step_ids import shown_id
@@ -32,6 +32,7 @@ _APART = (
     "warning",
     "deliveries",
     "input",
+    "log",
 )
 _WAYS = ("to_approve", "to_reject", "page")
 _OF_SEVERAL = ("event_ids", "event_count")
@@ -148,11 +149,19 @@ def job(found: Json) -> None:
     for run in found["history"]:
         if run.get("traceback"):
             print_block(console, f"where attempt {run['attempt']} failed", run["traceback"])
+    if lines := found.get("log"):
+        print_block(console, "last log lines", "\n".join(map(_log_line, lines)))
     if found["steps"]:
         _steps(console, found["steps"])
     for effect in found["effects"]:
         print_fields(console, effect, "effect")
     delivery_tables.related(console, found.get("deliveries", ()))
+
+
+def _log_line(line: Json) -> str:
+    """A line as a terminal shows it: its time, level and message, then its fields."""
+    fields = "".join(f" {name}={plain(value)}" for name, value in line["fields"].items())
+    return f"{line['at']} {line['level']}: {line['message']}{fields}"
 
 
 def _with_place(found: Json) -> Json:

@@ -8,18 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import orjson
 import typer
 from rich.live import Live
 from rich.table import Table
 
-from streams.cli import finished_steps
-from streams.cli.api_client import CallFailed, NoAnswer
+from streams.cli import finished_steps, job_events
+from streams.cli.api_client import NoAnswer
 from streams.cli.cells import console_of_any_width, fields, plain
-from streams.cli.operator_command import Answer, Api, part
+from streams.cli.operator_command import Answer, Api
 from streams.serde import job_states
 
 EXIT_CODES = {
@@ -28,8 +29,6 @@ EXIT_CODES = {
 """The exit code of each status at which watching ends."""
 
 _BETWEEN_LOOKS_SECONDS = 0.3
-_SHOWN_WITHIN_SECONDS = 60.0
-"""How long a job that was accepted may take to be shown; a restart of everything is shorter."""
 
 Look = Answer | None
 """What is watched, or None for a gap: the API does not answer for now."""
@@ -38,18 +37,17 @@ Tell = Callable[[Look], None]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is watched: its id and path, what is told of a look, and when watching ends.
+    """What is watched: its id, how it looks time after time, and when watching ends.
 
     `facts` are what a line tells, the status first; none of them can steer a terminal. `code` is
     the exit code of a look at which watching ends, and None if it goes on.
     """
 
     id: str
-    path: str
+    looks: Callable[[], Iterator[Look]]
     name: Callable[[Answer], Answer]
     facts: Callable[[Answer], list[str]]
     code: Callable[[Answer], int | None]
-    query: Mapping[str, str | int | None] = field(default_factory=dict)
 
 
 def follow(api: Api, job_id: str, as_json: bool, *, accepted: bool = False) -> int:
@@ -60,19 +58,19 @@ def follow(api: Api, job_id: str, as_json: bool, *, accepted: bool = False) -> i
     Raises:
         CallFailed: there is no such job, or it does not appear.
     """
-    subject = Subject(job_id, f"/v1/jobs/{part(job_id)}", _name, facts, _code)
-    last = last_look(api, subject, as_json, accepted=accepted)
+    looks = partial(job_events.looks, api, job_id, accepted=accepted)
+    last = last_look(Subject(job_id, looks, _name, facts, _code), as_json)
     next_step = _next_step(api, last)
     if next_step and not as_json:
         typer.echo(next_step, err=True)
     return EXIT_CODES[last["status"]]
 
 
-def last_look(api: Api, subject: Subject, as_json: bool, *, accepted: bool = False) -> Answer:
+def last_look(subject: Subject, as_json: bool) -> Answer:
     """Show what is watched until it ends, and return it as it then is."""
     last: Answer = {}
     with _told_as(as_json, subject) as tell:
-        for look in _looks(api, subject, accepted=accepted):
+        for look in _changes(subject):
             tell(look)
             last = look or last
     return last
@@ -98,39 +96,41 @@ def _next_step(api: Api, job: Answer) -> str | None:
     return None
 
 
-def _looks(api: Api, subject: Subject, *, accepted: bool) -> Iterator[Look]:
+def _changes(subject: Subject) -> Iterator[Look]:
     """The subject each time that something of it has changed, and after a gap; None for a gap."""
     told: list[str] = []
-    known, gap, latest = accepted, False, time.monotonic() + _SHOWN_WITHIN_SECONDS
+    gap = False
+    for found in subject.looks():
+        if found is None:
+            yield None
+        elif gap or told != subject.facts(found):
+            yield found
+        gap = found is None
+        if found is not None:
+            told = subject.facts(found)
+            if subject.code(found) is not None:
+                return
+
+
+def asked_again(api: Api, path: str, query: Mapping[str, str | int | None]) -> Iterator[Look]:
+    """An answer of the API again and again, and None once while there is none.
+
+    Raises:
+        NoAnswer: the API did not answer even once.
+        CallFailed: it refuses the call.
+    """
+    known = gap = False
     while True:
         try:
-            found = api.get(subject.path, **subject.query)
+            yield api.get(path, **query)
+            known, gap = True, False
         except NoAnswer:
             if not known:
                 raise
             if not gap:
                 yield None
             gap = True
-        except CallFailed as error:
-            if not accepted or told or error.name != "job-unknown":
-                raise
-            if time.monotonic() > latest:
-                raise _not_shown(api, subject.id) from None
-        else:
-            if gap or told != subject.facts(found):
-                yield found
-            told, known, gap = subject.facts(found), True, False
-            if subject.code(found) is not None:
-                return
         time.sleep(_BETWEEN_LOOKS_SECONDS)
-
-
-def _not_shown(api: Api, job_id: str) -> CallFailed:
-    return CallFailed(
-        f"job {job_id} is accepted, but no dispatcher has made it within "
-        f"{_SHOWN_WITHIN_SECONDS:.0f} s: check that `tidegate pipeline` runs, then "
-        f"`{api.command('jobs', 'watch', job_id)}`"
-    )
 
 
 def facts(job: Answer) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from streams.cli.api_client import CallFailed
 from streams.cli.cells import plain
 from streams.cli.operator_command import Answer, Api, command, part, print_json, program
 from streams.cli.options import AsJson, Cursor, JsonLines, Page, Tenant
-from streams.cli.watch import EXIT_CODES, Subject, last_look
+from streams.cli.watch import EXIT_CODES, Subject, asked_again, last_look
 from streams.serde import job_states
 
 workflows = typer.Typer(
@@ -115,8 +116,8 @@ def watch(
     """
     path = f"/v1/workflows/{part(workflow_id)}"
     query = {"tenant_id": tenant, "limit": 1}
-    subject = Subject(workflow_id, path, _name, workflow_tables.facts, _code, query)
-    last = last_look(api, subject, as_json)
+    looks = partial(asked_again, api, path, query)
+    last = last_look(Subject(workflow_id, looks, _name, workflow_tables.facts, _code), as_json)
     if not as_json and (advice := _advice(api, last)):
         typer.echo(advice, err=True)
     code = _code(last)

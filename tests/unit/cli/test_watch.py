@@ -12,13 +12,14 @@ from support.operator_api import OperatorApi, problem
 from support.operator_cluster import make_job
 from typer.testing import CliRunner, Result
 
-from streams.cli import watch
+from streams.cli import job_events, watch
 from streams.cli.jobs import jobs
 from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.resources.steps import Step
 from streams.serde.job_states import TERMINAL
 
 PATH, SUBMIT = "/v1/jobs/job_a", "/v1/tenants/acme/jobs"
+STREAM = f"{PATH}/events"
 
 
 def job(status: str = "running", **changes: Any) -> dict[str, Any]:
@@ -32,7 +33,18 @@ ENDED = job("succeeded", effects=[EFFECT], result={"sent": 1})
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_BETWEEN_LOOKS_SECONDS", 0)
+    monkeypatch.setattr(job_events, "_AGAIN_SECONDS", 0)
+
+
+def stream(*frames: tuple[str, Any]) -> bytes:
+    """A stream with these events that breaks off behind the last one."""
+    told = (f"id: {n}\nevent: {e}\ndata: {json.dumps(d)}\n\n" for n, (e, d) in enumerate(frames))
+    return "".join(told).encode()
+
+
+def shown(*looks: Any) -> list[Any]:
+    """A stream for each look; a problem is answered as it is."""
+    return [each if isinstance(each, tuple) else stream(("status", each)) for each in looks]
 
 
 def invoke(operator: OperatorApi, *arguments: str, typed: str = "") -> Result:
@@ -48,7 +60,8 @@ def test_a_pipe_gets_a_line_for_each_change_and_none_twice(operator: OperatorApi
     half = job(progress={"pct": 50})
     why = {"reason": "scheduled", "detail": "its next attempt starts at 2026-11-21T09:00:00Z"}
     retry = job("scheduled", last_error="no \x1b[31manswer", why=why)
-    operator.on("GET", PATH, job("pending", attempts=0), job(), job(), half, half, retry, ENDED)
+    looks = (job("pending", attempts=0), job(), job(), half, half, retry, ENDED)
+    operator.on("GET", STREAM, *shown(*looks))
     done = invoke(operator, "watch", "job_a")
     assert lines(done) == [
         "pending",
@@ -62,7 +75,7 @@ def test_a_pipe_gets_a_line_for_each_change_and_none_twice(operator: OperatorApi
 
 
 def test_json_is_one_job_a_line(operator: OperatorApi) -> None:
-    operator.on("GET", PATH, job(), job(), ENDED)
+    operator.on("GET", STREAM, *shown(job(), job(), ENDED))
     done = invoke(operator, "watch", "job_a", "--json")
     assert [json.loads(line) for line in done.stdout.splitlines()] == [job(), ENDED]
 
@@ -80,7 +93,7 @@ def test_json_is_one_job_a_line(operator: OperatorApi) -> None:
 def test_the_exit_code_tells_the_end_and_the_next_step_is_said(
     operator: OperatorApi, status: str, code: int, said: str
 ) -> None:
-    operator.on("GET", PATH, job(status))
+    operator.on("GET", STREAM, *shown(job(status)))
     done = invoke(operator, "watch", "job_a")
     assert (done.exit_code, said in done.stderr, bool(done.stderr)) == (code, True, bool(said))
 
@@ -91,7 +104,7 @@ def test_every_end_of_a_job_has_an_exit_code() -> None:
 
 def test_a_gap_of_the_api_is_told_once_and_ends_nothing(operator: OperatorApi) -> None:
     gap = problem(503, "not-ready")
-    operator.on("GET", PATH, job(), gap, gap, job(), gap, ENDED)
+    operator.on("GET", STREAM, *shown(job(), gap, gap, job(), gap, ENDED))
     done = invoke(operator, "watch", "job_a")
     assert done.exit_code == 0
     assert done.stderr == "the API does not answer: trying on\n" * 2
@@ -102,7 +115,7 @@ def test_an_api_that_never_answered_and_a_job_that_is_not_there_end_it(
     operator: OperatorApi,
 ) -> None:
     missing = invoke(operator, "watch", "job_a")
-    operator.on("GET", PATH, problem(503, "not-ready"))
+    operator.on("GET", STREAM, problem(503, "not-ready"))
     unready = invoke(operator, "watch", "job_a")
     assert (missing.exit_code, unready.exit_code) == (1, 1)
     assert len(operator.asked) == 2
@@ -112,10 +125,10 @@ def test_a_terminal_has_one_view_that_changes_in_place(
     operator: OperatorApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    operator.on("GET", PATH, job(), problem(503, "not-ready"), job(), ENDED)
-    shown = invoke(operator, "watch", "job_a").stdout
-    assert "does not answer: trying on" in shown
-    last = shown.rpartition("job_id")[2]
+    operator.on("GET", STREAM, *shown(job(), problem(503, "not-ready"), job(), ENDED))
+    told = invoke(operator, "watch", "job_a").stdout
+    assert "does not answer: trying on" in told
+    last = told.rpartition("job_id")[2]
     assert "succeeded" in last
     assert "email:send/reply done" in last
     assert "does not answer" not in last
@@ -163,7 +176,7 @@ def test_submit_says_in_one_sentence_what_became_of_the_job(operator: OperatorAp
 def test_submit_and_watch_waits_for_the_job_to_be_shown(operator: OperatorApi) -> None:
     operator.on("POST", SUBMIT, job("pending"), status=202)
     late, unready = problem(404, "job-unknown"), problem(503, "not-shown")
-    operator.on("GET", PATH, late, unready, job("dead", last_error="no"))
+    operator.on("GET", STREAM, *shown(late, unready, job("dead", last_error="no")))
     done = invoke(operator, "submit", "t", "--tenant", "acme", "--watch")
     assert (done.exit_code, lines(done)) == (3, ["dead, attempt 1, error: no"])
 
@@ -171,9 +184,9 @@ def test_submit_and_watch_waits_for_the_job_to_be_shown(operator: OperatorApi) -
 def test_a_job_that_is_never_made_ends_the_watch_with_what_to_check(
     operator: OperatorApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_SHOWN_WITHIN_SECONDS", 0)
+    monkeypatch.setattr(job_events, "_SHOWN_WITHIN_SECONDS", 0)
     operator.on("POST", SUBMIT, job("pending"), status=202)
-    operator.on("GET", PATH, problem(404, "job-unknown"))
+    operator.on("GET", STREAM, problem(404, "job-unknown"))
     done = invoke(operator, "submit", "t", "--tenant", "acme", "--watch")
     assert (done.exit_code, "`tidegate pipeline`" in done.stderr) == (1, True)
 
@@ -225,6 +238,7 @@ def test_what_waits_gave_is_told_in_words(operator: OperatorApi) -> None:
     )
     ended = job_json(make_job("job_a", status="succeeded"), JobDetails(steps=steps))
     operator.on("GET", PATH, ended)
+    operator.on("GET", STREAM, *shown(ended))
     (line,) = lines(invoke(operator, "watch", "job_a"))
     assert (
         ", ".join(
@@ -239,16 +253,49 @@ def test_what_waits_gave_is_told_in_words(operator: OperatorApi) -> None:
         )
         in line
     )
-    shown = invoke(operator, "show", "job_a").stdout
-    assert re.search(r"event +ticket.answered evt_a *$", shown, re.MULTILINE)
-    assert "sleep!" not in shown
+    told = invoke(operator, "show", "job_a").stdout
+    assert re.search(r"event +ticket.answered evt_a *$", told, re.MULTILINE)
+    assert "sleep!" not in told
 
 
 def test_a_wait_for_people_is_shown_by_its_effect_and_with_its_time(operator: OperatorApi) -> None:
     wait = {"kind": "approval", "name": "!effect[mail:send%2Freply]", "approval_id": "apr_1"}
     times = {"since": "2026-11-21T09:00:00.123Z", "until": "2026-11-22T09:00:00.123Z"}
     operator.on("GET", PATH, job("waiting", waits=[{**wait, **times}]))
-    shown = invoke(operator, "show", "job_a").stdout
-    assert "mail:send/reply" in shown
-    assert "!effect" not in shown
-    assert "2026-11-22 09:00:00Z" in shown
+    told = invoke(operator, "show", "job_a").stdout
+    assert "mail:send/reply" in told
+    assert "!effect" not in told
+    assert "2026-11-22 09:00:00Z" in told
+
+
+def test_what_changes_between_two_states_is_told_and_the_stream_goes_on_from_its_last_id(
+    operator: OperatorApi,
+) -> None:
+    said = {"job_id": "job_a", "at": "now", "level": "info", "message": "m", "fields": {}}
+    first = stream(
+        ("status", job(log=[])),
+        ("token", {"text": "Hi", "job_id": "job_a"}),
+        ("progress", {"job_id": "job_a", "value": {"pct": 5}}),
+        ("step", {"job_id": "job_a", "name": "draft", "kind": "step", "value": 1, "error": None}),
+        ("effect", {"of_job": "job_a", **EFFECT, "status": "claimed"}),
+        ("effect", {"of_job": "job_a", **EFFECT}),
+        ("log", said),
+    )
+    operator.on("GET", STREAM, first + b": \nid: 77\n\nid: 78\nevent: sta", *shown(ENDED))
+    done = invoke(operator, "watch", "job_a")
+    assert [each.headers.get("Last-Event-ID") for each in operator.asked] == [None, "77"]
+    assert lines(done)[:5] == [
+        "running, attempt 1",
+        'running, attempt 1, progress {"pct":5}',
+        'running, attempt 1, progress {"pct":5}, step draft',
+        'running, attempt 1, progress {"pct":5}, step draft, effect email:send/reply claimed',
+        'running, attempt 1, progress {"pct":5}, step draft, effect email:send/reply done',
+    ]
+    assert done.exit_code == 0
+
+
+def test_show_prints_the_last_log_lines(operator: OperatorApi) -> None:
+    said = {"at": "2026-11-21T09:00:00Z", "level": "info", "message": "sent", "fields": {"to": "x"}}
+    operator.on("GET", PATH, job(log=[said]))
+    told = invoke(operator, "show", "job_a").stdout
+    assert "2026-11-21T09:00:00Z info: sent to=x" in told

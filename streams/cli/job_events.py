@@ -1,0 +1,90 @@
+"""A job as its stream of events shows it: the newest status, and what has changed since."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from streams.cli.api_client import CallFailed, NoAnswer
+from streams.cli.event_stream import StreamEvent
+from streams.cli.operator_command import Answer, Api, part
+
+_AGAIN_SECONDS = 0.3
+_SHOWN_WITHIN_SECONDS = 60.0
+"""How long a job that was accepted may take to be shown; a restart of everything is shorter."""
+_LOG_LINES = 20
+
+
+def looks(api: Api, job_id: str, *, accepted: bool) -> Iterator[Answer | None]:
+    """Yield the job after each event, and None once while the API does not answer.
+
+    With `accepted`, the job was accepted just now and may not be shown yet.
+
+    Raises:
+        NoAnswer: the API did not answer even once.
+        CallFailed: there is no such job, or it does not appear.
+    """
+    latest, known, gap = time.monotonic() + _SHOWN_WITHIN_SECONDS, accepted, False
+    job: Answer = {}
+    with api.stream(f"/v1/jobs/{part(job_id)}/events") as stream:
+        while True:
+            try:
+                for event in stream.read():
+                    known, gap = True, False
+                    if apply(job, event):
+                        yield job
+                    if event.event == "end":
+                        return
+            except NoAnswer:
+                if not known:
+                    raise
+                if not gap:
+                    yield None
+                gap = True
+            except CallFailed as error:
+                if not accepted or job or error.name != "job-unknown":
+                    raise
+                if time.monotonic() > latest:
+                    raise _not_shown(api, job_id) from None
+            time.sleep(_AGAIN_SECONDS)
+
+
+def apply(job: Answer, event: StreamEvent) -> bool:
+    """Change the job as an event says; return whether it shows anything else now."""
+    data = event.data
+    match event.event:
+        case "status":
+            job.clear()
+            job.update(data)
+        case "progress":
+            job["progress"] = data["value"]
+        case "step":
+            _put(job["steps"], "name", _without(data, "job_id"))
+        case "effect":
+            _put(job["effects"], "action", _without(data, "of_job"))
+        case "log":
+            job["log"] = [*job["log"], _without(data, "job_id")][-_LOG_LINES:]
+        case _:
+            return False
+    return True
+
+
+def _put(shown: list[Answer], name: str, item: Answer) -> None:
+    """Replace the item of this name, or add it behind the others."""
+    for index, each in enumerate(shown):
+        if each[name] == item[name]:
+            shown[index] = item
+            return
+    shown.append(item)
+
+
+def _without(data: Answer, name: str) -> Answer:
+    return {key: value for key, value in data.items() if key != name}
+
+
+def _not_shown(api: Api, job_id: str) -> CallFailed:
+    return CallFailed(
+        f"job {job_id} is accepted, but no dispatcher has made it within "
+        f"{_SHOWN_WITHIN_SECONDS:.0f} s: check that `tidegate pipeline` runs, then "
+        f"`{api.command('jobs', 'watch', job_id)}`"
+    )
