@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import streams.testing
-from streams.testing import Bench, Call, DeadLetter, Effect, FailedRun, Job
+from streams.testing import Bench, Call, DeadLetter, Effect, FailedRun, Job, LogLine
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/testing.md").read_text()
@@ -26,7 +26,7 @@ def test_the_page_shows_the_application_and_its_tests_as_they_run() -> None:
     assert blocks("yaml") == [(SHOWN / "refunds.yaml").read_text()]
 
 
-@pytest.mark.parametrize("shown", [Bench, Job, Effect, Call, FailedRun, DeadLetter])
+@pytest.mark.parametrize("shown", [Bench, Job, Effect, Call, FailedRun, DeadLetter, LogLine])
 def test_the_page_names_everything_that_a_test_can_use(shown: type) -> None:
     hidden = {"id"} if shown is Job else set()
     fields = getattr(shown, "__dataclass_fields__", {})
@@ -44,6 +44,7 @@ def test_the_public_names_are_on_the_page() -> None:
         "Effect",
         "FailedRun",
         "Job",
+        "LogLine",
         "Refused",
         "crash_points",
         "middleware_rules",
