@@ -33,6 +33,7 @@ from support.operator_cluster import make_entry, make_job
 from streams.operator.http import live as http_live
 from streams.operator.live import reader
 from streams.process.wall_clock import wall_ms
+from streams.serde.ids import partition_for
 from streams.serde.records import Held, Job, Progress, StepResult, Workflow
 
 EVENTS = "/v1/jobs/job_a/events"
@@ -373,7 +374,7 @@ async def test_why_a_job_waits_is_told_again_when_it_changes(tmp_path: Path) -> 
         rows.fold(*log.append(pending))
         async with await opened(client, EVENTS) as answer:
             (first,) = await until(answer, "status")
-            home = rows.home("acme")
+            home = partition_for("acme", rows.topology.partitions)
             why = Held(home, "default", "draft_reply", None, "no_worker", 1, 3, "start one")
             rows.fold(log.held(why))
             (again,) = await until(answer, "status")
