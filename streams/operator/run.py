@@ -101,6 +101,7 @@ def build(
             app[STATE] = each
             app[STREAMS] = _streams(settings, topology, each, tickets)
             yield
+            await app[STREAMS].hub.reads.close()
 
     app.cleanup_ctx.append(state)
     app.on_shutdown.append(_end_streams)

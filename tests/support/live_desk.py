@@ -169,6 +169,7 @@ async def serving(rows: Rows) -> AsyncIterator[TestClient[Any, Any]]:
         async with TestClient(TestServer(app)) as client:
             yield client
             rows.hub.close()
+        await rows.hub.reads.close()
         rows.database.close()
 
 

@@ -21,9 +21,25 @@ class SharedReads:
         self._query = query
         self._waiting: list[tuple[Look, asyncio.Future[Any]]] = []
         self._running: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def close(self) -> None:
+        """Read nothing more, and return once no thread reads: then the file may be closed."""
+        self._is_closed = True
+        waiting, self._waiting = self._waiting, []
+        for _, found in waiting:
+            found.cancel()
+        if self._running is not None:
+            await asyncio.wait({self._running})
 
     async def read(self, look: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `look` returns, or raise what it raises."""
+        """Return what `look` returns, or raise what it raises.
+
+        Raises:
+            ConnectionResetError: the process ends.
+        """
+        if self._is_closed:
+            raise ConnectionResetError("the process ends: read on elsewhere")
         found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append((look, found))
         if self._running is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -32,6 +33,7 @@ from support.operator_cluster import make_entry, make_job
 
 from streams.operator.http import live as http_live
 from streams.operator.live import reader
+from streams.operator.live.rounds import SharedReads
 from streams.process.wall_clock import wall_ms
 from streams.serde.ids import partition_for
 from streams.serde.records import Held, Job, Progress, StepResult, Workflow
@@ -510,6 +512,35 @@ async def test_a_stream_whose_read_model_fails_is_broken_off(tmp_path: Path) -> 
             rows.fold(*log.append(token("job_a", 0, "Hi")))
             with pytest.raises(Exception, match=r"(?i)transfer|payload|connection"):
                 await answer.read()
+
+
+async def test_no_thread_reads_any_more_once_the_reads_are_closed() -> None:
+    may_end, reading = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def query(look: Callable[..., Any]) -> Any:
+        return await asyncio.to_thread(look, None)
+
+    def slow(_: object) -> str:
+        loop.call_soon_threadsafe(reading.set)
+        may_end.wait(10)
+        return "read"
+
+    reads = SharedReads(query)
+    first = asyncio.create_task(reads.read(slow))
+    await reading.wait()
+    second = asyncio.create_task(reads.read(slow))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(reads.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    may_end.set()
+    await closing
+    assert await first == "read"
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    with pytest.raises(ConnectionResetError):
+        await reads.read(slow)
 
 
 def job_of(number: int) -> Job:
