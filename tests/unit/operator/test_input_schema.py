@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from streams.operator.input_schema import keywords
 from streams.operator.input_schema.check import misfits
 
 
@@ -155,7 +154,25 @@ def test_a_check_that_would_take_exponential_time_is_given_up() -> None:
     union = {"anyOf": [node, node]}
     schema = json.dumps({"$defs": {"Node": union}, "$ref": "#/$defs/Node"})
     assert misfits(schema, json.dumps(nested(60, 7, "child"))) == []
-    assert keywords._left.get() == 0
+
+
+MANY = {f"k{n}": 0 for n in range(20_000)}
+
+
+@pytest.mark.parametrize(
+    ("type_", "few", "many"),
+    [
+        (list[Line] | list[Refund], [0], [0] * 20_000),
+        (list[str], [0], [0] * 20_000),
+        (dict[str, Line] | dict[str, Refund], {"k": 0}, MANY),
+        (dict[str, str], {"k": 0}, MANY),
+    ],
+    ids=["lists", "list", "objects", "object"],
+)
+def test_an_input_of_many_values_is_left_to_the_worker(type_: Any, few: Any, many: Any) -> None:
+    schema = json.dumps(TypeAdapter(type_).json_schema())
+    assert misfits(schema, json.dumps(few)) != []
+    assert misfits(schema, json.dumps(many)) == []
 
 
 def test_a_pattern_takes_linear_time() -> None:
