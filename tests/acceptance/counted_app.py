@@ -1,4 +1,4 @@
-"""The application of test_shared_caps.py: it notes in a file when each job begins and ends."""
+"""The application of tests of caps and pauses: it notes in a file when a job begins and ends."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ async def counted(ctx: Context) -> None:
         await asyncio.sleep(0.05)
     finally:
         note("ends")
+
+
+@app.job("uncounted")
+async def uncounted(ctx: Context) -> None:
+    """A job that leaves no trace."""
