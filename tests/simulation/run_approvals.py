@@ -37,6 +37,7 @@ class _Noting:
 
     def __init__(self, run: RunModel) -> None:
         self.lease = run.lease
+        self.redaction = run.redaction
         self.noted: list[CommandBody] = []
 
     async def say(self, body: CommandBody) -> None:

@@ -17,6 +17,7 @@ from simulation.run_approvals import Asking
 from simulation.run_calls import Answered, Ticks
 from simulation.run_children import Below
 from simulation.run_effects import Effects
+from streams.redaction.redaction import Redaction
 from streams.serde.records import CommandBody, Ended, Lease, Reply, Wait
 from streams.worker.handler.history import History
 from streams.worker.lease.held_leases import Held
@@ -35,6 +36,7 @@ class RunModel:
         self.held = held
         self.over = False
         self.verdict: str | None = None
+        self.redaction = Redaction()
         self.history = History(held.lease.steps, code_of(worker.version))
         self.asking = Asking(self)
         self.traceparent: str | None = None
