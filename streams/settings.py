@@ -108,6 +108,8 @@ class Settings(BaseSettings):
     egress_proxy: str | None = Field(default=None, repr=False)
     egress_ca_file: Path | None = None
     egress_connections_per_host: int = Field(default=8, ge=1)
+    artifacts: str | None = None
+    """Where large values of jobs lie: file:///a/directory or s3://bucket/folder."""
     credentials_url: str | None = None
     """The store that the provider `http` of credentials asks."""
     credentials_token_file: Path | None = None

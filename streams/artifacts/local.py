@@ -15,6 +15,8 @@ _UNFINISHED = ".unfinished-"
 class LocalStore:
     """The store in one directory, which is made at its first object, readable by its owner only."""
 
+    blocks = True
+
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 

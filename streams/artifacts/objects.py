@@ -20,6 +20,8 @@ _CONNECT_SECONDS, _REQUEST_SECONDS = 5, 30
 class ObjectStore:
     """The store in one folder of a file system of pyarrow."""
 
+    blocks = True
+
     def __init__(self, system: Any, folder: str) -> None:
         self._system = system
         self._folder = folder.rstrip("/")

@@ -47,13 +47,18 @@ class Reference:
         return cls(**value)
 
 
+def path_of_tenant(tenant_id: str) -> str:
+    """The folder of a tenant's artifacts, relative to the store."""
+    return f"{_part(tenant_id)}/"
+
+
 def path_of_job(tenant_id: str, job_id: str) -> str:
-    """The folder of a job's artifacts, relative to the store."""
-    return f"{_part(tenant_id)}/{_part(job_id)}/"
+    """The folder of a job's artifacts."""
+    return f"{path_of_tenant(tenant_id)}{_part(job_id)}/"
 
 
 def path_of(tenant_id: str, job_id: str, artifact: str) -> str:
-    """Where an artifact lies, relative to the store."""
+    """Where an artifact lies."""
     return path_of_job(tenant_id, job_id) + _part(artifact)
 
 

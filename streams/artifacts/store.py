@@ -33,8 +33,13 @@ class Entry:
 class ArtifactStore(Protocol):
     """Paths are relative to the store, with `/` between their parts.
 
-    Every method blocks, so call it in a thread. Each may raise `StoreUnavailable`.
+    Each method may raise `StoreUnavailable`.
     """
+
+    @property
+    def blocks(self) -> bool:
+        """Whether a call takes time, so that it has to be made in a thread."""
+        ...
 
     def put(self, path: str, parts: Iterable[bytes]) -> None:
         """Write a whole object, or none; one that is there is replaced."""

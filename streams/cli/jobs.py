@@ -20,7 +20,7 @@ from streams.cli.operator_command import (
     tell_how_to_follow,
     with_payload_command,
 )
-from streams.cli.options import AsJson, DryRun, JobId, JsonLines, Page, Type, Watch
+from streams.cli.options import ArtifactId, AsJson, DryRun, JobId, JsonLines, Page, Type, Watch
 from streams.cli.settlement import Done, NotDone, settlement
 from streams.cli.watch import follow
 from streams.serde.job_states import NAMES
@@ -54,6 +54,24 @@ def show_job(api: Api, job_id: JobId) -> Answer:
     Example: tidegate jobs show job_d8utnr6f0dbu0aulueh5k9hsqk
     """
     return with_payload_command(api, api.get(f"/v1/jobs/{part(job_id)}"))
+
+
+@command(jobs, "artifacts", tables.artifacts)
+def list_artifacts(api: Api, job_id: JobId) -> Answer:
+    """List the files that a job saved, and what lies in the place of its large values.
+
+    Example: tidegate jobs artifacts job_d8utnr6f0dbu0aulueh5k9hsqk
+    """
+    return api.get(f"/v1/jobs/{part(job_id)}/artifacts")
+
+
+@command(jobs, "artifact")
+def show_artifact(api: Api, job_id: JobId, artifact: ArtifactId) -> bytes:
+    """Write the bytes that a job saved.
+
+    Example: tidegate jobs artifact job_d8utnr6f0dbu0aulueh5k9hsqk art_7n0c > bill.pdf
+    """
+    return api.download(f"/v1/jobs/{part(job_id)}/artifacts/{part(artifact)}")
 
 
 @command(jobs, "list", tables.jobs)

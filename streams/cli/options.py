@@ -56,6 +56,7 @@ DevDir = Annotated[
 Id = Annotated[str, typer.Argument(metavar="ID")]
 TenantId = Annotated[str, typer.Argument(metavar="TENANT")]
 JobId = Annotated[str, typer.Argument(metavar="JOB_ID")]
+ArtifactId = Annotated[str, typer.Argument(metavar="ARTIFACT_ID")]
 EventId = Annotated[str, typer.Argument(metavar="EVENT_ID")]
 Note = Annotated[str, typer.Option(help="Why; kept with it.", metavar="TEXT")]
 Tenant = Annotated[str | None, typer.Option(help="Only this tenant's.", metavar="TENANT")]

@@ -72,6 +72,11 @@ def backlog(found: Json) -> None:
     listed(found["backlog"], ("full", "jobs", "cap", "scope", "value"), None)
 
 
+def artifacts(found: Json) -> None:
+    """What a job has saved, oldest first."""
+    listed(found["artifacts"], ("written_at", "name", "size", "content_type", "artifact"), None)
+
+
 def dead_letter_counts(found: Json) -> None:
     """Dead letters by error, most first."""
     listed(found["errors"], _ERRORS, None)

@@ -166,12 +166,18 @@ def environment(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
         "TIDEGATE_LOG_FORMAT": settings.log_format,
         "TIDEGATE_LOG_LEVEL": settings.log_level,
         "TIDEGATE_SLOTS": str(settings.slots),
+        "TIDEGATE_ARTIFACTS": settings.artifacts
+        or (settings.data_dir.resolve() / "artifacts").as_uri(),
         "TIDEGATE_EGRESS_ALLOW_NETWORKS": ",".join(
             map(str, (*LOOPBACK, *settings.egress_allow_networks))
         ),
         "TIDEGATE_EGRESS_ALLOW_HTTP": "true",
         **given,
     }
+
+
+def _in(data_dir: Path) -> str:
+    return (data_dir.resolve() / "artifacts").as_uri()
 
 
 def process_spec(

@@ -16,6 +16,9 @@ from functools import partial
 import orjson
 import structlog
 
+from streams.artifacts.reference import path_of_tenant
+from streams.artifacts.store import StoreUnavailable
+from streams.operator.artifact_sweep import remove_of
 from streams.operator.http.app_state import SUBMITTED_BY, AppState
 from streams.operator.resources import tenants
 from streams.operator.resources.table import Row
@@ -53,6 +56,7 @@ async def erase(state: AppState, tenant_id: str, note: str) -> Erasure:
         erasure = await _marked(state, tenant_id) or Erasure(note, SUBMITTED_BY, wall_ms())
         await _mark(state, tenant_id, erasure)
         await _forget_settings(state, tenant_id)
+        await _remove_artifacts(state, tenant_id)
         gone = Counter(kind for of, kind, _ in await destroy_erased(state) if of == tenant_id)
         await asyncio.sleep(_SEGMENT_SECONDS)
         erasure = replace(
@@ -103,6 +107,16 @@ async def _mark(state: AppState, tenant_id: str, erasure: Erasure) -> None:
 
 def _mark_key(tenant_id: str) -> Row:
     return tenant_id, "erasure", ""
+
+
+async def _remove_artifacts(state: AppState, tenant_id: str) -> None:
+    """Remove what its jobs have saved: nothing opens it any more. A sweep removes what is left."""
+    if state.artifacts is None:
+        return
+    try:
+        await remove_of(state.artifacts, path_of_tenant(tenant_id))
+    except StoreUnavailable as error:
+        log.warning("artifacts of an erased tenant stay for now", reason=str(error))
 
 
 async def _forget_settings(state: AppState, tenant_id: str) -> None:

@@ -13,6 +13,7 @@ from aiohttp import web
 from confluent_kafka import Message
 from prometheus_client import REGISTRY
 
+from streams.artifacts.store import open_store
 from streams.delivery.egress.configured import egress_policy
 from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_admission import Admissions
@@ -23,6 +24,7 @@ from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
 from streams.operator import STAGE
+from streams.operator.artifact_sweep import sweep_for_ever
 from streams.operator.broker_view import broker_view
 from streams.operator.http.app_state import STATE, AppState
 from streams.operator.http.job_request import MAX_INPUT_BYTES
@@ -158,9 +160,12 @@ async def _state(
     reader.start()
     settings_of.start()
     replays.start()
-    yield AppState(
+    store = open_store(settings.artifacts) if settings.artifacts else None
+    shared = AppState(
         topology,
         vault,
+        book,
+        store,
         database,
         follower,
         notifier,
@@ -174,6 +179,10 @@ async def _state(
         Preview(settings, topology, closed),
         ready,
     )
+    sweeping = asyncio.create_task(sweep_for_ever(shared, store)) if store else None
+    yield shared
+    if sweeping is not None:
+        sweeping.cancel()
     await asyncio.to_thread(replays.stop)
     reader.stopping.set()
     await asyncio.to_thread(settings_of.stop)

@@ -4,6 +4,7 @@ The pipeline and the worker are the product's own, over topics and stores in mem
 docs/testing.md.
 """
 
+from streams.testing.artifacts import Saved
 from streams.testing.bench import Bench
 from streams.testing.crash_points import Crash, crash_points
 from streams.testing.job import Job
@@ -21,6 +22,7 @@ __all__ = [
     "Job",
     "LogLine",
     "Refused",
+    "Saved",
     "crash_points",
     "middleware_rules",
 ]

@@ -11,6 +11,7 @@ from streams.testing.crash_points import Crash
 from streams.testing.credentials import FakeCredentials
 from streams.testing.flow import Flow
 from streams.testing.link import Watch
+from streams.testing.memory_store import MemoryStore
 from streams.testing.observed_app import Observer
 from streams.testing.people import People
 from streams.testing.pipeline_in_memory import PipelineInMemory
@@ -48,6 +49,8 @@ class Installation:
         self.stops = Stops()
         self.stops.changed = self._stand
         self.tools = Tools(strict, self.pipeline.seconds, self.stops)
+        self.store = MemoryStore()
+        self.keyring = keyring
         self.credentials = FakeCredentials(topology, self.tools, strict=strict)
         self.points = Points(crash, self.pipeline, cluster_key)
         self.points.kill = self._die
@@ -63,6 +66,7 @@ class Installation:
             lambda: self.pipeline.output("payloads"),
             Watch(self.points.sent, self.points.leased),
             self.credentials,
+            self.store,
         )
         self._processes: list[WorkerProcess] = []
         self._logs = ExitStack()

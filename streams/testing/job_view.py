@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from streams import user_json
+from streams.artifacts.reference import path_of
 from streams.serde import records
 from streams.serde.effect_scopes import once_per
 from streams.serde.job_states import SCHEDULED
 from streams.serde.step_ids import HEARTBEAT, shown_id
+from streams.testing.artifacts import Saved, opened_now, saved
 from streams.testing.installation import Installation
 from streams.testing.values import Call, DeadLetter, Effect, FailedRun, LogLine
+from streams.worker.handler.artifacts import MARK
 
 
 class JobView:
@@ -42,7 +45,7 @@ class JobView:
     @property
     def result(self) -> Any:
         """What the handler returned, as it reads back from JSON."""
-        return _value(self.record.result)
+        return self._whole(_value(self.record.result))
 
     @property
     def error(self) -> str | None:
@@ -150,6 +153,20 @@ class JobView:
         """Why the job stands in the dead letters; None if it does not."""
         letter = self._behind.pipeline.dead_letter(self.id)
         return None if letter is None else DeadLetter(letter.reason, letter.detail)
+
+    @property
+    def artifacts(self) -> list[Saved]:
+        """What it saved, and what lies there in the place of its large values."""
+        behind = self._behind
+        return saved(behind.store, behind.keyring, self.record.tenant_id, self.id)
+
+    def _whole(self, value: Any) -> Any:
+        """A value, or the large one that it stands for."""
+        if not isinstance(value, dict) or value.keys() != {MARK}:
+            return value
+        of, id_ = value[MARK]["of"], value[MARK]["artifact"]
+        path, behind = path_of(self.record.tenant_id, of, id_), self._behind
+        return _value(opened_now(behind.store, behind.keyring, self.record.tenant_id, path).content)
 
     def _effect(self, entry: records.LedgerEntry) -> Effect:
         tool, _, key = entry.action.partition("/")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from streams.runtime.processor import Record
 from streams.testing.credentials import FakeCredentials
 from streams.testing.link import Link, Sent, Watch
+from streams.testing.memory_store import MemoryStore
 from streams.testing.virtual_loop import VirtualLoop
 from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring
@@ -33,6 +34,7 @@ class Surroundings:
     payloads: Callable[[], list[Record]]
     watch: Watch
     credentials: FakeCredentials
+    store: MemoryStore
 
 
 class WorkerProcess:
@@ -103,5 +105,6 @@ class WorkerProcess:
             cluster_key=around.cluster_key,
             book=around.keyring,
             sources=around.credentials.sources(app),
+            store=around.store,
             clock=self._now,
         )

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 import uvloop
 
+from streams.artifacts.store import ArtifactStore, open_store
 from streams.errors import ConfigError
 from streams.kafka.clients import wait_for_broker
 from streams.process.daemon_thread import in_daemon_thread
@@ -51,12 +52,14 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
     providers = {**shipped(settings), **app.providers}
     check_providers(topology.credentials.values(), providers, app.jobs)
     sources = Sources(topology.credentials.get, providers)
+    store = open_store(settings.artifacts) if settings.artifacts else None
     vault = open_vault(settings)
     cluster_key = read_cluster_key(settings)
     place = WorkerSpec(settings.instance, pool, settings.slots)
     loop = uvloop.new_event_loop()
     try:
-        run_to_its_end(loop, _serve(app, settings, topology, place, cluster_key, vault, sources))
+        main = _serve(app, settings, topology, place, cluster_key, vault, sources, store)
+        run_to_its_end(loop, main)
     finally:
         # Not `asyncio.run`: it would wait for ever for a handler that ignores being cancelled.
         loop.close()
@@ -87,12 +90,20 @@ async def _serve(
     cluster_key: bytes,
     vault: Vault,
     sources: Sources,
+    store: ArtifactStore | None,
 ) -> None:
     width = topology.topics[f"jobs.work.{place.pool}"].partitions
     transport = KafkaTransport(settings, place, width)
     book = DataKeyring(vault)
     worker = Worker(
-        app, transport, topology, place, cluster_key=cluster_key, book=book, sources=sources
+        app,
+        transport,
+        topology,
+        place,
+        cluster_key=cluster_key,
+        book=book,
+        sources=sources,
+        store=store,
     )
     redact_logs(worker.redaction)
     follower = TenantsFollower(

@@ -8,10 +8,11 @@ from functools import partial
 
 import structlog
 
+from streams.artifacts.store import ArtifactStore
 from streams.errors import LeaseLost
 from streams.redaction.redaction import Redaction
 from streams.serde.records import Ended, Lease
-from streams.serde.run_ends import CONTINUED, LOST
+from streams.serde.run_ends import CONTINUED, LOST, SUCCEEDED
 from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
@@ -19,7 +20,7 @@ from streams.worker.credentials.credentials import Credentials
 from streams.worker.handler.contexts import Contexts
 from streams.worker.handler.execution import Execution
 from streams.worker.handler.handler_error import result_of
-from streams.worker.handler.run_result import RunResult, RunStopped, raised, returned
+from streams.worker.handler.run_result import RunResult, RunStopped, raised
 from streams.worker.handler.run_session import RunSession
 from streams.worker.lease.heartbeater import Heartbeater
 from streams.worker.lease.held_leases import Held, HeldLeases
@@ -50,6 +51,7 @@ class RunExecutor:
         keyring: DataKeyring,
         redaction: Redaction,
         credentials: Credentials,
+        store: ArtifactStore | None,
         clock: Callable[[], float],
     ) -> None:
         self.running: set[asyncio.Task[None]] = set()
@@ -65,7 +67,15 @@ class RunExecutor:
         worker = WorkerParts(app, heartbeater.identity.pool, held_leases, heartbeater, clock)
         self._chain = Chain(app.middleware.made(worker))
         self.contexts = Contexts(
-            app, topology, transport, replies, heartbeater, keyring, credentials, self._chain
+            app,
+            topology,
+            transport,
+            replies,
+            heartbeater,
+            keyring,
+            credentials,
+            self._chain,
+            store,
         )
 
     def begin(self, held: Held) -> None:
@@ -119,7 +129,9 @@ class RunExecutor:
         try:
             job = self._app.jobs[run.job_type]
             value = job.types.result_of(await job.function(run.ctx))
-            return returned(value, self._redaction.text)
+            artifacts = self.contexts.artifacts(run.session)
+            text = await artifacts.text(value, "the handler's result", "result")
+            return RunResult(SUCCEEDED, text)
         except BaseException as error:
             return result_of(error, run.session)
 

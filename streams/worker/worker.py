@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 from uuid_utils import uuid7
 
+from streams.artifacts.store import ArtifactStore
 from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread, in_daemon_thread
 from streams.process.wall_clock import wall_ms
@@ -76,6 +77,7 @@ class Worker:
         cluster_key: bytes,
         book: DataKeyring,
         sources: Sources | None = None,
+        store: ArtifactStore | None = None,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
         # Include the pool, so that a worker of another pool does not count as an earlier boot.
@@ -122,6 +124,7 @@ class Worker:
                 self.redaction.secrets,
                 clock,
             ),
+            store,
             clock,
         )
         self.watchdog = Watchdog(self._loop, self.held_leases, self.heartbeater, clock)

@@ -20,6 +20,7 @@ from streams.serde.records import CommandBody
 from streams.vault.key_encryption import local_vault
 from streams.vault.keyring import DataKeyring
 from streams.worker.handler.approvals import Approvals
+from streams.worker.handler.artifacts import Artifacts
 from streams.worker.handler.decision import Decision
 from streams.worker.handler.run_result import describe
 from streams.worker.handler.waits import Pending, Waits
@@ -49,7 +50,9 @@ class Asking:
 
     def __init__(self, run: RunModel) -> None:
         session, nothing = cast("Any", run), cast("Any", None)
-        waits = Waits(session, run.history, nothing, nothing, nothing)
+        waits = Waits(
+            session, run.history, nothing, Artifacts(session, nothing, None), nothing, nothing
+        )
         self._run = run
         self._session = _Noting(run)
         noting = cast("Any", self._session)

@@ -24,6 +24,7 @@ from streams.serde.records import (
     SealGather,
 )
 from streams.serde.step_ids import CHILD, gathered_id
+from streams.worker.handler.artifacts import Artifacts
 from streams.worker.handler.asking import RESEND_SECONDS
 from streams.worker.handler.children import Child, ChildCall, Children, Whose
 from streams.worker.handler.gathering import Bounds, Gathering
@@ -44,7 +45,9 @@ class Below:
 
     def __init__(self, run: RunModel) -> None:
         session, nothing = cast("Any", run), cast("Any", None)
-        waits = Waits(session, run.history, nothing, nothing, nothing)
+        waits = Waits(
+            session, run.history, nothing, Artifacts(session, nothing, None), nothing, nothing
+        )
         self._run = run
         self._product = Children(session, run.history, nothing, waits, nothing, nothing)
         self._gathering = Gathering(session, run.history, waits, self._product, _MOST)

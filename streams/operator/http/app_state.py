@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from streams.artifacts.store import ArtifactStore
 from streams.delivery.egress.policy import EgressPolicy
 from streams.event_admission import Admission
 from streams.event_replay.preview import Preview
@@ -30,6 +31,7 @@ from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Command, CommandBody, TenantRecord
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault
+from streams.vault.keyring import DataKeyring
 
 T = TypeVar("T")
 
@@ -46,6 +48,8 @@ class AppState:
 
     topology: Topology
     vault: Vault
+    keyring: DataKeyring
+    artifacts: ArtifactStore | None
     database: Database
     follower: Follower
     notifier: RowNotifier

@@ -9,6 +9,7 @@ from aiohttp.web_routedef import AbstractRouteDef
 
 from streams.operator.http import (
     approvals,
+    artifacts,
     backlog,
     dead_letters,
     deliveries,
@@ -55,6 +56,7 @@ _CALLS = (
     approvals,
     schedules,
     steps,
+    artifacts,
     events,
     event,
     event_replays,

@@ -12,6 +12,7 @@ from streams.errors import Misfit, PermanentError
 from streams.http.moments import moment
 from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo, PayloadRef
+from streams.worker.handler.artifacts import Artifacts, Saving
 from streams.worker.handler.decision import Proposed
 from streams.worker.handler.live import Live
 from streams.worker.handler.outside import Outside
@@ -43,7 +44,7 @@ else:
     Input = TypeVar("Input")
 
 
-class Context(Waiting, Spawning, Outside, Live, Generic[Input]):
+class Context(Waiting, Spawning, Outside, Live, Saving, Generic[Input]):
     """One run of one job. Every method raises `LeaseLost` once the run is over.
 
     Let that error pass: the task is being cancelled, and another run may have begun.
@@ -66,11 +67,13 @@ class Context(Waiting, Spawning, Outside, Live, Generic[Input]):
         keyring: DataKeyring,
         fetch: Fetch,
         credentials: Credentials,
+        artifacts: Artifacts,
     ) -> None:
         Waiting.__init__(self, waits, calls, approvals)
         Spawning.__init__(self, children, gathering)
         Outside.__init__(self, session, credentials)
         Live.__init__(self, session)
+        Saving.__init__(self, artifacts)
         lease = session.lease
         self.tenant_id: str = lease.tenant_id
         self.job_id: str = lease.job_id

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from streams.artifacts.store import ArtifactStore
 from streams.topology.model import Topology
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.credentials.credentials import Credentials
 from streams.worker.handler.approvals import Approvals
+from streams.worker.handler.artifacts import Artifacts
 from streams.worker.handler.children import Children
 from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.context import Context
@@ -37,6 +39,7 @@ class Contexts:
         keyring: DataKeyring,
         credentials: Credentials,
         chain: Chain,
+        store: ArtifactStore | None,
     ) -> None:
         self._app = app
         self._most_children = topology.workflows.most_children
@@ -46,13 +49,16 @@ class Contexts:
         self._keyring = keyring
         self._credentials = credentials
         self._chain = chain
+        self._store = store
 
     def make(self, session: RunSession) -> Context:
         """The context of a run that begins."""
         claimant = self._claimant(session)
         history = History(session.lease.steps, self._app.version, session.redaction)
-        steps = Steps(session, history, ModelCalls(session, self._replies, claimant))
-        waits = Waits(session, history, steps, self._replies, claimant)
+        artifacts = self.artifacts(session)
+        models = ModelCalls(session, self._replies, claimant)
+        steps = Steps(session, history, models, artifacts)
+        waits = Waits(session, history, steps, artifacts, self._replies, claimant)
         children = Children(session, history, steps, waits, self._replies, claimant)
         return Context(
             session,
@@ -67,7 +73,12 @@ class Contexts:
             self._keyring,
             self._transport.fetch,
             self._credentials,
+            artifacts,
         )
+
+    def artifacts(self, session: RunSession) -> Artifacts:
+        """The artifacts of a run."""
+        return Artifacts(session, self._keyring, self._store)
 
     def _claimant(self, session: RunSession) -> Claimant:
         return Claimant(

@@ -14,9 +14,8 @@ from streams.errors import (
     TransientError,
 )
 from streams.serde.records import Wait
-from streams.serde.run_ends import FAILED, RETRY, REVIEW, SUCCEEDED, RunEnd
+from streams.serde.run_ends import FAILED, RETRY, REVIEW, RunEnd
 from streams.worker.handler.own_frames import own_traceback
-from streams.worker.handler.values import to_json
 
 _BLAMED = "in middleware "
 _ERROR_CHARS = 2_000
@@ -48,14 +47,6 @@ class RunStopped(BaseException):
 
     Give the session the run's end first (`RunSession.stop`), because that is what counts.
     """
-
-
-def returned(value: object, clean: Clean) -> RunResult:
-    """The result of a handler that returned; its value must be JSON. `clean` is as in `raised`."""
-    try:
-        return RunResult(SUCCEEDED, result=to_json(value, "the handler's result"))
-    except PermanentError as error:
-        return RunResult(FAILED, error=describe(error, clean))
 
 
 def raised(error: BaseException, clean: Clean) -> RunResult:

@@ -16,6 +16,7 @@ from streams.serde.records import Checkpoint, Lease, StepResult
 from streams.serde.sizes import MAX_LEASE_BYTES
 from streams.tracing.conventions import STEP
 from streams.tracing.spans import child
+from streams.worker.handler.artifacts import Artifacts
 from streams.worker.handler.branches import inside
 from streams.worker.handler.calls import Call
 from streams.worker.handler.divergence import may_begin
@@ -24,7 +25,7 @@ from streams.worker.handler.invoke import call as invoked
 from streams.worker.handler.model_calls import ModelCalls
 from streams.worker.handler.room import check_model
 from streams.worker.handler.run_session import RunSession
-from streams.worker.handler.values import digest, from_json, to_json
+from streams.worker.handler.values import digest
 
 log = structlog.get_logger(__name__)
 
@@ -41,8 +42,11 @@ MAX_STEPS = 10_000
 class Steps:
     """The steps of one run, and the values that earlier runs left."""
 
-    def __init__(self, session: RunSession, history: History, models: ModelCalls) -> None:
+    def __init__(
+        self, session: RunSession, history: History, models: ModelCalls, artifacts: Artifacts
+    ) -> None:
         self._session = session
+        self._artifacts = artifacts
         self._history = history
         self._models = models
         lease = session.lease
@@ -96,7 +100,7 @@ class Steps:
                 await self._changed(left, call, strict)
         finally:
             self._history.ended(call)
-        return from_json(left.value)
+        return await self._artifacts.value(left.value)
 
     async def _begin(
         self, call: Call, function: Callable[[], Any], model: str | None
@@ -113,7 +117,8 @@ class Steps:
         with inside(call.id):
             value = await invoked(function)
         # What is kept is what the handler gets, also the first time.
-        text = self._session.redaction.json(to_json(value, f"the value of step {call.id!r}"))
+        what = f"the value of step {call.id!r}"
+        text = await self._artifacts.text(value, what, f"step/{call.id}")
         left = self._history.result(call, value=text)
         await self.keep(left, claim_id)
         return left

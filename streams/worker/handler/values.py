@@ -16,18 +16,36 @@ def to_json(value: object, what: str) -> str:
     Raises:
         PermanentError: it is not JSON, or too large; the message names it by `what`.
     """
+    text = json_of(value, what)
+    check_size(text, what)
+    return text.decode()
+
+
+def json_of(value: object, what: str) -> bytes:
+    """The value as JSON of any size.
+
+    Raises:
+        PermanentError: it is not JSON; the message names it by `what`.
+    """
     try:
-        text = user_json.write(value)
+        return user_json.write(value)
     except TypeError as error:
         raise PermanentError(
             f"{what} is not JSON ({error}): return plain dicts, lists, strings and numbers"
         ) from error
+
+
+def check_size(text: bytes, what: str) -> None:
+    """Check that JSON fits a record.
+
+    Raises:
+        PermanentError: it is too large; the message names it by `what`.
+    """
     if len(text) > MAX_VALUE_BYTES:
         raise PermanentError(
             f"{what} has {len(text):,} bytes of JSON, more than {MAX_VALUE_BYTES:,}: "
             "store it elsewhere and return where it lies"
         )
-    return text.decode()
 
 
 def from_json(text: str | None) -> Any:

@@ -19,6 +19,7 @@ from streams.serde.ids import new_id
 from streams.serde.records import Listen, PayloadRef, StepResult, Wait
 from streams.serde.run_ends import PARKED
 from streams.serde.step_ids import is_inside
+from streams.worker.handler.artifacts import Artifacts
 from streams.worker.handler.asking import ask
 from streams.worker.handler.branches import current_branch
 from streams.worker.handler.claiming import Claimant
@@ -61,6 +62,7 @@ class Waits:
         session: RunSession,
         history: History,
         steps: Steps,
+        artifacts: Artifacts,
         replies: Replies,
         claimant: Claimant,
     ) -> None:
@@ -68,6 +70,7 @@ class Waits:
         self._session = session
         self._history = history
         self._steps = steps
+        self.artifacts = artifacts
         self._replies = replies
         self._claimant = claimant
         self._awaited: list[tuple[Wait, ...]] = []  # by each task, together
@@ -246,7 +249,7 @@ class Pending:
             self._waits.failed(self)
             raise _error(left)
         with self._waits.busy():
-            return await self._given(from_json(left.value))
+            return await self._given(await self._waits.artifacts.value(left.value))
 
     async def _value(self) -> Any:
         await self._waits.ends((self,), needs_all=False)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from streams.redaction.redaction import Redaction
 from streams.serde.records import Checkpoint, StepResult
+from streams.worker.handler.artifacts import Artifacts
 from streams.worker.handler.history import History
 from streams.worker.handler.steps import Steps
 
@@ -84,7 +85,7 @@ class Run:
             stop=self.stop,
             busy=nullcontext,
         )
-        self.steps = Steps(session, self.history, no_models)
+        self.steps = Steps(session, self.history, no_models, Artifacts(session, no_models, None))
 
     async def say(self, body: Checkpoint) -> None:
         await self.delay()

@@ -1,0 +1,80 @@
+"""Removes artifacts whose job is gone: it was purged after its retention, or its tenant erased."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from urllib.parse import unquote
+
+import structlog
+
+from streams.artifacts.store import ArtifactStore, Entry, StoreUnavailable
+from streams.operator.http.app_state import AppState
+from streams.operator.resources import jobs, tenants
+from streams.process.wall_clock import wall_ms
+
+log = structlog.get_logger(__name__)
+
+EVERY_SECONDS = 3_600.0
+_YOUNG_MS = 86_400_000
+"""So young, an artifact stays: its job may not be shown yet, and clocks may differ."""
+_AT_ONCE = 500
+
+
+async def sweep_for_ever(state: AppState, store: ArtifactStore) -> None:
+    """Sweep each hour, once the read model has all jobs."""
+    while True:
+        await asyncio.sleep(EVERY_SECONDS)
+        if not state.ready():
+            continue
+        try:
+            removed = await sweep(state, store, wall_ms())
+        except StoreUnavailable as error:
+            log.warning("artifacts of former jobs stay for now", reason=str(error))
+            continue
+        if removed:
+            log.info("artifacts of former jobs removed", number=removed)
+
+
+async def sweep(state: AppState, store: ArtifactStore, now: int) -> int:
+    """Remove what belongs to no job any more; how many there were.
+
+    Raises:
+        StoreUnavailable: the store does not answer; what is left comes with the next sweep.
+    """
+    entries, removed = store.entries(), 0
+    while page := await asyncio.to_thread(lambda: list(islice(entries, _AT_ONCE))):
+        old = [each for each in page if each.written_at < now - _YOUNG_MS]
+        gone = await state.query(lambda db, old=old: list(_without_job(db, old)))
+        if not state.ready():
+            return removed  # it begins anew, so it may not have all jobs
+        removed += await asyncio.to_thread(_remove, store, gone)
+    return removed
+
+
+async def remove_of(store: ArtifactStore, folder: str) -> None:
+    """Remove everything in a folder.
+
+    Raises:
+        StoreUnavailable: the store does not answer.
+    """
+    await asyncio.to_thread(lambda: _remove(store, list(store.entries(folder))))
+
+
+def _without_job(connection: sqlite3.Connection, entries: Iterable[Entry]) -> Iterator[Entry]:
+    for entry in entries:
+        tenant_id, *rest = map(unquote, entry.path.split("/"))
+        if len(rest) != 2:
+            continue  # it is not ours
+        job = jobs.job(connection, rest[0])
+        is_there = job is not None and job.tenant_id == tenant_id
+        if not is_there or tenants.erasure(connection, tenant_id):
+            yield entry
+
+
+def _remove(store: ArtifactStore, entries: list[Entry]) -> int:
+    for entry in entries:
+        store.remove(entry.path)
+    return len(entries)

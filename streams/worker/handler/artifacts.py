@@ -1,0 +1,151 @@
+"""`ctx.save` and `ctx.load`, and what stands in the place of a value too large for a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from streams import user_json
+from streams.errors import PermanentError, TransientError
+from streams.process.daemon_thread import in_daemon_thread
+from streams.serde.ids import artifact_id
+from streams.serde.sizes import MAX_VALUE_BYTES
+from streams.worker.handler.run_session import RunSession
+from streams.worker.handler.values import check_size, from_json, is_label, json_of, to_json
+
+if TYPE_CHECKING:
+    from streams.artifacts.reference import Reference
+    from streams.artifacts.store import ArtifactStore
+    from streams.vault.keyring import DataKeyring
+
+MOST_BYTES = 64 * 1024 * 1024
+"""The most for one artifact: it is in memory as a whole."""
+MARK = "$artifact"
+"""The only key of what stands for a value; its value is the reference of the value's JSON."""
+_JSON = "application/json"
+_LONGEST_NAME, _LONGEST_TYPE = 255, 127
+
+T = TypeVar("T")
+
+
+class Artifacts:
+    """The artifacts of one run. Without a store, there are none."""
+
+    def __init__(
+        self, session: RunSession, keyring: DataKeyring, store: ArtifactStore | None
+    ) -> None:
+        self._session = session
+        self._keyring = keyring
+        self._store = store
+        self._saved: set[str] = set()
+
+    async def save(self, content: bytes, name: str, content_type: str) -> dict[str, Any]:
+        """See `Context.save`."""
+        if not isinstance(content, bytes | bytearray | memoryview):
+            raise PermanentError(f"artifact {name!r}: save bytes, and not {type(content).__name__}")
+        if not is_label(name, _LONGEST_NAME) or not is_label(content_type, _LONGEST_TYPE):
+            raise PermanentError(
+                f"artifact {str(name)[:_LONGEST_NAME]!r}: give a name of 1 to {_LONGEST_NAME} "
+                f"characters, and a content type of 1 to {_LONGEST_TYPE}"
+            )
+        if name in self._saved:
+            raise PermanentError(f"artifact {name!r}: this run saved one: give another name")
+        self._saved.add(name)
+        found = await self._put(f"saved/{name}", bytes(content), name, content_type)
+        return found.as_json()
+
+    async def load(self, given: object) -> bytes:
+        """See `Context.load`."""
+        from streams.artifacts.reference import Reference, path_of
+        from streams.artifacts.sealing import opened
+
+        value = given[MARK] if isinstance(given, dict) and given.keys() == {MARK} else given
+        reference = Reference.of_json(value)
+        tenant_id = self._session.lease.tenant_id
+        path = path_of(tenant_id, reference.of, reference.artifact)
+        data = await self._asked(lambda store: store.get(path))
+        return await opened(self._keyring, tenant_id, reference, data)
+
+    async def text(self, value: object, what: str, place: str) -> str:
+        """The JSON text of a value, or, if that is too large, of what stands for it.
+
+        Raises:
+            PermanentError: it is not JSON, or too large for an artifact, too.
+        """
+        text, clean = json_of(value, what), self._session.redaction.json
+        if self._store is None or not MAX_VALUE_BYTES < len(text) <= MOST_BYTES:
+            check_size(text, what)
+            return clean(text.decode())
+        found = await self._put(place, clean(text.decode()).encode(), what, _JSON)
+        return to_json({MARK: found.as_json()}, what)
+
+    async def value(self, text: str | None) -> Any:
+        """The value of what `text` gave."""
+        value = from_json(text)
+        if isinstance(value, dict) and value.keys() == {MARK}:
+            return user_json.read(await self.load(value))
+        return value
+
+    async def _put(self, place: str, content: bytes, name: str, content_type: str) -> Reference:
+        from streams.artifacts.reference import Reference, path_of
+        from streams.artifacts.sealing import sealed
+
+        if len(content) > MOST_BYTES:
+            raise PermanentError(
+                f"artifact {name!r} has {len(content):,} bytes, more than {MOST_BYTES:,}: store it "
+                "elsewhere, and save where it lies"
+            )
+        lease, keyring = self._session.lease, self._keyring
+        id_ = artifact_id(lease.job_id, lease.run_id, place)
+        found = Reference(id_, lease.job_id, name, len(content), content_type)
+        path = path_of(lease.tenant_id, lease.job_id, id_)
+        await self._asked(
+            lambda store: store.put(path, sealed(keyring, lease.tenant_id, found, content))
+        )
+        return found
+
+    async def _asked(self, call: Callable[[ArtifactStore], T]) -> T:
+        """What the store answers, in a thread: it may take long, or hang."""
+        from streams.artifacts.store import SETTING, ArtifactGone, StoreUnavailable
+
+        store = self._store
+        if store is None:
+            raise PermanentError(f"there is no place for artifacts: set {SETTING} for the workers")
+        self._session.check()
+        with self._session.busy():
+            try:
+                return await in_daemon_thread(lambda: call(store)) if store.blocks else call(store)
+            except ArtifactGone as error:
+                raise PermanentError(f"{error}: it was removed, or its tenant erased") from error
+            except StoreUnavailable as error:
+                raise TransientError(str(error)) from error
+
+
+class Saving:
+    """The part of a handler's context that keeps files."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        self._artifacts = artifacts
+
+    async def save(
+        self, content: bytes, *, name: str, content_type: str = "application/octet-stream"
+    ) -> dict[str, Any]:
+        """Keep up to 64 MiB with the job, sealed; returns a reference, which is small JSON.
+
+        Return the reference, or keep it in a step: another run, another job of the tenant, and the
+        API read the content by it. `name` is for people, and each is saved once in a run.
+
+        Raises:
+            PermanentError: no place for artifacts is set, it is too large, or the tenant is erased.
+            TransientError: the store does not answer.
+        """
+        return await self._artifacts.save(content, name, content_type)
+
+    async def load(self, reference: object) -> bytes:
+        """The content of an artifact of this tenant, by what `save` returned.
+
+        Raises:
+            PermanentError: it is gone with its job, damaged, of another tenant, or no reference.
+            TransientError: the store does not answer.
+        """
+        return await self._artifacts.load(reference)

@@ -1,0 +1,155 @@
+"""Large values of jobs lie in the store of artifacts, and come back as they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streams import App, Context, PermanentError
+from streams.testing import Bench, Saved, crash_points
+
+LARGE = {"text": "x" * 300_000}
+
+
+def run(function: Any, *, value: Any = None) -> Any:
+    app = App("files")
+    app.job("keep")(function)
+    with Bench(app) as bench:
+        job = bench.submit("keep", value).run()
+        return job.status, job.result if job.status == "succeeded" else job.error, job.artifacts
+
+
+def test_what_a_run_saved_is_loaded_by_its_reference() -> None:
+    async def keep(ctx: Context) -> Any:
+        reference = await ctx.save(b"%PDF-", name="bill.pdf", content_type="application/pdf")
+        return {"content": (await ctx.load(reference)).decode(), "reference": reference}
+
+    status, result, artifacts = run(keep)
+    assert (status, result["content"]) == ("succeeded", "%PDF-")
+    assert artifacts == [Saved("bill.pdf", b"%PDF-", "application/pdf")]
+    assert result["reference"]["name"] == "bill.pdf"
+    assert result["reference"]["size"] == 5
+
+
+def test_a_result_of_ten_megabytes_is_kept_and_read_by_the_parent() -> None:
+    app = App("files")
+
+    @app.job("large")
+    async def large(ctx: Context) -> str:
+        return "x" * 10_000_000
+
+    @app.job("parent")
+    async def parent(ctx: Context) -> int:
+        return len(await ctx.enqueue("large", None, wait=True))
+
+    with Bench(app) as bench:
+        job = bench.submit("parent", None).run()
+        (child,) = job.children
+        assert (job.status, job.result) == ("succeeded", 10_000_000)
+        assert len(child.result) == 10_000_000
+        assert len(child.record.result or "") < 1_000
+
+
+def test_a_large_step_is_made_once_and_has_the_same_value_in_each_run() -> None:
+    made = []
+
+    def make() -> dict[str, str]:
+        made.append(1)
+        return LARGE
+
+    async def keep(ctx: Context) -> bool:
+        value = await ctx.step("large", make)
+        if ctx.attempt == 1:
+            raise RuntimeError("again")
+        return bool(value == LARGE)
+
+    assert run(keep)[:2] == ("succeeded", True)
+    assert len(made) == 1
+
+
+def test_an_artifact_is_whole_wherever_the_worker_dies() -> None:
+    for crash in crash_points():
+        app = App("files")
+
+        @app.job("keep")
+        async def keep(ctx: Context) -> int:
+            reference = await ctx.step("file", save, ctx)
+            return len(await ctx.load(reference)) + len(
+                (await ctx.step("large", lambda: LARGE))["text"]
+            )
+
+        with Bench(app, crash=crash) as bench:
+            job = bench.submit("keep", None).run()
+            assert (job.status, job.result) == ("succeeded", 300_004)
+
+
+async def save(ctx: Context) -> Any:
+    return await ctx.save(b"once", name="file")
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "told"),
+    [
+        ("text", "a", "save bytes, and not str"),
+        (b"", "", "give a name"),
+        (b"", "x" * 256, "give a name"),
+        (b"", "\ud800", "give a name"),
+    ],
+)
+def test_what_cannot_be_saved_fails_the_job_by_name(content: Any, name: str, told: str) -> None:
+    async def keep(ctx: Context) -> None:
+        await ctx.save(content, name=name)
+
+    status, error, artifacts = run(keep)
+    assert (status, artifacts) == ("failed", [])
+    assert told in error
+
+
+def test_a_name_is_saved_once_in_a_run() -> None:
+    async def keep(ctx: Context) -> None:
+        await ctx.save(b"one", name="file")
+        await ctx.save(b"two", name="file")
+
+    status, error, _ = run(keep)
+    assert status == "failed"
+    assert "this run saved one" in error
+
+
+@pytest.mark.parametrize("given", [None, "art_1", {}, {"artifact": 1}, {"$artifact": None}])
+def test_what_is_no_reference_fails_the_job(given: Any) -> None:
+    async def keep(ctx: Context) -> None:
+        await ctx.load(given)
+
+    status, error, _ = run(keep)
+    assert status == "failed"
+    assert "is no reference of an artifact" in error
+
+
+def test_a_reference_of_another_tenant_leads_nowhere() -> None:
+    async def keep(ctx: Context) -> Any:
+        if not ctx.input:
+            return await ctx.save(b"secret", name="file")
+        return (await ctx.load(ctx.input)).decode()
+
+    app = App("files")
+    app.job("keep")(keep)
+    with Bench(app) as bench:
+        reference = bench.submit("keep", None).run().result
+        assert bench.submit("keep", reference).run().result == "secret"
+        job = bench.submit("keep", reference, tenant="globex").run()
+        assert job.status == "failed"
+        assert "there is no artifact" in (job.error or "")
+
+
+def test_one_of_more_than_the_most_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams.worker.handler.artifacts.MOST_BYTES", 1_000)
+
+    async def keep(ctx: Context) -> None:
+        with pytest.raises(PermanentError, match="more than 1,000"):
+            await ctx.save(b"x" * 1_001, name="file")
+        await ctx.step("large", lambda: LARGE)
+
+    status, error, _ = run(keep)
+    assert status == "failed"
+    assert "more than 262,144" in error
