@@ -18,6 +18,7 @@ _COMMANDS = {
     'PUT /v1/tenants/{t}/endpoints/{e} {"enabled":true}': "endpoints set {e} --tenant {t} --enable",
     "GET /v1/jobs": "jobs list",
     "GET /v1/jobs/{id}": "jobs show {id}",
+    "GET /v1/jobs/{id}/artifacts": "jobs artifacts {id}",
     "GET /v1/backlog": "jobs backlog",
     "GET /v1/job-types": "job-types list",
     "GET /v1/workflows": "workflows list",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from urllib.parse import unquote
 
@@ -47,7 +47,7 @@ async def sweep(state: AppState, store: ArtifactStore, now: int) -> int:
     entries, removed = store.entries(), 0
     while page := await asyncio.to_thread(lambda: list(islice(entries, _AT_ONCE))):
         old = [each for each in page if each.written_at < now - _YOUNG_MS]
-        gone = await state.query(lambda db, old=old: list(_without_job(db, old)))
+        gone = await state.query(partial(_without_job, entries=old))
         if not state.ready():
             return removed  # it begins anew, so it may not have all jobs
         removed += await asyncio.to_thread(_remove, store, gone)
@@ -63,15 +63,17 @@ async def remove_of(store: ArtifactStore, folder: str) -> None:
     await asyncio.to_thread(lambda: _remove(store, list(store.entries(folder))))
 
 
-def _without_job(connection: sqlite3.Connection, entries: Iterable[Entry]) -> Iterator[Entry]:
-    for entry in entries:
-        tenant_id, *rest = map(unquote, entry.path.split("/"))
-        if len(rest) != 2:
-            continue  # it is not ours
-        job = jobs.job(connection, rest[0])
-        is_there = job is not None and job.tenant_id == tenant_id
-        if not is_there or tenants.erasure(connection, tenant_id):
-            yield entry
+def _without_job(connection: sqlite3.Connection, entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in entries if _is_left(connection, *entry.path.split("/"))]
+
+
+def _is_left(connection: sqlite3.Connection, *parts: str) -> bool:
+    if len(parts) != 3:
+        return False  # it is not ours
+    tenant_id, job_id, _ = map(unquote, parts)
+    job = jobs.job(connection, job_id)
+    is_there = job is not None and job.tenant_id == tenant_id
+    return not is_there or tenants.erasure(connection, tenant_id) is not None
 
 
 def _remove(store: ArtifactStore, entries: list[Entry]) -> int:

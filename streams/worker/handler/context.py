@@ -12,11 +12,11 @@ from streams.errors import Misfit, PermanentError
 from streams.http.moments import moment
 from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo, PayloadRef
-from streams.worker.handler.artifacts import Artifacts, Saving
 from streams.worker.handler.decision import Proposed
 from streams.worker.handler.live import Live
 from streams.worker.handler.outside import Outside
 from streams.worker.handler.own_frames import calling_line
+from streams.worker.handler.saving import Saving
 from streams.worker.handler.spawning import Spawning
 from streams.worker.handler.values import from_json, to_json
 from streams.worker.handler.waiting import Waiting
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streams.vault.opening import Fetch
     from streams.worker.credentials.credentials import Credentials
     from streams.worker.handler.approvals import Approvals
+    from streams.worker.handler.artifacts import Artifacts
     from streams.worker.handler.children import Children
     from streams.worker.handler.effects import Effects
     from streams.worker.handler.gathering import Gathering
