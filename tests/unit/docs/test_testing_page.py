@@ -46,6 +46,7 @@ def test_the_public_names_are_on_the_page() -> None:
         "Job",
         "LogLine",
         "Refused",
+        "Saved",
         "crash_points",
         "middleware_rules",
     ]
