@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 
 from streams.redaction.presets import PRESETS
 from streams.redaction.secrets import MARK
@@ -16,6 +18,8 @@ MOST_HELD = 65_536
 
 _LINE = re.compile(r"(?<![^\n])[^\n]*+\Z")
 """What a pattern of the operator's own may leave unfinished: nobody knows more of it."""
+
+_BORDER = "\0"
 
 Accepts = Callable[[str], bool]
 
@@ -37,6 +41,8 @@ class Patterns:
     def __init__(self, presets: Iterable[str], patterns: Iterable[str]) -> None:
         chosen = [PRESETS[name] for name in presets]
         own = [re.compile(pattern) for pattern in patterns]
+        self._known = [pattern for preset in chosen for pattern in preset.patterns]
+        self._own = own
         self._rows: list[tuple[re.Pattern[str], Accepts]] = [
             (pattern, preset.accepts) for preset in chosen for pattern in preset.patterns
         ]
@@ -51,6 +57,23 @@ class Patterns:
         for pattern, accepts in self._rows:
             text = _replaced(text, list(_places(pattern, accepts, text)))
         return text
+
+    def suspects(self, texts: list[str]) -> list[str]:
+        """Of these texts, those in which there may be a secret; it may name more, never less.
+
+        The patterns of presets look at all texts as one, which is much faster. They look at no
+        border of a text but as at any character that is no part of a word.
+        """
+        if self._own:
+            return texts
+        whole = _BORDER.join(texts)
+        begins = list(accumulate((len(text) + 1 for text in texts), initial=0))
+        found: set[int] = set()
+        for pattern in self._known:
+            for hit in pattern.finditer(whole):
+                first, last = (bisect_right(begins, at) - 1 for at in (hit.start(), hit.end() - 1))
+                found.update(range(first, min(last + 1, len(texts))))
+        return [texts[index] for index in sorted(found)]
 
     def unfinished(self, text: str) -> int:
         """The place from which the end of a text may become one; its length if none."""

@@ -54,12 +54,14 @@ def _luhn(digits: str) -> int:
     return sum(map(int, digits[-1::-2])) + sum(each - 9 * (each > 9) for each in doubled)
 
 
+_ALONE, _ENDS = r"(?<![^\W_])", r"(?![^\W_])"
+"""No digit or letter stands beside: a long hash has runs of digits that look like cards."""
 _CARD = Preset(
     _any(
-        r"(?<!\d)\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?!\d)",
-        r"(?<!\d)\d{4}([ -])\d{4}\1\d{4}\1\d{4}\1\d{3}(?!\d)",
-        r"(?<!\d)\d{4}([ -])\d{6}\1\d{4,5}(?!\d)",
-        r"(?<!\d)\d{13,19}(?!\d)",
+        rf"{_ALONE}\d{{4}}([ -])\d{{4}}\1\d{{4}}\1\d{{4}}{_ENDS}",
+        rf"{_ALONE}\d{{4}}([ -])\d{{4}}\1\d{{4}}\1\d{{4}}\1\d{{3}}{_ENDS}",
+        rf"{_ALONE}\d{{4}}([ -])\d{{6}}\1\d{{4,5}}{_ENDS}",
+        rf"{_ALONE}\d{{13,19}}{_ENDS}",
     ),
     re.compile(r"(?<!\d)\d[\d -]{0,22}\Z"),
     _is_card,

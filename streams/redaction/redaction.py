@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from streams import user_json
+from streams.redaction.json_texts import replaced, texts
 from streams.redaction.paths import Fields
 from streams.redaction.patterns import Patterns
-from streams.redaction.secrets import MARK, KnownSecrets
+from streams.redaction.secrets import KnownSecrets
 from streams.redaction.stream import StreamRedaction
 
 
@@ -52,7 +53,9 @@ class Redaction:
 
     def value(self, value: Any) -> Any:
         """A JSON value without secrets. Names of members are texts, and so is each number."""
-        return self._inside(self._fields.out_of(value))
+        value = self._fields.out_of(value)
+        changed = self._changed(list(dict.fromkeys(texts(value))))
+        return replaced(value, changed) if changed else value
 
     def members(self, values: dict[str, Any]) -> dict[str, Any]:
         """Named values, such as those of a log line, without the fields that the paths lead to.
@@ -77,26 +80,13 @@ class Redaction:
         """The place from which the end of a text may be the beginning of a secret."""
         return min(self.secrets.unfinished(text), self._patterns.unfinished(text))
 
-    def _inside(self, value: Any) -> Any:
-        match value:
-            case str():
-                return self.text(value)
-            case dict():
-                return self._members(value)
-            case list():
-                return [self._inside(each) for each in value]
-            case bool() | None:
-                return value
-            case int() | float() if self.covers(str(value)):
-                return MARK
-        return value
+    def _changed(self, found: list[str]) -> dict[str, str]:
+        """Of these texts, those that hold secrets, each with what becomes of it.
 
-    def _members(self, value: dict[str, Any]) -> dict[str, Any]:
-        """The members; those whose names become equal stay apart."""
-        found: dict[str, Any] = {}
-        for name, inner in value.items():
-            shown = self.text(name)
-            if shown in found:
-                shown = f"{shown} {len(found)}"
-            found[shown] = self._inside(inner)
-        return found
+        All are searched at once, because most values hold none.
+        """
+        suspects = self._patterns.suspects(found)
+        if self.secrets.are_in("\0".join(found)):
+            suspects = found
+        cleaned = {text: self.text(text) for text in suspects}
+        return {text: clean for text, clean in cleaned.items() if clean != text}

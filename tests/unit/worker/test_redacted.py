@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import pytest
 
@@ -20,6 +20,7 @@ from streams.serde.records import (
     StepResult,
     Wait,
 )
+from streams.serde.records.worker_commands import PolicyObjection
 from streams.serde.run_ends import BLOCKED, FAILED, PARKED, SUCCEEDED
 from streams.worker.handler.redacted import check_arguments, redacted, redacted_result
 from streams.worker.handler.run_result import RunResult, describe, raised
@@ -59,6 +60,9 @@ def test_json_and_texts_are_redacted_at_every_depth(rules: Redaction) -> None:
     outcome = Outcome("clm", "run", f"mail/{MAIL}", DONE, f'"{SECRET}"', f"Error: {MAIL}")
     assert redacted(outcome, rules).result == '"[redacted]"'
     assert redacted(outcome, rules).error == "Error: [redacted]"
+    objection = PolicyObjection("no-mails", "deny", f"not to {MAIL}")
+    denied = redacted(replace(claim("mail/1"), objection=objection), rules)
+    assert denied.objection == PolicyObjection("no-mails", "deny", "not to [redacted]")
     spec = ChildSpec("mail", "mail", f'["{MAIL}"]', b"")
     child = redacted(Enqueue("w", 0, "clm", "run", left, spec), rules)
     assert child.child.input == '["[redacted]"]'
