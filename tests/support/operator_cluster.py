@@ -38,6 +38,7 @@ from streams.serde.codec import (
     HELD,
     JOB,
     LEDGER_ENTRY,
+    LIVE,
     PROGRESS,
     QUARANTINED,
     REJECTION,
@@ -52,6 +53,7 @@ from streams.serde.records import (
     Held,
     Job,
     LedgerEntry,
+    LiveOutput,
     PayloadRef,
     Progress,
     Quarantined,
@@ -338,6 +340,8 @@ class Cluster:
                 address = ("tenants", key, TENANT.encode(record))
             case Progress():
                 address = ("jobs.progress", record.job_id.encode(), PROGRESS.encode(record))
+            case LiveOutput():
+                address = ("jobs.live", record.job_id.encode(), LIVE.encode(record))
             case Quarantined():
                 key = keys.quarantine_key(record.tenant_id, record.source, record.payload_hash)
                 address = ("quarantine", key, QUARANTINED.encode(record))

@@ -81,8 +81,8 @@ class Reader:
         page: Page = await self._hub.reads.read(lambda db: self._reading.page(db, changed))
         if self._reading.interests is not before:
             self._hub.attend(self, self._reading.interests)
-            # A change may have come between the read and this.
-            self.wake(self._reading.everything)
+            if self._reading.unheard:
+                self.wake(self._reading.unheard)
         await self._write(page.frames)
         if page.unsettled:
             partitions = {partition for partition, _ in page.unsettled}

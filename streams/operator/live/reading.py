@@ -62,6 +62,8 @@ class Reading:
     def __init__(self, about: Subject, position: Position, topology: Topology) -> None:
         self.position = position
         self.interests: Interests = {}
+        self.unheard: set[Change] = set()
+        """Changes that may have come before the reader was woken for them, as of the last page."""
         self._about = about
         self._statuses = Statuses(about, position, topology)
         self._members: tuple[str, ...] = ()
@@ -115,7 +117,12 @@ class Reading:
         }
         kept = {job_id: self._of_jobs[job_id] for job_id in self._members if job_id not in found}
         now = {**kept, **found}
-        if now != self._of_jobs:
+        before = self._of_jobs
+        gained = (id_ for id_, each in found.items() if set(each) - set(before.get(id_, ())))
+        self.unheard = {(id_, table) for id_ in gained for table in OF_JOB}
+        if not self.interests:
+            self.unheard.add(WORKFLOW)
+        if now != before or not self.interests:
             self._of_jobs = now
             whole = self._about.kind == "workflow"
             own: Interest = ("workflow", self._about.tenant_id, self._about.workflow_id)

@@ -26,6 +26,7 @@ COLUMNS = (
 INDEXES = {
     "of_workflow": "(workflow_id, created_at, job_id, tenant_id, status) "
     "WHERE workflow_id IS NOT NULL",
+    "changed_in_workflow": "(workflow_id, off) WHERE workflow_id IS NOT NULL",
     "below": "(tenant_id, above, created_at, place, workflow_id) WHERE above IS NOT NULL",
     "below_by_status": "(tenant_id, above, status, created_at, place, workflow_id) "
     "WHERE above IS NOT NULL",
