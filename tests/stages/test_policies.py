@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from support.asking import ACTION, Asker
 from support.dispatching import DIGEST, Desk, ScriptedWorker
 
 from streams.new_jobs import FIRST, from_child
@@ -138,6 +139,23 @@ def test_a_policy_may_want_people_to_approve() -> None:
     reply = worker.claim(leased(desk))
     assert reply.kind == "approval"
     assert reply.message == "effect email:send/reply: policy ask wants an approval"
+
+
+def test_an_approval_names_the_policy_that_asked_for_it_and_the_effect_then_begins() -> None:
+    at = Asker(policies=(Policy("ask", "approve", tool="pay:*"),))
+    lease = at.job()
+    assert at.claim(lease, 82_000).kind == "approval"
+    at.decide(lease, at.ask(lease, ACTION))
+    assert at.approval().policy == "policy ask wants an approval"
+    assert at.claim(lease, 82_000).kind == "granted"
+
+
+def test_what_people_have_approved_is_denied_all_the_same() -> None:
+    at = Asker(policies=(Policy("no-pay", "deny", tool="pay:*"),))
+    lease = at.job()
+    at.decide(lease, at.ask(lease))
+    assert at.approval().status == "approved"
+    assert at.claim(lease, 82_000).kind == "denied"
 
 
 def test_an_allowed_effect_still_needs_the_approvals_that_the_topology_demands() -> None:

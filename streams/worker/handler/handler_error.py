@@ -43,10 +43,10 @@ def result_of(error: BaseException, session: RunSession) -> RunResult:
 
 
 def says_it_is_over(error: BaseException, session: RunSession) -> bool:
-    """Whether an error unwinds a run that was stopped or cancelled."""
+    """Whether an error unwinds a run that was stopped, cancelled or, with its loop, closed."""
     if isinstance(error, LeaseLost):
         return session.verdict is not None
-    return isinstance(error, CancelledError | RunStopped)
+    return isinstance(error, CancelledError | RunStopped | GeneratorExit)
 
 
 def _told_of_ctx(error: BaseException) -> BaseException:
