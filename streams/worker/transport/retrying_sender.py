@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,8 @@ from streams.worker.transport.contract import Done, Transport
 log = structlog.get_logger(__name__)
 
 _PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 30.0
+"""Of a record without a deadline: its topic or the right to write to it may be missing."""
 
 Deadline = Callable[[], float]
 """Returns a moment on the worker's clock. Asked before each attempt, since heartbeats move it."""
@@ -54,8 +57,14 @@ class RetryingSender:
         It gets RecordTooLarge for a letter that is given up.
         """
 
+        pause = _PAUSE_SECONDS / 2
+
         def attempt() -> None:
-            if self._clock() >= until():
+            nonlocal pause
+            deadline = until()
+            endless = math.isinf(deadline)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS) if endless else _PAUSE_SECONDS
+            if self._clock() >= deadline:
                 log.warning("not sent: too late", record=letter.what, partition=letter.partition)
                 if done:
                     done(LeaseLost(f"{letter.what} could not be sent in time: nothing more is"))
@@ -74,7 +83,7 @@ class RetryingSender:
                 return
             log.warning("not acknowledged: sent again", record=letter.what, error=str(error))
             metrics.RESENT.inc()
-            timer = threading.Timer(_PAUSE_SECONDS, attempt)
+            timer = threading.Timer(pause, attempt)
             timer.daemon = True
             timer.start()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -46,6 +48,27 @@ async def test_the_deadline_is_asked_again_before_each_repetition() -> None:
     with pytest.raises(LeaseLost):
         await sender.send(LETTER, lambda: next(deadlines))
     assert transport.failures == 98
+
+
+@pytest.mark.parametrize(
+    ("deadline", "longest"), [(float("inf"), 30.0), (1_000.0, 0.2)], ids=["none", "a lease's"]
+)
+async def test_a_record_without_a_deadline_is_repeated_ever_more_slowly(
+    deadline: float, longest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its topic may be missing, or the right to write to it, until somebody sees the log."""
+    transport, pauses = MemoryTransport(), list[float]()
+    transport.failures = 20
+
+    class AtOnce:
+        def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+            pauses.append(seconds)
+            self.start = function
+            self.daemon = False
+
+    monkeypatch.setattr(threading, "Timer", AtOnce)
+    await RetryingSender(transport, lambda: 0.0).send(LETTER, lambda: deadline)
+    assert (pauses[0], max(pauses), pauses) == (0.2, longest, sorted(pauses))
 
 
 class Narrow(MemoryTransport):
