@@ -18,8 +18,9 @@ def denial(step: Step, job: Job, asked: Claim) -> str | None:
     policy = _decisive(step, job, asked.action)
     if policy is not None and policy.decision == "deny":
         return _denied(policy.name, job, asked)
-    if asked.objection is not None and asked.objection.decision == "deny":
-        return f"{_denied(asked.objection.policy, job, asked)}: {asked.objection.reason}"
+    own = asked.objection
+    if own is not None and own.decision != "approve":  # also one that this release does not know
+        return f"{_denied(own.policy, job, asked)}: {own.reason}"
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.asking import ACTION, Asker
@@ -173,6 +173,7 @@ def test_an_allowed_effect_still_needs_the_approvals_that_the_topology_demands()
             "policy hours denies ",
         ),
         (PolicyObjection("hours", "approve", "it is night"), "approval", "policy hours wants an "),
+        (PolicyObjection("hours", cast(Any, "?"), "it is night"), "denied", "policy hours denies "),
     ],
 )
 def test_the_objection_of_the_applications_policy_comes_with_the_claim(
