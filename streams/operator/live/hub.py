@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from prometheus_client import Gauge
+
 from streams.kafka.offsets import Place
 from streams.operator.live.interests import Interest, Interests, touched
 from streams.operator.live.position import TOPICS
@@ -12,6 +14,8 @@ from streams.operator.live.reader import Reader
 from streams.operator.live.rounds import Rounds, SharedReads
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.resources.table import RowKey
+
+OPEN = Gauge("tidegate_operator_streams", "Streams of server-sent events that are open")
 
 Barrier = Callable[..., Awaitable[None]]
 """Returns once the rows of the given partitions of topics are as new as its call."""
@@ -39,6 +43,7 @@ class Hub:
             self._notifier.listen(self._changed)
         before = self._readers.get(reader, {})
         self._readers[reader] = interests
+        OPEN.set(len(self._readers))
         for gone in before.keys() - interests.keys():
             self._forget(gone, reader)
         for interest in interests:
@@ -49,6 +54,7 @@ class Hub:
         interests = self._readers.pop(reader, None)
         if interests is None:
             return
+        OPEN.set(len(self._readers))
         for interest in interests:
             self._forget(interest, reader)
         if not self._readers:

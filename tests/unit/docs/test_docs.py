@@ -48,6 +48,7 @@ _METRIC_MODULES = (
     "streams.dispatcher.metrics",
     "streams.event_replay.carrier",
     "streams.event_replay.replaying",
+    "streams.operator.live.hub",
     "streams.runtime.metrics",
     "streams.telemetry",
     "streams.tenants.follower",
