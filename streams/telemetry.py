@@ -101,7 +101,10 @@ def redact_logs(redaction: Redaction) -> None:
 def _without_fields(
     _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    return _redaction.members(dict(event))
+    try:
+        return _redaction.members(dict(event))
+    except RecursionError:  # one of them contains itself
+        return {"event": str(event.get("event")), "left_out": "values that are nested too deep"}
 
 
 def _without_secrets(_logger: object, _method: str, line: Any) -> str:
@@ -112,7 +115,7 @@ def _redacted_record(clean: Callable[[str], str], *args: Any, **kwargs: Any) -> 
     record = logging.LogRecord(*args, **kwargs)
     try:
         text = record.getMessage()
-    except (TypeError, ValueError):  # its arguments do not fit: whoever writes it says so
+    except Exception:  # its arguments do not fit the message, or cannot be written
         text = f"{record.msg} {record.args}"
     record.msg, record.args = clean(text), None
     if record.exc_info:

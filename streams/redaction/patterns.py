@@ -20,6 +20,7 @@ _LINE = re.compile(r"(?<![^\n])[^\n]*+\Z")
 """What a pattern of the operator's own may leave unfinished: nobody knows more of it."""
 
 _BORDER = "\0"
+_BATCH_CHARS = 65_536
 
 Accepts = Callable[[str], bool]
 
@@ -61,11 +62,14 @@ class Patterns:
     def suspects(self, texts: list[str]) -> list[str]:
         """Of these texts, those in which there may be a secret; it may name more, never less.
 
-        The patterns of presets look at all texts as one, which is much faster. They look at no
-        border of a text but as at any character that is no part of a word.
+        The patterns of presets look at many texts as one, which is much faster. A border looks to
+        them as any character does that is no part of a word.
         """
         if self._own:
             return texts
+        return [text for batch in _batches(texts) for text in self._suspects(batch)]
+
+    def _suspects(self, texts: list[str]) -> list[str]:
         whole = _BORDER.join(texts)
         begins = list(accumulate((len(text) + 1 for text in texts), initial=0))
         found: set[int] = set()
@@ -89,6 +93,21 @@ class Patterns:
             if begin < cut < end:
                 cut = begin
         return cut
+
+
+def _batches(texts: list[str]) -> Iterator[list[str]]:
+    """Yield the texts in batches of bounded size, unless one of them is longer.
+
+    A search holds Python's lock: other threads get a turn between two of them.
+    """
+    batch, size = list[str](), 0
+    for text in texts:
+        batch.append(text)
+        size += len(text) + 1
+        if size >= _BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
+    yield batch
 
 
 def _places(pattern: re.Pattern[str], accepts: Accepts, text: str) -> Iterator[tuple[int, int]]:

@@ -43,6 +43,18 @@ def submit(dev: Dev, type_: str, given: Any) -> str:
     return job_id
 
 
+def _is_over(job: dict[str, Any]) -> bool:
+    return job["status"] in TERMINAL
+
+
+def streamed(dev: Dev, job_id: str) -> bytes:
+    """The events of a job that has ended, to the last."""
+    headers = {"Authorization": f"Bearer {dev.token}"}
+    status, text = get(f"{dev.url}/v1/jobs/{job_id}/events", headers)
+    assert status == 200
+    return text.encode()
+
+
 def records(dev: Dev) -> Iterator[tuple[str, bytes]]:
     """Every record that Kafka has, with key and headers, also those of aborted transactions."""
     consumer = Consumer(
@@ -93,6 +105,8 @@ def test_nothing_shows_a_secret_that_a_handler_says(dev: Dev) -> None:
     shown.append(("dlq", dev.api("GET", "/v1/dlq?tenant_id=demo")))
     shown.append(("approvals", dev.api("GET", "/v1/approvals?tenant_id=demo")))
     answers = [(place, json.dumps(held, ensure_ascii=False).encode()) for place, held in shown]
+    over = [job_id for (_, held), job_id in zip(shown, jobs, strict=False) if _is_over(held)]
+    answers += [(f"stream of {job_id}", streamed(dev, job_id)) for job_id in over]
     assert found_in(answers) == []
     assert sum(b"[redacted]" in held for _, held in answers) > len(jobs) / 2
     found = list(records(dev))

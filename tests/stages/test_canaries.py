@@ -95,6 +95,7 @@ async def test_what_handlers_say_shows_no_secret_anywhere(
     assert found_in(places(bench)) == []
     assert found_in([("logs", by_worker.encode()), ("spans", spans.text().encode())]) == []
     assert found_in([("metrics", generate_latest())]) == []
+    assert found_in([("read back", repr([(job.steps, job.result) for job in jobs]).encode())]) == []
     told = [each async for each in answers(bench, tmp_path, jobs)]
     assert len([place for place, _ in told if place.endswith(" 200")]) > len(jobs)
     assert found_in(told) == []

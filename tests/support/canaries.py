@@ -60,6 +60,11 @@ def value() -> dict[str, Any]:
     return VALUE
 
 
+def large() -> list[Any]:
+    """Too much for a record: it goes to the store of artifacts."""
+    return [VALUE, "x" * 300_000, SAID]
+
+
 def logs() -> None:
     """Log by structlog, and by the standard library, as the clients of vendors do."""
     log.info("says", text=SAID, value=VALUE)
@@ -118,7 +123,8 @@ async def says(ctx: Context) -> Any:
     child = await ctx.enqueue("child", VALUE)
     found = await ctx.gather([ctx.child("child", VALUE), ctx.child("child", SAID)], key="all")
     await ctx.approval("go", prompt=SAID, timeout=1)
-    return [VALUE, await child, found, SAID]
+    await ctx.step("large", large)
+    return [VALUE, await child, found, SAID, large()]
 
 
 @app.job("child", retry=_ONCE)
@@ -199,6 +205,7 @@ NAMES: dict[str, Callable[[Context, str], Any]] = {
     "sleep": lambda ctx, name: ctx.sleep(1, name=name),
     "wait": lambda ctx, name: ctx.wait_for_event({"event_type": "x", "subject": name}, timeout=1),
     "listen": lambda ctx, name: ctx.listen({"event_type": "x", "subject": name}, timeout=1),
+    "artifact": lambda ctx, name: ctx.save(b"fine", name=name),
     "approval": lambda ctx, name: ctx.approval(name, prompt="go", timeout=1),
     "child": lambda ctx, name: ctx.enqueue("child", 1, key=name),
     "branch": in_branch,

@@ -75,3 +75,40 @@ def test_a_connection_that_asks_nothing_is_closed(monkeypatch: pytest.MonkeyPatc
     port = serve_probes(Settings(host="127.0.0.1", probe_port=0), lambda: True)
     with socket.create_connection(("127.0.0.1", port), timeout=10) as silent:
         assert silent.recv(1) == b""
+
+
+_REDACTING = """
+import logging
+import structlog
+from streams.redaction.redaction import Redaction
+from streams.settings import Settings
+from streams.telemetry import configure_logging, redact_logs
+
+configure_logging(Settings(log_format={log_format!r}), stage="worker")
+redaction = Redaction(fields=["$..pin"], presets=["mail"])
+redaction.secrets.add("s3cret-value")
+redact_logs(redaction)
+log = structlog.get_logger()
+log.info("said s3cret-value", to="ann@example.com", value={{"pin": "a-pin"}}, pin="a-pin")
+try:
+    raise ValueError("s3cret-value")
+except ValueError:
+    log.exception("raised")
+    logging.getLogger("vendor").exception("said %s", "s3cret-value")
+logging.getLogger("vendor").warning("two %s of one", "s3cret-value", "s3cret-value")
+loop = {{}}
+loop["loop"] = loop
+log.info("deep", loop=loop)
+log.info("went on")
+"""
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_lines_of_all_loggers_are_redacted(log_format: str) -> None:
+    code = _REDACTING.format(log_format=log_format)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.count("[redacted]") >= 8
+    assert not any(each in done.stderr for each in ("s3cret", "ann@", "a-pin"))
+    assert "two %s of one" in done.stderr
+    assert "nested too deep" in done.stderr
+    assert "went on" in done.stderr

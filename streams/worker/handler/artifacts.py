@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,6 +11,7 @@ from streams.errors import PermanentError, TransientError
 from streams.process.daemon_thread import in_daemon_thread
 from streams.serde.ids import artifact_id
 from streams.serde.sizes import MAX_VALUE_BYTES
+from streams.worker.handler.redacted import check_names
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import check_size, from_json, is_label, json_of, to_json
 
@@ -48,6 +50,7 @@ class Artifacts:
                 f"artifact {str(name)[:_LONGEST_NAME]!r}: give a name of 1 to {_LONGEST_NAME} "
                 f"characters, and a content type of 1 to {_LONGEST_TYPE}"
             )
+        check_names(self._session.redaction, "the name or type of an artifact", name, content_type)
         if name in self._saved:
             raise PermanentError(f"artifact {name!r}: this run saved one: give another name")
         self._saved.add(name)
@@ -76,7 +79,9 @@ class Artifacts:
         if self._store is None or not MAX_VALUE_BYTES < len(text) <= MOST_BYTES:
             check_size(text, what)
             return clean(text.decode())
-        found = await self._put(place, clean(text.decode()).encode(), what, _JSON)
+        # In a thread: the search in so much text may take seconds.
+        large = await asyncio.to_thread(clean, text.decode())
+        found = await self._put(place, large.encode(), what, _JSON)
         return to_json({MARK: found.as_json()}, what)
 
     async def value(self, text: str | None) -> Any:
