@@ -80,12 +80,14 @@ class App:
 
         The handler may run more than once, so put every action that must not be repeated into
         `ctx.effect`. Its return value is the job's result and must be JSON. `timeout` is in
-        seconds and covers one attempt. `scopes` are the tools it may use (None: any).
+        seconds and covers one attempt. `scopes` are the tools it may use (None: any). With
+        `ctx: Context[T]` the input is checked and is a `T`; a model in the annotation of the
+        result has that checked, too (docs/typed-handlers.md).
 
         Raises:
             ConfigError: the type is a duplicate; a name, timeout or scope is wrong; the handler is
                 not an `async def`, or it passes a function to `ctx.effect` that takes no
-                `idempotency_key`.
+                `idempotency_key`; the type of an input or result cannot be one of JSON.
         """
         check_name(type, "job type")
         if type in self.jobs:
