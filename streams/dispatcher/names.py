@@ -6,6 +6,7 @@ from streams.errors import PoisonRecord
 from streams.serde.records import (
     AddChildren,
     Claim,
+    ClaimStep,
     Command,
     DeclareSchedules,
     DeleteSchedule,
@@ -21,15 +22,34 @@ from streams.serde.records import (
     Submit,
 )
 
+MOST_CHARS = (1 << 14) - 1
+"""A name that limits count by has its length before it in keys, in two bytes."""
+
 
 def check(value: Envelope | Command) -> None:
-    """Reject a name that contains the separator of the keys' parts.
+    """Reject a name that cannot be a part of a key.
 
     Raises:
-        PoisonRecord: the name of a tenant, job, type, wait or effect contains a NUL.
+        PoisonRecord: the name of a tenant, job, type, wait or effect contains a NUL, or that of a
+            tenant, type, tool or model is too long.
     """
     if "\0" in value.tenant_id or (isinstance(value, Command) and "\0" in _names(value)):
         raise PoisonRecord("bad_id", "a NUL separates the parts of the stores' keys")
+    counted = (value.tenant_id, *_counted(value)) if isinstance(value, Command) else ()
+    if any(len(name) > MOST_CHARS for name in counted):
+        raise PoisonRecord("bad_id", f"a name has more than {MOST_CHARS:,} characters")
+
+
+def _counted(command: Command) -> tuple[str, ...]:
+    """Names that limits count by."""
+    match command.body:
+        case Claim(action=action, model=model):
+            return action.partition("/")[0], model or ""
+        case ClaimStep(model=model):
+            return (model,)
+        case Submit(type=type_) | Replay(type=type_) | ReplayEvent(type=type_):
+            return (type_ or "",)
+    return ()
 
 
 def _names(command: Command) -> str:

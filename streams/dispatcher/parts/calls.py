@@ -9,6 +9,7 @@ import orjson
 from streams.dispatcher import circuits, metrics
 from streams.dispatcher.call_places import await_room, enter, leave
 from streams.dispatcher.living_lease import living, why_not
+from streams.dispatcher.names import MOST_CHARS
 from streams.dispatcher.part import Part
 from streams.dispatcher.replies import TOPIC, answer_call, check_partition
 from streams.dispatcher.step import Step
@@ -77,4 +78,4 @@ def _asked(body: Ended) -> tuple[str | None, str | None]:
 
 
 def _name(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, str) and len(value) <= MOST_CHARS else None
