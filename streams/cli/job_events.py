@@ -13,12 +13,18 @@ _AGAIN_SECONDS = 0.3
 _SHOWN_WITHIN_SECONDS = 60.0
 """How long a job that was accepted may take to be shown; a restart of everything is shorter."""
 _LOG_LINES = 20
+_TEXT_CHARS = 1_000
 
 
-def looks(api: Api, job_id: str, *, accepted: bool) -> Iterator[Answer | None]:
+Texts = dict[str, str]
+"""What a job has streamed, by step; the step that streamed last comes last."""
+
+
+def looks(api: Api, job_id: str, texts: Texts, *, accepted: bool) -> Iterator[Answer | None]:
     """Yield the job after each event, and None once while the API does not answer.
 
-    With `accepted`, the job was accepted just now and may not be shown yet.
+    `texts` follow what it streams. With `accepted`, the job was accepted just now and may not be
+    shown yet.
 
     Raises:
         NoAnswer: the API did not answer even once.
@@ -31,7 +37,9 @@ def looks(api: Api, job_id: str, *, accepted: bool) -> Iterator[Answer | None]:
             try:
                 for event in stream.read():
                     known, gap = True, False
-                    if apply(job, event):
+                    apply(job, event)
+                    hear(texts, event)
+                    if job:
                         yield job
                     if event.event == "end":
                         return
@@ -49,8 +57,25 @@ def looks(api: Api, job_id: str, *, accepted: bool) -> Iterator[Answer | None]:
             time.sleep(_AGAIN_SECONDS)
 
 
-def apply(job: Answer, event: StreamEvent) -> bool:
-    """Change the job as an event says; return whether it shows anything else now."""
+def hear(texts: Texts, event: StreamEvent) -> None:
+    """Change the texts as an event says."""
+    match event.event:
+        case "token":
+            step = event.data["step"]
+            texts[step] = texts.pop(step, "") + event.data["text"]
+        case "reset":
+            texts.pop(event.data["step"], None)
+        case "gap":
+            texts.clear()
+
+
+def newest_text(texts: Texts) -> str:
+    """The end of what was streamed last, for a terminal."""
+    return next(reversed(texts.values()), "")[-_TEXT_CHARS:]
+
+
+def apply(job: Answer, event: StreamEvent) -> None:
+    """Change the job as an event says."""
     data = event.data
     match event.event:
         case "status":
@@ -64,9 +89,6 @@ def apply(job: Answer, event: StreamEvent) -> bool:
             _put(job["effects"], "action", _without(data, "of_job"))
         case "log":
             job["log"] = [*job["log"], _without(data, "job_id")][-_LOG_LINES:]
-        case _:
-            return False
-    return True
 
 
 def _put(shown: list[Answer], name: str, item: Answer) -> None:

@@ -40,7 +40,8 @@ class Subject:
     """What is watched: its id, how it looks time after time, and when watching ends.
 
     `facts` are what a line tells, the status first; none of them can steer a terminal. `code` is
-    the exit code of a look at which watching ends, and None if it goes on.
+    the exit code of a look at which watching ends, and None if it goes on. `text` is what is
+    streamed now, which a terminal alone shows.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Subject:
     name: Callable[[Answer], Answer]
     facts: Callable[[Answer], list[str]]
     code: Callable[[Answer], int | None]
+    text: Callable[[], str] = str
 
 
 def follow(api: Api, job_id: str, as_json: bool, *, accepted: bool = False) -> int:
@@ -58,8 +60,10 @@ def follow(api: Api, job_id: str, as_json: bool, *, accepted: bool = False) -> i
     Raises:
         CallFailed: there is no such job, or it does not appear.
     """
-    looks = partial(job_events.looks, api, job_id, accepted=accepted)
-    last = last_look(Subject(job_id, looks, _name, facts, _code), as_json)
+    texts: job_events.Texts = {}
+    looks = partial(job_events.looks, api, job_id, texts, accepted=accepted)
+    text = partial(job_events.newest_text, texts)
+    last = last_look(Subject(job_id, looks, _name, facts, _code, text), as_json)
     next_step = _next_step(api, last)
     if next_step and not as_json:
         typer.echo(next_step, err=True)
@@ -69,8 +73,9 @@ def follow(api: Api, job_id: str, as_json: bool, *, accepted: bool = False) -> i
 def last_look(subject: Subject, as_json: bool) -> Answer:
     """Show what is watched until it ends, and return it as it then is."""
     last: Answer = {}
+    on_terminal = not as_json and console_of_any_width().is_terminal
     with _told_as(as_json, subject) as tell:
-        for look in _changes(subject):
+        for look in _changes(subject, with_text=on_terminal):
             tell(look)
             last = look or last
     return last
@@ -96,20 +101,20 @@ def _next_step(api: Api, job: Answer) -> str | None:
     return None
 
 
-def _changes(subject: Subject) -> Iterator[Look]:
+def _changes(subject: Subject, *, with_text: bool) -> Iterator[Look]:
     """The subject each time that something of it has changed, and after a gap; None for a gap."""
     told: list[str] = []
-    gap = False
     for found in subject.looks():
         if found is None:
+            told = []
             yield None
-        elif gap or told != subject.facts(found):
+            continue
+        now = [*subject.facts(found), subject.text() if with_text else ""]
+        if told != now:
             yield found
-        gap = found is None
-        if found is not None:
-            told = subject.facts(found)
-            if subject.code(found) is not None:
-                return
+        told = now
+        if subject.code(found) is not None:
+            return
 
 
 def asked_again(api: Api, path: str, query: Mapping[str, str | int | None]) -> Iterator[Look]:
@@ -187,4 +192,5 @@ def _view(subject: Subject, look: Answer, *, gap: bool) -> Table:
     status, *others = subject.facts(look)
     shown = {**subject.name(look), "status": status}
     shown |= {"": "\n".join(others)} if others else {}
+    shown |= {"streams": text} if (text := subject.text()) else {}
     return fields(shown | ({"API": "does not answer: trying on"} if gap else {}))

@@ -134,6 +134,25 @@ def test_a_terminal_has_one_view_that_changes_in_place(
     assert "does not answer" not in last
 
 
+def test_a_terminal_shows_the_text_that_the_job_streams_and_a_pipe_does_not(
+    operator: OperatorApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ({"step": "draft", "text": text} for text in ("Dear ", "\x1b[31mann"))
+    other = {"step": "", "text": "first attempt"}
+    frames = [("token", each) for each in (other, *said)]
+    whole = stream(("status", job()), *frames, ("reset", {"step": ""}), ("status", ENDED))
+    operator.on("GET", STREAM, whole)
+    piped = invoke(operator, "watch", "job_a")
+    assert [line.split(",")[0] for line in lines(piped)] == ["running", "succeeded"]
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    operator.on("GET", STREAM, whole)
+    told = invoke(operator, "watch", "job_a").stdout
+    assert "first attempt" in told
+    last = told.rpartition("job_id")[2]
+    assert "Dear \ufffd[31mann" in last
+    assert "first attempt" not in last
+
+
 def test_submit_sends_what_it_is_told_and_shows_the_job(
     operator: OperatorApi, tmp_path: Path
 ) -> None:
@@ -274,7 +293,7 @@ def test_what_changes_between_two_states_is_told_and_the_stream_goes_on_from_its
     said = {"job_id": "job_a", "at": "now", "level": "info", "message": "m", "fields": {}}
     first = stream(
         ("status", job(log=[])),
-        ("token", {"text": "Hi", "job_id": "job_a"}),
+        ("token", {"text": "Hi", "step": "", "job_id": "job_a"}),
         ("progress", {"job_id": "job_a", "value": {"pct": 5}}),
         ("step", {"job_id": "job_a", "name": "draft", "kind": "step", "value": 1, "error": None}),
         ("effect", {"of_job": "job_a", **EFFECT, "status": "claimed"}),
