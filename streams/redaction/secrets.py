@@ -53,9 +53,11 @@ class KnownSecrets:
 
 
 def _begins(form: str, text: str) -> int:
-    for size in range(min(len(form) - 1, len(text)), 0, -1):
-        if text.endswith(form[:size]):
-            return len(text) - size
+    at = max(0, len(text) - len(form) + 1)
+    while (at := text.find(form[0], at)) >= 0:
+        if form.startswith(text[at:]):
+            return at
+        at += 1
     return len(text)
 
 

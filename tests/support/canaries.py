@@ -205,6 +205,9 @@ NAMES: dict[str, Callable[[Context, str], Any]] = {
     "sleep": lambda ctx, name: ctx.sleep(1, name=name),
     "wait": lambda ctx, name: ctx.wait_for_event({"event_type": "x", "subject": name}, timeout=1),
     "listen": lambda ctx, name: ctx.listen({"event_type": "x", "subject": name}, timeout=1),
+    "approval_argument": lambda ctx, name: ctx.approval(
+        "go", effects=[{"tool": "tool", "key": "1", "arguments": {"text": name}}], timeout=1
+    ),
     "artifact": lambda ctx, name: ctx.save(b"fine", name=name),
     "approval": lambda ctx, name: ctx.approval(name, prompt="go", timeout=1),
     "child": lambda ctx, name: ctx.enqueue("child", 1, key=name),

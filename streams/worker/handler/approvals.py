@@ -17,6 +17,7 @@ from streams.serde.records import ApprovalEffect, Approvers, AskApproval, OnTime
 from streams.serde.step_ids import proposal_id
 from streams.worker.handler.decision import Decision
 from streams.worker.handler.history import Call, History
+from streams.worker.handler.redacted import check_arguments
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import digest, from_json, is_label, to_json
 from streams.worker.handler.waits import Pending, Waits
@@ -76,6 +77,8 @@ class Approvals:
             raise PermanentError(
                 f"approval {key}: name each effect once, and {MOST_EFFECTS} at most"
             )
+        for effect, arguments in found:
+            check_arguments(self._session.redaction, arguments, f"effect {effect.action}")
         evidence = _evidence(prompt, found)
         call = self._history.call(
             "approval", kind="approval", digest=evidence, key=key, is_value=True
