@@ -24,6 +24,7 @@ from streams.errors import (
     WaitTimeout,
 )
 from streams.worker.app import App
+from streams.worker.blocking.context import BlockingContext
 from streams.worker.handler.context import Context
 from streams.worker.handler.decision import Decision
 from streams.worker.handler.outcome import Outcome
@@ -39,6 +40,7 @@ __all__ = [
     "App",
     "ApprovalExpired",
     "ApprovalRejected",
+    "BlockingContext",
     "ChildConflict",
     "ChildFailed",
     "Context",

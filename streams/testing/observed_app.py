@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from streams.testing.virtual_loop import waits_outside
 from streams.worker.app import App
 from streams.worker.credentials.secret import Secret
 from streams.worker.handler.context import Context
+from streams.worker.handler.invoke import is_async
 from streams.worker.handler.values import digest
 from streams.worker.job_types import JobFunction, PreflightFunction
 from streams.worker.typed.handler_types import HandlerTypes
@@ -53,7 +55,8 @@ class Observer:
 
     def _handler(self, function: JobFunction) -> JobFunction:
         async def handle(ctx: Context) -> Any:
-            return await function(ObservedContext(ctx, self))
+            with nullcontext() if is_async(function) else waits_outside():
+                return await function(ObservedContext(ctx, self))
 
         return handle
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from streams.errors import ConfigError
 from streams.serde.records import DeclaredSchedule, Handler, JobTypes
+from streams.worker.blocking.declared import runs_as
 from streams.worker.handler.effect_lint import check_effects
 from streams.worker.handler.values import is_label
 from streams.worker.job_types import (
     KEEP_SECONDS,
-    JobFunction,
+    Declared,
     JobType,
     PreflightFunction,
     Retry,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from streams.worker.middleware.policy import PolicyFunction
     from streams.worker.middleware.stack import Stack
 
-_Job = TypeVar("_Job", bound=JobFunction)
+_Job = TypeVar("_Job", bound=Declared)
 _Preflight = TypeVar("_Preflight", bound=PreflightFunction)
 _Policy = TypeVar("_Policy", bound="PolicyFunction")
 
@@ -75,8 +76,13 @@ class App:
         retry: Retry | None = None,
         timeout: float = 300,
         scopes: Iterable[str] | None = None,
+        cpu: bool = False,
+        memory_mb: int | None = None,
     ) -> Callable[[_Job], _Job]:
         """Declare the handler of a job type, an `async def` of one `Context`.
+
+        A plain `def` of a `BlockingContext` runs in a thread. With `cpu`, it runs in a process of
+        its own, which is killed when its time is up, and may have `memory_mb` of address space.
 
         The handler may run more than once, so put every action that must not be repeated into
         `ctx.effect`. Its return value is the job's result and must be JSON. `timeout` is in
@@ -85,8 +91,8 @@ class App:
         result has that checked, too (docs/typed-handlers.md).
 
         Raises:
-            ConfigError: the type is a duplicate; a name, timeout or scope is wrong; the handler is
-                not an `async def`, or it passes a function to `ctx.effect` that takes no
+            ConfigError: the type is a duplicate; a name, timeout or scope is wrong; the handler
+                cannot run so, or it passes a function to `ctx.effect` that takes no
                 `idempotency_key`; the type of an input or result cannot be one of JSON.
         """
         check_name(type, "job type")
@@ -96,13 +102,11 @@ class App:
         allowed = allowed_tools(type, scopes)
 
         def declare(function: _Job) -> _Job:
-            check_async(function, f"job type {type!r}")
+            runs = runs_as(function, f"job type {type!r}", cpu=cpu, memory_mb=memory_mb)
             check_effects(function, f"job type {type!r}")
             types = HandlerTypes(function, f"job type {type!r}", local_names())
             types.read_early()
-            self.jobs[type] = JobType(
-                type, function, retry or Retry(), float(timeout), allowed, types
-            )
+            self.jobs[type] = JobType(type, runs, retry or Retry(), float(timeout), allowed, types)
             for each in self.declarations:
                 if each.function is function:
                     each.decorates(function, [type])

@@ -13,9 +13,12 @@ from streams.errors import ConfigError
 from streams.worker.typed.handler_types import HandlerTypes
 
 if TYPE_CHECKING:
+    from streams.worker.blocking.context import BlockingContext
     from streams.worker.handler.context import Context
 
 JobFunction = Callable[["Context"], Awaitable[Any]]
+Declared = Callable[["Context"], Awaitable[Any]] | Callable[["BlockingContext[Any]"], Any]
+"""What an application declares: async, or not (`blocking`)."""
 PreflightFunction = Callable[["Context"], Awaitable[bool]]
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")

@@ -13,6 +13,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+ELSEWHERE = "traceback_elsewhere"
+"""The attribute of an error that holds its traceback in another process."""
+
 _OURS = Path(__file__).parents[2]
 _BETWEEN = (_OURS, Path(asyncio.__file__).parent, Path(concurrent.futures.__file__).parent)
 """Folders of frames that lead from the worker to a handler, or from `ctx` to its functions."""
@@ -27,8 +30,11 @@ def own_traceback(error: BaseException) -> str:
 
     An error without other frames keeps its innermost one. If no error of the chain has others, the
     application itself is installed among the libraries: then those frames stay. It is empty if all
-    frames are the worker's, which then raised the error by itself.
+    frames are the worker's, which then raised the error by itself. An error that came from another
+    process brings the text of its traceback along.
     """
+    if (elsewhere := getattr(error, ELSEWHERE, None)) is not None:
+        return str(elsewhere)
     shown = traceback.TracebackException.from_exception(error)
     chain = list(_chain(shown, set()))
     frames = [frame for each in chain for frame in each.stack]

@@ -9,6 +9,7 @@ from dataclasses import is_dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from streams.worker.blocking.context import BlockingContext
 from streams.worker.handler.context import Context
 
 UNREADABLE = (NameError, AttributeError, TypeError, SyntaxError)
@@ -25,8 +26,9 @@ class Annotations(NamedTuple):
 def annotated(function: Callable[..., Any], names: Mapping[str, object]) -> Annotations:
     """What a handler's annotations say; `names` are the local ones where it is defined.
 
-    The input is typed by `ctx: Context[T]`. The result is typed if its annotation has a pydantic
-    model, a dataclass or a `TypedDict` in it: any other says nothing that JSON does not say.
+    The input is typed by `ctx: Context[T]` or `ctx: BlockingContext[T]`. The result is typed if its
+    annotation has a pydantic model, a dataclass or a `TypedDict` in it: any other says nothing that
+    JSON does not say.
 
     Raises:
         NameError, AttributeError, TypeError, SyntaxError: one of them cannot be evaluated.
@@ -61,7 +63,7 @@ def _globals(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _of_context(annotation: object) -> object | None:
-    if get_origin(annotation) is not Context:
+    if get_origin(annotation) not in (Context, BlockingContext):
         return None
     (found,) = get_args(annotation)
     return None if found is Any or isinstance(found, TypeVar) else found
