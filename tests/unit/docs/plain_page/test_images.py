@@ -1,4 +1,5 @@
 from images import app
+
 from streams.testing import Bench
 
 
