@@ -68,7 +68,7 @@ LAYERS = (
         "streams.scheduler",
         "streams.worker",
     },
-    {"ingress.receive", "streams", "streams.middleware"},
+    {"ingress.receive", "streams", "streams.credentials", "streams.middleware"},
     {"ingress.http", "streams.stages"},
     {"streams.doctor", "streams.pipeline"},
     {"streams.dev"},
