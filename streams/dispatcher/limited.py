@@ -8,7 +8,7 @@ of the bucket ended, or at the bucket's next token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from streams.dispatcher.live_index import Live
@@ -133,9 +133,14 @@ class Limited:
             self.caps.permits.touched.update({b: None for b in buckets if b.limit in shared})
             self.caps.budgets.touched.update(b for b in buckets if b.limit in rates)
 
-    def back(self, now: int) -> Iterator[Back]:
-        """Yield jobs for which there is room; put each into its queue before the next."""
-        yield from self._reserved(now)
+    def back(
+        self, now: int, is_stopped: Callable[[Name], bool] = lambda _: False
+    ) -> Iterator[Back]:
+        """Yield jobs for which there is room; put each into its queue before the next.
+
+        `is_stopped` says of which names people let no job start.
+        """
+        yield from self._reserved(now, is_stopped)
         yield from self.led(now)
         left, lines = _BACK_AT_ONCE, _LINES_AT_ONCE
         for bucket in list(islice(self._opened, _BACK_AT_ONCE)):
@@ -206,12 +211,14 @@ class Limited:
         else:
             self.tokens.expect(bucket)
 
-    def _reserved(self, now: int) -> Iterator[Back]:
+    def _reserved(self, now: int, is_stopped: Callable[[Name], bool]) -> Iterator[Back]:
         """Yield the job for which places are kept, once all of them are free."""
         reservation = self.caps.reservation
         self._opened.update(dict.fromkeys(reservation.pass_time(now)))
         job_id = reservation.job_id
-        if job_id is not None and any(map(self._is_far_off, reservation.buckets)):
+        name = None if job_id is None else self.aside.name(job_id)
+        is_hopeless = name is not None and is_stopped(name)
+        if job_id is not None and (is_hopeless or any(map(self._is_far_off, reservation.buckets))):
             self._opened.update(dict.fromkeys(reservation.waits_no_more(job_id)))
         elif job_id is not None and all(self.caps.room(b) >= 1 for b in reservation.buckets):
             reservation.is_free(now)

@@ -150,9 +150,14 @@ class RunQueue:
 
     def is_open(self, name: Name) -> bool:
         """Whether workers handle jobs of this name, and nothing of it is paused or closed."""
+        pool, _, type_, _ = name
+        return type_ in self._open_types(pool) and not self._is_stopped(name)
+
+    def _is_stopped(self, name: Name) -> bool:
+        """Whether anything of a name is paused, or its tenant closed."""
         pool, tenant_id, type_, _ = name
-        closed = self._blocked, self.paused.tenants
-        return type_ in self._open_types(pool) and all(tenant_id not in each for each in closed)
+        is_closed = tenant_id in self._blocked or tenant_id in self.paused.tenants
+        return is_closed or type_ in self.paused.types or pool in self.paused.pools
 
     def _open_types(self, pool: str) -> Collection[str]:
         if pool in self.paused.pools:
@@ -217,7 +222,7 @@ class RunQueue:
         """Let jobs go on for which there is room again, or a token."""
         for bucket in self.limited.pass_time(monotonic):
             self._capped(bucket.tenant_id)
-        self._push(self.limited.back(now))
+        self._push(self.limited.back(now, self._is_stopped))
 
     def _push(self, found: Iterable[Back]) -> None:
         for pool, ready in found:

@@ -75,6 +75,13 @@ class SetAside:
         """The line of a job that is ahead in one."""
         return self._ahead.get(job_id)
 
+    def name(self, job_id: str) -> Name | None:
+        """The name of a job that is behind or ahead; None if it is in no line."""
+        line, entry = self._ahead.get(job_id), self._members.get(job_id)
+        if line is None and entry is not None:
+            line = self._lines[entry[2]]
+        return None if line is None else line.name
+
     def go_ahead(self, line: Line, entry: Entry) -> None:
         """Note that a job of a line is in its queue."""
         line.last = max(line.last, entry) if line.last is not None and line.ahead else entry

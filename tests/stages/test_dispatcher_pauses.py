@@ -258,3 +258,20 @@ def test_no_place_is_kept_for_a_job_whose_source_is_paused() -> None:
     desk.submit("second", input='{"customer": "ann"}')
     worker.stay(1)
     assert statuses(desk, paused, "second") == ["pending", "running"]
+
+
+def test_no_place_is_kept_for_a_job_whose_type_is_paused() -> None:
+    sides = (Limit(each, "key", by=f"input.{each}", concurrency=1) for each in ("left", "right"))
+    desk = Desk(*sides)
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    desk.submit("left", input='{"left": 1, "right": 8}')
+    desk.submit("right", input='{"left": 9, "right": 1}')
+    desk.submit("both", "refund", input='{"left": 1, "right": 1}')
+    worker.stay(1)
+    worker.end(desk.lease("left"), "succeeded")
+    desk.stop("job_type", "refund")
+    worker.stay(15, desk.lease("right"))
+    desk.submit("other", input='{"left": 1, "right": 7}')
+    worker.stay(1, desk.lease("right"))
+    assert statuses(desk, "both", "other") == ["pending", "running"]
