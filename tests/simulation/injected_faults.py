@@ -24,6 +24,7 @@ from streams.dispatcher import failures, history, parking, waiting
 from streams.dispatcher.groups import Groups
 from streams.dispatcher.part import Change
 from streams.dispatcher.parts import (
+    backlog,
     expiry,
     flow_control,
     replays,
@@ -58,7 +59,8 @@ class InjectedFault:
 
     def story(self, seed: int) -> Story:
         story = draw(seed, favour=self.favour, types=self.types)
-        others = {"cap": 0, "shared": 0, "tool_cap": 0, "breaker": 0} if any(self.limits) else {}
+        no_others = {"cap": 0, "shared": 0, "tool_cap": 0, "model_cap": 0, "breaker": 0}
+        others = no_others if any(self.limits) else {}
         return replace(story, setup={**story.setup, **others, "limits": self.limits})
 
 
@@ -281,6 +283,26 @@ def _call_takes_no_place() -> Any:
     return patch.object(places, "taken", lambda job, *_: job)
 
 
+def _models_take_no_place() -> Any:
+    """A call of a model is let through and not counted."""
+
+    def taken(original: Any, job: Any, buckets: Any, claim_id: str) -> Any:
+        others = [bucket for bucket in buckets if bucket.limit != "per-model"]
+        return original(job, others, claim_id)
+
+    return _around(places, "taken", taken)
+
+
+def _no_report_is_replaced() -> Any:
+    """What was published of the backlog stays, though nothing is near a cap any more."""
+
+    def publish(original: Any, self: Any, step: Any, depths: Any) -> None:
+        if depths:
+            original(self, step, depths)
+
+    return _around(backlog.BacklogReports, "_publish", publish)
+
+
 INJECTED_FAULTS = {
     "room is asked for once": InjectedFault(
         faults_of_limits.room_is_asked_for_once,
@@ -332,6 +354,18 @@ INJECTED_FAULTS = {
         ("too_many_calls",),
         ("deliver", "submit"),
         ("mail", "order", "herald"),
+    ),
+    "a call of a model is not counted": InjectedFault(
+        _models_take_no_place,
+        ("too_many_calls",),
+        ("deliver", "submit"),
+        ("mail", "letter"),
+    ),
+    "a report of the backlog is left": InjectedFault(
+        _no_report_is_replaced,
+        ("backlog",),
+        ("deliver", "submit"),
+        ("slow", "nap"),
     ),
     "a child is made twice": InjectedFault(
         tree_faults.child_made_twice,

@@ -88,6 +88,8 @@ class Desk:
     def deliver(self, tenant: str, key: str, job_type: str) -> None:
         """One delivery of an event; its id is new, its dedup key only for some types."""
         owed = job_type not in self._world.wiring.unrouted
+        if owed and self._world.door.refuses(tenant, job_type):
+            return
         root = self._root("evt", tenant, f"{job_type}-{key}")
         event = _envelope(root, tenant, f"{job_type}-{key}", job_type, routed=owed)
         if job_type in _ALWAYS_NEW:
@@ -144,6 +146,8 @@ class Desk:
         self, tenant: str, key: str, job_type: str, delay_seconds: float = 0, size: int = 0
     ) -> None:
         """A direct submission; its key makes repetitions one job."""
+        if self._world.door.refuses(tenant, job_type):
+            return
         root = self._root("req", tenant, f"{job_type}-{key}")
         text = orjson.dumps({"root": root, "tenant": tenant, "rest": "x" * size}).decode()
         run_at = self._world.true_ms + round(delay_seconds * 1000) if delay_seconds else None

@@ -101,6 +101,8 @@ def _go_on(world: World, story: Story) -> None:
     world.judge.waiting.at_the_end()
     told.at_the_end(world)
     world.judge.trees.at_the_end()
+    world.let_pass(2)
+    world.door.at_the_end()
     consistency.folds(world)
 
 

@@ -44,9 +44,12 @@ def step(run: RunModel, asked: str) -> Answered:
     if run.history.found(call) is None:
         if not (yield from may_begin(run, call)):
             return False
+        claim_id = yield from run.thinks(name, function or name)
+        if claim_id is None:
+            return False
         run.worker.world.works(run.lease, function or name)
         left = run.history.result(call, value=orjson.dumps(function or name).decode())
-        checkpoint = Checkpoint(run.lease.run_id, left)
+        checkpoint = Checkpoint(run.lease.run_id, left, claim_id)
         if not (yield from run.said(checkpoint, lambda: run.held.valid_until)):
             return False
         run.history.kept(left)

@@ -6,7 +6,7 @@ It starts nothing once its lease is no longer valid or somebody has ended it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from simulation.run_approvals import Asking
 from simulation.run_calls import Answered, Ticks
 from simulation.run_children import Below
 from simulation.run_effects import Effects
+from simulation.run_models import MODELS, Models
 from streams.redaction.redaction import Redaction
 from streams.serde.records import CommandBody, Ended, Lease, Reply, Wait
 from streams.worker.handler.history import History
@@ -42,6 +43,7 @@ class RunModel:
         self.traceparent: str | None = None
         self._below = Below(self)
         self._effects = Effects(self)
+        self._models = Models(self)
         self._why = ""
         self._ticks: Ticks = self._handle()
 
@@ -69,6 +71,11 @@ class RunModel:
         """The tool that is being called."""
         return self._effects.calls
 
+    @property
+    def asks(self) -> str | None:
+        """The model that is being called."""
+        return self._models.calls
+
     def busy(self) -> AbstractContextManager[None]:
         """`RunSession.busy`: a run of this model does one thing at a time."""
         return nullcontext()
@@ -81,6 +88,7 @@ class RunModel:
 
     def answered(self, reply: Reply) -> None:
         self._effects.answered(reply)
+        self._models.answered(reply)
         self._below.answered(reply)
 
     def advance(self) -> None:
@@ -97,6 +105,7 @@ class RunModel:
 
     def _interrupted(self, verdict: str) -> None:
         self._effects.interrupted()
+        self._models.interrupted()
         if verdict == "lost":
             self.worker.held_leases.vacate(self.held)
             self.worker.lost(self.lease)
@@ -131,6 +140,16 @@ class RunModel:
                 return self._below.grow()
             case _:
                 return self._effects.effect(action)
+
+    def thinks(self, step: str, function: str) -> Generator[None, None, str | None]:
+        """Call the model of a function, if it has one: the claim; None if the run has ended."""
+        model = MODELS.get(function)
+        if model is None or not self.worker.world.has_models:
+            return ""
+        claim_id = yield from self._models.begin(step, model)
+        if claim_id is not None:
+            self._models.over()
+        return claim_id
 
     def park(self, *waits: Wait) -> Ticks:
         """Have the job wait for the first of these."""

@@ -302,6 +302,8 @@ def draw(
     more = {
         "shared": Dice(seed).of("shared limits").choice((0, 0, 0, 1, 2, 3)),
         "limits": _limits(Dice(seed).of("limits")),
+        "model_cap": Dice(seed).of("model limits").choice((0, 0, 0, 1, 2)),
+        "max_queued": Dice(seed).of("max queued").choice((0, 0, 0, 0, 2, 6)),
     }
     return Story(seed, _setup(r, die.types) | more, ops, types)
 

@@ -10,7 +10,7 @@ from simulation.handlers import SCRIPTS
 from simulation.limits import Setup, limits_of
 from streams.topology.breakers import Breaker
 from streams.topology.flow_control import Batch, Debounce, Singleton
-from streams.topology.limits import Limit
+from streams.topology.limits import Limit, MaxQueued
 from streams.topology.load import load
 from streams.topology.model import (
     ApprovalRule,
@@ -51,6 +51,10 @@ class Wiring:
     """How many jobs may run at once over all partitions; 0: any number."""
     tool_cap: int = 0
     """How many calls of a tool may be under way over all partitions; 0: any number."""
+    model_cap: int = 0
+    """The same of a model."""
+    max_queued: int = 0
+    """How many jobs of a tenant may wait before new ones are refused; 0: any number."""
     breaker: int = 0
     """After how many failed calls a tool is left alone; 0: never."""
     unrouted: set[str] = field(default_factory=set)
@@ -72,8 +76,10 @@ class Wiring:
             *limits_of(self.cap, self.limits),
             Limit("together", "global", concurrency=self.shared or None),
             Limit("per-tool", "tool", concurrency=self.tool_cap or None),
+            Limit("per-model", "model", concurrency=self.model_cap or None),
         )
-        return _limited(built, limits, self.breaker)
+        queued = (MaxQueued("tenant", self.max_queued),) if self.max_queued else ()
+        return replace(_limited(built, limits, self.breaker), max_queued=queued)
 
 
 def _limited(built: Topology, limits: tuple[Limit, ...], breaker: int) -> Topology:

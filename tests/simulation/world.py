@@ -10,6 +10,7 @@ from support.tree_script import TreeScript
 
 from simulation.chance import Dice, ordered_id
 from simulation.cluster import HOUR_MS, Cluster
+from simulation.door import Door
 from simulation.handlers import SCRIPTS
 from simulation.invariants import Judge
 from simulation.limits import Setup
@@ -69,6 +70,8 @@ class World:
             shared=setup.get("shared", 0),
             tool_cap=setup.get("tool_cap", 0),
             breaker=setup.get("breaker", 0),
+            model_cap=setup.get("model_cap", 0),
+            max_queued=setup.get("max_queued", 0),
             unrouted=set(setup["unrouted"]),
             limits=Setup(*setup.get("limits", ())),
         )
@@ -93,6 +96,7 @@ class World:
         self._receivers = Receivers(self.dice, lambda *place: self.cluster.records[place])
         topology = self.wiring.topology()
         self.cluster = Cluster(self._stages(), topology, self.partitions)
+        self.door = Door(topology.max_queued, self.cluster.records)
         self.judge = Judge(self)
         self.desk = Desk(self)
         self.people = People(self)
@@ -133,19 +137,26 @@ class World:
 
     def calls(self, lease: Lease, call: Call) -> None:
         self.judge.approvals.may_call(lease, call)
-        self._check_calls(lease, call.tool)
+        self._check_calls(call.tool, self.wiring.tool_cap)
 
-    def _check_calls(self, lease: Lease, tool: str) -> None:
-        """See from outside that no more calls of a tool are under way than its limit says."""
-        cap = self.wiring.tool_cap
+    @property
+    def has_models(self) -> bool:
+        """Whether a limit counts calls of models."""
+        return self.wiring.model_cap > 0
+
+    def asks(self, lease: Lease, model: str) -> None:
+        self._check_calls(model, self.wiring.model_cap)
+
+    def _check_calls(self, name: str, cap: int) -> None:
+        """See from outside that no more calls of a tool or model are under way than its cap."""
         found = [
             run.lease.job_id
             for worker in self.workers.values()
             for run in worker.runs.values()
-            if worker.alive and run.calls == tool
+            if worker.alive and name in (run.calls, run.asks)
         ]
         if cap and len(found) > cap:
-            raise Violation("too_many_calls", f"{tool} is called by {found}, at most {cap}")
+            raise Violation("too_many_calls", f"{name} is called by {found}, at most {cap}")
 
     def gathered(self, lease: Lease, told: list[list[str | None]], script: TreeScript) -> None:
         self.judge.trees.gathered(lease, told, script)
