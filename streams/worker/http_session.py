@@ -17,7 +17,6 @@ from aiohttp import (
     ClientSession,
     ClientTimeout,
     DummyCookieJar,
-    InvalidURL,
     NonHttpUrlClientError,
     ServerDisconnectedError,
     TCPConnector,
@@ -66,7 +65,7 @@ class Http:
     Raises:
         TransientError: nothing was sent, because there was no connection; in an effect only if no
             other request of its function was sent before.
-        PermanentError: the URL is none.
+        PermanentError: the URL is none, or an option is wrong; nothing was sent.
         aiohttp.ClientError, TimeoutError: something was sent, so the outcome is unknown.
     """
 
@@ -156,18 +155,24 @@ class Request:
         return ClientTimeout(total=total, connect=min(CONNECT_SECONDS, total))
 
     async def _answer(self) -> Answer:
-        options = {"allow_redirects": False, **self._options, "headers": self._headers()}
+        answer, checked = await self._asked()
+        answer.is_alone = self._is_alone
+        if checked:  # not by aiohttp, which does not know of other requests
+            answer.raise_for_status()
+        return answer
+
+    async def _asked(self) -> tuple[Answer, bool]:
+        """The answer, and whether its status is to be checked."""
         try:
+            options = {"allow_redirects": False, **self._options, "headers": self._headers()}
+            checked = bool(options.pop("raise_for_status", False))
             answer = await self._session.request(self._method, self._url, **options)
-        except (InvalidURL, NonHttpUrlClientError):
-            raise PermanentError(f"{self._method}: the URL is none") from None
-        except (ClientError, OSError) as error:  # TimeoutError is an OSError
+        except (ClientError, OSError, TypeError, ValueError) as error:
             if self._sent.connections:
                 raise
             raise self._not_sent(error) from error
         assert isinstance(answer, Answer)  # noqa: S101
-        answer.is_alone = self._is_alone
-        return answer
+        return answer, checked
 
     def _is_alone(self) -> bool:
         """Whether no other request of the effect may have done something."""
@@ -176,11 +181,13 @@ class Request:
 
     def _not_sent(self, error: BaseException) -> Exception:
         """The error for a request without a connection: about the effect, it may prove nothing."""
-        if self._is_alone():
-            return TransientError(f"{self._told()}: nothing was sent: {type(error).__name__}")
-        return ClientConnectionError(
-            f"{self._told()}: not sent, but another request of this effect was"
-        )
+        told = f"{self._told()}: nothing was sent: {type(error).__name__}"
+        if not self._is_alone():
+            return ClientConnectionError(f"{told}, but another request of this effect was")
+        wrong = isinstance(error, TypeError | ValueError | NonHttpUrlClientError)
+        if wrong and not isinstance(error, OSError):  # a certificate's error is of both kinds
+            return PermanentError(f"{told}: correct the URL and the options of the request")
+        return TransientError(told)
 
     def _told(self) -> str:
         """The request without what may be secret in its URL."""

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientError, ClientResponseError, ServerDisconnectedError, web
@@ -178,9 +179,20 @@ async def test_without_time_or_lease_nothing_begins(run: Run, service: Service) 
     assert service.asked == []
 
 
-@pytest.mark.parametrize("url", ["", "nowhere", "ftp://x/", "http://"])
-async def test_what_is_no_url_is_an_error_of_the_handler(run: Run, url: str) -> None:
-    with pytest.raises(PermanentError, match="the URL is none"):
+@pytest.mark.parametrize(
+    "options", [{"jsn": 1}, {"json": object()}, {"headers": 7}, {"data": b"", "json": 1}]
+)
+async def test_a_request_that_cannot_be_made_is_an_error_of_the_handler(
+    run: Run, service: Service, options: dict[str, Any]
+) -> None:
+    with pytest.raises(PermanentError, match=r"nothing was sent: .*: correct the URL and the opt"):
+        await Http(run).post(service.url, **options)
+    assert service.asked == []
+
+
+@pytest.mark.parametrize("url", ["", "nowhere", "ftp://x/", "http://", None])
+async def test_what_is_no_url_is_an_error_of_the_handler(run: Run, url: Any) -> None:
+    with pytest.raises(PermanentError, match=r"nothing was sent: .*: correct the URL"):
         await Http(run).get(url)
 
 
@@ -244,6 +256,14 @@ async def test_after_another_request_of_the_effect_nothing_is_proved(
         answer = await Http(run).post(service.url)
         with pytest.raises(ClientResponseError):
             answer.raise_for_status()
+        with pytest.raises(ClientResponseError):
+            await Http(run).post(service.url, raise_for_status=True)
+
+
+async def test_a_request_may_be_told_to_check_its_answer(run: Run, service: Service) -> None:
+    service.says(404)
+    with tool_call("key-1"), pytest.raises(PermanentError):
+        await Http(run).post(service.url, raise_for_status=True)
 
 
 async def test_reading_before_it_acts_proves_as_much(run: Run, service: Service) -> None:
