@@ -191,3 +191,30 @@ def test_no_dead_child_lives_again_below_a_cancelled_parent(again_first: bool) -
     family.boot("draft_reply", "refund", "late")
     leases = [lease.job_id for _ in range(3) for lease in family.go_on(5)]
     assert below not in leases
+
+
+def test_a_dead_child_that_lives_again_ends_with_the_present_life_of_its_parent() -> None:
+    family = Family()
+    family.desk.deploy(unhandled_ms=60_000)
+    family.boot()
+    root = family.root()
+    mid = family.enqueue(root)
+    family.park(root, end_wait("c", mid))
+    middle = family.lease_of(mid)
+    below = family.enqueue(middle, type_="late")
+    family.worker.stay(250, middle)
+    assert family.job(below).status == "dead"
+    family.fail(middle)
+    family.fail(family.lease_of(root.job_id))
+    family.desk.replay("job_again", root.job_id)
+    again = family.lease_of("job_again")
+    family.enqueue(again)
+    family.park(again, end_wait("c", mid))
+    family.park(family.lease_of(mid), sleep(DAY))
+    family.boot("late")
+    family.park(family.lease_of(below, 5), sleep(DAY))
+    assert (family.job(mid).incarnation, family.job(below).incarnation) == (2, 1)
+    family.desk.cancel("job_again")
+    family.go_on(1)
+    assert [family.job(each).status for each in (mid, below)] == ["cancelled"] * 2
+    assert family.leftovers() == []

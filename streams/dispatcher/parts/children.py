@@ -128,7 +128,8 @@ def _stop_one(step: Step, key: bytes, wanted: Stop) -> None:
     if job is None:
         step.store.delete(key)
         return
-    if not wanted.concerns(job):
+    # One that an earlier life asked for may live again since, below the life that has ended now.
+    if not wanted.concerns(job) and (wanted.gather or cause_above(step, job) is None):
         return
     if is_live(job):
         stop(step, job, _why(step.table.get(wanted.parent_id)))
