@@ -9,11 +9,12 @@ from pydantic import SecretStr
 
 from streams.errors import PermanentError
 from streams.testing.tools import Tools
+from streams.testing.virtual_loop import waits_outside
 from streams.topology.credentials import CredentialDeclaration
 from streams.topology.model import Topology
 from streams.worker.app import App
 from streams.worker.credentials.credentials import Sources
-from streams.worker.credentials.provider import Credential, Scope
+from streams.worker.credentials.provider import Credential, Provider, Scope
 from streams.worker.credentials.shipped import shipped
 
 _PROVIDER = "of the test"
@@ -26,6 +27,18 @@ class FakeCredential:
     answer: str | BaseException
     seconds: float
     takes: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Real:
+    """A provider that is no fake: the loop waits for its threads and sockets in real time."""
+
+    provider: Provider
+
+    async def get(self, reference: str, scope: Scope) -> Credential:
+        """See `Provider.get`."""
+        with waits_outside():
+            return await self.provider.get(reference, scope)
 
 
 class FakeCredentials:
@@ -46,7 +59,8 @@ class FakeCredentials:
 
     def sources(self, app: App) -> Sources:
         """What a worker of the bench finds credentials by."""
-        return Sources(self._declared, {**shipped(), **app.providers, _PROVIDER: self})
+        real = {name: _Real(each) for name, each in {**shipped(), **app.providers}.items()}
+        return Sources(self._declared, {**real, _PROVIDER: self})
 
     async def get(self, reference: str, scope: Scope) -> Credential:
         """See `Provider.get`."""

@@ -16,7 +16,6 @@ from streams.testing.stops import Place, Stops
 from streams.testing.tools import Tools, called
 from streams.testing.virtual_loop import waits_outside
 from streams.worker.app import App
-from streams.worker.credentials.secret import Secret
 from streams.worker.handler.context import Context
 from streams.worker.handler.invoke import is_async
 from streams.worker.handler.values import digest
@@ -78,11 +77,6 @@ class ObservedContext(Context):
         """See `Context.payload`."""
         with waits_outside():  # a large body is opened in a thread
             return await super().payload(event)
-
-    async def credentials(self, name: str) -> Secret:
-        """See `Context.credentials`."""
-        with waits_outside():  # a file is read in a thread
-            return await super().credentials(name)
 
     def step(
         self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
