@@ -120,7 +120,7 @@ def _streams(settings: Settings, topology: Topology, state: AppState, tickets: T
         return found
 
     kept = kept_ms(live.TABLE, settings, topology)
-    hub = Hub(state.notifier, SharedReads(query), state.read_barrier)
+    hub = Hub(state.notifier, SharedReads(query), state.read_barrier, topology.partitions)
     return Streams(hub, tickets, kept or 0)
 
 

@@ -24,7 +24,8 @@ from streams.operator.live.rounds import SharedReads
 from streams.operator.live.tickets import Tickets
 from streams.operator.read_model.database import Database, transaction
 from streams.operator.read_model.projections import Changes, project
-from streams.operator.read_model.row_notifier import RowNotifier
+from streams.operator.read_model.row_notifier import FOLDED, RowNotifier
+from streams.operator.resources.table import RowKey
 from streams.operator.sent_commands import SentCommands
 from streams.process.wall_clock import wall_ms
 from streams.runtime.processor import Record
@@ -33,6 +34,7 @@ from streams.serde.ids import partition_for
 from streams.serde.keys import checkpoint_key, held_key, ledger_key, workflow_key
 from streams.serde.records import Held, Job, LedgerEntry, LiveOutput, Progress, StepResult, Workflow
 from streams.topology.load import load
+from support.conditions import PATIENCE_SECONDS
 
 TOKEN = "an-operator-s-token"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -64,7 +66,8 @@ class Rows:
         self.settled = asyncio.Event()
         self.settled.set()
         self.tickets = Tickets(TOKEN)
-        self.hub = Hub(self.notifier, SharedReads(self.query), self.read_barrier)
+        reads, width = SharedReads(self.query), self.topology.partitions
+        self.hub = Hub(self.notifier, reads, self.read_barrier, width)
         self.streams = Streams(self.hub, self.tickets, kept_hours * HOUR_MS)
 
     async def query(self, look: Callable[[sqlite3.Connection], Any]) -> Any:
@@ -77,6 +80,10 @@ class Rows:
 
     def fold(self, *records: Record) -> None:
         """Fold records in one transaction, and announce their rows."""
+        self.notifier.announce(self.fold_unheard(*records))
+
+    def fold_unheard(self, *records: Record) -> list[RowKey]:
+        """Fold records in one transaction; returns what is to be announced of them."""
         batch: dict[str, Changes] = {}
         for record in records:
             project(record, batch)
@@ -84,7 +91,11 @@ class Rows:
             for changes in batch.values():
                 self.writer.executemany(changes.table.upsert, changes.upserts())
                 self.writer.executemany(changes.table.delete, changes.deletions())
-        self.notifier.announce([(name, key) for name, c in batch.items() for key in c.rows])
+        ends = {(r.topic, r.partition): r.offset + 1 for r in records}
+        return [
+            *((FOLDED, (*place, end)) for place, end in ends.items()),
+            *((name, key) for name, c in batch.items() for key in c.rows),
+        ]
 
     def ready(self) -> bool:
         return True
@@ -206,10 +217,11 @@ async def opened(
 async def until(answer: ClientResponse, event: str, times: int = 1) -> list[Got]:
     """The events of a stream up to the one of this name."""
     raw = b""
-    while sum(got.event == event for got in parsed(raw)) < times:
-        piece = await answer.content.readany()
-        assert piece, f"the stream ended without {event}: {raw!r}"
-        raw += piece
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while sum(got.event == event for got in parsed(raw)) < times:
+            piece = await answer.content.readany()
+            assert piece, f"the stream ended without {event}: {raw!r}"
+            raw += piece
     return parsed(raw)
 
 

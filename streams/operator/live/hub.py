@@ -11,6 +11,7 @@ from streams.kafka.offsets import Place
 from streams.operator.live.interests import Interest, Interests, touched
 from streams.operator.live.position import TOPICS
 from streams.operator.live.reader import Reader
+from streams.operator.live.reading import Heard
 from streams.operator.live.rounds import Rounds, SharedReads
 from streams.operator.read_model.row_notifier import RowNotifier
 from streams.operator.resources.table import RowKey
@@ -24,8 +25,11 @@ Barrier = Callable[..., Awaitable[None]]
 class Hub:
     """All readers of this process; it belongs to its event loop."""
 
-    def __init__(self, notifier: RowNotifier, reads: SharedReads, barrier: Barrier) -> None:
+    def __init__(
+        self, notifier: RowNotifier, reads: SharedReads, barrier: Barrier, partitions: int
+    ) -> None:
         self.reads = reads
+        self._partitions = partitions
         self._notifier = notifier
         self._barrier = barrier
         self._barriers: dict[int, Rounds] = {}
@@ -36,6 +40,16 @@ class Hub:
     def readers(self) -> int:
         """How many streams are open."""
         return len(self._readers)
+
+    def heard(self) -> Heard:
+        """Return the offsets before which every change has been told to its readers."""
+        ends = self._notifier.folded
+        return {
+            (partition, number): end
+            for number, topic in enumerate(TOPICS)
+            for partition in range(self._partitions)
+            if (end := ends.get((topic, partition))) is not None
+        }
 
     def attend(self, reader: Reader, interests: Interests) -> None:
         """Wake a reader for these interests alone, from now on."""

@@ -78,7 +78,8 @@ class Reader:
         self._awake.clear()
         changed, self._changed = self._changed, set()
         before = self._reading.interests
-        page: Page = await self._hub.reads.read(lambda db: self._reading.page(db, changed))
+        heard = self._hub.heard() if self._reading.is_of_several else None
+        page: Page = await self._hub.reads.read(lambda db: self._reading.page(db, changed, heard))
         if self._reading.interests is not before:
             self._hub.attend(self, self._reading.interests)
             if self._reading.unheard:

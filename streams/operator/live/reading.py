@@ -14,7 +14,7 @@ from math import inf
 from streams.operator.live import changes
 from streams.operator.live.frames import Frame, Place
 from streams.operator.live.interests import Interest, Interests, of_job, together
-from streams.operator.live.position import LIVE, Position
+from streams.operator.live.position import JOBS, LIVE, Position
 from streams.operator.live.statuses import JobRow, Statuses, job_row
 from streams.operator.live.subject import Subject, members
 from streams.operator.live.tokens import Tokens, frame_of, tokens_at
@@ -39,6 +39,8 @@ _PAGE_FRAMES = 100
 _PAGE_ROWS = 500
 _PAGE_CHARS = 64 * 1024
 
+Heard = Mapping[tuple[int, int], int]
+"""By partition and topic, the offsets before which every change was told to its readers."""
 Unsettled = dict[tuple[int, int], int]
 """Offsets of records by partition and topic: ends whose last tokens may not be rows yet."""
 
@@ -71,11 +73,17 @@ class Reading:
         self._tokens: dict[str, Tokens] = {}
         self._waiting: set[str] = set()
         self._of_jobs: dict[str, tuple[Interest, ...]] = {}
+        self._heard: Heard | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether the reader was told all ends."""
         return len(self.position.ended) >= self._about.parts
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether records of several jobs may lie in one partition of a topic."""
+        return self._about.kind == "workflow" or self._about.parts > 1
 
     @property
     def everything(self) -> set[Change]:
@@ -92,9 +100,18 @@ class Reading:
         """Note that what was on the topics when these ends were found is in the read model now."""
         self._statuses.settled |= found
 
-    def page(self, connection: sqlite3.Connection, changed: Collection[Change]) -> Page:
-        """Return what the reader has not seen of these changes."""
-        page = Page()
+    def page(
+        self,
+        connection: sqlite3.Connection,
+        changed: Collection[Change],
+        heard: Heard | None = None,
+    ) -> Page:
+        """Return what the reader has not seen of these changes.
+
+        The snapshot may be newer than the changes. Of several jobs, a record that was not `heard`
+        of waits for its own change: with it, the position would pass an earlier one of another job.
+        """
+        page, self._heard = Page(), heard
         wanted = self._wanted(connection, changed)
         rows = self._rows(connection, wanted)
         around = [job_id for job_id, tables in wanted.items() if "held" in tables]
@@ -104,9 +121,13 @@ class Reading:
         early, late = self._statuses.of_jobs(connection, told, around, page)
         page.frames = [*early, *said, *beside, *late]
         if self._about.kind == "workflow":
-            page.frames += self._statuses.of_workflow(connection, self._members, page)
+            page.frames += self._statuses.of_workflow(connection, self._members, page, self._limit)
         self._follow(connection, rows)
         return page
+
+    def _limit(self, partition: int, topic: int) -> float:
+        """The first offset of which the reader may not have heard."""
+        return inf if self._heard is None else self._heard.get((partition, topic), inf)
 
     def _follow(self, connection: sqlite3.Connection, rows: Mapping[str, JobRow]) -> None:
         """Renew the interests, where a job that is watched has other ones now."""
@@ -165,11 +186,15 @@ class Reading:
         self, wanted: Mapping[str, set[str]], rows: Mapping[str, JobRow]
     ) -> dict[str, JobRow | None]:
         """The jobs whose status may have changed; None for one that was purged."""
-        return {
-            job_id: rows.get(job_id)
-            for job_id, tables in wanted.items()
-            if tables & {"jobs", "held"}
-        }
+        found = dict[str, JobRow | None]()
+        for job_id, tables in wanted.items():
+            row = rows.get(job_id)
+            if tables & {"jobs", "held"} and not (row and self._is_unheard(row)):
+                found[job_id] = row
+        return found
+
+    def _is_unheard(self, row: JobRow) -> bool:
+        return row.off >= self._limit(row.partition, JOBS)
 
     def _live(
         self, connection: sqlite3.Connection, wanted: Mapping[str, set[str]], page: Page
@@ -180,7 +205,10 @@ class Reading:
             source = self._sources.get(job_id)
             if "live" not in tables or source is None:
                 continue
-            rows, stop = _a_page(connection, source, self.position.of(source.partition, LIVE))
+            limit = self._limit(source.partition, LIVE)
+            rows, stop = _a_page(
+                connection, source, self.position.of(source.partition, LIVE), limit
+            )
             found += [(source, said) for said in rows]
             if stop is not None:
                 cut[source.partition] = min(stop, cut.get(source.partition, inf))
@@ -214,6 +242,8 @@ class Reading:
                 for job_id, row in rows.items()
                 if table in wanted[job_id]
                 for frame in read(connection, row.job, row.partition, self.position)
+                if frame.place
+                and frame.place.offset < self._limit(row.partition, frame.place.topic)
             ]
             found.sort(key=lambda each: _order(each[0]))
             page.again |= {(job_id, table) for _, job_id in found[_PAGE_FRAMES:]}
@@ -221,11 +251,13 @@ class Reading:
 
 
 def _a_page(
-    connection: sqlite3.Connection, source: Source, offset: int
+    connection: sqlite3.Connection, source: Source, offset: int, limit: float
 ) -> tuple[list[Said], int | None]:
     """Return some of what a job said, and the offset of the next record if there is one."""
     found, size = list[Said](), 0
     for said in said_since(connection, source, offset):
+        if said.off >= limit:
+            break
         if len(found) == _PAGE_ROWS or size > _PAGE_CHARS:
             return found, said.off
         found.append(said)

@@ -7,7 +7,7 @@ all tokens are on their topic. They are in the read model once it has read that 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -98,16 +98,25 @@ class Statuses:
         return early, late
 
     def of_workflow(
-        self, connection: sqlite3.Connection, members: Sequence[str], page: Page
+        self,
+        connection: sqlite3.Connection,
+        members: Sequence[str],
+        page: Page,
+        limit: Callable[[int, int], float],
     ) -> list[Frame]:
-        """Return how the workflow stands, and its end, behind all frames of its jobs."""
+        """Return how the workflow stands, and its end, behind all frames of its jobs.
+
+        A record from the limit on waits for its own change.
+        """
         row = connection.execute(
             "SELECT part, off, record FROM workflows WHERE tenant_id = ? AND id = ?",
             (self._about.tenant_id, self._about.workflow_id),
         ).fetchone()
         if row is None:
-            return self._of_one_job(connection, members, page)
+            return self._of_one_job(connection, members, page, limit)
         partition, off, workflow = row[0], row[1], WORKFLOW.decode(row[2])
+        if off >= limit(partition, WORKFLOWS):
+            return []
         seen = off < self._position.of(partition, WORKFLOWS)
         shown, has_ended = summary_json(workflow), workflow.status != job_states.RUNNING
         if not seen:
@@ -125,12 +134,17 @@ class Statuses:
         return [*([] if seen else [status]), *([end] if ends else [])]
 
     def _of_one_job(
-        self, connection: sqlite3.Connection, members: Sequence[str], page: Page
+        self,
+        connection: sqlite3.Connection,
+        members: Sequence[str],
+        page: Page,
+        limit: Callable[[int, int], float],
     ) -> list[Frame]:
         """Return the end of a workflow that is one job without children."""
         rows = [row for row in (job_row(connection, id_) for id_ in members) if row is not None]
-        live = [row for row in rows if row.job.status not in job_states.TERMINAL]
-        if live or page.again or page.unsettled or self._position.ended:
+        if any(not self._may_end(row, page, limit) for row in rows):
+            return []
+        if page.again or page.unsettled or self._position.ended:
             return []
         if not rows:
             told = {"workflow_id": self._about.workflow_id, "status": PURGED}
@@ -138,6 +152,16 @@ class Statuses:
         shown = whole_job(connection, rows[0].job, self._topology)
         told = {"workflow_id": self._about.workflow_id, **_end_json(shown)}
         return [Frame("end", told, None, 0)]
+
+    def _may_end(self, row: JobRow, page: Page, limit: Callable[[int, int], float]) -> bool:
+        """Whether a job has ended and that is settled; it is noted if it is not."""
+        if row.job.status not in job_states.TERMINAL or row.off >= limit(row.partition, JOBS):
+            return False
+        place = row.partition, JOBS
+        if row.off > self.settled.get(place, -1) and not self._position.ended:
+            page.unsettled[place] = row.off
+            page.again.add(("", "workflows"))
+        return True
 
     def _note_new_life(self, job_id: str, row: JobRow) -> None:
         """An end that the reader was told is none if the job has a newer record."""

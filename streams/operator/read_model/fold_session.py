@@ -28,6 +28,7 @@ from streams.operator.read_model.projections import (
     reports_poison,
     unusable,
 )
+from streams.operator.read_model.row_notifier import FOLDED
 from streams.operator.read_model.undecodable import Undecodable
 from streams.operator.resources.table import RowKey
 from streams.process.wall_clock import wall_ms
@@ -114,11 +115,16 @@ class FoldSession:
             self._store_apart(records, error)
             return
         metrics.RECORDS.labels(STAGE).inc(len(records))
-        self._announce((table, key) for table, c in batch.items() for key in c.rows)
+        self._announce(
+            [
+                *((FOLDED, (*place, end)) for place, end in _ends(records).items()),
+                *((table, key) for table, c in batch.items() for key in c.rows),
+            ]
+        )
 
     def _store(self, batch: Mapping[str, Changes], records: Iterable[Record]) -> None:
         """Write the changes, and the offsets behind their records, together or not at all."""
-        ends = {(r.topic, r.partition): r.offset + 1 for r in records}
+        ends = _ends(records)
         with transaction(self._connection):
             _write(self._connection, batch.values())
             positions.store(self._connection, self._spans, ends)
@@ -192,6 +198,11 @@ class FoldSession:
 def _record(place: Place, message: Message) -> Record:
     timestamp, key, value = message.timestamp()[1], message.key(), message.value()
     return Record(*place, message.offset() or 0, timestamp, _bytes(key), _bytes(value))
+
+
+def _ends(records: Iterable[Record]) -> dict[Place, int]:
+    """Return the offset behind the records of each partition."""
+    return {(r.topic, r.partition): r.offset + 1 for r in records}
 
 
 def _write(connection: sqlite3.Connection, batch: Iterable[Changes]) -> None:

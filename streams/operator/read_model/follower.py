@@ -21,6 +21,7 @@ from streams.operator.read_model.database import Database, is_damage, transactio
 from streams.operator.read_model.fold_session import FoldSession, Lag
 from streams.operator.read_model.positions import Untrusted
 from streams.operator.read_model.projections import kept_ms
+from streams.operator.read_model.row_notifier import FOLDED
 from streams.operator.resources import TABLES
 from streams.operator.resources.table import RowKey
 from streams.process.daemon_thread import DaemonThread
@@ -135,7 +136,9 @@ class Follower:
         moved = [place for place, at in folded.items() if at != self._folded.get(place)]
         if moved:
             self._folded = dict(folded)
-            self._announce((POSITIONS, place) for place in moved)
+            # A file that was folded before gives no rows: say how far it is, too.
+            ends: list[RowKey] = [(FOLDED, (*place, folded[place])) for place in moved]
+            self._announce([*ends, *((POSITIONS, place) for place in moved)])
 
     def _require_file(self) -> None:
         if not self._database.in_place():

@@ -11,6 +11,9 @@ from typing import TypeVar
 from streams.operator.resources.table import RowKey
 
 T = TypeVar("T")
+FOLDED = "folded"
+"""With a topic, a partition and an offset: all records before that are rows and are announced."""
+
 Listener = Callable[[Sequence[RowKey]], None]
 
 
@@ -24,6 +27,8 @@ class RowNotifier:
         self._loop = loop
         self.hurry = threading.Event()
         self._waiting: dict[RowKey, set[asyncio.Event]] = {}
+        self.folded: dict[tuple[str, int], int] = {}
+        """Of each topic's partition, the offset before which all rows have been announced here."""
         self._listeners: list[Listener] = []
 
     def announce(self, changed: Iterable[RowKey]) -> None:
@@ -75,6 +80,9 @@ class RowNotifier:
             self.hurry.clear()
 
     def _wake(self, changed: Sequence[RowKey]) -> None:
+        for table, key in changed:
+            if table == FOLDED:
+                self.folded[key[0], key[1]] = key[2]
         for listener in self._listeners:
             listener(changed)
         for key in changed:

@@ -332,6 +332,37 @@ async def test_several_jobs_share_a_stream_and_each_has_its_end(tmp_path: Path) 
         assert (await opened(client, path, got[-1].id)).status == 204
 
 
+async def test_a_snapshot_that_is_newer_than_what_was_heard_hides_no_other_job(
+    tmp_path: Path,
+) -> None:
+    log, path = Log(), "/v1/stream?jobs=job_b,job_a"
+    b = replace(RUNNING, job_id="job_b", scope="job_b.1")
+    async with desk(tmp_path) as (rows, client):
+        rows.fold(*log.append(RUNNING, b))
+        query, heard = rows.query, list[Any]()
+
+        async def newer(look: Callable[..., Any]) -> Any:
+            """Rows are committed between the wake of a reader and its read, and not announced."""
+            if not heard:
+                later = log.append(replace(b, attempts=2), replace(RUNNING, attempts=2))
+                said = log.append(token("job_b", 0, "b"), token("job_a", 1, "a"))
+                heard.extend(rows.fold_unheard(*later, *said))
+            return await query(look)
+
+        async with await opened(client, path) as answer:
+            got = await until(answer, "status", 2)
+            rows.hub.reads._query = newer
+            rows.fold(*log.append(token("job_a", 0, "A"), replace(RUNNING, lost=1)))
+            got += await until(answer, "token")
+            rows.notifier.announce(heard)
+            got += await until(answer, "status", 2)
+            rows.fold(*log.append(DONE, replace(b, status="dead")))
+            got += await until(answer, "end", 2)
+        shown = {(g.data["job_id"], g.data["attempts"]) for g in got if g.event == "status"}
+        assert shown >= {("job_a", 2), ("job_b", 2)}
+        assert sorted(g.data["text"] for g in got if g.event == "token") == ["A", "a", "b"]
+
+
 async def test_a_workflow_tells_what_all_its_jobs_do_and_how_it_ends(tmp_path: Path) -> None:
     log, path = Log(), "/v1/workflows/job_a/events"
     root = replace(RUNNING, workflow_id="job_a")
