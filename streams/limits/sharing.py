@@ -128,10 +128,17 @@ def is_contended(shares: Shares) -> bool:
 
 
 def _turn(share: Share, holder: int, now: int, turn: Turn) -> tuple[bool, int, int, int]:
-    """The order of holders: those that just got a permit keep it, then those that have fewest."""
+    """The order of holders: those that just got a permit keep it, then those that have fewest.
+
+    Of those that have as many, another one loses its place after each time of the longest turns:
+    one may need its permits for hours, while those of another lie idle.
+    """
     has_turn = share.outstanding > 0 and share.since <= now < share.since + turn(share.since)
     most_first = -share.outstanding if has_turn else share.outstanding
-    return not has_turn, most_first, share.since, holder
+    if has_turn or not share.outstanding:
+        return not has_turn, most_first, share.since, holder
+    drawn = crc32(b"%d %d" % (holder, now // (_MOST_TURNS * TURN_MS)))
+    return True, most_first, drawn, holder
 
 
 def _told(share: Share, more: int, target: int, now: int, is_short: bool) -> Share:

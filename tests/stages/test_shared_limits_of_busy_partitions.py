@@ -100,3 +100,20 @@ def test_jobs_that_are_paused_keep_no_permit(shared: Limit, scope: str, value: s
     place.end_all()
     floor.pass_time(2)
     assert not floor.rows()
+
+
+def test_a_long_job_does_not_keep_a_partition_from_a_permit_that_lies_idle() -> None:
+    floor = Floor(Limit("refunds", "job_type", "refund", 2), Limit("own", "tenant", "tenant2", 1))
+    long, late, blocked = floor.places
+    blocked.submit_some(1)
+    floor.pass_time(1)
+    blocked.submit_some(1, "refund")
+    floor.pass_time(1)
+    long.submit_some(3, "refund")
+    floor.pass_time(1)
+    late.submit_some(1, "refund")
+    for _ in range(60):
+        floor.pass_time(1)
+        if late.running():
+            return
+    raise AssertionError("it never starts, though a place is free")
