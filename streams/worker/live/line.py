@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from streams.redaction.redaction import Redaction
 from streams.worker.handler.run_result import describe
+
+if TYPE_CHECKING:
+    from streams.redaction.redaction import Redaction
 
 _MESSAGE_CHARS = 2_000
 _FIELDS_CHARS = 4_000
@@ -33,7 +35,7 @@ def written(line: Line, redaction: Redaction) -> str:
     def told(value: object) -> str:
         if isinstance(value, BaseException):
             return describe(value, redaction.text)
-        return redaction.text(_encodable(repr(value)))[:_MESSAGE_CHARS]
+        return redaction.text(_encodable(_repr(value)))[:_MESSAGE_CHARS]
 
     try:
         fields = orjson.dumps(dict(line.fields), default=told, option=orjson.OPT_NON_STR_KEYS)
@@ -45,6 +47,13 @@ def written(line: Line, redaction: Redaction) -> str:
     message = redaction.text(_encodable(line.message))[:_MESSAGE_CHARS]
     head = orjson.dumps({"level": line.level, "message": message})
     return f'{head[:-1].decode()},"fields":{clean}}}'
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        return f"<a {type(value).__name__} that has no repr>"
 
 
 def _encodable(text: str) -> str:

@@ -86,7 +86,7 @@ def test_log_lines_are_bound_to_the_run_and_shown_with_the_job() -> None:
             job.log
             == [
                 LogLine("info", "begins"),
-                LogLine("exception", "went wrong"),
+                LogLine("error", "went wrong"),
                 LogLine("warning", "half"),
             ]
             or job.log[1].level == "error"

@@ -215,9 +215,36 @@ def test_a_budget_fills_at_its_rate_and_ends_with_its_total() -> None:
     assert [budget.take(21), budget.take(15), budget.take(1)] == [False, True, False]
 
 
+class Odd:
+    """A value that cannot say what it is."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def nested(deep: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(deep):
+        found = [found]
+    return found
+
+
 @pytest.mark.parametrize(
     "value",
-    [object(), {1: object()}, float("nan"), "\ud800", 2**70, {1, 2}, b"bytes", ValueError("no")],
+    [
+        object(),
+        {1: object()},
+        float("nan"),
+        "\ud800",
+        2**70,
+        {1, 2},
+        b"bytes",
+        ValueError("no"),
+        Odd(),
+        nested(300),
+        nested(50_000),
+    ],
+    ids=lambda value: type(value).__name__,
 )
 def test_a_line_with_any_field_is_json(value: object) -> None:
     found = orjson.loads(written(Line("info", "said \ud800", {"value": value}), Redaction()))
