@@ -19,7 +19,7 @@ from streams.serde.job_states import LEASED, TERMINAL, WAITING
 from streams.serde.keys import split
 from streams.serde.records import Job, Lease, Wait, WaitGroup
 
-STORIES, ACTS = 8, 100
+STORIES, ACTS, JOBS = 5, 100, 8
 
 
 class Story:
@@ -32,13 +32,15 @@ class Story:
         self._acts: list[Callable[[], object]] = [
             *[self._job] * 2,
             *[self._park] * 6,
-            *[self._replies] * 4,
-            *[self._end] * 2,
+            *[self._replies] * 3,
+            self._end,
             self._listen,
             self._cancel,
             self._restart,
             self._crash,
         ]
+        for _ in range(JOBS):
+            self._job()
 
     def act(self) -> None:
         """One act, or several in one batch; then time passes, and all leases are listed."""
@@ -47,7 +49,7 @@ class Story:
         else:
             with self.at.desk.held_back():
                 for act in self.random.choices(
-                    [self._job, self._park, self._end, self._replies], k=4
+                    [self._park, self._park, self._end, self._replies], k=4
                 ):
                     act()
         self.at.worker.stay(self.random.choice([0.2, 0.2, 2, 9]), *self.leases())
@@ -68,31 +70,34 @@ class Story:
         self.ids.append(self.at.desk.event(f"j{len(self.ids)}"))
 
     def _park(self) -> None:
-        for lease in self.random.sample(found := self.leases(), min(1, len(found))):
+        for lease in self.random.sample(found := self.leases(), min(4, len(found))):
             self.at.park(lease, *self._waits())
 
     def _waits(self) -> list[Wait]:
         random, groups = self.random, [WaitGroup(0), WaitGroup(1, needs_all=True), WaitGroup(2)]
-        waits = [self._wait() for _ in range(random.randint(1, 4))]
+        waits = [self._wait() for _ in range(random.randint(1, 3))]
         return [
             wait.in_groups(tuple(random.sample(groups, random.randint(1, 2)))) for wait in waits
         ]
 
     def _wait(self) -> Wait:
         random, self._number = self.random, self._number + 1
-        id_, kind = f"w{self._number}", self.random.choice(["event", "event", "time", "job"])
+        id_, kind = f"w{self._number}", self.random.choice(["event"] * 6 + ["time", "job"])
         if kind == "time":
-            return sleep(random.choice([0, 2, 40]), id_)
+            return sleep(random.choice([0, 40, 40, 40]), id_)
         if kind == "job":
             return Wait(id_, "job", 0, b"j", job_id=random.choice(self.ids), timeout_ms=20_000)
         how: dict[str, Any] = {"since": random.choice(["now", "job"])}
-        how |= {"takes_it_alone": random.random() < 0.3, "timeout_ms": random.choice([None, 3_000])}
-        return event_wait(f"t{random.randint(1, 3)}", id_, **how)
+        how |= {
+            "takes_it_alone": random.random() < 0.3,
+            "timeout_ms": random.choice([None, None, 9_000]),
+        }
+        return event_wait(f"t{random.randint(1, 2)}", id_, **how)
 
     def _listen(self) -> None:
         for lease in self.random.sample(found := self.leases(), min(1, len(found))):
             self._number += 1
-            wait = event_wait(f"t{self.random.randint(1, 3)}", f"l{self._number}", since="now")
+            wait = event_wait(f"t{self.random.randint(1, 2)}", f"l{self._number}", since="now")
             self.at.listen(lease, wait.in_groups(()))
 
     def _end(self) -> None:
@@ -104,7 +109,7 @@ class Story:
         for _ in range(self.random.randint(1, 3)):
             self._number += 1
             self.at.desk.event(
-                f"r{self._number}", type_="reply.sent", subject=f"t{self.random.randint(1, 3)}"
+                f"r{self._number}", type_="reply.sent", subject=f"t{self.random.randint(1, 2)}"
             )
 
     def _cancel(self) -> None:
