@@ -21,6 +21,7 @@ from streams.worker.middleware.run_log import RunLog
 from streams.worker.middleware.time_limit import TimeLimit
 from streams.worker.middleware.tracing import Tracing
 from streams.worker.middleware.typed_input import TypedInput
+from streams.worker.middleware.weight import Weight
 
 __all__ = [
     "Approve",
@@ -40,5 +41,6 @@ __all__ = [
     "TimeLimit",
     "Tracing",
     "TypedInput",
+    "Weight",
     "WorkerParts",
 ]

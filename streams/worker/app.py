@@ -23,6 +23,7 @@ from streams.worker.job_types import (
     check_name,
     check_policy,
     check_timeout,
+    check_weight,
     tool_of,
 )
 from streams.worker.schedules import ALL_TENANTS, Declaration, Moment, declaration, declared
@@ -78,11 +79,13 @@ class App:
         scopes: Iterable[str] | None = None,
         cpu: bool = False,
         memory_mb: int | None = None,
+        weight: int = 1,
     ) -> Callable[[_Job], _Job]:
         """Declare the handler of a job type, an `async def` of one `Context`.
 
         A plain `def` of a `BlockingContext` runs in a thread. With `cpu`, it runs in a process of
         its own, which is killed when its time is up, and may have `memory_mb` of address space.
+        A job takes `weight` of its worker's slots, and waits until they are free.
 
         The handler may run more than once, so put every action that must not be repeated into
         `ctx.effect`. Its return value is the job's result and must be JSON. `timeout` is in
@@ -91,14 +94,15 @@ class App:
         result has that checked, too (docs/typed-handlers.md).
 
         Raises:
-            ConfigError: the type is a duplicate; a name, timeout or scope is wrong; the handler
-                cannot run so, or it passes a function to `ctx.effect` that takes no
+            ConfigError: the type is a duplicate; a name, timeout, scope or weight is wrong; the
+                handler cannot run so, or it passes a function to `ctx.effect` that takes no
                 `idempotency_key`; the type of an input or result cannot be one of JSON.
         """
         check_name(type, "job type")
         if type in self.jobs:
             raise ConfigError(f"job type {type!r} is declared twice in app {self.name!r}")
         check_timeout(type, timeout)
+        slots = check_weight(type, weight)
         allowed = allowed_tools(type, scopes)
 
         def declare(function: _Job) -> _Job:
@@ -106,7 +110,9 @@ class App:
             check_effects(function, f"job type {type!r}")
             types = HandlerTypes(function, f"job type {type!r}", local_names())
             types.read_early()
-            self.jobs[type] = JobType(type, runs, retry or Retry(), float(timeout), allowed, types)
+            self.jobs[type] = JobType(
+                type, runs, retry or Retry(), float(timeout), allowed, types, slots
+            )
             for each in self.declarations:
                 if each.function is function:
                     each.decorates(function, [type])

@@ -54,7 +54,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class JobType:
-    """One declared job type; if `scopes` is None, it may use every tool."""
+    """One declared job type; if `scopes` is None, it may use every tool.
+
+    Its runs take `weight` slots of their worker.
+    """
 
     name: str
     function: JobFunction
@@ -62,6 +65,7 @@ class JobType:
     timeout: float
     scopes: frozenset[str] | None
     types: HandlerTypes
+    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,17 @@ def check_timeout(type: str, timeout: object) -> None:
     """
     if not _is_wait(timeout) or timeout == 0:
         raise ConfigError(f"job type {type!r}: timeout={timeout!r} is not a time in seconds")
+
+
+def check_weight(type: str, weight: object) -> int:
+    """How many slots of a worker a job takes.
+
+    Raises:
+        ConfigError: it is no such number.
+    """
+    if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
+        raise ConfigError(f"job type {type!r}: weight={weight!r}: give a whole number of slots > 0")
+    return weight
 
 
 def check_async(function: object, what: str) -> None:

@@ -10,7 +10,7 @@ HANDLER_SECONDS = Histogram(
     ["type", "outcome"],
     buckets=(0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 1800),
 )
-RUNNING = Gauge("tidegate_worker_running", "Leases that fill a slot")
+RUNNING = Gauge("tidegate_worker_running", "Slots that leases fill")
 LEASES = Counter("tidegate_worker_leases", "Leases read, by what became of them", ["answer"])
 EFFECTS = Counter("tidegate_worker_effects", "Side effects, by how they ended", ["outcome"])
 CLAIM_SECONDS = Histogram(

@@ -49,6 +49,7 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
         raise ConfigError(f"--pool {pool!r} is not in the topology; its pools are: {known}")
     if not app.jobs:
         raise ConfigError(f"app {app.name!r} declares no job: add a function under @app.job(...)")
+    _check_weights(app, topology, pool, settings.slots)
     providers = {**shipped(settings), **app.providers}
     check_providers(topology.credentials.values(), providers, app.jobs)
     sources = Sources(topology.credentials.get, providers)
@@ -65,6 +66,15 @@ def run(app: App, settings: Settings, topology: Topology, *, pool: str = "defaul
         loop.close()
         # Threads that its handlers left hanging would be waited for just so.
         end_within(_END_SECONDS, EXIT_CODE)
+
+
+def _check_weights(app: App, topology: Topology, pool: str, slots: int) -> None:
+    for name, job in app.jobs.items():
+        if topology.job_type(name).pool == pool and job.weight > slots:
+            raise ConfigError(
+                f"job type {name!r} has weight={job.weight}, and a worker of pool {pool!r} has "
+                f"{slots} slots: give it more slots, or the job type a smaller weight"
+            )
 
 
 def run_to_its_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:

@@ -131,9 +131,9 @@ class Watchdog:
         Count from when the process last woke up: it could not cancel them while it stood still.
         """
         running, patience = self._held_leases.running(), GRACE_SECONDS + LEFT_BEHIND_SECONDS
-        cancelled = [max(held.timeout_at, self._awake_since) for held in running]
-        stuck = [moment for moment in cancelled if self._clock() > moment + patience]
-        if len(stuck) >= self._held_leases.slots:
+        latest = self._clock() - patience
+        stuck = [held for held in running if latest > max(held.timeout_at, self._awake_since)]
+        if sum(held.weight for held in stuck) >= self._held_leases.slots:
             self._log("runs that ignore their end have every slot for ever: exiting", None)
             self._exit(EXIT_CODE)
 

@@ -33,6 +33,7 @@ class Credits:
         self._queue: OrderedDict[int, None] = OrderedDict()
         self._shared = False
         self._slots = slots
+        self._missing = 0  # to be withheld from those that are given next
 
     def share(self, first: int) -> None:
         """Spread all slots round robin, beginning with one partition; only the first call does.
@@ -68,8 +69,20 @@ class Credits:
         if self._is_wanting(partition) and not self.unused(partition):
             self._shift_to(partition)
 
+    def withhold(self, slots: int) -> None:
+        """Use credits for slots that a lease fills beyond its first; what is missing, later."""
+        for _ in range(slots):
+            if not self._take_oldest(float("inf")):
+                self._missing += 1
+
     def give(self, home: int) -> None:
-        """Give a free slot to the partition that has waited longest, otherwise to `home`."""
+        """Give a free slot to the partition that has waited longest, otherwise to `home`.
+
+        It is withheld instead if a lease that fills several slots still misses it.
+        """
+        if self._missing:
+            self._missing -= 1
+            return
         waiting = (p for p in self._queue if self._is_wanting(p))
         self._add(next(waiting, home if home in self._unused else 0))
 

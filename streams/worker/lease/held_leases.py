@@ -27,7 +27,8 @@ class Held:
     """A lease that this worker holds; times are on the worker's clock, in seconds.
 
     `started_at` is infinite until a lease that must run alone begins. Such a lease `waits` until no
-    other run is left, and is `announced` once a heartbeat that says so was acknowledged.
+    other run is left, and is `announced` once a heartbeat that says so was acknowledged. One that
+    waits for slots is without a start, and `waits`, too; `weight` is how many it fills.
     """
 
     lease: Lease
@@ -38,6 +39,7 @@ class Held:
     lost: bool = False
     waits: bool = False
     announced: bool = False
+    weight: int = 1
 
     @property
     def valid_until(self) -> float:
@@ -61,7 +63,7 @@ class Held:
 class HeldLeases:
     """Thread-safe; `lock` also keeps messages about leases and slots in order.
 
-    `changed` is called after a run left its slot and after a lease was renewed.
+    Each of `watchers` is called after a run left its slot and after a lease was renewed.
     """
 
     def __init__(
@@ -72,12 +74,13 @@ class HeldLeases:
         self.draining = False
         self.blocked = False
         self.assigned = False
-        self.changed: Callable[[], None] = lambda: None
+        self.watchers: list[Callable[[], None]] = []
         self.credits = Credits(partitions, slots, clock)
         self._margin = margin
         self._clock = clock
         self._held: dict[tuple[str, int], Held] = {}
         self._slots: dict[Held, None] = {}  # running leases, in order
+        self._filled = 0
         self._alone: dict[Held, None] = {}  # those among them that run alone
         self._read: OrderedDict[str, None] = OrderedDict()
 
@@ -105,8 +108,16 @@ class HeldLeases:
             self._slots[held] = None
             if lease.alone:
                 self._alone[held] = None
-            metrics.RUNNING.set(len(self._slots))
+            self._fill(1)
             return held
+
+    def widen(self, held: Held, weight: int) -> None:
+        """Let a lease fill more slots: free ones now, and then those that other runs leave."""
+        with self.lock:
+            if held in self._slots:
+                self.credits.withhold(weight - held.weight)
+                self._fill(weight - held.weight)
+                held.weight = weight
 
     def usable(self, lease: Lease) -> float:
         """For how many seconds after its heartbeat was sent a lease may start something."""
@@ -118,8 +129,9 @@ class HeldLeases:
             held.running = False
             del self._slots[held]
             self._alone.pop(held, None)
-            self.credits.give(held.lease.home_partition)
-            metrics.RUNNING.set(len(self._slots))
+            for _ in range(held.weight):
+                self.credits.give(held.lease.home_partition)
+            self._fill(-held.weight)
         self.changed()
 
     def drop(self, held: Held) -> None:
@@ -132,7 +144,7 @@ class HeldLeases:
     def free(self) -> int:
         """How many leases the worker takes now."""
         with self.lock:
-            return 0 if self._closed() else max(0, self.slots - len(self._slots))
+            return 0 if self._closed() else max(0, self.slots - self._filled)
 
     def word(self, partition: int) -> tuple[int, int]:
         """How many more leases a partition may send, and how many of its leases were read."""
@@ -182,9 +194,18 @@ class HeldLeases:
                 held.announced |= not said.waits
         self.changed()
 
+    def changed(self) -> None:
+        """Tell each watcher that it may look again."""
+        for tell in self.watchers:
+            tell()
+
     def running(self) -> list[Held]:
         with self.lock:
             return list(self._slots)
+
+    def _fill(self, slots: int) -> None:
+        self._filled += slots
+        metrics.RUNNING.inc(slots)
 
     def _closed(self) -> bool:
         """Whether no slot is offered; this is also so while one lease runs alone."""

@@ -30,7 +30,7 @@ class Isolation(Middleware):
         self._clock = worker.clock
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        worker.held_leases.changed = self._changed
+        worker.held_leases.watchers.append(self._changed)
 
     async def run(self, run: Run, go_on: GoOn) -> RunResult:
         """Go on at once, or with a suspect when it is alone."""

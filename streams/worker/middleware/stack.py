@@ -16,12 +16,14 @@ from streams.worker.middleware.run_log import RunLog
 from streams.worker.middleware.time_limit import TimeLimit
 from streams.worker.middleware.tracing import Tracing
 from streams.worker.middleware.typed_input import TypedInput
+from streams.worker.middleware.weight import Weight
 
 Member = Middleware | type[Middleware]
 
 DEFAULT: tuple[type[Middleware], ...] = (
     Tracing,
     Isolation,
+    Weight,
     Metrics,
     RunLog,
     Redacted,
