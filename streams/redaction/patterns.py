@@ -83,11 +83,10 @@ class Patterns:
         """The place from which the end of a text may become one; its length if none."""
         begin = max(0, len(text) - MOST_HELD)
         found = (pattern.search(text, begin) for pattern in self._unfinished)
-        cut = min((each.start() for each in found if each), default=len(text))
-        return self._outside(text, cut)
+        return min((each.start() for each in found if each), default=len(text))
 
-    def _outside(self, text: str, cut: int) -> int:
-        """The nearest place before `cut` that is not in the middle of a secret."""
+    def outside(self, text: str, cut: int) -> int:
+        """The nearest place, `cut` or before it, that is not in the middle of a secret."""
         spans = [found.span() for pattern, _ in self._rows for found in pattern.finditer(text)]
         for begin, end in sorted(spans, reverse=True):
             if begin < cut < end:

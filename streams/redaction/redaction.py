@@ -15,6 +15,8 @@ from streams.redaction.patterns import Patterns
 from streams.redaction.secrets import KnownSecrets
 from streams.redaction.stream import StreamRedaction
 
+_MOST_ROUNDS = 10
+
 
 class Redaction:
     """What one worker takes out; safe in threads.
@@ -40,8 +42,13 @@ class Redaction:
         return not (self._fields or self._patterns or self.secrets.forms)
 
     def text(self, text: str) -> str:
-        """A text without secrets."""
-        return self._patterns.out_of(self.secrets.out_of(text))
+        """A text without secrets. What is found may uncover another one that stands beside it."""
+        for _ in range(_MOST_ROUNDS):
+            found = self._patterns.out_of(self.secrets.out_of(text))
+            if found == text:
+                break
+            text = found
+        return text
 
     def json(self, text: str) -> str:
         """A JSON text without secrets; it stays as it is, byte for byte, if it has none."""
@@ -78,7 +85,10 @@ class Redaction:
 
     def unfinished(self, text: str) -> int:
         """The place from which the end of a text may be the beginning of a secret."""
-        return min(self.secrets.unfinished(text), self._patterns.unfinished(text))
+        cut = min(self.secrets.unfinished(text), self._patterns.unfinished(text))
+        while (outside := self._patterns.outside(text, self.secrets.outside(text, cut))) < cut:
+            cut = outside
+        return cut
 
     def _changed(self, found: list[str]) -> dict[str, str]:
         """Of these texts, those that hold secrets, each with what becomes of it.

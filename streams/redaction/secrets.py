@@ -51,6 +51,11 @@ class KnownSecrets:
         """The place from which the end of a text may begin one; its length if none."""
         return min((_begins(form, text) for form in self.forms), default=len(text))
 
+    def outside(self, text: str, cut: int) -> int:
+        """The nearest place, `cut` or before it, that is not in the middle of one."""
+        found = (text.find(form, max(0, cut - len(form) + 1)) for form in self.forms)
+        return min((at for at in found if 0 <= at < cut), default=cut)
+
 
 def _begins(form: str, text: str) -> int:
     at = max(0, len(text) - len(form) + 1)
