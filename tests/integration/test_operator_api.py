@@ -110,7 +110,7 @@ def test_a_submission_answers_the_job_that_the_dispatcher_made(
     assert jobs[job["job_id"]].input == '{"n":1}'
     assert (job["tenant_id"], job["type"], job["status"]) == ("acme", "draft_reply", "pending")
     assert (job["workflow_id"], job["submitted_by"]) == ("w1", "operator")
-    assert "names no job type 'draft_reply'" in job.pop("warning")
+    assert "names a job type 'draft_reply'" in job.pop("warning")
     assert operator.get(f"/v1/jobs/{job['job_id']}") == job
 
 
