@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,105 @@ def catches_a_refusal(ctx: BlockingContext[Any]) -> str:
 
 def sees_secrets(ctx: BlockingContext[Any]) -> list[str]:
     return [name for name in os.environ if name.startswith("TIDEGATE_")]
+
+
+def speaks_in_a_step(ctx: BlockingContext[Any]) -> Any:
+    def work() -> Any:
+        ctx.heartbeat({"done": 1})
+        return [ctx.cancelled, ctx.step("inner", add, 1, 2)]
+
+    return ctx.step("outer", work)
+
+
+def makes_what_cannot_be_sent(ctx: BlockingContext[Any]) -> Any:
+    try:
+        ctx.step("made", lambda: lambda: None)
+    except Exception as error:
+        return [type(error).__name__, ctx.step("next", add, 1, 2)]
+
+
+def returns_what_cannot_be_sent(ctx: BlockingContext[Any]) -> Any:
+    return lambda: None
+
+
+def raises_what_cannot_be_sent(ctx: BlockingContext[Any]) -> Any:
+    class Local(Exception):
+        held = staticmethod(lambda: None)
+
+    raise Local("local")
+
+
+def forks_and_returns(ctx: BlockingContext[Any]) -> str:
+    """The fork goes on as if it were the handler."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    return f"{ctx.job_id} {ctx.step('pid', os.getpid) if child else 'fork'}"
+
+
+def forks_in_a_step(ctx: BlockingContext[Any]) -> Any:
+    def work() -> str:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        return "parent" if child else "fork"
+
+    return [ctx.step("work", work), ctx.job_id]
+
+
+_KEPT: list[BlockingContext[Any]] = []
+
+
+def keeps_its_context(ctx: BlockingContext[Any]) -> Any:
+    """Say what a former run's context does, here and in another thread."""
+    told = [_told(each) for each in _KEPT]
+    _KEPT.append(ctx)
+    with ThreadPoolExecutor(1) as pool:
+        return [*told, pool.submit(_told, ctx).result()]
+
+
+def _told(ctx: BlockingContext[Any]) -> str:
+    try:
+        return str(ctx.step("late", add, 1, 2))
+    except Exception as error:
+        return str(error)
+
+
+def is_interrupted(ctx: BlockingContext[Any]) -> Any:
+    def alarm(*_: Any) -> None:
+        raise TimeoutError("by a signal")
+
+    signal.signal(signal.SIGALRM, alarm)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        ctx.effect("email:send", send, key="never", to="a")
+    except TimeoutError:
+        return ctx.step("next", add, 1, 2)
+
+
+def dies_while_it_speaks(ctx: BlockingContext[Any]) -> None:
+    """Leave half a message, and a process outside of the group that holds the connection."""
+    descriptor = int(sys.argv[1])
+    if not os.fork():
+        os.setsid()
+        Path(ctx.input["file"]).write_text(str(os.getpid()))
+        time.sleep(600)
+        os._exit(0)
+    while not Path(ctx.input["file"]).exists():
+        time.sleep(0.01)
+    os.write(descriptor, struct.pack("!i", 1_000) + b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def waits_for_others(ctx: BlockingContext[Any]) -> int:
+    Path(ctx.input["folder"], str(os.getpid())).touch()
+    while len(list(Path(ctx.input["folder"]).iterdir())) < ctx.input["number"]:
+        time.sleep(0.01)
+    return os.getpid()
+
+
+def is_killed(ctx: BlockingContext[Any]) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def parks(ctx: BlockingContext[Any]) -> None:

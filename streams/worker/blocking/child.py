@@ -10,9 +10,11 @@ import threading
 from collections.abc import Callable
 from importlib import import_module
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
 from typing import Any
 
+from streams.errors import LeaseLost, PermanentError
 from streams.worker.blocking.context import BlockingContext
 from streams.worker.blocking.messages import Asked, Perform, Raised, Returned, Task
 from streams.worker.handler.call_check import check_call
@@ -24,33 +26,64 @@ def main(connection: Connection, life: int) -> None:
     """Serve tasks. `life` is the read end of a pipe that the worker alone holds open."""
     threading.Thread(target=_end_with_worker, args=(life,), daemon=True).start()
     sys.path[:] = connection.recv()
+    us = os.getpid()
     while True:
         try:
             task: Task = connection.recv()
         except EOFError:
             return
-        connection.send(_end_of(task, connection))
+        end = _end_of(task, connection)
+        if os.getpid() != us:
+            os._exit(int(isinstance(end, Raised)))  # a fork of the handler: it answers nobody
+        connection.send_bytes(_packed(end, "the handler's result"))
 
 
 def _end_of(task: Task, connection: Connection) -> Returned | Raised:
+    calls = _Calls(connection)
     try:
         _limit(task.most_bytes)
         function = attrgetter(task.function)(import_module(task.module))
-        return Returned(function(BlockingContext(task.view, _Calls(connection))))
+        return Returned(function(BlockingContext(task.view, calls)))
     except BaseException as error:
         # SystemExit and KeyboardInterrupt, too: a handler ends its run, and not its process.
+        _limit(None)  # to say what it was may need memory
         return Raised.of(error)
     finally:
         _limit(None)
+        calls.close()
+
+
+def _packed(said: Returned | Raised, what: str) -> bytes:
+    """A message; the error of one that no other process can read."""
+    try:
+        return bytes(ForkingPickler.dumps(said))
+    except MemoryError as error:
+        return bytes(ForkingPickler.dumps(Raised.of(error)))
+    except Exception as error:
+        told = f"{what} cannot leave its process ({_kind(error)}): give plain values"
+        return bytes(ForkingPickler.dumps(Raised.of(PermanentError(told))))
+
+
+def _kind(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 class _Calls:
-    """Has the worker make a call; the functions of steps and effects run here."""
+    """Has the worker make a call; the functions of steps and effects run here.
+
+    One thread of one process makes all calls of a run, since they share a connection with those of
+    later runs, which may be another tenant's.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._owner = (os.getpid(), threading.get_ident())
+        self._is_over = False
+        self._open = 0
+        self._performing = 0
 
     def __call__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._check(name)
         function: Callable[..., Any] = _no_function
         if name in _WITH_FUNCTION:
             label, function, *rest = args
@@ -58,21 +91,52 @@ class _Calls:
         if name == "effect":
             own = {n: v for n, v in kwargs.items() if n not in ("key", "once_per", "model")}
             check_call(function, own, f"effect {args[0]}")
-        self._connection.send(Asked(name, args, kwargs, name in _WITH_FUNCTION))
+        asked = bytes(ForkingPickler.dumps(Asked(name, args, kwargs, name in _WITH_FUNCTION)))
+        self._open += 1
+        self._connection.send_bytes(asked)
         while True:
             told = self._connection.recv()
-            if isinstance(told, Returned):
-                return told.value
+            if isinstance(told, Perform):
+                self._connection.send_bytes(self._performed(function, told))
+                continue
+            self._open -= 1
             if isinstance(told, Raised):
                 raise told.error()
-            self._connection.send(_performed(function, told))
+            return told.value
 
+    def __reduce__(self) -> str:
+        raise TypeError("ctx stays in its process: give it to the function by functools.partial")
 
-def _performed(function: Callable[..., Any], told: Perform) -> Returned | Raised:
-    try:
-        return Returned(function(*told.args, **told.kwargs))
-    except BaseException as error:
-        return Raised.of(error)
+    def close(self) -> None:
+        """The run is over. One that left a call half said can be understood by nobody."""
+        if self._owner[0] == os.getpid():
+            self._is_over = True
+            self._check_order()
+
+    def _check(self, name: str) -> None:
+        if (os.getpid(), threading.get_ident()) != self._owner:
+            raise PermanentError(f"ctx.{name} is called outside of the handler's own thread")
+        if self._is_over:
+            raise LeaseLost("the run of this context is over: it starts nothing more")
+        self._check_order()
+
+    def _check_order(self) -> None:
+        if self._open != self._performing:
+            print("a call of the context was interrupted, by a signal perhaps", file=sys.stderr)
+            os._exit(os.EX_SOFTWARE)
+
+    def _performed(self, function: Callable[..., Any], told: Perform) -> bytes:
+        us = os.getpid()
+        self._performing += 1
+        try:
+            end: Returned | Raised = Returned(function(*told.args, **told.kwargs))
+        except BaseException as error:
+            end = Raised.of(error)
+        finally:
+            self._performing -= 1
+        if os.getpid() != us:
+            os._exit(int(isinstance(end, Raised)))
+        return _packed(end, "what the function returned")
 
 
 def _no_function(*_: Any, **__: Any) -> None:

@@ -40,10 +40,10 @@ def _in_process(function: Callable[..., Any], what: str, memory_mb: int | None) 
     from streams.worker.blocking.parent import InProcess
 
     name = getattr(function, "__qualname__", "<")
-    if "<" in name or not inspect.isfunction(function):
+    if "<" in name or not inspect.isfunction(function) or function.__module__ == "__main__":
         raise ConfigError(
             f"{what}: {function!r} is not found by its name in another process: with cpu=True, "
-            "define it at the top of a module"
+            "define it at the top of a module that can be imported"
         )
     return InProcess(function, memory_mb)
 

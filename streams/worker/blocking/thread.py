@@ -36,6 +36,8 @@ class InThread:
             calls.close()
             await _ended(thread)
             raise
+        finally:
+            calls.close()
         if error is not None:
             raise error
         return value
