@@ -6,6 +6,7 @@ from typing import Any
 
 from streams import user_json
 from streams.artifacts.reference import path_of
+from streams.artifacts.stand_in import MARK, is_stand_in, meant
 from streams.serde import records
 from streams.serde.effect_scopes import once_per
 from streams.serde.job_states import SCHEDULED
@@ -13,7 +14,6 @@ from streams.serde.step_ids import HEARTBEAT, shown_id
 from streams.testing.artifacts import Saved, opened_now, saved
 from streams.testing.installation import Installation
 from streams.testing.values import Call, DeadLetter, Effect, FailedRun, LogLine
-from streams.worker.handler.artifacts import MARK
 
 
 class JobView:
@@ -162,11 +162,12 @@ class JobView:
 
     def _whole(self, value: Any) -> Any:
         """A value, or the large one that it stands for."""
-        if not isinstance(value, dict) or value.keys() != {MARK}:
-            return value
+        if not is_stand_in(value):
+            return meant(value)
         of, id_ = value[MARK]["of"], value[MARK]["artifact"]
         path, behind = path_of(self.record.tenant_id, of, id_), self._behind
-        return _value(opened_now(behind.store, behind.keyring, self.record.tenant_id, path).content)
+        found = opened_now(behind.store, behind.keyring, self.record.tenant_id, path)
+        return meant(_value(found.content))
 
     def _effect(self, entry: records.LedgerEntry) -> Effect:
         tool, _, key = entry.action.partition("/")

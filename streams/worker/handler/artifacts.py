@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streams import user_json
+from streams.artifacts.stand_in import MARK, is_stand_in, marked_off, meant
 from streams.errors import PermanentError, TransientError
 from streams.process.daemon_thread import in_daemon_thread
 from streams.serde.ids import artifact_id
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 64 * 1024 * 1024
 """The most for one artifact: it is in memory as a whole."""
-MARK = "$artifact"
-"""The only key of what stands for a value; its value is the reference of the value's JSON."""
 _JSON = "application/json"
 _LONGEST_NAME, _LONGEST_TYPE = 255, 127
 
@@ -54,7 +53,11 @@ class Artifacts:
         if name in self._saved:
             raise PermanentError(f"artifact {name!r}: this run saved one: give another name")
         self._saved.add(name)
-        found = await self._put(f"saved/{name}", bytes(content), name, content_type)
+        try:
+            found = await self._put(f"saved/{name}", bytes(content), name, content_type)
+        except TransientError:
+            self._saved.discard(name)  # nothing was saved
+            raise
         return found.as_json()
 
     async def load(self, given: object) -> bytes:
@@ -75,21 +78,21 @@ class Artifacts:
         Raises:
             PermanentError: it is not JSON, or too large for an artifact, too.
         """
-        text, clean = json_of(value, what), self._session.redaction.json
+        text, clean = marked_off(json_of(value, what)), self._session.redaction.json
         if self._store is None or not MAX_VALUE_BYTES < len(text) <= MOST_BYTES:
             check_size(text, what)
             return clean(text.decode())
         # In a thread: the search in so much text may take seconds.
         large = await asyncio.to_thread(clean, text.decode())
-        found = await self._put(place, large.encode(), what, _JSON)
+        found = await self._put(place, large.encode(), what[:_LONGEST_NAME], _JSON)
         return to_json({MARK: found.as_json()}, what)
 
     async def value(self, text: str | None) -> Any:
         """The value of what `text` gave."""
         value = from_json(text)
-        if isinstance(value, dict) and value.keys() == {MARK}:
-            return user_json.read(await self.load(value))
-        return value
+        if is_stand_in(value):
+            value = user_json.read(await self.load(value))
+        return meant(value)
 
     async def _put(self, place: str, content: bytes, name: str, content_type: str) -> Reference:
         from streams.artifacts.reference import Reference, path_of

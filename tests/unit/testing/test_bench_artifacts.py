@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from streams import App, Context, PermanentError
+from streams import App, Context, PermanentError, TransientError
+from streams.artifacts.store import StoreUnavailable
 from streams.testing import Bench, Saved, crash_points
+from streams.testing.memory_store import MemoryStore
 
 LARGE = {"text": "x" * 300_000}
 
@@ -153,3 +155,69 @@ def test_one_of_more_than_the_most_is_refused(monkeypatch: pytest.MonkeyPatch) -
     status, error, _ = run(keep)
     assert status == "failed"
     assert "more than 262,144" in error
+
+
+LOOKS_LIKE_ONE = [
+    {"$artifact": None},
+    {"$artifact": "a body from outside"},
+    {"$artifact": {"value": 1}},
+    {"$artifact": {"value": {"$artifact": {"value": 2}}}},
+    {"$artifact": "x" * 300_000},
+    {"$artifact": {"artifact": "art", "of": "job", "name": "n", "size": 1, "content_type": "t"}},
+    {"$artifact": 1, "other": 2},
+]
+
+
+@pytest.mark.parametrize("value", LOOKS_LIKE_ONE)
+def test_a_value_that_looks_like_a_stand_in_is_itself(value: Any) -> None:
+    app = App("files")
+
+    @app.job("child")
+    async def child(ctx: Context) -> Any:
+        return value
+
+    @app.job("keep")
+    async def keep(ctx: Context) -> Any:
+        made = await ctx.step("made", lambda: value)
+        if ctx.attempt == 1:
+            raise RuntimeError("again")
+        return [made, await ctx.enqueue("child", None, wait=True)] == [value, value]
+
+    with Bench(app) as bench:
+        job = bench.submit("keep", None).run()
+        assert (job.status, job.result) == ("succeeded", True)
+        assert job.children[0].result == value
+
+
+def test_a_long_name_of_a_step_hides_no_large_value() -> None:
+    name = "\u0001" * 200
+
+    async def keep(ctx: Context) -> bool:
+        value = await ctx.step(name, lambda: LARGE)
+        if ctx.attempt == 1:
+            raise RuntimeError("again")
+        return bool(value == LARGE)
+
+    assert run(keep)[:2] == ("succeeded", True)
+
+
+def test_a_name_may_be_saved_again_after_the_store_gave_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed: list[str] = []
+    put = MemoryStore.put
+
+    def once(self: MemoryStore, path: str, parts: Any) -> None:
+        if not failed:
+            failed.append(path)
+            raise StoreUnavailable("away")
+        put(self, path, parts)
+
+    monkeypatch.setattr(MemoryStore, "put", once)
+
+    async def keep(ctx: Context) -> Any:
+        with pytest.raises(TransientError, match="away"):
+            await ctx.save(b"one", name="file")
+        return (await ctx.load(await ctx.save(b"two", name="file"))).decode()
+
+    assert run(keep)[:2] == ("succeeded", "two")
