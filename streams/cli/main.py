@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import faulthandler
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -165,15 +165,18 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
     def command(**flags: Any) -> None:
         application = {name: flags.pop(name) for name in ("app", "pool") if name in flags}
         settings, topology = _prepare(stage.name, **flags)
+        pools = _pools(application.pop("pool")) if application else {}
         from streams.process.shutdown import end_at_once
         from streams.topology.rights_watch import rights_watched
         from streams.tracing.process import recorded
 
-        process = "-".join(filter(None, (stage.name, application.get("pool"))))
+        processes = [f"{stage.name}-{pool}" for pool in pools] or [stage.name]
         at_once = stage.kind != "worker"  # an application may have registered something `atexit`
         try:
-            with recorded(stage.name, settings), rights_watched(process, settings, topology):
-                _run(stage, settings, topology, **application)
+            with recorded(stage.name, settings), ExitStack() as watched:
+                for process in processes:
+                    watched.enter_context(rights_watched(process, settings, topology))
+                _run(stage, settings, topology, pools, **application)
         except TidegateError as error:
             if at_once:
                 tell(error)
@@ -185,15 +188,25 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
     return with_options(command, OF_STAGES[stage.kind])
 
 
+def _pools(given: list[str] | None) -> dict[str, int | None]:
+    from streams.worker.pools import asked
+
+    return asked(given or ())
+
+
 def _run(
-    stage: StageProcess, settings: Settings, topology: Topology, app: str = "", pool: str = ""
+    stage: StageProcess,
+    settings: Settings,
+    topology: Topology,
+    pools: Mapping[str, int | None],
+    app: str = "",
 ) -> None:
     if stage.kind != "worker":
         stage.run(settings, topology)
         return
     from streams.worker.app_loader import load_app
 
-    load(stage.target)(load_app(app), settings, topology, pool=pool)
+    load(stage.target)(load_app(app), settings, topology, pools=pools)
 
 
 def _stage_group(stage: StageProcess, group: typer.Typer) -> typer.Typer:

@@ -29,9 +29,14 @@ ProbePort = Annotated[
 LogFormat = Annotated[str | None, typer.Option(help="console or json.", metavar="FORMAT")]
 Application = Annotated[str, typer.Option(help="The application.", metavar="MODULE:ATTR")]
 Slots = Annotated[
-    int | None, typer.Option(min=1, help="Handlers at once. (20 by default)", metavar="N")
+    int | None, typer.Option(min=1, help="Handlers of a pool at once. (20 by default)", metavar="N")
 ]
-Pool = Annotated[str, typer.Option(help="Pool whose jobs it runs.", metavar="POOL")]
+Pools = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Pool whose jobs it runs, `slow` or `slow=SLOTS`. Repeatable.", metavar="POOL"
+    ),
+]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
@@ -114,7 +119,7 @@ OF_STAGES = {
     "worker": (
         _option("app", Application, Parameter.empty),
         _option("slots", Slots),
-        _option("pool", Pool, "default"),
+        _option("pool", Pools),
         *_STREAM,
     ),
 }

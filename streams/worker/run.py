@@ -1,11 +1,12 @@
-"""`tidegate worker`: one worker process on Kafka."""
+"""`tidegate worker`: one worker process on Kafka, with a worker for each of its pools."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -16,6 +17,7 @@ from streams.errors import ConfigError
 from streams.kafka.clients import wait_for_broker
 from streams.process.daemon_thread import in_daemon_thread
 from streams.process.shutdown import end_within
+from streams.redaction.redaction import Redaction
 from streams.settings import Settings
 from streams.telemetry import redact_logs, serve_probes
 from streams.tenants.follower import TenantsFollower, log_unusable
@@ -26,8 +28,10 @@ from streams.worker.app import App
 from streams.worker.credentials.credentials import Sources
 from streams.worker.credentials.shipped import check_providers, shipped
 from streams.worker.handler.watchdog import EXIT_CODE
+from streams.worker.pools import DEFAULT, places
 from streams.worker.transport.kafka import KafkaTransport
 from streams.worker.worker import Worker, WorkerSpec
+from streams.worker.workers import Workers
 
 log = structlog.get_logger(__name__)
 
@@ -35,46 +39,42 @@ _END_SECONDS = 5.0
 """How long a worker that has ended may still be a process."""
 
 
-def run(app: App, settings: Settings, topology: Topology, *, pool: str = "default") -> None:
-    """Run jobs of one pool until SIGTERM or SIGINT, then drain for 20 seconds at most.
+def run(
+    app: App,
+    settings: Settings,
+    topology: Topology,
+    *,
+    pools: Mapping[str, int | None] = MappingProxyType({DEFAULT: None}),
+) -> None:
+    """Run jobs of some pools until SIGTERM or SIGINT, then drain for 20 seconds at most.
+
+    `pools` has the slots of each (None: those of the settings).
 
     Raises:
-        ConfigError: an unknown pool, an app without jobs, a key file is missing, or a topic has
-            other than its declared number of partitions, or no provider of a credential is there.
+        ConfigError: an unknown pool, a pool with fewer slots than a job takes, an app without
+            jobs, a key file is missing, or a topic has other than its declared number of
+            partitions, or no provider of a credential is there.
         Fenced: another process runs under the same instance name.
         StageFailed: its copy of `tenants` is no longer updated.
     """
-    if pool not in topology.pools:
-        known = ", ".join(topology.pools)
-        raise ConfigError(f"--pool {pool!r} is not in the topology; its pools are: {known}")
+    wanted = places(app, settings, topology, pools)
     if not app.jobs:
         raise ConfigError(f"app {app.name!r} declares no job: add a function under @app.job(...)")
-    _check_weights(app, topology, pool, settings.slots)
     providers = {**shipped(settings), **app.providers}
     check_providers(topology.credentials.values(), providers, app.jobs)
     sources = Sources(topology.credentials.get, providers)
     store = open_store(settings.artifacts) if settings.artifacts else None
     vault = open_vault(settings)
     cluster_key = read_cluster_key(settings)
-    place = WorkerSpec(settings.instance, pool, settings.slots)
     loop = uvloop.new_event_loop()
     try:
-        main = _serve(app, settings, topology, place, cluster_key, vault, sources, store)
+        main = _serve(app, settings, topology, wanted, cluster_key, vault, sources, store)
         run_to_its_end(loop, main)
     finally:
         # Not `asyncio.run`: it would wait for ever for a handler that ignores being cancelled.
         loop.close()
         # Threads that its handlers left hanging would be waited for just so.
         end_within(_END_SECONDS, EXIT_CODE)
-
-
-def _check_weights(app: App, topology: Topology, pool: str, slots: int) -> None:
-    for name, job in app.jobs.items():
-        if topology.job_type(name).pool == pool and job.weight > slots:
-            raise ConfigError(
-                f"job type {name!r} has weight={job.weight}, and a worker of pool {pool!r} has "
-                f"{slots} slots: give it more slots, or the job type a smaller weight"
-            )
 
 
 def run_to_its_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, None]) -> None:
@@ -96,43 +96,49 @@ async def _serve(
     app: App,
     settings: Settings,
     topology: Topology,
-    place: WorkerSpec,
+    wanted: Sequence[WorkerSpec],
     cluster_key: bytes,
     vault: Vault,
     sources: Sources,
     store: ArtifactStore | None,
 ) -> None:
-    width = topology.topics[f"jobs.work.{place.pool}"].partitions
-    transport = KafkaTransport(settings, place, width)
-    book = DataKeyring(vault)
-    worker = Worker(
-        app,
-        transport,
-        topology,
-        place,
-        cluster_key=cluster_key,
-        book=book,
-        sources=sources,
-        store=store,
-    )
-    redact_logs(worker.redaction)
+    book, rules = DataKeyring(vault), topology.redaction
+    redaction = Redaction(rules.fields, rules.patterns, rules.presets)
+    each = [
+        Worker(
+            app,
+            KafkaTransport(settings, place, topology.topics[f"jobs.work.{place.pool}"].partitions),
+            topology,
+            place,
+            cluster_key=cluster_key,
+            book=book,
+            redaction=redaction,
+            sources=sources,
+            store=store,
+        )
+        for place in wanted
+    ]
+    redact_logs(redaction)
+    workers = Workers(each)
     follower = TenantsFollower(
-        settings, topology, place.group, book.apply, log_unusable, worker.failed
+        settings, topology, wanted[0].group, book.apply, log_unusable, workers.failed
     )
-    port = serve_probes(settings, lambda: worker.unready is None, lambda: worker.unready)
+    port = serve_probes(settings, lambda: workers.unready is None, lambda: workers.unready)
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     types = sorted(app.jobs)
-    log.info("worker starts", worker_id=worker.id, app=app.name, types=types, probe_port=port)
+    for worker in each:
+        log.info("worker starts", worker_id=worker.id, app=app.name, types=types, probe_port=port)
     if not await _broker_answers(settings, stop):
         return
     follower.start()
     try:
-        await worker.serve(stop)
+        await workers.serve(stop)
     finally:
         await in_daemon_thread(follower.stop)
-    log.info("worker ended", worker_id=worker.id)
+    for worker in each:
+        log.info("worker ended", worker_id=worker.id)
 
 
 async def _broker_answers(settings: Settings, stop: asyncio.Event) -> bool:

@@ -76,6 +76,7 @@ class Worker:
         *,
         cluster_key: bytes,
         book: DataKeyring,
+        redaction: Redaction | None = None,
         sources: Sources | None = None,
         store: ArtifactStore | None = None,
         clock: Callable[[], float] = boot_seconds,
@@ -108,7 +109,7 @@ class Worker:
             clock,
         )
         rules = topology.redaction
-        self.redaction = Redaction(rules.fields, rules.patterns, rules.presets)
+        self.redaction = redaction or Redaction(rules.fields, rules.patterns, rules.presets)
         self.executor = RunExecutor(
             app,
             topology,

@@ -88,7 +88,10 @@ TOPOLOGY = """
 partitions: 2
 topics:
   - {name: jobs.work.default, partitions: 4}
+  - {name: jobs.work.slow, partitions: 4, retention_days: 1}
   - {name: jobs.replies, partitions: 4}
+pools:
+  - {name: slow}
 leases: {term_seconds: 12, heartbeat_seconds: 1, margin_seconds: 2}
 """
 
@@ -106,6 +109,11 @@ class WorkerProcess:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, ConnectionError):
             return False
+
+    def metric(self, name: str) -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.probe_port}/metrics") as page:
+            lines = page.read().decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
     def ends(self, timeout: float = PATIENCE_SECONDS) -> int:
         return self.process.wait(timeout)
@@ -128,7 +136,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 def dispatcher(cluster: Any) -> Iterator[Dispatcher]:
     prefix = f"test-{uuid.uuid4().hex[:8]}."
     admin = AdminClient(cluster.client())
-    four = ("jobs.work.default", "jobs.replies")
+    four = ("jobs.work.default", "jobs.work.slow", "jobs.replies")
     names = (
         *four,
         "jobs.commands",
@@ -162,7 +170,7 @@ def start(cluster: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Star
         for k, v in cluster.client_settings.items()
     }
 
-    def run(instance: str = "w1", slots: int = 2) -> WorkerProcess:
+    def run(instance: str = "w1", slots: int = 2, pools: tuple[str, ...] = ()) -> WorkerProcess:
         environment = {
             **os.environ,
             **passed,
@@ -186,6 +194,7 @@ def start(cluster: Any, dispatcher: Dispatcher, tmp_path: Path) -> Iterator[Star
             str(slots),
             "--probe-port",
             str(port),
+            *(word for pool in pools for word in ("--pool", pool)),
         ]
         with log.open("wb") as out:
             process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=out)
@@ -286,6 +295,36 @@ def test_sigterm_releases_what_still_runs_and_ends_well(
     assert worker.ends() == 0
     dispatcher.find(Heartbeat, lambda c: isinstance(c.body, Heartbeat) and c.body.free == 0)
     dispatcher.find(Heartbeat, lambda c: isinstance(c.body, Heartbeat) and c.body.leaving)
+
+
+def test_one_process_runs_the_jobs_of_two_pools_and_drains_both(
+    dispatcher: Dispatcher, start: Start
+) -> None:
+    worker = start(slots=3, pools=("default", "slow=1"))
+    by_default, slow = dispatcher.lease("waits"), dispatcher.lease("waits", pool="slow")
+    for lease in (by_default, slow):
+        dispatcher.begun(lease)
+    eventually(worker.ready, what="both are ready")
+    assert worker.metric("tidegate_worker_running") == 2
+    told = dispatcher.lease("whole", pool="slow", free=0, **dispatcher.payload(b"hello"))
+    declined = dispatcher.find(Declined, lambda c: c.job_id == told.job_id)
+    assert (declined.reason, declined.free) == ("full", 0)
+    worker.process.send_signal(signal.SIGTERM)
+    assert [dispatcher.ended(lease).status for lease in (by_default, slow)] == ["released"] * 2
+    assert worker.ends() == 0
+
+
+def test_a_process_ends_when_the_worker_of_one_of_its_pools_is_fenced(
+    dispatcher: Dispatcher, start: Start
+) -> None:
+    first = start("w1", pools=("default", "slow=1"))
+    lease = dispatcher.lease("waits")
+    dispatcher.begun(lease)
+    dispatcher.heartbeat(0, "slow-w1/")
+    start("w1", pools=("slow",))
+    assert first.ends() == 1
+    assert dispatcher.ended(lease).status == "released"
+    assert "another worker runs under this instance name" in first.log.read_text()
 
 
 def test_children_that_a_handler_ends_leave_its_worker_alone(

@@ -112,9 +112,12 @@ class Dispatcher:
 
         return eventually(found, what=f"a heartbeat of {worker} to {partition}")[-1]
 
-    def lease(self, type: str, since: int = 0, **changes: Any) -> Lease:
+    def lease(
+        self, type: str, since: int = 0, pool: str = "default", free: int = 1, **changes: Any
+    ) -> Lease:
         """Lease a job in answer to a heartbeat that was sent after `since`."""
-        answered = self.heartbeat(changes.get("home_partition", 0), since=since)
+        home = changes.get("home_partition", 0)
+        answered = self.heartbeat(home, f"{pool}-w1/", since=since, free=free)
         body = answered.body
         assert isinstance(body, Heartbeat)
         lease = Lease(
@@ -144,7 +147,7 @@ class Dispatcher:
         )
         lease = replace(lease, **changes)
         value = seal_lease(lease, CLUSTER_KEY)
-        self.write("jobs.work.default", body.work_partition, b"acme", value)
+        self.write(f"jobs.work.{pool}", body.work_partition, b"acme", value)
         return lease
 
     def put_tenant(self, kind: str, id_: str, record: TenantRecord) -> None:

@@ -57,6 +57,8 @@ class Watchdog:
         self._thread_id = threading.get_ident()
         self._stopped = threading.Event()
         self._late = 0.0
+        self.beside: list[HeldLeases] = []
+        """Those of other workers whose handlers run in the same loop."""
         metrics.LOOP_LAG_SECONDS.set_function(self._lag)
 
     def tick(self) -> None:
@@ -92,7 +94,8 @@ class Watchdog:
         culprit = self._culprit()
         if not self._held_leases.blocked:
             self._tell(blocked=True)
-            self._log("a handler blocks the event loop", culprit)
+            if culprit is None or culprit in self._held_leases.running():
+                self._log("a handler blocks the event loop", culprit)
         if self._is_overdue(culprit, since):
             self._log("the event loop is blocked past its handler's timeout: exiting", culprit)
             self._exit(EXIT_CODE)
@@ -122,7 +125,7 @@ class Watchdog:
     def _culprit(self) -> Held | None:
         """The lease whose task is the loop's current one; None for a task of a handler's own."""
         task = asyncio.current_task(self._loop)
-        names = {task_name(held.lease): held for held in self._held_leases.running()}
+        names = {task_name(held.lease): held for held in self._in_loop()}
         return names.get(task.get_name()) if task else None
 
     def _end_if_full_for_ever(self) -> None:
@@ -147,7 +150,10 @@ class Watchdog:
     def _overtaken(self, since: float) -> list[Held]:
         """Runs that have begun and whose timeout did not pass before the loop was blocked: the
         others were cancelled at their timeout."""
-        return [held for held in self._held_leases.running() if since <= held.timeout_at < math.inf]
+        return [held for held in self._in_loop() if since <= held.timeout_at < math.inf]
+
+    def _in_loop(self) -> list[Held]:
+        return [held for all_ in (self._held_leases, *self.beside) for held in all_.running()]
 
     def _log(self, what: str, culprit: Held | None) -> None:
         frame = sys._current_frames().get(self._thread_id)

@@ -81,4 +81,4 @@ def test_pools_as_declared_need_no_word() -> None:
 
 def test_a_worker_of_a_pool_that_is_not_declared_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--pool 'gpu' is not in the topology; .*: default"):
-        run(App("a"), Settings(), load(), pool="gpu")
+        run(App("a"), Settings(), load(), pools={"gpu": None})
