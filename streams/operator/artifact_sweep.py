@@ -13,6 +13,7 @@ import structlog
 from streams.artifacts.store import ArtifactStore, Entry, StoreUnavailable
 from streams.operator.http.app_state import AppState
 from streams.operator.resources import jobs, tenants
+from streams.operator.store_calls import asked
 from streams.process.wall_clock import wall_ms
 
 log = structlog.get_logger(__name__)
@@ -21,6 +22,8 @@ EVERY_SECONDS = 3_600.0
 _YOUNG_MS = 86_400_000
 """So young, an artifact stays: its job may not be shown yet, and clocks may differ."""
 _AT_ONCE = 500
+_PAGE_SECONDS = 900.0
+"""A bucket is listed as a whole before its first page."""
 
 
 async def sweep_for_ever(state: AppState, store: ArtifactStore) -> None:
@@ -45,12 +48,12 @@ async def sweep(state: AppState, store: ArtifactStore, now: int) -> int:
         StoreUnavailable: the store does not answer; what is left comes with the next sweep.
     """
     entries, removed = store.entries(), 0
-    while page := await asyncio.to_thread(lambda: list(islice(entries, _AT_ONCE))):
+    while page := await asked(store, lambda _: list(islice(entries, _AT_ONCE)), _PAGE_SECONDS):
         old = [each for each in page if each.written_at < now - _YOUNG_MS]
         gone = await state.query(partial(_without_job, entries=old))
         if not state.ready():
             return removed  # it begins anew, so it may not have all jobs
-        removed += await asyncio.to_thread(_remove, store, gone)
+        removed += await asked(store, partial(_remove, entries=gone), _PAGE_SECONDS)
     return removed
 
 
@@ -60,7 +63,7 @@ async def remove_of(store: ArtifactStore, folder: str) -> None:
     Raises:
         StoreUnavailable: the store does not answer.
     """
-    await asyncio.to_thread(lambda: _remove(store, list(store.entries(folder))))
+    await asked(store, lambda store: _remove(store, list(store.entries(folder))))
 
 
 def _without_job(connection: sqlite3.Connection, entries: list[Entry]) -> list[Entry]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from streams.operator.http.jobs import known_job
 from streams.operator.http.payloads import attachment, refuse_erased_body
 from streams.operator.http.refusal import Refusal, unknown
 from streams.operator.resources.json_values import Json
+from streams.operator.store_calls import asked
 
 routes = web.RouteTableDef()
 _MOST_LISTED = 1_000
@@ -79,6 +79,6 @@ async def _asked(state: AppState, call: Callable[[ArtifactStore], T]) -> T:
         told = f"this operator knows no place of artifacts: set {SETTING}, as for the workers"
         raise Refusal(503, "artifacts-unset", told)
     try:
-        return await asyncio.to_thread(call, store)
+        return await asked(store, call)
     except StoreUnavailable as error:
         raise Refusal(503, "artifact-unreadable", str(error)) from None
