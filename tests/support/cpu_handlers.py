@@ -114,6 +114,13 @@ def makes_what_cannot_be_sent(ctx: BlockingContext[Any]) -> Any:
         return [type(error).__name__, ctx.step("next", add, 1, 2)]
 
 
+def has_an_effect_that_cannot_be_sent(ctx: BlockingContext[Any]) -> None:
+    def sends(idempotency_key: str) -> Any:
+        return lambda: None
+
+    ctx.effect("email:send", sends, key="once")
+
+
 def returns_what_cannot_be_sent(ctx: BlockingContext[Any]) -> Any:
     return lambda: None
 

@@ -35,7 +35,7 @@ def main(connection: Connection, life: int) -> None:
         end = _end_of(task, connection)
         if os.getpid() != us:
             os._exit(int(isinstance(end, Raised)))  # a fork of the handler: it answers nobody
-        connection.send_bytes(_packed(end, "the handler's result"))
+        connection.send_bytes(_packed(end, "the handler's result", PermanentError))
 
 
 def _end_of(task: Task, connection: Connection) -> Returned | Raised:
@@ -53,15 +53,15 @@ def _end_of(task: Task, connection: Connection) -> Returned | Raised:
         calls.close()
 
 
-def _packed(said: Returned | Raised, what: str) -> bytes:
-    """A message; the error of one that no other process can read."""
+def _packed(said: Returned | Raised, what: str, kind: type[Exception]) -> bytes:
+    """A message; an error of a kind for one that no other process can read."""
     try:
         return bytes(ForkingPickler.dumps(said))
     except MemoryError as error:
         return bytes(ForkingPickler.dumps(Raised.of(error)))
     except Exception as error:
         told = f"{what} cannot leave its process ({_kind(error)}): give plain values"
-        return bytes(ForkingPickler.dumps(Raised.of(PermanentError(told))))
+        return bytes(ForkingPickler.dumps(Raised.of(kind(told))))
 
 
 def _kind(error: Exception) -> str:
@@ -115,7 +115,7 @@ class _Calls:
 
     def _check(self, name: str) -> None:
         if (os.getpid(), threading.get_ident()) != self._owner:
-            raise PermanentError(f"ctx.{name} is called outside of the handler's own thread")
+            raise RuntimeError(f"ctx.{name} is called outside of the handler's own thread")
         if self._is_over:
             raise LeaseLost("the run of this context is over: it starts nothing more")
         self._check_order()
@@ -136,7 +136,8 @@ class _Calls:
             self._performing -= 1
         if os.getpid() != us:
             os._exit(int(isinstance(end, Raised)))
-        return _packed(end, "what the function returned")
+        # It was done, so the error must not be one that says that nothing was.
+        return _packed(end, "what the function returned", TypeError)
 
 
 def _no_function(*_: Any, **__: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streams.errors import HistoryDiverged, LeaseLost, TransientError
@@ -76,9 +77,11 @@ def _kill_all(processes: list[Process]) -> None:
 
 async def _converse(process: Process, ctx: Context[Any], said: Task | Perform) -> Returned | Raised:
     """Send a message, make the calls that the process asks for meanwhile, and return its end."""
-    told: Asked | Returned | Raised = await _exchanged(process, said)
+    told: Asked | Returned | Raised = await _in_thread(lambda: process.exchange(said))
     while isinstance(told, Asked):
-        told = await _exchanged(process, await _answer(process, ctx, told))
+        # It has begun, so no error may say that nothing was done.
+        answer = partial(process.exchange, await _answer(process, ctx, told))
+        told = await in_daemon_thread(answer)
     return told
 
 
@@ -96,10 +99,6 @@ async def _answer(process: Process, ctx: Context[Any], asked: Asked) -> Returned
         raise  # what ends the run does not go on in the process
     except Exception as error:
         return Raised.of(error)
-
-
-async def _exchanged(process: Process, message: object) -> Any:
-    return await _in_thread(lambda: process.exchange(message))
 
 
 async def _in_thread(call: Callable[[], T], late: Callable[[T], object] | None = None) -> T:
