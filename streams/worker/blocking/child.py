@@ -14,9 +14,9 @@ from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
 from typing import Any
 
-from streams.errors import LeaseLost, PermanentError
+from streams.errors import LeaseLost
 from streams.worker.blocking.context import BlockingContext
-from streams.worker.blocking.messages import Asked, Perform, Raised, Returned, Task
+from streams.worker.blocking.messages import Asked, CannotBePickled, Perform, Raised, Returned, Task
 from streams.worker.handler.call_check import check_call
 
 _WITH_FUNCTION = ("step", "effect")
@@ -35,7 +35,7 @@ def main(connection: Connection, life: int) -> None:
         end = _end_of(task, connection)
         if os.getpid() != us:
             os._exit(int(isinstance(end, Raised)))  # a fork of the handler: it answers nobody
-        connection.send_bytes(_packed(end, "the handler's result", PermanentError))
+        connection.send_bytes(_packed(end))
 
 
 def _end_of(task: Task, connection: Connection) -> Returned | Raised:
@@ -53,19 +53,12 @@ def _end_of(task: Task, connection: Connection) -> Returned | Raised:
         calls.close()
 
 
-def _packed(said: Returned | Raised, what: str, kind: type[Exception]) -> bytes:
-    """A message; an error of a kind for one that no other process can read."""
+def _packed(end: Returned | Raised) -> bytes:
+    """An end as a message; a value that cannot be one is told as what is no JSON."""
     try:
-        return bytes(ForkingPickler.dumps(said))
-    except MemoryError as error:
-        return bytes(ForkingPickler.dumps(Raised.of(error)))
-    except Exception as error:
-        told = f"{what} cannot leave its process ({_kind(error)}): give plain values"
-        return bytes(ForkingPickler.dumps(Raised.of(kind(told))))
-
-
-def _kind(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+        return bytes(ForkingPickler.dumps(end))
+    except Exception:
+        return bytes(ForkingPickler.dumps(Returned(CannotBePickled())))
 
 
 class _Calls:
@@ -136,8 +129,7 @@ class _Calls:
             self._performing -= 1
         if os.getpid() != us:
             os._exit(int(isinstance(end, Raised)))
-        # It was done, so the error must not be one that says that nothing was.
-        return _packed(end, "what the function returned", TypeError)
+        return _packed(end)
 
 
 def _no_function(*_: Any, **__: Any) -> None:

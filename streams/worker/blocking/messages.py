@@ -50,6 +50,10 @@ class Returned:
     value: Any
 
 
+class CannotBePickled:
+    """Stands for a value that cannot be sent, and is refused as no JSON where that is asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Raised:
     """An error, as far as it crosses to another process: its type's name, and its text."""

@@ -17,7 +17,7 @@ from support.worker_bench import bench
 
 from streams import App
 from streams.errors import ConfigError
-from streams.serde.effect_states import UNKNOWN
+from streams.serde.effect_states import DONE
 from streams.serde.records import Checkpoint, Ended, Outcome
 from streams.worker.blocking.parent import InProcess
 from streams.worker.blocking.process import Process
@@ -56,22 +56,22 @@ async def test_the_function_of_a_step_calls_the_context_too() -> None:
 async def test_what_cannot_be_sent_fails_its_call_and_is_no_others_value() -> None:
     async with bench(app_of(cpu_handlers.makes_what_cannot_be_sent)) as at:
         found = value(await end_of(at, cpu_handlers.makes_what_cannot_be_sent))
-        assert found == ["TypeError", 3]
+        assert found == ["PermanentError", 3]
         assert [body.step.value for body in at.bodies(Checkpoint)] == ["3"]
 
 
-async def test_an_effect_whose_result_cannot_be_sent_may_have_been_done() -> None:
+async def test_an_effect_whose_result_cannot_be_sent_is_done_all_the_same() -> None:
     function = cpu_handlers.has_an_effect_that_cannot_be_sent
     async with bench(app_of(function)) as at:
         await end_of(at, function)
-        assert [outcome.status for outcome in at.bodies(Outcome)] == [UNKNOWN]
+        assert [outcome.status for outcome in at.bodies(Outcome)] == [DONE]
 
 
 async def test_a_result_that_cannot_be_sent_fails_the_job_by_name() -> None:
     async with bench(app_of(cpu_handlers.returns_what_cannot_be_sent)) as at:
         end = await end_of(at, cpu_handlers.returns_what_cannot_be_sent)
     assert end.status == "failed"
-    assert "the handler's result cannot leave its process" in (end.error or "")
+    assert "the handler's result is not JSON" in (end.error or "")
 
 
 async def test_an_error_that_cannot_be_sent_is_told_by_its_name() -> None:
