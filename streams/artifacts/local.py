@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from streams.artifacts.store import ArtifactGone, Entry, StoreUnavailable
 
 _UNFINISHED = ".unfinished-"
+_NOTHING_THERE = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 class LocalStore:
@@ -41,9 +43,9 @@ class LocalStore:
         try:
             with (self._directory / path).open("rb") as file:
                 return file.read() if most is None else file.read(most)
-        except FileNotFoundError:
-            raise ArtifactGone(f"there is no artifact at {path}") from None
         except OSError as error:
+            if error.errno in _NOTHING_THERE:
+                raise ArtifactGone(f"there is no artifact at {path}") from None
             raise StoreUnavailable(f"cannot read an artifact: {error}") from error
 
     def entries(self, folder: str = "") -> Iterator[Entry]:

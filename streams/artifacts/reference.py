@@ -42,7 +42,7 @@ class Reference:
                 f"{str(value)[:80]!r} is no reference of an artifact: give what ctx.save returned"
             )
         texts = (value["artifact"], value["of"], value["name"], value["content_type"])
-        if not all(isinstance(text, str) for text in texts) or type(value["size"]) is not int:
+        if not all(map(_is_text, texts)) or type(value["size"]) is not int:
             raise PermanentError("the reference of an artifact is damaged: its fields are no text")
         return cls(**value)
 
@@ -60,6 +60,13 @@ def path_of_job(tenant_id: str, job_id: str) -> str:
 def path_of(tenant_id: str, job_id: str, artifact: str) -> str:
     """Where an artifact lies."""
     return path_of_job(tenant_id, job_id) + _part(artifact)
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a text that is not empty, without lone surrogates, which no path can have."""
+    return (
+        isinstance(value, str) and bool(value) and not any("\ud800" <= c < "\ue000" for c in value)
+    )
 
 
 def _part(text: str) -> str:

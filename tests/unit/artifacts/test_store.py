@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from streams.artifacts.local import LocalStore
+from streams.artifacts.reference import Reference
 from streams.artifacts.store import ArtifactGone, StoreUnavailable, open_store
-from streams.errors import ConfigError
+from streams.errors import ConfigError, PermanentError
 
 
 @pytest.fixture
@@ -78,3 +79,18 @@ def test_a_location_that_names_no_store_is_refused(location: str | None, told: s
 def test_a_url_of_a_file_names_a_directory(tmp_path: Path) -> None:
     open_store(f"file://{tmp_path}/kept").put("acme/job_1/art_1", [b"one"])
     assert (tmp_path / "kept" / "acme" / "job_1" / "art_1").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize("path", ["acme/job_1/", "acme/job_1/" + "x" * 300, "acme/job_1/art_1/x"])
+def test_a_place_where_no_object_can_lie_is_empty(store: LocalStore, path: str) -> None:
+    store.put("acme/job_1/art_1", [b"one"])
+    with pytest.raises(ArtifactGone):
+        store.get(path)
+
+
+@pytest.mark.parametrize("field", ["artifact", "of", "name", "content_type"])
+@pytest.mark.parametrize("text", ["\ud800", ""])
+def test_a_reference_that_nobody_saved_is_refused(field: str, text: str) -> None:
+    given = {"artifact": "art", "of": "job", "name": "n", "size": 1, "content_type": "t"}
+    with pytest.raises(PermanentError):
+        Reference.of_json({**given, field: text})
