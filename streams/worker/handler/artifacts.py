@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from streams import user_json
 from streams.artifacts.stand_in import MARK, is_stand_in, marked_off, meant
 from streams.errors import PermanentError, TransientError
-from streams.process.daemon_thread import in_daemon_thread
 from streams.serde.ids import artifact_id
 from streams.serde.sizes import MAX_VALUE_BYTES
 from streams.worker.handler.redacted import check_names
@@ -115,6 +114,7 @@ class Artifacts:
     async def _asked(self, call: Callable[[ArtifactStore], T]) -> T:
         """What the store answers, in a thread: it may take long, or hang."""
         from streams.artifacts.store import SETTING, ArtifactGone, StoreUnavailable
+        from streams.worker.handler.store_calls import asked
 
         store = self._store
         if store is None:
@@ -122,7 +122,7 @@ class Artifacts:
         self._session.check()
         with self._session.busy():
             try:
-                return await in_daemon_thread(lambda: call(store)) if store.blocks else call(store)
+                return await asked(store, call) if store.blocks else call(store)
             except ArtifactGone as error:
                 raise PermanentError(f"{error}: it was removed, or its tenant erased") from error
             except StoreUnavailable as error:
