@@ -211,6 +211,32 @@ async def test_a_worker_whose_slots_are_all_taken_for_ever_ends(log: Log) -> Non
     assert "for ever" in log.lines[-1][0]
 
 
+async def test_a_heavy_job_that_has_all_slots_for_ever_ends_its_worker(log: Log) -> None:
+    app, exits, let_go = App("test"), list[int](), asyncio.Event()
+
+    @app.job("job", weight=2)
+    async def handler(ctx: Context) -> None:
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
+
+    async with bench(app, slots=2) as at:
+        clock = Clock()
+        loop, worker = asyncio.get_running_loop(), at.worker
+        watchdog = Watchdog(loop, worker.held_leases, worker.heartbeater, clock, exits.append)
+        at.give(timeout_seconds=10)
+        while worker.held_leases.free():
+            await asyncio.sleep(0)
+        worker.held_leases.running()[0].started_at = 0
+        for clock.now in map(float, range(1, 47)):
+            watchdog.tick()
+            watchdog.look()
+        watchdog.stop()
+        let_go.set()
+        await at.idle()
+    assert exits[:1] == [70]
+
+
 async def test_a_full_worker_that_was_suspended_has_time_to_end_its_runs(log: Log) -> None:
     app, exits = App("test"), list[int]()
 
