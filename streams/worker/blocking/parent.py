@@ -38,7 +38,7 @@ class InProcess:
         self._most_bytes = None if memory_mb is None else memory_mb * 1024 * 1024
         self._idle: list[Process] = []
         # At the worker's own end they end by themselves.
-        weakref.finalize(self, _kill_all, self._idle).atexit = False
+        weakref.finalize(self, _kill_all, self._idle, os.getpid()).atexit = False
 
     async def __call__(self, ctx: Context[Any]) -> Any:
         task = Task(self._module, self._function, view_of(ctx), self._most_bytes)
@@ -70,9 +70,10 @@ class InProcess:
             process.kill()
 
 
-def _kill_all(processes: list[Process]) -> None:
+def _kill_all(processes: list[Process], owner: int) -> None:
     for process in processes:
-        process.kill()
+        if os.getpid() == owner:  # and not a fork of the worker
+            process.kill()
 
 
 async def _converse(process: Process, ctx: Context[Any], said: Task | Perform) -> Returned | Raised:

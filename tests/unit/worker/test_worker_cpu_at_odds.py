@@ -176,6 +176,19 @@ def test_processes_end_with_the_handler_that_has_them() -> None:
     eventually(lambda: not lives(pid), what="its end")
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_of_the_worker_ends_no_process_of_it() -> None:
+    handler, process = InProcess(cpu_handlers.pid, None), Process()
+    handler._keep(process)
+    fork = os.fork()
+    if not fork:
+        del handler
+        os._exit(0)
+    os.waitpid(fork, 0)
+    assert process.is_quiet()
+    process.kill()
+
+
 def lives(pid: int) -> bool:
     with suppress(ProcessLookupError, FileNotFoundError):
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
