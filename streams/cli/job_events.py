@@ -75,12 +75,18 @@ def newest_text(texts: Texts) -> str:
 
 
 def apply(job: Answer, event: StreamEvent) -> None:
-    """Change the job as an event says."""
+    """Change the job as an event says.
+
+    What comes before the first status is in that status, too: of a job that has ended it comes
+    behind all else.
+    """
     data = event.data
     match event.event:
         case "status":
             job.clear()
             job.update(data)
+        case _ if not job:
+            return
         case "progress":
             job["progress"] = data["value"]
         case "step":

@@ -80,6 +80,19 @@ def test_json_is_one_job_a_line(operator: OperatorApi) -> None:
     assert [json.loads(line) for line in done.stdout.splitlines()] == [job(), ENDED]
 
 
+def test_what_comes_before_the_first_status_is_no_look(operator: OperatorApi) -> None:
+    before = [
+        ("step", {"job_id": "job_a", "name": "made"}),
+        ("effect", EFFECT),
+        ("log", {"job_id": "job_a", "event": "made"}),
+        ("progress", {"value": 1}),
+    ]
+    operator.on("GET", STREAM, stream(*before, ("status", ENDED)))
+    done = invoke(operator, "watch", "job_a")
+    assert len(lines(done)) == 1
+    assert done.exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("status", "code", "said"),
     [
