@@ -602,12 +602,17 @@ def test_a_waiting_job_shows_the_caps_that_keep_it(operator: OperatorApi) -> Non
         assert told in shown
 
 
+def told(job: dict[str, Any]) -> bytes:
+    """A job's stream of events that tells how it is."""
+    return f"id: 1\nevent: status\ndata: {json.dumps(job)}\n\n".encode()
+
+
 @pytest.mark.parametrize(("status", "code"), [("succeeded", 0), ("dead", 3), ("needs_review", 4)])
 def test_a_watched_replay_ends_with_the_exit_code_of_its_new_job(
     operator: OperatorApi, status: str, code: int
 ) -> None:
     operator.on("POST", "/v1/dlq/job_old/replay", JOB)
-    operator.on("GET", "/v1/jobs/job_a", JOB | {"status": status})
+    operator.on("GET", "/v1/jobs/job_a/events", told(JOB | {"status": status}))
     done = invoke(operator, dlq, "replay", "job_old", "--note", "n", "--watch")
     assert done.exit_code == code
     assert f" job_a {status}" in done.stdout
@@ -615,7 +620,7 @@ def test_a_watched_replay_ends_with_the_exit_code_of_its_new_job(
 
 def test_a_settled_job_is_watched_to_its_end(operator: OperatorApi) -> None:
     operator.on("POST", "/v1/jobs/job_a/effects/pay/settle", JOB)
-    operator.on("GET", "/v1/jobs/job_a", JOB | {"status": "succeeded"})
+    operator.on("GET", "/v1/jobs/job_a/events", told(JOB | {"status": "succeeded"}))
     done = invoke(operator, jobs, "settle", "job_a", "pay", "--not-done", "--note", "n", "--watch")
     assert done.exit_code == 0
     assert " job_a succeeded" in done.stdout
