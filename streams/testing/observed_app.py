@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from streams.errors import PermanentError
 from streams.serde.effect_scopes import JOB
 from streams.serde.records import EventInfo, Lease
+from streams.testing.blocking import run_outside, runs_outside
 from streams.testing.points import Points
 from streams.testing.stops import Place, Stops
 from streams.testing.tools import Tools, called
 from streams.testing.virtual_loop import waits_outside
 from streams.worker.app import App
 from streams.worker.handler.context import Context
-from streams.worker.handler.invoke import is_async
 from streams.worker.handler.values import digest
 from streams.worker.job_types import JobFunction, PreflightFunction
 from streams.worker.typed.handler_types import HandlerTypes
@@ -54,8 +53,10 @@ class Observer:
 
     def _handler(self, function: JobFunction) -> JobFunction:
         async def handle(ctx: Context) -> Any:
-            with nullcontext() if is_async(function) else waits_outside():
-                return await function(ObservedContext(ctx, self))
+            observed = ObservedContext(ctx, self)
+            if runs_outside(function):
+                return await run_outside(function, observed)
+            return await function(observed)
 
         return handle
 

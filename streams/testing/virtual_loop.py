@@ -69,7 +69,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def awaits_answer(self) -> bool:
         """Whether a thread or an open socket may still have something to tell."""
-        if self._outside:
+        if self._outside > 0:
             return True
         return not self.standing and len(self._idle_selector.get_map()) > _OWN_FILES
 
@@ -81,6 +81,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             yield
         finally:
             self._outside -= 1
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Let a thread that is waited for wait for the code in this block."""
+        self._outside -= 1
+        try:
+            yield
+        finally:
+            self._outside += 1
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
@@ -104,4 +113,12 @@ def waits_outside() -> Iterator[None]:
     """In here the running loop waits for a thread: time does not jump meanwhile."""
     loop = asyncio.get_running_loop()
     with loop.outside() if isinstance(loop, VirtualLoop) else nullcontext():
+        yield
+
+
+@contextmanager
+def waits_inside() -> Iterator[None]:
+    """In here a thread waits for the running loop: time may jump meanwhile."""
+    loop = asyncio.get_running_loop()
+    with loop.inside() if isinstance(loop, VirtualLoop) else nullcontext():
         yield
