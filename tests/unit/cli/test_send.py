@@ -53,6 +53,8 @@ def shop(operator: OperatorApi, tmp_path: Path) -> OperatorApi:
     operator.on("GET", "/v1/tenants/acme", {"tenant_id": "acme", "disabled": False})
     operator.on("GET", SOURCE, SHOP)
     operator.on("GET", "/v1/jobs/job_a", ended)
+    told = f"id: 1\nevent: status\ndata: {json.dumps(ended)}\n\n".encode()
+    operator.on("GET", "/v1/jobs/job_a/events", told)
     operator.on("POST", HOOK, ACCEPTED)
     return operator
 
