@@ -235,7 +235,7 @@ def test_a_dry_run_tells_what_would_be_made_and_makes_nothing(
     assert (told["samples"][0]["job"], told["samples"][0]["skipped"]) == ("draft_reply", None)
     by_routes = operator.send("POST", "/v1/replays", {"route": True, "dry_run": True})
     assert (by_routes["events"], by_routes["jobs"]) == (8, 0)
-    assert "no job type 'draft_reply'" in told["warning"]
+    assert "names a job type 'draft_reply'" in told["warning"]
     assert by_routes["warning"] is None
     assert by_routes["skipped"] == {"no_route": 8}
     misspelled = begun(operator, event_type="ordr.*", dry_run=True)

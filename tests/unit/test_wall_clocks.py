@@ -26,6 +26,7 @@ READ_IN = {
     "ingress/receive/receiver.py": "how old a signature or a secret may be: 401, never a loss",
     "ingress/receive/rejections.py": "when deliveries were refused: shown",
     "ingress/schemes/__init__.py": "how old a signature may be: 401, never a loss",
+    "streams/operator/artifact_sweep.py": "which artifacts are young: they stay for a day more",
     "streams/operator/http/limits.py": "how long the oldest job waits: shown",
     "streams/operator/http/pauses.py": "when something was paused: shown",
     "streams/operator/http/schedules.py": "whether a schedule never fires: an error",
