@@ -31,11 +31,10 @@ class Tokens:
             return False
         if said.epoch > self.epoch:
             self.epoch, self.numbers = said.epoch, {}
-        if said.kind == "reset":
-            return said.step not in self.numbers
         if said.n <= self.numbers.get(said.step, -1):
             return False
-        self.numbers[said.step] = said.n
+        if said.kind == "token":  # a reset has the number of the token behind it
+            self.numbers[said.step] = said.n
         return True
 
 

@@ -163,6 +163,7 @@ class Effects:
                 trace = {"traceparent": self._session.traceparent} if takes_trace else {}
                 made = partial(function, idempotency_key=reply.idempotency_key, **trace)
                 branch = step_id(current_branch(), claim.action)
+                self._session.live.begin(branch)
                 with inside(branch), tool_call(reply.idempotency_key):
                     result = await call(made, partial(self._came_late, claim))
         except BaseException as error:

@@ -114,6 +114,7 @@ class Steps:
         self, call: Call, function: Callable[[], Any], claim_id: str = ""
     ) -> StepResult:
         self._session.check()
+        self._session.live.begin(call.id)
         with inside(call.id):
             value = await invoked(function)
         # What is kept is what the handler gets, also the first time.

@@ -66,12 +66,14 @@ class LivePublisher:
         self._waiting: list[_Said] = []
         self._open: dict[str, _Said] = {}
         self._numbers: dict[str, int] = {}
+        self._again: set[str] = set()
         self._line_number = 0
         self._holes: set[str] = set()
         self._dropped: set[str] = set()
         self._sending: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._flushes: list[asyncio.Future[None]] = []
+        self._is_stuck = False
 
     def token(self, step: str, text: str) -> None:
         """Publish text that the function of a step says; drop it if the run says too much.
@@ -82,13 +84,24 @@ class LivePublisher:
             self._say(step, self._clean(step, text))
         self._wake()
 
+    def begin(self, step: str) -> None:
+        """The function of a step is called; if it was before in this run, its text is void."""
+        with self._lock:
+            self._let_out(step)
+            if step in self._numbers:
+                self._again.add(step)
+                self._open.pop(step, None)
+
     def line(self, step: str, line: Line) -> None:
         """Publish a log line; drop it if the run writes too many."""
         with self._lock:
-            if self._lines.take(1):
-                self._add_line(step, line)
-            else:
+            fits = self._lines.take(1)
+            if not fits:
                 self._tell_dropped(step, "log lines", "writes more lines than readers are shown")
+        if fits:
+            text = written(line, self._redaction)  # calls each `repr`, which may say something
+            with self._lock:
+                self._add_line(step, text)
         self._wake()
 
     def finish(self, step: str | None = None) -> None:
@@ -97,9 +110,7 @@ class LivePublisher:
         Call this in the event loop, before the step's result is sent.
         """
         with self._lock:
-            ended = [name for name in self._streams if step is None or _is_within(name, step)]
-            for name in ended:
-                self._say(name, self._streams.pop(name).finish())
+            self._let_out(step)
 
     def hurry(self) -> None:
         """Begin at once to send what waits. Call this in the event loop."""
@@ -108,12 +119,23 @@ class LivePublisher:
             self._begin()
 
     async def flush(self) -> None:
-        """Return once all that was said is durable, and after `FLUSH_SECONDS` in any case."""
+        """Return once all that was said is durable, and after `FLUSH_SECONDS` in any case.
+
+        Once it took so long, the next ones do not wait until the broker takes something again:
+        otherwise each step of the run would take so much longer.
+        """
         if self._waiting or self._sending is not None:
             sent: asyncio.Future[None] = self._loop.create_future()
             self._flushes.append(sent)
             self.hurry()
-            await asyncio.wait({sent}, timeout=FLUSH_SECONDS)
+            seconds = 0.0 if self._is_stuck else FLUSH_SECONDS
+            done, _ = await asyncio.wait({sent}, timeout=seconds)
+            self._is_stuck = not done
+
+    def _let_out(self, step: str | None) -> None:
+        ended = [name for name in self._streams if step is None or _is_within(name, step)]
+        for name in ended:
+            self._say(name, self._streams.pop(name).finish())
 
     def _clean(self, step: str, text: str) -> str:
         if step not in self._streams:
@@ -141,12 +163,12 @@ class LivePublisher:
         said.size += len(text)
 
     def _next_token(self, step: str) -> _Said:
-        if step not in self._numbers:
-            self._numbers[step] = 0
-            if self._lease.epoch > 1:
-                self._waiting.append(_Said("reset", step, 0, []))
-        said = self._open[step] = _Said("token", step, self._numbers[step], [])
-        self._numbers[step] += 1
+        n = self._numbers.get(step, 0)
+        if step in self._again or (n == 0 and self._lease.epoch > 1):
+            self._again.discard(step)
+            self._waiting.append(_Said("reset", step, n, []))
+        said = self._open[step] = _Said("token", step, n, [])
+        self._numbers[step] = n + 1
         self._waiting.append(said)
         return said
 
@@ -161,12 +183,11 @@ class LivePublisher:
         """Say once that something was dropped."""
         if what not in self._dropped:
             self._dropped.add(what)
-            self._add_line(step, Line("warning", f"{what} are dropped: this run {why}"))
+            line = Line("warning", f"{what} are dropped: this run {why}")
+            self._add_line(step, written(line, self._redaction))
 
-    def _add_line(self, step: str, line: Line) -> None:
-        self._waiting.append(
-            _Said("log", step, self._line_number, [written(line, self._redaction)])
-        )
+    def _add_line(self, step: str, text: str) -> None:
+        self._waiting.append(_Said("log", step, self._line_number, [text]))
         self._line_number += 1
 
     def _wake(self) -> None:
@@ -186,6 +207,7 @@ class LivePublisher:
                 self._hurry.clear()
                 flushes, self._flushes = self._flushes, []
                 await self._send(self._taken())
+                self._is_stuck = False
                 for each in flushes:
                     if not each.done():
                         each.set_result(None)

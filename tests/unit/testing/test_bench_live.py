@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,6 +71,29 @@ def test_a_second_attempt_begins_its_text_anew_and_keeps_that_of_kept_steps() ->
     with Bench(app_of(handler)) as bench:
         job = bench.submit("job").run()
         assert job.streamed == {"kept": "kept 1 ", "": "attempt 2"}
+
+
+def test_a_step_and_an_effect_that_a_run_does_again_begin_their_text_anew() -> None:
+    async def handler(ctx: Context) -> None:
+        tries = [0, 0]
+
+        async def work(which: int, idempotency_key: str = "") -> None:
+            tries[which] += 1
+            await draft(ctx, f"try {tries[which]}")
+            if tries[which] == 1:
+                raise TransientError("busy")
+
+        for _ in range(2):
+            with suppress(TransientError):
+                await ctx.step("draft", work, 0, key="a")
+        for _ in range(2):
+            with suppress(TransientError):
+                await ctx.effect("mail:send", partial(work, 1), key="one")
+
+    with Bench(app_of(handler)) as bench:
+        job = bench.submit("job").run()
+        assert job.status == "succeeded", job.error
+        assert job.streamed == {"draft[a]": "try 2 ", "mail:send%2Fone": "try 2 "}
 
 
 def test_log_lines_are_bound_to_the_run_and_shown_with_the_job() -> None:

@@ -111,6 +111,21 @@ async def test_a_later_run_resets_each_step_before_it_streams_there() -> None:
     assert len(kinds) == 5
 
 
+async def test_a_step_that_begins_again_is_reset_before_its_next_text() -> None:
+    wire = Wire()
+    live = publisher(wire, epoch=1, redaction=Redaction(presets=["mail"]))
+    live.begin("draft")
+    live.token("draft", "half a mail of ann")
+    live.begin("draft")
+    live.token("draft", "whole")
+    live.finish("draft")
+    await live.flush()
+    told = [(each.kind, each.n, each.text) for each in wire.sent]
+    *before, reset, whole = told
+    assert "".join(text for _, _, text in before) == "half a mail of ann"
+    assert (reset, whole) == (("reset", len(before), ""), ("token", len(before), "whole"))
+
+
 async def test_a_long_text_is_cut_into_records_that_follow_each_other() -> None:
     wire = Wire()
     live = publisher(wire)
@@ -190,6 +205,33 @@ async def test_a_flush_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -
     wire.acknowledge()
 
 
+async def test_a_run_waits_once_for_a_broker_that_takes_nothing_of_what_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = Wire(prompt=False)
+    live = publisher(wire)
+    live.token("one", "Hi")
+    monkeypatch.setattr(output, "FLUSH_SECONDS", 0.01)
+    await live.flush()
+    monkeypatch.setattr(output, "FLUSH_SECONDS", 60.0)
+    async with asyncio.timeout(10):
+        for step in ("two", "three"):
+            live.token(step, "Hi")
+            await live.flush()
+    wire.acknowledge()
+    while not wire.open:
+        await asyncio.sleep(0)
+    live.token("four", "Hi")
+    flushed = asyncio.create_task(live.flush())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not flushed.done()
+    while not flushed.done():
+        wire.acknowledge()
+        await asyncio.sleep(0)
+    assert [step for step, _, _ in wire.told()] == ["one", "two", "three", "four"]
+
+
 async def test_what_cannot_be_sent_any_more_ends_nothing() -> None:
     wire = Wire(prompt=False)
     live = publisher(wire)
@@ -250,6 +292,25 @@ def test_a_line_with_any_field_is_json(value: object) -> None:
     found = orjson.loads(written(Line("info", "said \ud800", {"value": value}), Redaction()))
     assert found["level"] == "info"
     assert set(found["fields"]) & {"value", "fields"}
+
+
+async def test_the_repr_of_a_field_may_write_a_line_itself() -> None:
+    wire = Wire()
+    live = publisher(wire)
+
+    class Said:
+        def __repr__(self) -> str:
+            live.line("", Line("info", "from repr"))
+            return "said"
+
+    line = Line("info", "outer", {"value": Said()})
+    thread = threading.Thread(target=live.line, args=("", line), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    await live.flush()
+    messages = [orjson.loads(text)["message"] for _, _, text in wire.told("log")]
+    assert messages == ["from repr", "outer"]
 
 
 def test_a_line_is_bounded() -> None:
