@@ -114,8 +114,9 @@ def build(
 
 def _streams(settings: Settings, topology: Topology, state: AppState, tickets: Tickets) -> Streams:
     async def query(look: Look) -> Any:
+        was_ready = state.ready()
         found = await state.query(look)
-        if not state.ready():  # rows may be missing of what was read
+        if not (was_ready and state.ready()):  # rows may be missing of what was read
             raise not_ready()
         return found
 

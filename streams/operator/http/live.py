@@ -67,10 +67,11 @@ STREAMS: web.AppKey[Streams] = web.AppKey("streams", Streams)
 
 
 class TicketRequest(Body):
-    """Body of `POST /v1/stream-tickets`: jobs, or a workflow."""
+    """Body of `POST /v1/stream-tickets`: jobs, or a workflow, perhaps with its tenant."""
 
     jobs: Annotated[list[str], Field(max_length=MOST_JOBS, default_factory=list)]
     workflow_id: str | None = None
+    tenant_id: str | None = None
 
 
 @routes.post("/v1/stream-tickets")
@@ -79,8 +80,10 @@ async def make_ticket(request: web.Request) -> web.Response:
     wanted = await read_body(request, TicketRequest)
     if bool(wanted.jobs) == (wanted.workflow_id is not None):
         raise invalid("jobs", "name either jobs or a workflow_id")
+    if wanted.jobs and wanted.tenant_id is not None:
+        raise invalid("tenant_id", "only a workflow is named with its tenant")
     if wanted.workflow_id is not None:
-        digest = _digest_of_workflow(wanted.workflow_id)
+        digest = _digest_of_workflow(wanted.workflow_id, wanted.tenant_id)
     else:
         digest = of_jobs(wanted.jobs).digest
     ticket = request.app[STREAMS].tickets.issue(digest)
@@ -123,14 +126,16 @@ def takes_ticket(request: web.Request, tickets: Tickets) -> bool:
         case path if path == OF_JOBS:
             digest = of_jobs(_named(request.query)).digest
         case path if path == OF_WORKFLOW:
-            digest = _digest_of_workflow(request.match_info["workflow_id"])
+            tenant_id = request.query.get("tenant_id")
+            digest = _digest_of_workflow(request.match_info["workflow_id"], tenant_id)
         case _:
             return False
     return tickets.take(ticket, digest)
 
 
-def _digest_of_workflow(workflow_id: str) -> bytes:
-    return subject_digest("workflow ticket", [workflow_id])
+def _digest_of_workflow(workflow_id: str, tenant_id: str | None) -> bytes:
+    """Return what a ticket is about: a stream that names another tenant is another one."""
+    return subject_digest("workflow ticket", [f"{tenant_id or ''}\0{workflow_id}"])
 
 
 def _named(query: Mapping[str, str]) -> list[str]:
@@ -203,9 +208,14 @@ def _kept(position: Position, kept_ms: int) -> tuple[Position, tuple[Frame, ...]
 
 
 async def _has_seen_all(state: AppState, about: Subject, position: Position) -> bool:
-    """Whether the reader was told all ends, and nothing lives again since."""
+    """Whether the reader was told all ends, and nothing lives again since.
+
+    What a run says after its job's end is told to nobody.
+    """
     if len(position.ended) < about.parts:
         return False
     reading = Reading(about, position, state.topology)
     page = await state.query(lambda db: reading.page(db, reading.everything))
-    return not page.frames and not page.unsettled
+    if page.unsettled or len(position.ended) < about.parts:
+        return False
+    return all(frame.part is None for frame in page.frames)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import orjson
-
-from streams.operator.resources.json_values import Json
+from streams.operator.resources.json_values import Json, json_bytes
 
 Event = Literal["status", "progress", "step", "token", "effect", "log", "reset", "gap", "end"]
 
@@ -42,7 +40,7 @@ def written(frame: Frame, id_: str, *, first: bool = False) -> bytes:
     """The bytes of a frame; the first one also says how soon to connect again."""
     retry = f"retry: {RETRY_MS}\n" if first else ""
     head = f"id: {id_}\nevent: {frame.event}\n{retry}data: "
-    return head.encode() + orjson.dumps(frame.data) + b"\n\n"
+    return head.encode() + json_bytes(frame.data) + b"\n\n"
 
 
 def moved(id_: str) -> bytes:

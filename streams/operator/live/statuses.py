@@ -11,13 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-import orjson
-
 from streams.operator.live.frames import Frame, Place
 from streams.operator.live.position import JOBS, WORKFLOWS, Position
 from streams.operator.live.subject import Subject
 from streams.operator.resources.jobs import whole_job
-from streams.operator.resources.json_values import Json
+from streams.operator.resources.json_values import Json, json_bytes
 from streams.operator.resources.workflows import summary_json
 from streams.serde import job_states
 from streams.serde.codec import JOB, WORKFLOW
@@ -203,7 +201,7 @@ class Statuses:
 
     def _differs(self, job_id: str, shown: Json) -> bool:
         """Whether a job looks other than when it was last shown to this reader."""
-        digest = blake2b(orjson.dumps(shown), digest_size=8).digest()
+        digest = blake2b(json_bytes(shown), digest_size=8).digest()
         before, self._shown[job_id] = self._shown.get(job_id), digest
         return before is not None and before != digest
 

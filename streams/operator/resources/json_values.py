@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import orjson
@@ -19,6 +20,17 @@ def parsed(text: str | None) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return text
+
+
+def json_bytes(shown: Json | None) -> bytes:
+    """Return what is shown as JSON.
+
+    orjson writes 254 levels. A value of a handler may have as many, and lies inside what is shown.
+    """
+    try:
+        return orjson.dumps(shown)
+    except TypeError:
+        return json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def checked_json(topic: str, text: bytes) -> str:

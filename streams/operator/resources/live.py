@@ -75,7 +75,7 @@ def newest_numbers(
 def newest_lines(connection: sqlite3.Connection, job: Job) -> list[Json]:
     """Return the newest log lines of a job that are kept, oldest first."""
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM live"  # noqa: S608  constants
+        f"SELECT {_COLUMNS} FROM live INDEXED BY live_lines"  # noqa: S608  constants
         " WHERE job_id = ? AND tenant_id = ? AND kind = 'log' ORDER BY off DESC LIMIT ?",
         (job.job_id, job.tenant_id, LOG_LINES),
     ).fetchall()
@@ -119,7 +119,7 @@ TABLE = Table(
     "text TEXT NOT NULL",
     row=_row,
     split=no_tombstone,
-    indexes={"by_age": "(at)"},
+    indexes={"by_age": "(at)", "lines": "(job_id, off) WHERE kind = 'log'"},
     expires=True,
     kept_hours=lambda settings: settings.live_kept_hours,
 )
