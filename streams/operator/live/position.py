@@ -36,7 +36,7 @@ DIGEST_BYTES = 8
 HOUR_MS = 3_600_000
 _VERSION = 1
 _MOST_BITS = 63
-_LONGEST = 4_096
+_LONGEST = 8_000
 
 
 class MalformedPosition(ValueError):
@@ -53,7 +53,8 @@ def subject_digest(kind: str, ids: Sequence[str]) -> bytes:
 class Position:
     """What a reader of one subject has seen.
 
-    `hour` is when it was given out, in hours since the epoch: two replicas give the same one.
+    `hour` is when it was given out, or of the oldest record that may come behind it if that is
+    older, in hours since the epoch: two replicas give the same one.
     `ended` has the numbers of the parts of the subject, in the order of their ids, whose end the
     reader was told.
     """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from math import inf
 from typing import TYPE_CHECKING
 
 from streams.operator.live.frames import Frame, moved, written
 from streams.operator.live.position import HOUR_MS
-from streams.operator.live.reading import Change, Page, Reading
+from streams.operator.live.reading import WORKFLOW, Change, Page, Reading
 from streams.process.wall_clock import wall_ms
 
 if TYPE_CHECKING:
@@ -79,12 +80,16 @@ class Reader:
         changed, self._changed = self._changed, set()
         before = self._reading.interests
         heard = self._hub.heard() if self._reading.is_of_several else None
+        if self._reading.home is not None:
+            # Topics are read at a pace of their own: the jobs of what was heard become rows first.
+            await self._hub.settle(self._reading.home)
+            changed.add(WORKFLOW)
         page: Page = await self._hub.reads.read(lambda db: self._reading.page(db, changed, heard))
         if self._reading.interests is not before:
             self._hub.attend(self, self._reading.interests)
             if self._reading.unheard:
                 self.wake(self._reading.unheard)
-        await self._write(page.frames)
+        await self._write(page.frames, page.oldest)
         if page.unsettled:
             partitions = {partition for partition, _ in page.unsettled}
             await asyncio.gather(*(self._hub.settle(each) for each in partitions))
@@ -92,10 +97,13 @@ class Reader:
         if page.again:
             self.wake(page.again)
 
-    async def _write(self, frames: Iterable[Frame]) -> None:
-        """Send frames, each with the position behind it."""
+    async def _write(self, frames: Iterable[Frame], oldest: float = inf) -> None:
+        """Send frames, each with the position behind it.
+
+        An id that comes before old records is as old as they are, because they may go soon.
+        """
         position = self._reading.position
-        position.hour = wall_ms() // HOUR_MS
+        position.hour = int(min(wall_ms(), oldest)) // HOUR_MS
         for frame in frames:
             position.see(frame)
             if frame.data is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from streams.operator.live import changes
@@ -19,6 +19,7 @@ from streams.operator.live.statuses import JobRow, Statuses, job_row
 from streams.operator.live.subject import Subject, members
 from streams.operator.live.tokens import Tokens, frame_of, tokens_at
 from streams.operator.resources.live import Said, Source, said_since
+from streams.serde.ids import partition_for
 from streams.serde.job_states import MOVABLE
 from streams.serde.records import Job
 from streams.topology.model import Topology
@@ -50,12 +51,14 @@ class Page:
     """What a reader gets now.
 
     `again` are changes of which something is left for a later page. An end is told once everything
-    that was on the topics when it was found is a row: until then it is `unsettled`.
+    that was on the topics when it was found is a row: until then it is `unsettled`. `oldest` is the
+    time of the oldest thing said, and nothing that is left for a later page is older.
     """
 
     frames: list[Frame] = field(default_factory=list)
     again: set[Change] = field(default_factory=set)
     unsettled: Unsettled = field(default_factory=dict)
+    oldest: float = inf
 
 
 class Reading:
@@ -67,6 +70,7 @@ class Reading:
         self.unheard: set[Change] = set()
         """Changes that may have come before the reader was woken for them, as of the last page."""
         self._about = about
+        self._partitions = topology.partitions
         self._statuses = Statuses(about, position, topology)
         self._members: tuple[str, ...] = ()
         self._sources: dict[str, Source] = {}
@@ -84,6 +88,13 @@ class Reading:
     def is_of_several(self) -> bool:
         """Whether records of several jobs may lie in one partition of a topic."""
         return self._about.kind == "workflow" or self._about.parts > 1
+
+    @property
+    def home(self) -> int | None:
+        """The partition of a workflow, whose jobs are found as it goes on; None for named jobs."""
+        if self._about.kind == "jobs":
+            return None
+        return partition_for(self._about.tenant_id, self._partitions)
 
     @property
     def everything(self) -> set[Change]:
@@ -213,6 +224,7 @@ class Reading:
             if stop is not None:
                 cut[source.partition] = min(stop, cut.get(source.partition, inf))
                 page.again.add((job_id, "live"))
+        page.oldest = min((said.at for _, said in found), default=inf)
         for source, said in sorted(found, key=lambda each: (each[0].partition, each[1].off)):
             if said.off >= cut.get(source.partition, inf):
                 page.again.add((source.job_id, "live"))
@@ -247,7 +259,9 @@ class Reading:
             ]
             found.sort(key=lambda each: _order(each[0]))
             page.again |= {(job_id, table) for _, job_id in found[_PAGE_FRAMES:]}
-            yield from (frame for frame, _ in found[:_PAGE_FRAMES])
+            places = [*(frame.place for frame, _ in found[1:]), None]
+            for (frame, _), following in zip(found[:_PAGE_FRAMES], places, strict=False):
+                yield _before(frame) if following == frame.place else frame
 
 
 def _a_page(
@@ -263,6 +277,12 @@ def _a_page(
         found.append(said)
         size += len(said.text)
     return found, None
+
+
+def _before(frame: Frame) -> Frame:
+    """A frame whose record another job of the stream shares: the record is not seen with it yet."""
+    place = frame.place and replace(frame.place, offset=frame.place.offset - 1)
+    return replace(frame, place=place)
 
 
 def _order(frame: Frame) -> tuple[int, int]:

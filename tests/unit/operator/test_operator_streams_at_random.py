@@ -27,9 +27,10 @@ from support.live_desk import (
 from support.operator_cluster import make_entry, make_job
 
 from streams.runtime.processor import Record
-from streams.serde.records import Job, LiveOutput, Progress, StepResult
+from streams.serde.records import Job, LiveOutput, Progress, StepResult, Workflow
 
 JOBS = ("job_a", "job_b", "job_c")
+ROOT = JOBS[0]
 PATH = f"/v1/stream?jobs={','.join(JOBS)}"
 
 
@@ -123,11 +124,11 @@ def expected(records: list[Any]) -> dict[str, str]:
     return found
 
 
-async def read(random: Random, clients: list[Any]) -> list[Got]:
+async def read(random: Random, clients: list[Any], path: str = PATH) -> list[Got]:
     """Read the stream to its end, by any replica, and cut anywhere."""
     got, last = list[Got](), None
     while True:
-        async with await opened(random.choice(clients), PATH, last) as answer:
+        async with await opened(random.choice(clients), path, last) as answer:
             if answer.status == 204:
                 return got
             raw, most = b"", random.choice((50, 3_000, 30_000, 10**9))
@@ -191,3 +192,39 @@ def _status(shown: dict[str, Any]) -> tuple[str, str]:
 
 def _status_of(job: Job) -> tuple[str, str]:
     return job.job_id, job.status
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_workflow_whose_jobs_come_at_any_pace_has_all_that_they_said(
+    seed: int, tmp_path: Path
+) -> None:
+    random, log = Random(seed), Log()
+    lives = [[_in_workflow(each) for each in life(random, job_id)] for job_id in JOBS]
+    flow = Workflow(ROOT, "acme", ROOT, "draft_reply", "running", {"running": 1}, 1)
+    begin = [lives[0].pop(0), flow]
+    more = [lives[0], *([replace(flow, kept=2 + n), *each] for n, each in enumerate(lives[1:]))]
+    ends = replace(flow, jobs={"succeeded": 3}, status="succeeded", outcome="succeeded")
+    a, b = Replica(tmp_path / "a.sqlite"), Replica(tmp_path / "b.sqlite")
+    async with serving(a) as at_a, serving(b) as at_b:
+        for replica in (a, b):
+            replica.fold(*Log().append(*begin))
+        log.append(*begin)
+
+        async def write() -> None:
+            await go_on(random, [a, b], log, more)
+            await go_on(random, [a, b], log, [[ends]])
+
+        writing = asyncio.create_task(write())
+        got = await read(Random(seed + 1_000), [at_a, at_b], f"/v1/workflows/{ROOT}/events")
+        await writing
+    for job_id, records in zip(JOBS, lives, strict=True):
+        mine = [each for each in got if each.data.get("job_id") == job_id]
+        assert texts(mine) == expected(records), job_id
+    assert [each.event for each in got].count("end") == 1
+    assert got[-1].data["outcome"] == "succeeded"
+
+
+def _in_workflow(record: Any) -> Any:
+    if not isinstance(record, Job):
+        return record
+    return replace(record, workflow_id=ROOT, depth=int(record.job_id != ROOT))
