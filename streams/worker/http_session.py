@@ -25,7 +25,7 @@ from aiohttp import (
 from multidict import CIMultiDict
 from yarl import URL
 
-from streams.errors import PermanentError, TransientError
+from streams.errors import JobError, PermanentError, TransientError
 from streams.worker.http_answers import Answer
 from streams.worker.tool_call import ToolCall, present_call
 
@@ -150,7 +150,7 @@ class Request:
     def _limits(self) -> ClientTimeout:
         left = self._run.seconds_left()
         if left < _LEAST_SECONDS:
-            raise TransientError(f"{self._told()}: nothing was sent, because the run has no time")
+            raise self._proof(TransientError, "the run has no time")
         total = left if self._timeout is None else min(self._timeout, left)
         return ClientTimeout(total=total, connect=min(CONNECT_SECONDS, total))
 
@@ -180,14 +180,20 @@ class Request:
         return self._call is None or self._call.sent == own
 
     def _not_sent(self, error: BaseException) -> Exception:
-        """The error for a request without a connection: about the effect, it may prove nothing."""
-        told = f"{self._told()}: nothing was sent: {type(error).__name__}"
-        if not self._is_alone():
-            return ClientConnectionError(f"{told}, but another request of this effect was")
+        """The error for a request without a connection."""
+        why = type(error).__name__
         wrong = isinstance(error, TypeError | ValueError | NonHttpUrlClientError)
         if wrong and not isinstance(error, OSError):  # a certificate's error is of both kinds
-            return PermanentError(f"{told}: correct the URL and the options of the request")
-        return TransientError(told)
+            why = f"{why}: correct the URL and the options of the request"
+            return self._proof(PermanentError, why)
+        return self._proof(TransientError, why)
+
+    def _proof(self, kind: type[JobError], why: str) -> Exception:
+        """The error that says that nothing was sent; of another kind, if that proves nothing."""
+        told = f"{self._told()}: nothing was sent: {why}"
+        if self._is_alone():
+            return kind(told)
+        return ClientConnectionError(f"{told}, but another request of this effect was")
 
     def _told(self) -> str:
         """The request without what may be secret in its URL."""

@@ -179,6 +179,17 @@ async def test_without_time_or_lease_nothing_begins(run: Run, service: Service) 
     assert service.asked == []
 
 
+async def test_without_time_a_request_proves_nothing_of_an_earlier_one(
+    run: Run, service: Service
+) -> None:
+    with tool_call("key-1"):
+        await Http(run).post(service.url)
+        run.left = 0.1
+        with pytest.raises(ClientError, match="no time, but another request of this effect was"):
+            await Http(run).post(service.url)
+    assert len(service.asked) == 1
+
+
 @pytest.mark.parametrize(
     "options", [{"jsn": 1}, {"json": object()}, {"headers": 7}, {"data": b"", "json": 1}]
 )
