@@ -64,7 +64,7 @@ class Http:
 
     Raises:
         TransientError: nothing was sent, because there was no connection; in an effect only if no
-            other request of its function was sent before.
+            other request of its function was sent or is under way.
         PermanentError: the URL is none, or an option is wrong; nothing was sent.
         aiohttp.ClientError, TimeoutError: something was sent, so the outcome is unknown.
     """
@@ -100,6 +100,8 @@ class _Sent:
 
     connections: int = 0
     redirects: int = 0
+    counted: int = 0
+    """How often it is counted among the requests of its effect that may have done something."""
 
 
 class Request:
@@ -170,14 +172,20 @@ class Request:
         except (ClientError, OSError, TypeError, ValueError) as error:
             if self._sent.connections:
                 raise
+            self._uncount()
             raise self._not_sent(error) from error
         assert isinstance(answer, Answer)  # noqa: S101
         return answer, checked
 
     def _is_alone(self) -> bool:
-        """Whether no other request of the effect may have done something."""
-        own = 0 if self._method in _SAFE else self._sent.connections
-        return self._call is None or self._call.sent == own
+        """Whether no other request of the effect may have done something, or may do it yet."""
+        return self._call is None or self._call.sent == self._sent.counted
+
+    def _uncount(self) -> None:
+        """Nothing was sent, since there was no connection."""
+        if self._call is not None:
+            self._call.sent -= self._sent.counted
+        self._sent.counted = 0
 
     def _not_sent(self, error: BaseException) -> Exception:
         """The error for a request without a connection."""
@@ -218,11 +226,15 @@ def _watched(sent: _Sent, call: ToolCall | None, method: str) -> TraceConfig:
     async def dials(_: ClientSession, __: SimpleNamespace, ___: object) -> None:
         if sent.connections > sent.redirects:
             raise ServerDisconnectedError("the connection broke: the request is not repeated")
+        if call is not None and call.is_over:
+            raise ClientConnectionError("the effect has ended: nothing more is sent")
+        if call is not None and method not in _SAFE:
+            # Before there is a connection: another request of the effect may fail meanwhile.
+            call.sent += 1
+            sent.counted += 1
 
     async def connected(_: ClientSession, __: SimpleNamespace, ___: object) -> None:
         sent.connections += 1
-        if call is not None and method not in _SAFE:
-            call.sent += 1
 
     async def redirected(_: ClientSession, __: SimpleNamespace, ___: object) -> None:
         sent.redirects += 1

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ToolCall:
-    """One call of an effect's function; `sent` counts the requests that may have done something."""
+    """One call of an effect's function.
+
+    `sent` counts the requests that may have done something, or are about to. Once the call
+    `is_over`, its outcome is told, and no request may begin.
+    """
 
     idempotency_key: str
     sent: int = 0
+    is_over: bool = False
 
 
 _PRESENT: ContextVar[ToolCall | None] = ContextVar("tool_call", default=None)
@@ -27,8 +32,10 @@ def present_call() -> ToolCall | None:
 @contextmanager
 def tool_call(idempotency_key: str) -> Iterator[None]:
     """Be in the call of a tool; the tasks that are made in it are in it, too."""
-    token = _PRESENT.set(ToolCall(idempotency_key))
+    call = ToolCall(idempotency_key)
+    token = _PRESENT.set(call)
     try:
         yield
     finally:
+        call.is_over = True
         _PRESENT.reset(token)

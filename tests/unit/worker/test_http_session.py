@@ -286,3 +286,31 @@ async def test_reading_before_it_acts_proves_as_much(run: Run, service: Service)
         answer = await Http(run).post(service.url)
         with pytest.raises(PermanentError):
             answer.raise_for_status()
+
+
+async def test_beside_a_request_that_is_under_way_nothing_is_proved(run: Run) -> None:
+    with socket.socket() as full, tool_call("key-1"):
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(full.getsockname())
+        under_way = f"http://127.0.0.1:{full.getsockname()[1]}/"
+        slow = asyncio.create_task(Http(run).post(under_way, timeout=1)._whole())
+        await asyncio.sleep(0)
+        with pytest.raises(ClientError, match="another request of this effect was"):
+            await Http(run).post(closed_port())
+        slow.cancel()
+        for each in waiting:
+            each.close()
+
+
+async def test_what_an_effect_leaves_behind_sends_nothing_once_it_has_ended(
+    run: Run, service: Service
+) -> None:
+    with tool_call("key-1"):
+        late = Http(run).post(service.url)
+    with pytest.raises(TransientError, match="nothing was sent"):
+        await late
+    assert service.asked == []
