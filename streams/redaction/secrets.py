@@ -16,6 +16,12 @@ LEAST_CHARS = 6
 
 _MOST = 1_000
 
+_LEFT_IN_URLS = ("", "/", "?/:@!$'()*,", "/:@!$'()*,=+&;", "?/:@!$'()*,=+&;")
+"""Signs that URLs may have as they are: those of the standard library, and those of `ctx.http` in a
+parameter, a path and a whole query."""
+
+_DEEPEST_GROUP = 5
+
 
 class KnownSecrets:
     """The last thousand values; other threads may read while the event loop adds one."""
@@ -67,16 +73,23 @@ def _begins(form: str, text: str) -> int:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield the value as it is, and as JSON, Python, a URL and base64 write it."""
+    """Yield the value as it is, and as JSON, Python, URLs and base64 write it."""
     raw = value.encode("utf-8", "surrogatepass")
     found = {
         value,
         json.dumps(value)[1:-1],
         json.dumps(value, ensure_ascii=False)[1:-1],
         repr(value)[1:-1],
-        quote(raw, safe=""),
-        quote_plus(raw),
+        *(write(raw, safe=left) for left in _LEFT_IN_URLS for write in (quote, quote_plus)),
+        *_in_groups(value),
         base64.b64encode(raw).decode().rstrip("="),
         base64.urlsafe_b64encode(raw).decode().rstrip("="),
     }
     yield from (form for form in found if len(form) >= LEAST_CHARS)
+
+
+def _in_groups(value: str) -> Iterator[str]:
+    """Yield a value of several lines as the traceback of an exception group writes it."""
+    if "\n" in value:
+        for depth in range(1, _DEEPEST_GROUP + 1):
+            yield value.replace("\n", f"\n{'  ' * depth}| ")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from urllib.parse import quote
+import traceback
+from urllib.parse import quote, urlencode
 
 import pytest
+from yarl import URL
 
 from streams import user_json
 from streams.redaction.patterns import fault
@@ -38,6 +40,31 @@ def test_a_known_secret_is_taken_out_in_every_form() -> None:
         assert "k3y" not in found
     text = user_json.write({"a": [SECRET], SECRET: 1}).decode()
     assert json.loads(redaction.json(text)) == {"a": ["[redacted]"], "[redacted]": 1}
+
+
+@pytest.mark.parametrize(
+    "secret", ["ab+cd/ef==gh", "a key/of: 2 words", "p&q=r;s+t", "what?/for:@!"]
+)
+def test_a_known_secret_is_taken_out_of_each_url_that_has_it(secret: str) -> None:
+    redaction, host = knowing(secret), URL("http://api.test")
+    urls = [
+        host.with_query(key=secret),
+        host.update_query([("a", "1"), ("key", secret)]),
+        host / secret,
+        host.with_fragment(secret),
+        f"http://api.test/?{urlencode({'key': secret})}",
+        f"http://api.test/{quote(secret)}",
+    ]
+    for url in map(str, urls):
+        assert redaction.text(url).count("[redacted]") == 1, url
+
+
+def test_a_known_secret_of_several_lines_is_taken_out_of_the_traceback_of_a_group() -> None:
+    secret = "-----BEGIN KEY-----\nfirst-line\nsecond-line\n-----END KEY-----"
+    group = ExceptionGroup("outer", [ExceptionGroup("inner", [ValueError(f"bad: {secret}")])])
+    told = "".join(traceback.format_exception(group))
+    assert "second-line" in told
+    assert "second-line" not in knowing(secret).text(told)
 
 
 def test_a_secret_that_contains_another_goes_whole() -> None:
