@@ -16,6 +16,7 @@ _PLAIN = {
     "list_type": "must be a list",
     "string_type": "must be a text",
     "too_short": "must not be empty",
+    "zoneinfo_str": "must be the name of a time zone",
 }
 
 _AT_LEAST_ONE = "at least 1 item"
@@ -36,6 +37,8 @@ def faults(error: ValidationError, whole: str) -> list[Fault]:
 def plain(fault: Mapping[str, Any]) -> str:
     """What one of pydantic's errors means to the author of the JSON."""
     text: str = fault["msg"]
+    if fault["type"] == "union_tag_invalid":  # pydantic shows what came
+        return f"its tag must be one of {text.rpartition('expected tags: ')[2]}"
     if fault["type"] == "too_short" and _AT_LEAST_ONE not in text:
         return text
     return _PLAIN.get(fault["type"]) or text.removeprefix("Value error, ")

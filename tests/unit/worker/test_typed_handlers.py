@@ -427,3 +427,5 @@ async def test_a_discriminated_union_is_checked_by_its_branch() -> None:
 
     assert ran(handler, {"kind": "cancel"}).result == "cancel"
     assert "refund.cents: must be given" in await error_of(handler, {"kind": "refund"})
+    told = await error_of(handler, {"kind": "s3cret expected tags: "})
+    assert told.endswith("input: its tag must be one of 'refund', 'cancel'"), "and no value"
