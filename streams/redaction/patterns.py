@@ -19,6 +19,10 @@ MOST_HELD = 65_536
 _LINE = re.compile(r"(?<![^\n])[^\n]*+\Z")
 """What a pattern of the operator's own may leave unfinished: nobody knows more of it."""
 
+_ESCAPES = re.compile(r"(?<!\\)\\++[nrt]")
+"""An end of a line, or a tab, as JSON and Python write it inside of another text."""
+_BEGUN_ESCAPE = re.compile(r"(?<!\\)\\++\Z")
+
 _BORDER = "\0"
 _BATCH_CHARS = 65_536
 
@@ -41,22 +45,24 @@ class Patterns:
 
     def __init__(self, presets: Iterable[str], patterns: Iterable[str]) -> None:
         chosen = [PRESETS[name] for name in presets]
-        own = [re.compile(pattern) for pattern in patterns]
-        self._known = [pattern for preset in chosen for pattern in preset.patterns]
-        self._own = own
-        self._rows: list[tuple[re.Pattern[str], Accepts]] = [
+        self._own = [re.compile(pattern) for pattern in patterns]
+        self._known: list[tuple[re.Pattern[str], Accepts]] = [
             (pattern, preset.accepts) for preset in chosen for pattern in preset.patterns
         ]
-        self._rows += [(pattern, bool) for pattern in own]
-        self._unfinished = [preset.unfinished for preset in chosen] + [_LINE] * bool(own)
+        self._unfinished = [preset.unfinished for preset in chosen]
 
     def __bool__(self) -> bool:
-        return bool(self._rows)
+        return bool(self._known or self._own)
 
     def out_of(self, text: str) -> str:
         """The text with a mark in the place of each secret."""
-        for pattern, accepts in self._rows:
-            text = _replaced(text, list(_places(pattern, accepts, text)))
+        seen = _seen(text)
+        for pattern, accepts in self._known:
+            if places := list(_places(pattern, accepts, seen)):
+                text = _replaced(text, places)
+                seen = _seen(text)
+        for pattern in self._own:
+            text = _replaced(text, list(_places(pattern, bool, text)))
         return text
 
     def suspects(self, texts: list[str]) -> list[str]:
@@ -70,10 +76,10 @@ class Patterns:
         return [text for batch in _batches(texts) for text in self._suspects(batch)]
 
     def _suspects(self, texts: list[str]) -> list[str]:
-        whole = _BORDER.join(texts)
+        whole = _seen(_BORDER.join(texts))
         begins = list(accumulate((len(text) + 1 for text in texts), initial=0))
         found: set[int] = set()
-        for pattern in self._known:
+        for pattern, _ in self._known:
             for hit in pattern.finditer(whole):
                 first, last = (bisect_right(begins, at) - 1 for at in (hit.start(), hit.end() - 1))
                 found.update(range(first, min(last + 1, len(texts))))
@@ -81,17 +87,30 @@ class Patterns:
 
     def unfinished(self, text: str) -> int:
         """The place from which the end of a text may become one; its length if none."""
-        begin = max(0, len(text) - MOST_HELD)
-        found = (pattern.search(text, begin) for pattern in self._unfinished)
+        begin, seen = max(0, len(text) - MOST_HELD), _seen(text)
+        found = [pattern.search(seen, begin) for pattern in self._unfinished]
+        if self._own:
+            found.append(_LINE.search(text, begin))
+        if found:
+            found.append(_BEGUN_ESCAPE.search(text, begin))
         return min((each.start() for each in found if each), default=len(text))
 
     def outside(self, text: str, cut: int) -> int:
         """The nearest place, `cut` or before it, that is not in the middle of a secret."""
-        spans = [found.span() for pattern, _ in self._rows for found in pattern.finditer(text)]
+        seen = _seen(text)
+        spans = [found.span() for pattern, _ in self._known for found in pattern.finditer(seen)]
+        spans += [found.span() for pattern in self._own for found in pattern.finditer(text)]
         for begin, end in sorted(spans, reverse=True):
             if begin < cut < end:
                 cut = begin
         return cut
+
+
+def _seen(text: str) -> str:
+    """A text as presets look at it; it is as long, and no letter of an escape is part of a word."""
+    if "\\" not in text:
+        return text
+    return _ESCAPES.sub(lambda found: "\n" * len(found[0]), text)
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:

@@ -78,7 +78,8 @@ _TOKEN = Preset(
         # Of any form, behind a word that says so.
         r"(?i:\b(?:bearer|basic)\s{1,8})(?P<secret>[\w.~+/=-]{12,})",
         r"(?i:(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key)"
-        r"""["']?\s{0,8}[:=]\s{0,8}["']?)(?P<secret>[^\s"'&,;<>(){}\[\]]{6,})""",
+        r"""(?:\\{0,3}["'])?\s{0,8}[:=]\s{0,8}(?:\\{0,3}["'])?)"""
+        r"""(?P<secret>(?:[^\s"'&,;<>(){}\[\]\\]|\\(?!\\{0,3}["'])){6,})""",
         r"://[^/\s:@?#]*:(?P<secret>[^/\s@?#]+)@",
         # JSON Web Tokens (RFC 7519).
         r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?",
@@ -98,10 +99,11 @@ _TOKEN = Preset(
         r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,32}KEY-----|\Z)",
     ),
     re.compile(
-        r"-----BEGIN (?:(?!-----END)[\s\S])*\Z"
-        r"|(?i:\b(?:bearer|basic)\s{1,8})\S*\Z"
-        r"""|(?<!\S)\S*[\w"'-]\s{0,8}[:=]\s{0,8}\S*\Z"""
-        r"|(?<!\S)\S+\s{0,8}\Z"
+        # Possessive, so that each sign is looked at a few times, whatever comes.
+        r"-----BEGIN (?:(?!-----(?:END|BEGIN ))[\s\S])*+\Z"
+        r"|(?i:\b(?:bearer|basic)\s{1,8}+)\S*+\Z"
+        r"""|(?<!\S)\S*+(?:(?<=[\w"'-][:=])\s{1,8}+|(?<=[\w"'-])\s{1,8}+[:=]\s{0,8}+)\S*+\Z"""
+        r"|(?<!\S)\S++\s{0,8}+\Z"
     ),
 )
 

@@ -14,6 +14,10 @@ from streams.redaction.secrets import MARK
 if TYPE_CHECKING:
     from streams.redaction.redaction import Redaction
 
+_LONG, _SHARE = 2_048, 8
+"""So much that is held back is looked at again once an eighth of it is new: else a long word in
+small pieces would take the square of its time."""
+
 _SPACE = re.compile(r"\s")
 
 
@@ -23,11 +27,18 @@ class StreamRedaction:
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
         self._held = ""
+        self._unseen = 0
         self._skips = False
 
     def feed(self, piece: str) -> str:
         """The part of the text that is known to be without secrets by now; perhaps empty."""
-        text = self._held + self._unskipped(piece)
+        piece = self._unskipped(piece)
+        text = self._held + piece
+        self._unseen += len(piece)
+        if len(text) > _LONG and self._unseen * _SHARE < len(text):
+            self._held = text
+            return ""
+        self._unseen = 0
         cut = self._redaction.unfinished(text)
         if len(text) - cut >= MOST_HELD:
             return self._cut_off(text, cut)
@@ -36,7 +47,7 @@ class StreamRedaction:
 
     def finish(self) -> str:
         """The rest; a piece that is fed after it begins another text."""
-        rest, self._held, self._skips = self._held, "", False
+        rest, self._held, self._unseen, self._skips = self._held, "", 0, False
         return self._redaction.text(rest)
 
     def _cut_off(self, text: str, cut: int) -> str:

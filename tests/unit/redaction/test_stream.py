@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -73,6 +74,20 @@ def test_what_does_not_end_is_left_out_up_to_the_next_space() -> None:
     assert stream.feed("a " + "x" * MOST_HELD) == "a [redacted]"
     assert stream.feed("xxx") == ""
     assert stream.feed("xx and on ") + stream.finish() == " and on "
+
+
+def test_a_long_word_in_small_pieces_takes_no_longer_than_it_is_long() -> None:
+    """Of the processor's time: four times the word takes some four times as long, not 16."""
+
+    def seconds(pieces: int) -> float:
+        stream, began = redaction().stream(), time.thread_time()
+        told = [stream.feed("a1b2c3d4") for _ in range(pieces)]
+        assert "".join(told) + stream.finish() == "a1b2c3d4" * pieces
+        return time.thread_time() - began
+
+    seconds(100)
+    short = min(seconds(1_000) for _ in range(2))
+    assert min(seconds(4_000) for _ in range(2)) < 9 * max(short, 0.01)
 
 
 def test_a_stream_may_begin_another_text_after_its_end() -> None:
