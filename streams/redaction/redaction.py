@@ -10,6 +10,7 @@ from typing import Any
 
 from streams import user_json
 from streams.redaction.json_texts import replaced, texts
+from streams.redaction.log_values import cleaned
 from streams.redaction.paths import Fields
 from streams.redaction.patterns import Patterns
 from streams.redaction.secrets import KnownSecrets
@@ -65,15 +66,15 @@ class Redaction:
         return replaced(value, changed) if changed else value
 
     def members(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Named values, such as those of a log line, without the fields that the paths lead to.
+        """The values of a log line without secrets. Their names stay: give the line to `text`, too.
 
-        A path counts from the root of each of them, and from all of them together. Texts stay: a
-        line is given to `text` once it is written.
+        A path counts from the root of each of them, and from all of them together.
         """
-        if not self._fields:
+        if self.is_idle:
             return values
         whole = self._fields.out_of(values)
-        return {name: self._fields.out_of(value) for name, value in whole.items()}
+        left = {name: self._fields.out_of(value) for name, value in whole.items()}
+        return {name: cleaned(value, self.text) for name, value in left.items()}
 
     def covers(self, text: str) -> bool:
         """Whether something would be taken out of a text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -85,10 +86,18 @@ from streams.settings import Settings
 from streams.telemetry import configure_logging, redact_logs
 
 configure_logging(Settings(log_format={log_format!r}), stage="worker")
-redaction = Redaction(fields=["$..pin"], presets=["mail"])
+redaction = Redaction(fields=["$..pin"], presets=["mail", "card", "token"])
 redaction.secrets.add("s3cret-value")
 redact_logs(redaction)
 log = structlog.get_logger()
+class Odd:
+    def __repr__(self):
+        return "odd ann@example.com\\n4242424242424242"
+
+log.info("found", text="first\\nann@example.com\\n4242424242424242\\n\\tsk_live_abcdefgh12")
+log.info("found", body='{{"password":"hunter22"}}', no=Odd())
+log.info("found", of=[{{"a": ("x\\nann@example.com",)}}])
+log.info("found", number=4242424242424242, name=ValueError("x\\n4242424242424242"))
 log.info("said s3cret-value", to="ann@example.com", value={{"pin": "a-pin"}}, pin="a-pin")
 try:
     raise ValueError("s3cret-value")
@@ -108,7 +117,11 @@ def test_lines_of_all_loggers_are_redacted(log_format: str) -> None:
     code = _REDACTING.format(log_format=log_format)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.count("[redacted]") >= 8
-    assert not any(each in done.stderr for each in ("s3cret", "ann@", "a-pin"))
+    secrets = ("s3cret", "ann@", "a-pin", "42424242", "sk_live", "hunter22")
+    assert [each for each in secrets if each in done.stderr] == []
+    if log_format == "json":
+        lines = [line for line in done.stderr.splitlines() if '"event"' in line]
+        assert [json.loads(line)["event"] for line in lines].count("found") == 4
     assert "two %s of one" in done.stderr
     assert "nested too deep" in done.stderr
     assert "went on" in done.stderr

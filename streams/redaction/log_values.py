@@ -1,0 +1,41 @@
+"""The values of a log line, before it is written.
+
+What is written as JSON has other signs beside its words, such as the `n` of a line's end, so that
+a pattern does not find all that it finds in the value itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def cleaned(value: Any, clean: Callable[[str], str]) -> Any:
+    """The value without secrets; what is neither text nor JSON becomes its `repr` if that has one.
+
+    Raises:
+        RecursionError: it contains itself.
+    """
+    match value:
+        case str():
+            return clean(value)
+        case bool() | None:
+            return value
+        case dict():
+            return {name: cleaned(inner, clean) for name, inner in value.items()}
+        case list():
+            return [cleaned(each, clean) for each in value]
+        case tuple():
+            return tuple(cleaned(each, clean) for each in value)
+    shown = _repr(value)
+    found = clean(shown)
+    return value if found == shown else found
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except RecursionError:
+        raise
+    except Exception:
+        return ""
