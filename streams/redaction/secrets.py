@@ -36,7 +36,9 @@ class KnownSecrets:
         if value in self._values:
             self._values.move_to_end(value)
             return
-        self._values[str(value)] = tuple(_forms(str(value)))
+        text = str(value)
+        # A handler may leave out what stands around it, as the line's end in many a file.
+        self._values[text] = tuple({*_forms(text), *_forms(text.strip())})
         if len(self._values) > _MOST:
             self._values.popitem(last=False)
         found = {form for forms in self._values.values() for form in forms}

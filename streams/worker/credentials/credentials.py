@@ -103,7 +103,7 @@ class Credentials:
 
     def _keep(self, scope: Scope, given: Credential, asked_at: float) -> _Kept:
         value = Secret(given.value.get_secret_value())
-        if len(value) < LEAST_CHARS:
+        if len(value.strip()) < LEAST_CHARS:
             raise PermanentError(
                 f"credential {scope.credential!r} has fewer than {LEAST_CHARS} characters: it "
                 "cannot be told from other text, which redaction must do"

@@ -59,6 +59,10 @@ def test_a_known_secret_is_taken_out_of_each_url_that_has_it(secret: str) -> Non
         assert redaction.text(url).count("[redacted]") == 1, url
 
 
+def test_a_known_secret_is_taken_out_without_the_space_around_it() -> None:
+    assert knowing(" with-an-end\n").text("Bearer with-an-end.") == "Bearer [redacted]."
+
+
 def test_a_known_secret_of_several_lines_is_taken_out_of_the_traceback_of_a_group() -> None:
     secret = "-----BEGIN KEY-----\nfirst-line\nsecond-line\n-----END KEY-----"
     group = ExceptionGroup("outer", [ExceptionGroup("inner", [ValueError(f"bad: {secret}")])])
