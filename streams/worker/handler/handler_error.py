@@ -9,8 +9,13 @@ import structlog
 
 from streams.errors import LeaseLost, PermanentError
 from streams.worker.handler.context import Context
-from streams.worker.handler.own_frames import own_traceback
-from streams.worker.handler.run_result import RunResult, RunStopped, raised, unforeseen
+from streams.worker.handler.run_result import (
+    RunResult,
+    RunStopped,
+    raised,
+    traceback_of,
+    unforeseen,
+)
 from streams.worker.handler.run_session import RunSession
 
 log = structlog.get_logger(__name__)
@@ -36,7 +41,7 @@ def result_of(error: BaseException, session: RunSession) -> RunResult:
     error = _told_of_ctx(error)
     clean = session.redaction.text
     if unforeseen(error):
-        lease, where = session.lease, clean(own_traceback(error))
+        lease, where = session.lease, traceback_of(error, clean)
         log.warning("handler raised", type=lease.type, attempt=lease.attempt, exception=where)
         log.debug(ALL_FRAMES, exc_info=error)
     return raised(error, clean)

@@ -20,6 +20,9 @@ from streams.worker.handler.own_frames import own_traceback
 _BLAMED = "in middleware "
 _ERROR_CHARS = 2_000
 _TRACEBACK_CHARS = 4_000
+_CLEANED_CHARS, _LONGEST_SECRET = 262_144, 65_536
+"""So much of an error's text is searched for secrets: the search of a whole body that a handler
+puts into its error would hold up all other runs."""
 
 Clean = Callable[[str], str]
 
@@ -52,9 +55,10 @@ class RunStopped(BaseException):
 def raised(error: BaseException, clean: Clean) -> RunResult:
     """The result of a handler that raised; in a group, the most decisive error counts.
 
-    `clean` takes secrets out of texts. It gets them whole, because a part of one is not found.
+    `clean` takes secrets out of texts. It gets them before they are cut, because a part of a secret
+    is not found.
     """
-    where = _last_of(clean(own_traceback(error)))
+    where = _last_of(traceback_of(error, clean))
     if isinstance(error, BaseExceptionGroup):
         error = _decisive(error)
     text = describe(error, clean)
@@ -87,8 +91,23 @@ def describe(error: BaseException, clean: Clean) -> str:
         text = str(error)
     except Exception:
         text = "(it cannot say what it is)"
-    text, where = clean(f"{type(error).__name__}: {text}"), _where(error)
+    text, where = _head(f"{type(error).__name__}: {text}", clean), _where(error)
     return _encodable(text[: _ERROR_CHARS - len(where)] + where)
+
+
+def traceback_of(error: BaseException, clean: Clean) -> str:
+    """The handler's own frames without secrets; of a very long traceback the end."""
+    text = own_traceback(error)
+    if len(text) <= _CLEANED_CHARS:
+        return clean(text)
+    return clean(text[-_CLEANED_CHARS:])[_LONGEST_SECRET:]  # where it is cut, there may be half one
+
+
+def _head(text: str, clean: Clean) -> str:
+    """A text without secrets; of a very long one the beginning."""
+    if len(text) <= _CLEANED_CHARS:
+        return clean(text)
+    return clean(text[:_CLEANED_CHARS])[:-_LONGEST_SECRET] or text.partition(":")[0]
 
 
 def blame(error: BaseException, middleware: str) -> None:

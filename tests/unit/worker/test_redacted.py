@@ -125,6 +125,27 @@ def test_a_secret_at_the_place_where_a_text_is_cut_does_not_leave_a_part(rules: 
         assert "value-1" not in str(raised(error.value, rules.text).traceback)
 
 
+@pytest.mark.parametrize("size", [1, 300, 250_000, 262_100, 300_000, 3_000_000])
+def test_of_a_huge_error_a_part_is_searched_and_no_secret_shown(
+    rules: Redaction, size: int
+) -> None:
+    searched = []
+
+    def clean(text: str) -> str:
+        searched.append(len(text))
+        return rules.text(text)
+
+    for secrets in (SECRET, f"{SECRET} " * 40_000):
+        for message in (secrets + "x" * size + secrets, "x" * size + secrets + "x" * size):
+            with pytest.raises(ValueError, match="x") as error:
+                raise ValueError(message)
+            told = raised(error.value, clean)
+            assert (told.error or "").startswith("ValueError: ")
+            assert SECRET[2:] not in f"{told.error}{told.traceback}"
+            assert SECRET[:-2] not in f"{told.error}{told.traceback}"
+    assert max(searched) <= 262_144
+
+
 def test_an_argument_that_is_a_credential_is_refused(rules: Redaction) -> None:
     check_arguments(rules, {"to": MAIL}, "effect mail/1")  # its digest alone is sent
     with pytest.raises(PermanentError, match="argument 'to' holds a credential"):
