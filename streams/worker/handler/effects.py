@@ -74,7 +74,9 @@ class Effects:
         with child(f"effect {tool}", {names.TOOL: tool}):
             takes_trace = check_call(function, arguments, f"effect {action}")
             lease = self._session.lease
-            effect = EffectCall(lease, tool, key, arguments, once_per, model)
+            # Policies are asked about what is called, and not about what the handler makes of it
+            # meanwhile.
+            effect = EffectCall(lease, tool, key, _copied(arguments), once_per, model)
             begin = partial(self._begin, effect, function, takes_trace)
             try:
                 return await self._chain.effect(effect, begin)
@@ -87,8 +89,7 @@ class Effects:
         """Claim the effect, and call its function if that is granted."""
         declared = self._claimant.tools.get(effect.tool, Tool(effect.tool))
         claim = self._claims.make(declared, effect)
-        # The call gets what was claimed, and not what the handler makes of it meanwhile.
-        arguments = deepcopy(effect.arguments)
+        arguments = effect.arguments
         claim, reply = await self._answered(claim, declared)
         if reply.kind == "granted":
             made = partial(function, **arguments)
@@ -241,3 +242,11 @@ class Effects:
             case _:
                 self._session.lose(reply.message or f"the ledger refused the claim of {action}")
         return LeaseLost(f"effect {action} is not begun: the run is over")
+
+
+def _copied(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Arguments of their own; what cannot be copied is no JSON, and is refused with the claim."""
+    try:
+        return deepcopy(arguments)
+    except Exception:
+        return arguments

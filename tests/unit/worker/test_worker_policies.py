@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -184,3 +185,30 @@ def test_a_wrong_declaration_is_refused_where_it_stands() -> None:
         app.policy(takes_more)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match="policy '<lambda>'"):
         app.policy(lambda call: None)
+
+
+async def test_a_policy_is_asked_about_what_is_called() -> None:
+    asked, changed = asyncio.Event(), asyncio.Event()
+
+    async def slow(call: EffectCall) -> Deny | None:
+        small = sum(call.arguments["amounts"]) < 10
+        asked.set()
+        await changed.wait()
+        return None if small else Deny("too much")
+
+    async def pay_all(amounts: list[int], idempotency_key: str) -> list[int]:
+        return amounts
+
+    async def handler(ctx: Context) -> object:
+        amounts = [1]
+        paid = asyncio.ensure_future(ctx.effect("payment:pay", pay_all, key="k", amounts=amounts))
+        await asked.wait()
+        amounts.append(1_000)
+        changed.set()
+        return await paid
+
+    app = App("test")
+    app.job("job")(handler)
+    app.policy(slow)
+    ended, _ = await ran(app)
+    assert (ended.status, ended.result) == ("succeeded", "[1]")
