@@ -133,6 +133,7 @@ class Request:
 
     async def __aenter__(self) -> Answer:
         self._run.check()
+        self._call = self._call or present_call()  # it may be made before the call that awaits it
         self._session = ClientSession(
             connector=TCPConnector(force_close=True),
             cookie_jar=DummyCookieJar(),

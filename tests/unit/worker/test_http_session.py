@@ -314,3 +314,12 @@ async def test_what_an_effect_leaves_behind_sends_nothing_once_it_has_ended(
     with pytest.raises(TransientError, match="nothing was sent"):
         await late
     assert service.asked == []
+
+
+async def test_a_request_belongs_to_the_effect_that_awaits_it(run: Run, service: Service) -> None:
+    made = Http(run).post(service.url)
+    with tool_call("key-1"):
+        await made
+        with pytest.raises(ClientError, match="another request of this effect was"):
+            await Http(run).post(closed_port())
+    assert service.asked[0].headers["Idempotency-Key"] == "key-1"
