@@ -45,7 +45,7 @@ def _members(value: Mapping[str, Any], changed: Mapping[str, str]) -> dict[str, 
     found: dict[str, Any] = {}
     for name, inner in value.items():
         shown = changed.get(name, name)
-        if shown in found:
+        while shown in found:
             shown = f"{shown} {len(found)}"
         found[shown] = replaced(inner, changed)
     return found

@@ -89,6 +89,8 @@ def test_json_stays_json_where_a_secret_looks_like_its_syntax() -> None:
 def test_names_that_become_equal_stay_apart() -> None:
     text = Redaction(presets=["mail"]).json('{"a@b.io":1,"c@d.io":2,"e":3}')
     assert json.loads(text) == {"[redacted]": 1, "[redacted] 1": 2, "e": 3}
+    text = Redaction(presets=["mail"]).json('{"[redacted] 2":1,"a@b.io":2,"c@d.io":3}')
+    assert sorted(json.loads(text).values()) == [1, 2, 3]
 
 
 def test_a_line_of_a_log_loses_the_fields_of_each_of_its_values() -> None:
