@@ -101,7 +101,7 @@ class _Sent:
     connections: int = 0
     redirects: int = 0
     counted: int = 0
-    """How often it is counted among the requests of its effect that may have done something."""
+    """How often it is counted in `ToolCall.sent`."""
 
 
 class Request:
@@ -155,6 +155,10 @@ class Request:
         if left < _LEAST_SECONDS:
             raise self._proof(TransientError, "the run has no time")
         total = left if self._timeout is None else min(self._timeout, left)
+        if total <= 0:  # aiohttp takes it for no limit
+            raise self._proof(
+                PermanentError, f"timeout={self._timeout!r}: give more than 0 seconds"
+            )
         return ClientTimeout(total=total, connect=min(CONNECT_SECONDS, total))
 
     async def _answer(self) -> Answer:

@@ -74,8 +74,7 @@ class Effects:
         with child(f"effect {tool}", {names.TOOL: tool}):
             takes_trace = check_call(function, arguments, f"effect {action}")
             lease = self._session.lease
-            # Policies are asked about what is called, and not about what the handler makes of it
-            # meanwhile.
+            # Policies are asked about what is called, not what the handler makes of it meanwhile.
             effect = EffectCall(lease, tool, key, _copied(arguments), once_per, model)
             begin = partial(self._begin, effect, function, takes_trace)
             try:
@@ -89,10 +88,9 @@ class Effects:
         """Claim the effect, and call its function if that is granted."""
         declared = self._claimant.tools.get(effect.tool, Tool(effect.tool))
         claim = self._claims.make(declared, effect)
-        arguments = effect.arguments
         claim, reply = await self._answered(claim, declared)
         if reply.kind == "granted":
-            made = partial(function, **arguments)
+            made = partial(function, **effect.arguments)
             with self._session.calling():
                 return await self._perform(claim, reply, declared, made, takes_trace)
         metrics.EFFECTS.labels(reply.kind).inc()
@@ -100,7 +98,7 @@ class Effects:
         if reply.kind == "done":
             return from_json(reply.result)
         if reply.kind == "approval":
-            raise NeedsApproval(Proposed(reply.message, arguments))
+            raise NeedsApproval(Proposed(reply.message, effect.arguments))
         if reply.kind == "busy":
             await self._session.calls_ended()
         raise self._turned_down(reply, claim)

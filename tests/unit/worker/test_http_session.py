@@ -323,3 +323,12 @@ async def test_a_request_belongs_to_the_effect_that_awaits_it(run: Run, service:
         with pytest.raises(ClientError, match="another request of this effect was"):
             await Http(run).post(closed_port())
     assert service.asked[0].headers["Idempotency-Key"] == "key-1"
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+async def test_a_timeout_that_is_none_is_refused(
+    run: Run, service: Service, seconds: float
+) -> None:
+    with pytest.raises(PermanentError, match=f"nothing was sent: timeout={seconds}: give"):
+        await Http(run).post(service.url, timeout=seconds)
+    assert service.asked == []
