@@ -156,9 +156,7 @@ class Request:
             raise self._proof(TransientError, "the run has no time")
         total = left if self._timeout is None else min(self._timeout, left)
         if total <= 0:  # aiohttp takes it for no limit
-            raise self._proof(
-                PermanentError, f"timeout={self._timeout!r}: give more than 0 seconds"
-            )
+            raise self._proof(PermanentError, f"timeout={self._timeout!r}: give more than 0 s")
         return ClientTimeout(total=total, connect=min(CONNECT_SECONDS, total))
 
     async def _answer(self) -> Answer:
