@@ -201,3 +201,15 @@ def test_a_time_that_has_fired_is_not_fired_again_by_an_application_that_took_ov
     works.driver.advance(MINUTE)
     assert works.row("all").app == "young"
     assert works.times("all") == ["06-15 15:07:00", "06-15 15:08:00"]
+
+
+def test_a_second_set_loses_no_time_of_what_the_first_one_had_declared_already(
+    works: Clockwork,
+) -> None:
+    once, daily = each("once", at=START_MS + 60_000), each("daily", cron="8 15 * * *")
+    first, later = DeclareSchedules("support", (once, daily)), each("daily", cron="9 15 * * *")
+    works.driver._clock.ms += 5 * MINUTE * 1000
+    works.command(first, tenant="", at=START_MS + 10_000)
+    declare_late(works, once, later, each("more"), at=START_MS + 120_000)
+    assert works.times("once") == ["06-15 15:07:40"]
+    assert works.times("daily") == ["06-15 15:09:00"]

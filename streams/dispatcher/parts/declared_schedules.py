@@ -7,8 +7,8 @@ when the broker took it, and not from when a tenant gets it: no time in between 
 
 The store `parts` keeps, under `S`: `t` tenant for each tenant that is known, `a` application with
 its last command, `u` tenant for those that are looked at next, with the time of their record, and
-`c` with the tenant behind which a round over all of them goes on. `n` application has the time of
-the set for which the round is made.
+`c` with the tenant behind which a round over all of them goes on. `n` has the sets for which the
+round is made (`new_sets`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import ClassVar
 import structlog
 
 from streams.closed_tenants import address_of
-from streams.dispatcher import schedule_rows
+from streams.dispatcher import new_sets, schedule_rows
+from streams.dispatcher.new_sets import NewSet
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.schedule import changed, created, planned
 from streams.dispatcher.shared import Shared
@@ -38,7 +39,6 @@ from streams.serde.records import (
     DeclaredSchedule,
     DeclareSchedules,
     ScheduleRow,
-    ScheduleSpec,
 )
 
 log = structlog.get_logger(__name__)
@@ -46,10 +46,9 @@ log = structlog.get_logger(__name__)
 ALL_TENANTS = "*"
 _SPACE = b"S"
 _KNOWN, _APP, _NEXT, _ROUND = _SPACE + b"t", _SPACE + b"a", _SPACE + b"u", _SPACE + b"c"
-_NEW = _SPACE + b"n"
 _TIME = struct.Struct(">Q")
 
-Wanted = dict[str, tuple[str, ScheduleSpec]]
+Wanted = dict[str, tuple[str, DeclaredSchedule]]
 """The schedules of one tenant by id, each with its application."""
 
 
@@ -89,7 +88,7 @@ class DeclaredSchedules(Part):
             step.store.put(key, COMMAND.encode(command))
         else:
             step.store.delete(key)
-        step.store.put(_NEW + body.app.encode(), _TIME.pack(at))
+        new_sets.note(step, body.app, at, body.schedules, before)
         step.store.put(_ROUND, b"")
         self._has_work = True
 
@@ -114,11 +113,11 @@ class DeclaredSchedules(Part):
         if not self._has_work:
             return
         step.on_undo(setattr, self, "_has_work", True)
-        new = _new_sets(step)
+        new = new_sets.found(step)
         tenants = _some(step, _NEXT, after(_NEXT))
         for key, value in tenants:
             came = _moment(step, value)
-            begin = {app: max(came, new.get(app, 0)) for app in self._declared}
+            begin = {app: new.get(app, NewSet(0)).not_before(came) for app in self._declared}
             if not self._follow(step, key[len(_NEXT) :].decode(), begin):
                 return
             step.store.delete(key)
@@ -129,12 +128,12 @@ class DeclaredSchedules(Part):
         """Whether every tenant has what is declared for it."""
         return not self._has_work
 
-    def _go_round(self, step: Step, new: Mapping[str, int]) -> bool:
+    def _go_round(self, step: Step, new: Mapping[str, NewSet]) -> bool:
         """Go on with a round over all tenants; whether any is left."""
         behind = step.store.get(_ROUND)
         if behind is None:
             return False
-        begin = new or dict.fromkeys(self._declared, step.now)
+        begin = new or dict.fromkeys(self._declared, NewSet(step.now))
         start = _KNOWN + behind + b"\0" if behind else _KNOWN
         known = _some(step, start, after(_KNOWN))
         for key, _ in known:
@@ -142,10 +141,11 @@ class DeclaredSchedules(Part):
                 return True
             step.store.put(_ROUND, key[len(_KNOWN) :])
         if len(known) < AT_ONCE:
-            step.store.put_many(dict.fromkeys((_ROUND, *(_NEW + app.encode() for app in new))))
+            step.store.delete(_ROUND)
+            new_sets.done(step, new)
         return len(known) == AT_ONCE
 
-    def _follow(self, step: Step, tenant_id: str, begin: Mapping[str, int]) -> bool:
+    def _follow(self, step: Step, tenant_id: str, begin: Mapping[str, NewSet]) -> bool:
         """Give a tenant the schedules that it should have; False if the step has done enough.
 
         `begin` says from when on those of an application count that is new, or has changed. What a
@@ -156,16 +156,16 @@ class DeclaredSchedules(Part):
         if step.looked[DeclaredSchedules] >= AT_ONCE:
             return False
         step.looked[DeclaredSchedules] += 1
-        newest = max(begin.values(), default=step.now)
+        newest = max((each.at for each in begin.values()), default=step.now)
         wanted, others = self._wanted(tenant_id), dict[str, int]()
         for row in schedule_rows.declared_in(step, tenant_id):
             if row.app != wanted.get(row.schedule_id, ("",))[0]:
                 step.looked[DeclaredSchedules] += 1
                 schedule_rows.delete(step, row)
                 others[row.schedule_id] = max(newest, row.since)  # what it has fired is over
-        for schedule_id, (app, spec) in wanted.items():
-            at = others.get(schedule_id, begin.get(app))
-            self._set(step, tenant_id, schedule_id, app, spec, at)
+        for schedule_id, (app, each) in wanted.items():
+            since = begin[app].since(each) if app in begin else None
+            self._set(step, tenant_id, app, each, others.get(schedule_id, since))
         return True
 
     def _erase(self, step: Step, tenant_id: str) -> bool:
@@ -175,23 +175,17 @@ class DeclaredSchedules(Part):
         return count < AT_ONCE
 
     def _set(
-        self,
-        step: Step,
-        tenant_id: str,
-        schedule_id: str,
-        app: str,
-        spec: ScheduleSpec,
-        at: int | None,
+        self, step: Step, tenant_id: str, app: str, each: DeclaredSchedule, at: int | None
     ) -> None:
         """Create or change one schedule as of `at` (milliseconds; None: it may only be there)."""
-        known = schedule_rows.find(step, tenant_id, schedule_id)
+        known = schedule_rows.find(step, tenant_id, each.schedule_id)
         if known is not None and known.app is None:
             _leave_out(known, app)
             return
         if at is None:
             return
-        row = known or created(tenant_id, schedule_id, spec, app, app, at)
-        row = changed(row, spec, app, at)
+        row = known or created(tenant_id, each.schedule_id, each.spec, app, app, at)
+        row = changed(row, each.spec, app, at)
         if row != known:
             step.looked[DeclaredSchedules] += 1
             keep_ms = self.topology.finished_jobs_ms
@@ -199,7 +193,7 @@ class DeclaredSchedules(Part):
 
     def _wanted(self, tenant_id: str) -> Wanted:
         return {
-            each.schedule_id: (app, each.spec)
+            each.schedule_id: (app, each)
             for app, schedules in sorted(self._declared.items())
             for each in schedules
             if each.tenant in (ALL_TENANTS, tenant_id)
@@ -226,12 +220,6 @@ def _leave_out(row: ScheduleRow, app: str) -> None:
         tenant_id=row.tenant_id,
         app=app,
     )
-
-
-def _new_sets(step: Step) -> dict[str, int]:
-    """The applications for whose sets the round is made, and when the broker took these."""
-    found = step.store.range(_NEW, after(_NEW))
-    return {key[len(_NEW) :].decode(): _moment(step, value) for key, value in found}
 
 
 def _moment(step: Step, value: bytes) -> int:
