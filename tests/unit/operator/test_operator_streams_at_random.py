@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import defaultdict, deque
 from contextlib import suppress
 from dataclasses import replace
@@ -26,6 +27,7 @@ from support.live_desk import (
 )
 from support.operator_cluster import make_entry, make_job
 
+from streams.operator.live.position import TOPICS
 from streams.runtime.processor import Record
 from streams.serde.records import Job, LiveOutput, Progress, StepResult, Workflow
 
@@ -39,6 +41,9 @@ class Replica(Rows):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        # The follower tells how far it is in each partition before anybody may read.
+        places = itertools.product(TOPICS, range(self.topology.partitions))
+        self.notifier.folded.update(dict.fromkeys(places, 0))
         self._due: defaultdict[tuple[str, int], deque[Record]] = defaultdict(deque)
         self._moved = asyncio.Condition()
 
