@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from zlib import crc32
+from hashlib import blake2b
 
 from streams.limits.permits import UNBOUNDED
 
@@ -119,7 +119,7 @@ def turns(name: bytes, *, are_several: bool) -> Turn:
     once, they would exchange them for ever.
     """
     most = _MOST_TURNS if are_several else 1
-    return lambda since: TURN_MS * (1 + crc32(b"%b %d" % (name, since)) % most)
+    return lambda since: TURN_MS * (1 + _drawn(name, since) % most)
 
 
 def is_contended(shares: Shares) -> bool:
@@ -137,8 +137,13 @@ def _turn(share: Share, holder: int, now: int, turn: Turn) -> tuple[bool, int, i
     most_first = -share.outstanding if has_turn else share.outstanding
     if has_turn or not share.outstanding:
         return not has_turn, most_first, share.since, holder
-    drawn = crc32(b"%d %d" % (holder, now // (_MOST_TURNS * TURN_MS)))
+    drawn = _drawn(b"%d" % holder, now // (_MOST_TURNS * TURN_MS))
     return True, most_first, drawn, holder
+
+
+def _drawn(name: bytes, at: int) -> int:
+    """A number by lot. No checksum does: those of two names differ alike at all times."""
+    return int.from_bytes(blake2b(b"%b %d" % (name, at), digest_size=8).digest(), "big")
 
 
 def _told(share: Share, more: int, target: int, now: int, is_short: bool) -> Share:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streams.limits.buckets import Bucket
 from streams.limits.permits import UNBOUNDED, Holding, Permits, Window
-from streams.limits.sharing import TURN_MS, Share, claimed, fair, is_contended, shared_out
+from streams.limits.sharing import TURN_MS, Share, claimed, fair, is_contended, shared_out, turns
 
 T = TypeVar("T")
 COUNTS = st.integers(0, 12)
@@ -184,3 +184,11 @@ def test_the_most_that_was_of_use_lately_counts_for_the_whole_time() -> None:
     assert window.most(0.1, 1) == 4
     assert window.most(0.2, 1) == 4
     assert window.most(0.31, 1) == 1
+
+
+def test_no_two_buckets_have_the_same_turns_at_all_times() -> None:
+    times = range(1_750_000_000_000, 1_750_000_060_000, 1_000)
+    names = [b"limit %d" % number for number in range(60)]
+    found = {tuple(map(turns(name, are_several=True), times)) for name in names}
+    assert len(found) == len(names)
+    assert {length for each in found for length in each} == set(range(1_000, 9_000, 1_000))
