@@ -32,7 +32,7 @@ class Hub:
         self._partitions = partitions
         self._notifier = notifier
         self._barrier = barrier
-        self._barriers: dict[int, Rounds] = {}
+        self._barriers: dict[tuple[int, tuple[str, ...]], Rounds] = {}
         self._readers: dict[Reader, Interests] = {}
         self._interested: dict[Interest, set[Reader]] = {}
 
@@ -79,16 +79,17 @@ class Hub:
         for reader in tuple(self._readers):
             reader.close()
 
-    async def settle(self, partition: int) -> None:
-        """Return once all that the partition's topics hold now is in the read model.
+    async def settle(self, partition: int, topics: tuple[str, ...] = TOPICS) -> None:
+        """Return once all that the topics hold now in a partition is in the read model.
 
         Raises:
             Refusal: that takes too long.
         """
-        rounds = self._barriers.get(partition)
+        rounds = self._barriers.get((partition, topics))
         if rounds is None:
-            places: list[Place] = [(topic, partition) for topic in TOPICS]
-            rounds = self._barriers[partition] = Rounds(partial(self._barrier, *places))
+            places: list[Place] = [(topic, partition) for topic in topics]
+            rounds = Rounds(partial(self._barrier, *places))
+            self._barriers[partition, topics] = rounds
         await rounds.join()
 
     def _changed(self, changed: Sequence[RowKey]) -> None:

@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from streams.operator.live.frames import Frame, moved, written
-from streams.operator.live.position import HOUR_MS
+from streams.operator.live.position import HOUR_MS, JOBS, TOPICS
 from streams.operator.live.reading import WORKFLOW, Change, Page, Reading
 from streams.process.wall_clock import wall_ms
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 15.0
 """After so long without a frame a stream sends its position, so that no proxy ends it."""
+
+_OF_JOBS = (TOPICS[JOBS],)
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -82,7 +84,7 @@ class Reader:
         heard = self._hub.heard() if self._reading.is_of_several else None
         if self._reading.home is not None:
             # Topics are read at a pace of their own: the jobs of what was heard become rows first.
-            await self._hub.settle(self._reading.home)
+            await self._hub.settle(self._reading.home, _OF_JOBS)
             changed.add(WORKFLOW)
         page: Page = await self._hub.reads.read(lambda db: self._reading.page(db, changed, heard))
         if self._reading.interests is not before:
