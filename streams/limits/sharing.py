@@ -94,7 +94,8 @@ def shared_out(
 
     Whoever waits longest for a permit comes first, but one that just got its turn keeps it.
     """
-    order = sorted(shares, key=lambda holder: _turn(shares[holder], holder, now, turn))
+    few = cap < sum(share.want > 0 for share in shares.values())
+    order = sorted(shares, key=lambda h: _turn(shares[h], h, now, turn, are_few=few))
     targets = dict(zip(order, fair([shares[h].want for h in order], cap), strict=True))
     free = cap - sum(share.outstanding for share in shares.values())
     given: dict[int, int] = {}
@@ -127,18 +128,21 @@ def is_contended(shares: Shares) -> bool:
     return any(share.outstanding < share.want for share in shares.values())
 
 
-def _turn(share: Share, holder: int, now: int, turn: Turn) -> tuple[bool, int, int, int]:
+def _turn(
+    share: Share, holder: int, now: int, turn: Turn, *, are_few: bool
+) -> tuple[bool, int, int, int]:
     """The order of holders: those that just got a permit keep it, then those that have fewest.
 
     Of those that have as many, another one loses its place after each time of the longest turns:
-    one may need its permits for hours, while those of another lie idle.
+    one may need its permits for hours, while those of another lie idle. If there are so few places
+    that not each holder gets one, those that have more are among them.
     """
     has_turn = share.outstanding > 0 and share.since <= now < share.since + turn(share.since)
     most_first = -share.outstanding if has_turn else share.outstanding
     if has_turn or not share.outstanding:
         return not has_turn, most_first, share.since, holder
     drawn = _drawn(b"%d" % holder, now // (_MOST_TURNS * TURN_MS))
-    return True, most_first, drawn, holder
+    return True, 1 if are_few else most_first, drawn, holder
 
 
 def _drawn(name: bytes, at: int) -> int:

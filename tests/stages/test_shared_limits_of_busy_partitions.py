@@ -117,3 +117,23 @@ def test_a_long_job_does_not_keep_a_partition_from_a_permit_that_lies_idle() -> 
         if late.running():
             return
     raise AssertionError("it never starts, though a place is free")
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_idle_permit_changes_hands_though_several_partitions_have_long_jobs(jobs: int) -> None:
+    limits = Limit("refunds", "job_type", "refund", 3), Limit("own", "tenant", "tenant7", 1)
+    floor = Floor(*limits, partitions=8)
+    late, blocked = floor.places[1], floor.places[7]
+    blocked.submit_some(1)
+    floor.pass_time(1)
+    blocked.submit_some(1, "refund")
+    floor.pass_time(1)
+    for number in (0, 5):
+        floor.places[number].submit_some(jobs, "refund")
+    floor.pass_time(1)
+    late.submit_some(1, "refund")
+    for _ in range(80):
+        floor.pass_time(1)
+        if late.running():
+            return
+    raise AssertionError("it does not start, though a place is free")
