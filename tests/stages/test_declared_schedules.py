@@ -213,3 +213,18 @@ def test_a_second_set_loses_no_time_of_what_the_first_one_had_declared_already(
     declare_late(works, once, later, each("more"), at=START_MS + 120_000)
     assert works.times("once") == ["06-15 15:07:40"]
     assert works.times("daily") == ["06-15 15:09:00"]
+
+
+def test_a_time_that_has_fired_is_not_fired_again_by_one_that_was_removed_before_and_came_back(
+    works: Clockwork,
+) -> None:
+    works.declare(each("all", every_seconds=HOUR))
+    works.declare(each("all"))
+    asked = works.driver.now + 1_000
+    works.driver.advance(MINUTE)
+    for place, schedules in enumerate(((), (each("all"),))):
+        works.command(DeclareSchedules("support", schedules), tenant="", at=asked + place)
+        works.driver.advance(0.3)
+    assert works.times("all") == ["06-15 15:07:00"]
+    works.driver.advance(MINUTE)
+    assert works.times("all") == ["06-15 15:07:00", "06-15 15:08:00"]

@@ -544,3 +544,16 @@ def test_one_that_this_release_cannot_read_makes_no_job_and_stops_no_other(
     monkeypatch.undo()
     works.driver.advance(MINUTE)
     assert works.times("newer") == ["06-15 15:09:00"]
+
+
+def test_a_changed_one_that_was_made_anew_before_its_time_but_read_after_it_has_one_job(
+    works: Clockwork,
+) -> None:
+    works.schedule(every_seconds=HOUR)
+    works.schedule()
+    asked = works.driver.now + 1_000
+    works.driver.advance(MINUTE)
+    works.command(DeleteSchedule("s", "ops"), at=asked)
+    works.command(SetSchedule("s", spec(), None, "", "ops"), at=asked + 1)
+    works.driver.advance(MINUTE)
+    assert works.times() == ["06-15 15:07:00", "06-15 15:08:00"]

@@ -8,7 +8,7 @@ when the broker took it, and not from when a tenant gets it: no time in between 
 The store `parts` keeps, under `S`: `t` tenant for each tenant that is known, `a` application with
 its last command, `u` tenant for those that are looked at next, with the time of their record, and
 `c` with the tenant behind which a round over all of them goes on. `n` has the sets for which the
-round is made (`new_sets`).
+round is made (`new_sets`), and `f` what was fired late (`fired_times`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import ClassVar
 import structlog
 
 from streams.closed_tenants import address_of
-from streams.dispatcher import new_sets, schedule_rows
+from streams.dispatcher import fired_times, new_sets, schedule_rows
 from streams.dispatcher.new_sets import NewSet
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.schedule import changed, created, planned
@@ -161,6 +161,7 @@ class DeclaredSchedules(Part):
         for row in schedule_rows.declared_in(step, tenant_id):
             if row.app != wanted.get(row.schedule_id, ("",))[0]:
                 step.looked[DeclaredSchedules] += 1
+                fired_times.keep(step, row, newest)
                 schedule_rows.delete(step, row)
                 others[row.schedule_id] = max(newest, row.since)  # what it has fired is over
         for schedule_id, (app, each) in wanted.items():
@@ -172,6 +173,7 @@ class DeclaredSchedules(Part):
         count = schedule_rows.forget_tenant(step, tenant_id, AT_ONCE)
         step.looked[DeclaredSchedules] += count
         step.store.delete(_KNOWN + tenant_id.encode())
+        fired_times.forget_tenant(step, tenant_id)
         return count < AT_ONCE
 
     def _set(
@@ -184,6 +186,8 @@ class DeclaredSchedules(Part):
             return
         if at is None:
             return
+        if known is None:
+            at = fired_times.since(step, tenant_id, each.schedule_id, at)
         row = known or created(tenant_id, each.schedule_id, each.spec, app, app, at)
         row = changed(row, each.spec, app, at)
         if row != known:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streams.dispatcher import metrics, schedule_rows
+from streams.dispatcher import fired_times, metrics, schedule_rows
 from streams.dispatcher.due import DueEntry
 from streams.dispatcher.job import is_live
 from streams.dispatcher.part import AT_ONCE, Part
@@ -77,6 +77,8 @@ class Schedules(Part):
             why = f"application {known.app} declares {body.schedule_id}: change it in its code"
             raise PoisonRecord("schedule_declared", why)
         name = command.tenant_id, body.schedule_id
+        if known is None:
+            at = fired_times.since(step, *name, at)
         row = known or created(*name, body.spec, None, body.by, at)
         row = changed(row, body.spec, body.by, at)
         if body.paused is not None:
@@ -103,6 +105,7 @@ class Schedules(Part):
         """Remove a schedule; its jobs stay."""
         known = schedule_rows.find(step, command.tenant_id, body.schedule_id)
         if known is not None:
+            fired_times.keep(step, known, at)
             schedule_rows.delete(step, known)
 
     def ended(self, step: Step, job: Job) -> None:
