@@ -84,6 +84,7 @@ class Run:
             say=self.say,
             stop=self.stop,
             busy=nullcontext,
+            live=SimpleNamespace(begin=lambda step: None),
         )
         self.steps = Steps(session, self.history, no_models, Artifacts(session, no_models, None))
 
