@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streams import user_json
@@ -11,6 +11,7 @@ from streams.artifacts.stand_in import MARK, is_stand_in, marked_off, meant
 from streams.errors import PermanentError, TransientError
 from streams.serde.ids import artifact_id
 from streams.serde.sizes import MAX_VALUE_BYTES
+from streams.worker.handler.invoke import call
 from streams.worker.handler.redacted import check_names
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import check_size, from_json, is_label, json_of, to_json
@@ -81,8 +82,8 @@ class Artifacts:
         if self._store is None or not MAX_VALUE_BYTES < len(text) <= MOST_BYTES:
             check_size(text, what)
             return clean(text.decode())
-        # In a thread: the search in so much text may take seconds.
-        large = await asyncio.to_thread(clean, text.decode())
+        # The search in so much text may take seconds, and handlers may hang in the loop's own pool.
+        large = await call(partial(clean, text.decode()))
         found = await self._put(place, large.encode(), what[:_LONGEST_NAME], _JSON)
         return to_json({MARK: found.as_json()}, what)
 
@@ -111,7 +112,7 @@ class Artifacts:
         )
         return found
 
-    async def _asked(self, call: Callable[[ArtifactStore], T]) -> T:
+    async def _asked(self, ask: Callable[[ArtifactStore], T]) -> T:
         """What the store answers, in a thread: it may take long, or hang."""
         from streams.artifacts.store import SETTING, ArtifactGone, StoreUnavailable
         from streams.worker.handler.store_calls import asked
@@ -122,7 +123,7 @@ class Artifacts:
         self._session.check()
         with self._session.busy():
             try:
-                return await asked(store, call) if store.blocks else call(store)
+                return await asked(store, ask) if store.blocks else ask(store)
             except ArtifactGone as error:
                 raise PermanentError(f"{error}: it was removed, or its tenant erased") from error
             except StoreUnavailable as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from streams import App, Context, PermanentError, TransientError
 from streams.artifacts.store import StoreUnavailable
+from streams.redaction.redaction import Redaction
 from streams.testing import Bench, Saved, crash_points
 from streams.testing.memory_store import MemoryStore
 
@@ -221,3 +224,30 @@ def test_a_name_may_be_saved_again_after_the_store_gave_no_answer(
         return (await ctx.load(await ctx.save(b"two", name="file"))).decode()
 
     assert run(keep)[:2] == ("succeeded", "two")
+
+
+def test_calls_that_hang_in_the_pool_of_threads_hold_no_large_value_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app, go_on, clean = App("files"), threading.Event(), Redaction.json
+
+    def seen(self: Redaction, text: str) -> str:
+        if len(text) > 300_000:
+            go_on.set()  # the search of the value has begun: the calls that hang may end
+        return clean(self, text)
+
+    monkeypatch.setattr(Redaction, "json", seen)
+
+    @app.job("keep")
+    async def keep(ctx: Context) -> str:
+        loop = asyncio.get_running_loop()
+        for _ in range(40):  # more than the pool of a loop has threads
+            loop.run_in_executor(None, go_on.wait)
+        return "x" * 300_000
+
+    with Bench(app, patience=20) as bench:
+        try:
+            job = bench.submit("keep", None).run()
+            assert (job.status, job.error) == ("succeeded", None)
+        finally:
+            go_on.set()
