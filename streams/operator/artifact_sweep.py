@@ -45,7 +45,7 @@ async def sweep(state: AppState, store: ArtifactStore, now: int) -> int:
     """Remove what belongs to no job any more; how many there were.
 
     Raises:
-        StoreUnavailable: the store does not answer; what is left comes with the next sweep.
+        StoreUnavailable: the store does not answer; the next sweep removes the others.
     """
     entries, removed = store.entries(), 0
     while page := await asked(store, lambda _: list(islice(entries, _AT_ONCE)), _PAGE_SECONDS):

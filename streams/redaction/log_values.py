@@ -11,7 +11,9 @@ from typing import Any
 
 
 def cleaned(value: Any, clean: Callable[[str], str]) -> Any:
-    """The value without secrets; what is neither text nor JSON becomes its `repr` if that has one.
+    """The value without secrets.
+
+    One that is neither text nor JSON becomes its `repr` if that has a secret.
 
     Raises:
         RecursionError: it contains itself.

@@ -9,7 +9,7 @@ UNKNOWN = "unknown"
 
 
 def principal_of(job: Job) -> str:
-    """Who submitted or replayed a job, or `schedule:ID` or `source:NAME` that made it."""
+    """The name of a job's submitter or replayer, or `schedule:ID` or `source:NAME` that made it."""
     if job.submitted_by is not None:
         return job.submitted_by
     if job.schedule_id is not None:

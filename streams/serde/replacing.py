@@ -1,7 +1,7 @@
 """`replace` for records with many fields, which a job's path calls several times a job.
 
-A copy sets each field by its descriptor and needs no call of `__init__` with as many keywords. For
-a job with its 63 fields it takes 5.5 us, and `dataclasses.replace` takes 15.
+A copy sets each field by its descriptor and needs no call of `__init__` with as many keywords,
+which takes most of the time of `dataclasses.replace`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from streams.serde.records import (
 from streams.vault.data_key import DataKey, new_key_record
 from streams.vault.key_encryption import local_vault
 from support.conditions import PATIENCE_SECONDS, eventually
-from support.worker_bench import CLUSTER_KEY
+from support.worker_bench import CLUSTER_KEY, lease_to
 
 B = TypeVar("B")
 VAULT_KEY = b"v" * 32
@@ -120,32 +120,17 @@ class Dispatcher:
         answered = self.heartbeat(home, f"{pool}-w1/", since=since, free=free)
         body = answered.body
         assert isinstance(body, Heartbeat)
-        lease = Lease(
-            worker_id=body.worker_id,
+        made = replace(
+            lease_to(home, body.worker_id),
             job_id=new_id("job"),
-            epoch=1,
             run_id=new_id("run"),
-            tenant_id="acme",
-            scope="s",
             type=type,
-            incarnation=0,
-            attempt=1,
             max_attempts=5,
             timeout_seconds=30,
             term_seconds=12,
-            home_partition=0,
-            event=None,
-            payload_ref=None,
-            input="null",
-            workflow_id=None,
-            steps=(),
-            traceparent=None,
             heartbeat_id=answered.command_id,
-            granted_at=0,
-            number=0,
-            alone=False,
         )
-        lease = replace(lease, **changes)
+        lease = replace(made, **changes)
         value = seal_lease(lease, CLUSTER_KEY)
         self.write(f"jobs.work.{pool}", body.work_partition, b"acme", value)
         return lease

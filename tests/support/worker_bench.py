@@ -119,30 +119,15 @@ class Bench:
 
     def blank(self, type: str = "job") -> Lease:
         """A lease for the worker that answers no heartbeat."""
-        return Lease(
-            worker_id=self.worker.id,
+        return replace(
+            lease_to(0, self.worker.id),
             job_id=new_id("job"),
-            epoch=1,
             run_id=new_id("run"),
-            tenant_id="acme",
-            scope="s",
             type=type,
-            incarnation=0,
-            attempt=1,
             max_attempts=5,
             timeout_seconds=30,
             term_seconds=self.leases.term_seconds,
-            home_partition=0,
-            event=None,
-            payload_ref=None,
             input='{"n": 1}',
-            workflow_id=None,
-            steps=(),
-            traceparent=None,
-            heartbeat_id="",
-            granted_at=0,
-            number=0,
-            alone=False,
         )
 
     def notice(self, kind: ReplyKind, partition: int, worker_id: str | None = None) -> None:

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose job asks, and for which credential of the topology."""
+    """The credential of the topology that is asked for, and the tenant and type of the job."""
 
     credential: str
     tenant_id: str

@@ -70,7 +70,7 @@ class Credits:
             self._shift_to(partition)
 
     def withhold(self, slots: int) -> None:
-        """Use credits for slots that a lease fills beyond its first; what is missing, later."""
+        """Use credits for slots beyond a lease's first; missing ones are used once they come."""
         for _ in range(slots):
             if not self._take_oldest(float("inf")):
                 self._missing += 1

@@ -40,7 +40,7 @@ GoOnWithEffect = Callable[[], Coroutine[Any, Any, Any]]
 
 
 class OfLease:
-    """Whose job it is, and which run of it."""
+    """The names of a job, its tenant and its run, as its lease has them."""
 
     __slots__ = ()
     lease: Lease
@@ -68,7 +68,7 @@ class OfLease:
 
     @property
     def principal(self) -> str:
-        """Who submitted the job; `source:NAME` or `schedule:ID` for one that nobody submitted."""
+        """The submitter's name; `source:NAME` or `schedule:ID` if nobody submitted the job."""
         return self.lease.principal
 
 

@@ -8,7 +8,7 @@ from streams.worker.middleware.contract import GoOn, Middleware, Run, WorkerPart
 
 
 class TypedInput(Middleware):
-    """Gives `ctx.input` the type that the handler declares; what does not fit fails the job."""
+    """Gives `ctx.input` the declared type; an input that does not fit fails the job."""
 
     def __init__(self, worker: WorkerParts) -> None:
         self._jobs = worker.app.jobs
