@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def cluster(kafka: Any) -> Cluster:
     return created
 
 
-def member(settings: Settings) -> Consumer:
+def member(settings: Settings) -> AbstractContextManager[Consumer]:
     return static_member(settings, GROUP, "in")
 
 
@@ -44,10 +45,9 @@ def environ(cluster: Cluster, tmp_path: Path) -> dict[str, dict[str, str]]:
 @pytest.fixture
 def first(cluster: Cluster, environ: dict[str, dict[str, str]]) -> Iterator[Consumer]:
     """It has both partitions."""
-    joined = member(load_settings(environ["0"]))
-    eventually(lambda: joined.poll(0.1) or len(joined.assignment()) == 2, what="it has both")
-    yield joined
-    joined.close()
+    with member(load_settings(environ["0"])) as joined:
+        eventually(lambda: joined.poll(0.1) or len(joined.assignment()) == 2, what="it has both")
+        yield joined
 
 
 def test_its_heir_sees_to_what_it_gave_up(
@@ -70,18 +70,17 @@ def test_it_sees_to_what_it_gave_up(
     cluster: Cluster, tmp_path: Path, environ: dict[str, dict[str, str]], first: Consumer
 ) -> None:
     """Its heir may have looked while it still was about to give partitions up."""
-    heir = member(load_settings(environ["1"]))
-    eventually(lambda: heir.poll(0.1) or two_at_rest(cluster), what="the heir has joined")
-    back = StageProcess("counting_stage", tmp_path / "0.log", environ["0"])
+    with member(load_settings(environ["1"])) as heir:
+        eventually(lambda: heir.poll(0.1) or two_at_rest(cluster), what="the heir has joined")
+        back = StageProcess("counting_stage", tmp_path / "0.log", environ["0"])
 
-    def shared() -> bool:
-        heir.poll(0.1)
-        return sorted(back.share + [owned.partition for owned in heir.assignment()]) == [0, 1]
+        def shared() -> bool:
+            heir.poll(0.1)
+            return sorted(back.share + [owned.partition for owned in heir.assignment()]) == [0, 1]
 
-    try:
-        eventually(shared, what="both have an owner")
-        back.wait_for("joining anew")
-    finally:
-        heir.close()
-        back.kill()
-        print(back.lines)
+        try:
+            eventually(shared, what="both have an owner")
+            back.wait_for("joining anew")
+        finally:
+            back.kill()
+            print(back.lines)

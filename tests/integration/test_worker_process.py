@@ -424,7 +424,7 @@ def test_a_worker_works_though_another_ended_before_it_gave_partitions_up(
         kafka=cluster.client_settings,
     )
     group, admin = worker_group(dispatcher), AdminClient(cluster.client())
-    with closing(static_member(settings, "worker-default", "jobs.work.default")) as first:
+    with static_member(settings, "worker-default", "jobs.work.default") as first:
         eventually(lambda: first.poll(0.1) or len(first.assignment()) == 4, what="it has all")
         second = start("w2")
         eventually(lambda: members_at_rest(admin, group) == 2, what="the second has joined")

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from confluent_kafka import Consumer, ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
 from streams.kafka.clients import consumer_config
+from streams.process.daemon_thread import DaemonThread
 from streams.settings import Settings
 
+_CLOSE_SECONDS = 10
 
-def static_member(settings: Settings, group: str, topic: str) -> Consumer:
-    """The consumer of a process, which the process replaces once it starts."""
+
+@contextmanager
+def static_member(settings: Settings, group: str, topic: str) -> Iterator[Consumer]:
+    """The consumer of a process, which the process replaces once it starts.
+
+    A close of a member that was replaced may never return. A process of ours ends itself then; a
+    test leaves the thread behind.
+    """
     static = {
         "group.instance.id": f"{group}-{settings.instance}",
         "partition.assignment.strategy": "cooperative-sticky",
     }
     joined = Consumer(consumer_config(settings, group, **static))
     joined.subscribe([settings.topic_prefix + topic])
-    return joined
+    try:
+        yield joined
+    finally:
+        closing = DaemonThread("close-member", joined.close)
+        closing.start()
+        closing.stop(_CLOSE_SECONDS)
 
 
 def members_at_rest(admin: AdminClient, group: str) -> int:
