@@ -9,6 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from streams.access.permissions import all_roles, in_order
 from streams.topology.flow_control import Batch, Debounce, FlowControl, Rule
 from streams.topology.limits import Limit
 from streams.topology.model import Route, Topic, Topology
@@ -31,7 +32,7 @@ def tables(topology: Topology) -> Iterator[Table]:
     """One table each for topics, stages, routes, job types, flow control, limits and the rest."""
     of_effects = (_policies, _approvals)
     of_jobs = (_routes, _job_types, _flow_control, *of_effects, _limits, _max_queued, _breakers)
-    for section in (_topics, _stages, *of_jobs, _credentials, _redaction, _times):
+    for section in (_topics, _stages, *of_jobs, _credentials, _redaction, _roles, _times):
         table = section(topology)
         if not table.rows:
             _row(table, "none")
@@ -198,6 +199,13 @@ def _redaction(topology: Topology) -> Table:
     ):
         for rule in found:
             _row(table, by, rule)
+    return table
+
+
+def _roles(topology: Topology) -> Table:
+    table = _table("Roles of people and tokens", "role", "permissions")
+    for name, permissions in all_roles(topology.roles).items():
+        _row(table, name, ", ".join(in_order(permissions)))
     return table
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from streams.access.permissions import Permission
 from streams.topology import model
 from streams.topology.breakers import Breaker
 from streams.topology.credentials import CredentialDeclaration
@@ -87,6 +88,7 @@ class TopologyShape(Declared):
     max_queued: tuple[MaxQueued, ...] = ()
     credentials: tuple[CredentialDeclaration, ...] = ()
     redaction: RedactionRules = field(default_factory=RedactionRules)
+    roles: dict[Name, tuple[Permission, ...]] = field(default_factory=dict)
 
 
 def build(shape: TopologyShape) -> model.Topology:
@@ -115,6 +117,7 @@ def build(shape: TopologyShape) -> model.Topology:
         max_queued=shape.max_queued,
         credentials={each.name: each for each in shape.credentials},
         redaction=shape.redaction,
+        roles=shape.roles,
     )
 
 

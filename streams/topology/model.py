@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from streams.access.permissions import Permission
 from streams.topology.breakers import Breaker
 from streams.topology.by_value import Compared
 from streams.topology.credentials import CredentialDeclaration
@@ -213,6 +214,8 @@ class Topology:
     """Where the values lie that handlers get by name."""
     redaction: RedactionRules = field(default_factory=RedactionRules)
     """What leaves no worker."""
+    roles: dict[str, tuple[Permission, ...]] = field(default_factory=dict)
+    """Sets of permissions by name, beside the built-in roles of people and tokens."""
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from streams.access.permissions import CUSTOM, ROLES
 from streams.topology.by_value import fault
 from streams.topology.flow_rules import flow_control
 from streams.topology.lifetimes import cleanups, clocks, days, lifetimes, outlives, retention
@@ -32,6 +33,14 @@ Found = Iterator[Problem]
 def validate(topology: Topology) -> list[Problem]:
     """Every broken rule; none for a sound topology."""
     return [found for rule in _RULES for found in rule(topology)]
+
+
+def _roles(topology: Topology) -> Found:
+    for name, permissions in topology.roles.items():
+        if name in (*ROLES, CUSTOM):
+            yield problem(f"{name} is a role already; choose another name", ("roles", name))
+        elif not permissions:
+            yield problem(f"{name} has no permission; give it one, or remove it", ("roles", name))
 
 
 def _sizes(topology: Topology) -> Found:
@@ -258,4 +267,5 @@ _RULES = (
     limits,
     _leases,
     secrecy,
+    _roles,
 )

@@ -27,7 +27,7 @@ LAYERS = (
         "streams.settings",
         "streams.state",
     },
-    {"streams.kafka", "streams.ledger_entries"},
+    {"streams.access", "streams.kafka", "streams.ledger_entries"},
     {
         "ingress.schemes",
         "streams.broker",

@@ -1,0 +1,1 @@
+"""Who calls the API and what they may do: principals, permissions, roles and tokens."""
