@@ -14,7 +14,7 @@ from streams.serde.delivery_states import (
     DisabledBecause,
     ParkedBecause,
 )
-from streams.serde.records import PayloadRef
+from streams.serde.records import Call, PayloadRef
 
 DeliveryKind = Literal["event", "job", "callback", "test", "notice"]
 CommandKind = Literal["retry", "recover", "test"]
@@ -108,6 +108,7 @@ class DeliveryCommand:
     sample: str | None
     submitted_by: str | None
     at: int
+    call: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)

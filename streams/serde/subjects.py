@@ -28,6 +28,7 @@ _OF_TOPIC = {
     "approvals": "approval",
     "schedules": "schedule_row",
     "workflows": "workflow",
+    "audit": "audit",
     "dlq": "dead_letter",
     "quarantine": "quarantine",
     "rejections": "rejection",

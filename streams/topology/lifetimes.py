@@ -150,6 +150,7 @@ _STATES = (
     "tenants",
 )
 _LOGS = (
+    "audit",
     "deliveries.attempts",
     "deliveries.commands",
     "dlq",

@@ -30,6 +30,7 @@ LAYERS = (
     {"streams.access", "streams.kafka", "streams.ledger_entries"},
     {
         "ingress.schemes",
+        "streams.audit",
         "streams.broker",
         "streams.certificates",
         "streams.dead_letter",
@@ -77,6 +78,7 @@ LAYERS = (
 """The rooms of the house from the ground up: each a package or module of `streams` or `ingress`."""
 
 PROCESSORS = (
+    "streams.audit",
     "streams.closed_tenants",
     "streams.dead_letter",
     "streams.dedup",

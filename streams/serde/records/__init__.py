@@ -8,6 +8,7 @@ them from here; the modules are for those who look one up.
 from __future__ import annotations
 
 from streams.serde.records.approvals import *  # noqa: F403  each class of these modules is a record
+from streams.serde.records.audit import *  # noqa: F403
 from streams.serde.records.commands import *  # noqa: F403
 from streams.serde.records.events import *  # noqa: F403
 from streams.serde.records.job_types import *  # noqa: F403

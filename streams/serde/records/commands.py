@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
+from streams.serde.records.audit import Call
 from streams.serde.records.command_kinds import KIND_OF, CommandKind, sent_by
 from streams.serde.records.operator_commands import (
     Cancel,
@@ -99,6 +100,7 @@ class Command:
     epoch: int
     at: int
     body: CommandBody
+    call: Call | None = None
 
 
 COMMANDS = tuple(KIND_OF[body] for body in get_args(CommandBody))
