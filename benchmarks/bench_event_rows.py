@@ -19,10 +19,16 @@ from pathlib import Path
 
 from harness import Result, arguments, report
 
-from streams.operator.read_model.database import Database, transaction
-from streams.operator.read_model.projections import Changes, project
-from streams.operator.resources import events
-from streams.operator.resources.paging import PageQuery
+from streams.api.events import table as events
+from streams.api.read_model.database import (
+    Database,
+    transaction,
+)
+from streams.api.read_model.projections import (
+    Changes,
+    project,
+)
+from streams.api.rows.paging import PageQuery
 from streams.runtime.processor import Record
 from streams.serde import ids
 from streams.serde.codec import ENVELOPE

@@ -15,14 +15,19 @@ import typer
 
 from ingress.samples import names
 from ingress.schemes import SCHEMES, SignedRequest
+from streams.api.events.cli_tables import (
+    awaiting,
+    cancelling,
+    is_meant_without_job,
+    only_cancels,
+)
+from streams.api.live.cli_watch import follow
+from streams.api.sources.cli import hook_url
 from streams.cli import send_advice
 from streams.cli.api_client import CallFailed
 from streams.cli.delivery import Reply, check_source, posted, signed, unsigned
-from streams.cli.event_tables import awaiting, cancelling, is_meant_without_job, only_cancels
 from streams.cli.operator_command import Answer, Api, found_or_none, part, program
 from streams.cli.options import Ingress, JsonLines, OfTenant
-from streams.cli.sources import hook_url
-from streams.cli.watch import follow
 
 _KNOWN = "; ".join(f"{scheme}: {', '.join(names(scheme))}" for scheme in SCHEMES)
 """The samples of each scheme, for the help."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
-from streams.cli import delivery_tables, finished_steps
+from streams.api.deliveries import cli_tables as delivery_tables
+from streams.api.steps import cli_finished as finished_steps
 from streams.cli.cells import Json, console_of_any_width, plain, print_block, print_fields, tell
 from streams.cli.lists import listed, page
 from streams.serde.job_states import SUCCEEDED

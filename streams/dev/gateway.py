@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Sequence
 from aiohttp import ClientSession, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from streams.api.schemas.http import ROOTS as SCHEMAS
+from streams.api.serving.pages import ROOTS as PAGES
 from streams.dev.layout import Member
 from streams.dev.readiness import unready
 from streams.dev.scrape import merged_metrics
 from streams.http.forward import Origin, forward, forwarding_session
 from streams.http.problem import problem
-from streams.operator.http.pages import ROOTS as PAGES
-from streams.operator.http.schemas import ROOTS as SCHEMAS
 from streams.telemetry import readiness
 
 _ANALYTICS = "/v1/analytics/"

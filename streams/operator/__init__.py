@@ -1,5 +1,1 @@
-"""The operator: a read model folded from the topics, and the API over it."""
-
-from typing import Final
-
-STAGE: Final = "operator"
+"""The operator's process: a read model folded from the topics, and the API over it."""

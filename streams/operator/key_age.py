@@ -14,8 +14,8 @@ from functools import partial
 
 from prometheus_client.core import GaugeMetricFamily
 
-from streams.operator.read_model.database import Database
-from streams.operator.resources import tenants
+from streams.api.read_model.database import Database
+from streams.api.tenants import table as tenants
 from streams.process.wall_clock import wall_ms
 from streams.telemetry import ScrapedCollector
 from streams.vault.data_key import key_purpose

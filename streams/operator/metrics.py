@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client.core import GaugeMetricFamily
 
-from streams.operator.read_model.database import Database
-from streams.operator.read_model.follower import Follower
-from streams.operator.resources.counts import Counts, counts
+from streams.api.read_model.database import Database
+from streams.api.read_model.follower import Follower
+from streams.operator.counts import (
+    Counts,
+    counts,
+)
 from streams.serde import delivery_states, job_states
 from streams.telemetry import ScrapedCollector
 from streams.topology.limits import MaxQueued

@@ -13,6 +13,40 @@ from aiohttp import web
 from confluent_kafka import Message
 from prometheus_client import REGISTRY
 
+from streams.api import STAGE
+from streams.api.artifacts.sweep import sweep_for_ever
+from streams.api.dead_letters.producer import RecordReplays
+from streams.api.jobs.job_request import MAX_INPUT_BYTES
+from streams.api.live import table as live
+from streams.api.live.http import (
+    STREAMS,
+    Streams,
+)
+from streams.api.live.hub import Hub
+from streams.api.live.rounds import (
+    Look,
+    SharedReads,
+)
+from streams.api.live.tickets import Tickets
+from streams.api.operator_state import (
+    STATE,
+    AppState,
+)
+from streams.api.read_model.database import Database
+from streams.api.read_model.follower import Follower
+from streams.api.read_model.projections import kept_ms
+from streams.api.read_model.read_barrier import ReadBarrier
+from streams.api.read_model.row_notifier import RowNotifier
+from streams.api.routes import routes
+from streams.api.serving.middlewares import (
+    authenticated,
+    caught_up,
+    newline_ended,
+    not_ready,
+    problems,
+    traced,
+)
+from streams.api.tenants import table as tenants
 from streams.artifacts.store import open_store
 from streams.delivery.egress.configured import egress_policy
 from streams.errors import KafkaUnavailable, PoisonRecord
@@ -23,33 +57,9 @@ from streams.event_replay.preview import Preview
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
-from streams.operator import STAGE
-from streams.operator.artifact_sweep import sweep_for_ever
 from streams.operator.broker_view import broker_view
-from streams.operator.http.app_state import STATE, AppState
-from streams.operator.http.job_request import MAX_INPUT_BYTES
-from streams.operator.http.live import STREAMS, Streams
-from streams.operator.http.middlewares import (
-    authenticated,
-    caught_up,
-    newline_ended,
-    not_ready,
-    problems,
-    traced,
-)
-from streams.operator.http.routes import routes
 from streams.operator.key_age import KeyAgeCollector
-from streams.operator.live.hub import Hub
-from streams.operator.live.rounds import Look, SharedReads
-from streams.operator.live.tickets import Tickets
 from streams.operator.metrics import ReadModelCollector
-from streams.operator.read_model.database import Database
-from streams.operator.read_model.follower import Follower
-from streams.operator.read_model.projections import kept_ms
-from streams.operator.read_model.read_barrier import ReadBarrier
-from streams.operator.read_model.row_notifier import RowNotifier
-from streams.operator.replay.producer import RecordReplays
-from streams.operator.resources import live, tenants
 from streams.probe_routes import probe_routes, served
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings

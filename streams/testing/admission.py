@@ -10,12 +10,16 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from ingress.receive.admission import DirectAdmission
+from streams.api.events.batch_request import EventRequest
+from streams.api.job_types.input_schema.check import misfits
+from streams.api.jobs.job_request import JobRequest
+from streams.api.refusal import (
+    Refusal,
+    all_invalid,
+    invalid_model,
+)
 from streams.errors import ConfigError
 from streams.event_admission import NewEvent
-from streams.operator.http.event_request import EventRequest
-from streams.operator.http.job_request import JobRequest
-from streams.operator.http.refusal import Refusal, all_invalid, invalid_model
-from streams.operator.input_schema.check import misfits
 from streams.serde.codec import TENANT
 from streams.serde.ids import new_traceparent, submitted_job_id
 from streams.serde.keys import tenant_key

@@ -19,9 +19,9 @@ from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import make_cluster, make_job
 from support.stage_process import Cluster, StageProcess
 
+from streams.api.read_model.database import Database
+from streams.api.read_model.follower import Follower
 from streams.broker.embedded import EmbeddedKafka
-from streams.operator.read_model.database import Database
-from streams.operator.read_model.follower import Follower
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault]
 

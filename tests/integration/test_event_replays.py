@@ -26,12 +26,12 @@ from support.operator_cluster import (
     running,
 )
 
+from streams.api import operator_state as app_state
+from streams.api.operator_state import SUBMITTED_BY
+from streams.api.read_model.fold_session import FoldSession
 from streams.cli.api_client import CallFailed, NoAnswer
 from streams.event_replay import preview, spans
 from streams.kafka.admin import admin_client
-from streams.operator.http import app_state
-from streams.operator.http.app_state import SUBMITTED_BY
-from streams.operator.read_model.fold_session import FoldSession
 from streams.serde import ids
 from streams.serde.codec import COMMAND, ENVELOPE
 from streams.serde.records import Command, Envelope, PayloadRef, ReplayEvent

@@ -14,7 +14,7 @@ from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, make_cluster, make_event
 from typer.testing import CliRunner, Result
 
-from streams.cli.events import events
+from streams.api.events.cli import events
 from streams.event_reader import scan
 from streams.kafka.admin import admin_client
 

@@ -25,8 +25,8 @@ from support.operator_cluster import Cluster, make_cluster, make_event
 from support.small_disk import small_disk
 from typer.testing import CliRunner, Result
 
-from streams.cli.event_selection import Wanted
-from streams.cli.events import events
+from streams.api.events.cli import events
+from streams.api.events.cli_selection import Wanted
 from streams.event_export import export as exporting
 from streams.event_export import manifest as manifests
 from streams.event_reader import scan

@@ -15,7 +15,7 @@ from support.operator_cluster import Cluster, make_cluster, make_event
 from support.positions import set_positions
 from typer.testing import CliRunner, Result
 
-from streams.cli.events import events
+from streams.api.events.cli import events
 
 pytestmark = pytest.mark.broker
 

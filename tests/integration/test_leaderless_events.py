@@ -13,8 +13,8 @@ from support.conditions import eventually
 from support.operator_cluster import Cluster, make_cluster, make_event
 from typer.testing import CliRunner, Result
 
+from streams.api.events.cli import events
 from streams.broker.cluster import EmbeddedCluster
-from streams.cli.events import events
 from streams.kafka.admin import admin_client
 
 pytestmark = [pytest.mark.broker, pytest.mark.fault, pytest.mark.chaos]

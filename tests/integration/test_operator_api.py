@@ -28,9 +28,9 @@ from support.operator_cluster import (
     running,
 )
 
+from streams.api import operator_state as app_state
+from streams.api.read_model.fold_session import FoldSession
 from streams.cli.api_client import CallFailed
-from streams.operator.http import app_state
-from streams.operator.read_model.fold_session import FoldSession
 from streams.serde import ids
 from streams.serde.codec import COMMAND, TENANT
 from streams.serde.records import Cancel, Command, Job, Replay, Submit

@@ -127,7 +127,7 @@ def test_artifacts_of_jobs_that_are_gone_are_removed_and_young_ones_stay(
     saved(cluster, store, "job_young")
     (tmp_path / "artifacts" / "notes.txt").write_text("of somebody else")
     os.utime(tmp_path / "artifacts" / "notes.txt", (1, 1))
-    monkeypatch.setattr("streams.operator.artifact_sweep.EVERY_SECONDS", 0.05)
+    monkeypatch.setattr("streams.api.artifacts.sweep.EVERY_SECONDS", 0.05)
     kept = {"notes.txt", path_of("acme", "job_a", "art_1"), path_of("acme", "job_young", "art_1")}
     with running(
         cluster.settings.model_copy(update={"artifacts": f"file://{tmp_path}/artifacts"}),

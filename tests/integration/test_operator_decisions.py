@@ -26,7 +26,7 @@ from support.operator_cluster import (
     running,
 )
 
-from streams.operator.http import app_state
+from streams.api import operator_state as app_state
 from streams.serde import ids, keys
 from streams.serde.codec import COMMAND
 from streams.serde.records import Attempt, Command, Held, Move, Replay, Reroute, Settle

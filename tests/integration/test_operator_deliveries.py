@@ -31,8 +31,8 @@ from support.outgoing_rows import (
     make_state,
 )
 
+from streams.api import operator_state as app_state
 from streams.cli.api_client import CallFailed, NoAnswer
-from streams.operator.http import app_state
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import DELIVERY_COMMAND
 from streams.serde.delivery_records import DeliveryCommand

@@ -12,9 +12,10 @@ from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, RunningOperator, make_cluster, running
 
+from streams.api.endpoints import http as endpoints
+from streams.api.jobs import http as jobs
 from streams.cli.api_client import CallFailed
 from streams.delivery.message.signing import new_key_pair, new_secret
-from streams.operator.http import endpoints, jobs
 from streams.serde import keys
 from streams.serde.codec import ENDPOINT_STATE, TENANT
 from streams.serde.delivery_records import EndpointState, Recovery

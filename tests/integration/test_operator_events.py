@@ -24,7 +24,7 @@ from support.operator_cluster import (
     running,
 )
 
-from streams.operator.read_model import follower
+from streams.api.read_model import follower
 from streams.serde import keys
 from streams.serde.codec import DUPLICATE, ENVELOPE, TENANT
 from streams.serde.records import Duplicate, Envelope, PayloadRef

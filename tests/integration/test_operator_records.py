@@ -29,9 +29,9 @@ from support.operator_cluster import (
 from support.topics import create_topics
 
 from streams import dispatcher
+from streams.api.dead_letters import producer as record_producer
+from streams.api.dead_letters.producer import ReplayTransaction
 from streams.kafka.admin import admin_client
-from streams.operator.replay import producer as record_producer
-from streams.operator.replay.producer import ReplayTransaction
 from streams.runtime.loop import StageLoop
 from streams.serde.codec import COMMAND, DEAD_LETTER
 from streams.serde.ids import event_job_id

@@ -289,7 +289,7 @@ def test_a_destroyed_key_leaves_the_disk_of_the_broker_and_of_the_operator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the topology's own settings, but for the hour that the cleaner may take."""
-    monkeypatch.setattr("streams.operator.read_model.follower._HOUSEKEEPING_SECONDS", 0.5)
+    monkeypatch.setattr("streams.api.read_model.follower._HOUSEKEEPING_SECONDS", 0.5)
     with ConfiguredKafka(tmp_path / "kafka", extra={"log.cleaner.backoff.ms": "200"}) as broker:
         data_dir = tmp_path / "data"
         data_dir.mkdir()

@@ -15,8 +15,8 @@ from support.canaries import CREDENTIAL, JOBS, NAMES, TOPOLOGY, app, found_in
 from support.operator_desk import OperatorDesk, client_of
 from support.recorded_spans import recording
 
-from streams.operator.read_model.database import Database
-from streams.operator.read_model.projections import _TABLES as TABLES
+from streams.api.read_model.database import Database
+from streams.api.read_model.projections import _TABLES as TABLES
 from streams.testing import Bench, Job
 from streams.topology.load import load
 

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient
 from support.office import office
 from support.scheduling import MINUTE, Clockwork
 
-from streams.operator.resources import schedules as resource
+from streams.api.schedules import table as resource
 from streams.schedules import time_zones
 
 Client = TestClient[Any, Any]
@@ -23,7 +23,7 @@ REPORT = {"id": "report", "cron": "30 17 * * *", "tz": "Europe/Berlin", "job": "
 def works(monkeypatch: pytest.MonkeyPatch) -> Clockwork:
     works = Clockwork()
     works.tenant("acme")
-    for module in ("streams.operator.http.schedules", "streams.operator.resources.schedules"):
+    for module in ("streams.api.schedules.http", "streams.api.schedules.table"):
         monkeypatch.setattr(f"{module}.wall_ms", lambda: works.driver.now)
     return works
 

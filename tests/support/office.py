@@ -12,13 +12,19 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from streams.operator import command_results
-from streams.operator.http.app_state import STATE, AppState
-from streams.operator.http.middlewares import problems
-from streams.operator.http.routes import routes
-from streams.operator.read_model.database import Database
-from streams.operator.read_model.projections import Changes, project
-from streams.operator.sent_commands import SentCommands
+from streams.api import command_results
+from streams.api.operator_state import (
+    STATE,
+    AppState,
+)
+from streams.api.read_model.database import Database
+from streams.api.read_model.projections import (
+    Changes,
+    project,
+)
+from streams.api.routes import routes
+from streams.api.sent_commands import SentCommands
+from streams.api.serving.middlewares import problems
 from streams.serde.records import CommandBody
 from streams.vault.key_encryption import local_vault
 from support.dispatching import Desk

@@ -22,10 +22,10 @@ from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
 from ingress.receive.admission import DirectAdmission
+from streams.api import operator_state as app_state
 from streams.cli.api_client import CallFailed, call
 from streams.kafka.admin import LeaderCachingAdmin, admin_client
 from streams.kafka.offsets import latest, offset_in, request_offsets
-from streams.operator.http import app_state
 from streams.operator.run import build
 from streams.serde import ids, keys
 from streams.serde.codec import (

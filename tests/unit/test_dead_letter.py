@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streams import dead_letter
-from streams.operator.replay.eligibility import unfit
+from streams.api.dead_letters.eligibility import unfit
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.keys import tenant_key
 from streams.serde.records import DeadLetter

@@ -62,14 +62,20 @@ LAYERS = (
         "ingress.rates",
         "ingress.tenants",
         "streams.analytics",
+        "streams.api",
         "streams.dedup",
         "streams.delivery",
         "streams.dispatcher",
-        "streams.operator",
         "streams.scheduler",
         "streams.worker",
     },
-    {"ingress.receive", "streams", "streams.credentials", "streams.middleware"},
+    {
+        "ingress.receive",
+        "streams",
+        "streams.credentials",
+        "streams.middleware",
+        "streams.operator",
+    },
     {"ingress.http", "streams.stages"},
     {"streams.doctor", "streams.pipeline"},
     {"streams.dev"},
@@ -98,7 +104,7 @@ PROCESSORS = (
 
 OF_GROUPS = {
     "streams.broker.class_archive",
-    "streams.cli.event_seek",
+    "streams.api.events.cli_seek",
     "streams.event_reader.reader",
     "streams.event_replay.carrier",
     "streams.topology.rights_watch",
@@ -129,8 +135,13 @@ def imports(module: str) -> Iterator[str]:
 
 
 def room(module: str) -> str:
-    """The package or module that has a layer; one of a stage that others may use has its own."""
+    """The package or module that has a layer; one of a stage that others may use has its own.
+
+    The commands of a resource stand beside its calls, but they belong to the command line.
+    """
     parts = module.split(".")
+    if parts[:2] == ["streams", "api"] and re.match("cli(_|$)", parts[-1]):
+        return "streams.cli"
     inner = ".".join(parts[:3])
     return inner if any(inner in rooms for rooms in LAYERS) else ".".join(parts[:2])
 

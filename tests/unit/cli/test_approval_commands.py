@@ -8,7 +8,7 @@ from typing import Any
 from support.operator_api import OperatorApi, invoke
 from typer.testing import Result
 
-from streams.cli.approvals import approvals
+from streams.api.approvals.cli import approvals
 
 SHOWN: dict[str, Any] = {
     "approval_id": "apr_1",

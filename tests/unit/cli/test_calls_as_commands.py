@@ -12,8 +12,8 @@ import pytest
 from support.operator_api import OperatorApi, invoke, problem
 
 from streams import operator as api
+from streams.api.jobs.cli import jobs
 from streams.cli.calls_as_commands import told_in_commands
-from streams.cli.jobs import jobs
 
 CALL = re.compile(r"\b(GET|PUT|POST|DELETE) (?!FROM)")
 

@@ -11,13 +11,19 @@ from support.operator_cluster import make_event, make_job
 from support.outgoing_rows import make_delivery
 from typer.testing import CliRunner, Result
 
-from streams.cli import deliveries as module
-from streams.cli.deliveries import deliveries
-from streams.cli.events import events
-from streams.cli.jobs import jobs
-from streams.operator.resources.deliveries import delivery_json
-from streams.operator.resources.events import event_details, event_json
-from streams.operator.resources.job_view import JobDetails, job_json
+from streams.api.deliveries import cli as module
+from streams.api.deliveries.cli import deliveries
+from streams.api.deliveries.table import delivery_json
+from streams.api.events.cli import events
+from streams.api.events.table import (
+    event_details,
+    event_json,
+)
+from streams.api.jobs.cli import jobs
+from streams.api.jobs.view import (
+    JobDetails,
+    job_json,
+)
 
 ATTEMPT = {
     "attempt": 1,

@@ -10,9 +10,9 @@ from support.operator_api import OperatorApi, invoke
 from support.operator_cluster import make_entry, make_job
 from typer.testing import Result
 
-from streams.cli.effects import effects
-from streams.cli.jobs import jobs
-from streams.operator.resources.effects import effect_json
+from streams.api.effects.cli import effects
+from streams.api.effects.table import effect_json
+from streams.api.jobs.cli import jobs
 
 DONE = make_entry(make_job("job_a"), "stripe:refund/ch 1", scope="@tenant")
 SHOWN = {"tenant_id": "acme", **effect_json(DONE)}

@@ -11,9 +11,9 @@ import typer
 from support.operator_api import OperatorApi
 from typer.testing import CliRunner, Result
 
+from streams.api.endpoints.cli import endpoints
 from streams.cli import operator_command
 from streams.cli.api_client import call
-from streams.cli.endpoints import endpoints
 from streams.tenants.endpoints import LONGEST_TIMEOUT_SECONDS
 
 PATH = "/v1/tenants/acme/endpoints/crm"

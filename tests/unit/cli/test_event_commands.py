@@ -13,13 +13,19 @@ from support.operator_api import OperatorApi, invoke, problem
 from support.operator_cluster import event_job, make_entry, make_event
 from typer.testing import Result
 
-from streams.cli.dlq import dlq
-from streams.cli.events import events
-from streams.cli.jobs import jobs
-from streams.operator.resources.dead_letters import dead_letter_json
-from streams.operator.resources.effects import effect_json
-from streams.operator.resources.events import event_details, event_json
-from streams.operator.resources.job_view import JobDetails, job_json
+from streams.api.dead_letters.cli import dlq
+from streams.api.dead_letters.table import dead_letter_json
+from streams.api.effects.table import effect_json
+from streams.api.events.cli import events
+from streams.api.events.table import (
+    event_details,
+    event_json,
+)
+from streams.api.jobs.cli import jobs
+from streams.api.jobs.view import (
+    JobDetails,
+    job_json,
+)
 from streams.serde.ids import event_replay_id
 from streams.serde.records import DeadLetter
 

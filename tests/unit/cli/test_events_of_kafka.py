@@ -11,10 +11,18 @@ from confluent_kafka import KafkaError, KafkaException
 from support.operator_cluster import make_event
 from typer.testing import CliRunner
 
-from streams.cli import event_count, event_export
+from streams.api.events import (
+    cli_count as event_count,
+)
+from streams.api.events import (
+    cli_export as event_export,
+)
+from streams.api.events.cli import events
+from streams.api.events.cli_selection import (
+    ranges,
+    time_of,
+)
 from streams.cli.cluster import addressed
-from streams.cli.event_selection import ranges, time_of
-from streams.cli.events import events
 from streams.errors import KafkaUnavailable
 from streams.event_reader.counts import Counts, notes
 from streams.event_reader.scan import MOST_TYPES, Found, Progress
@@ -168,8 +176,8 @@ def test_a_reader_of_kafka_finds_the_dev_of_a_directory_or_says_that_none_runs_t
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TIDEGATE_BOOTSTRAP", raising=False)
-    monkeypatch.setattr("streams.cli.event_selection.BROKER_SECONDS", 0.1)
-    monkeypatch.setattr("streams.cli.event_seek._BROKER_SECONDS", 0.1)
+    monkeypatch.setattr("streams.api.events.cli_selection.BROKER_SECONDS", 0.1)
+    monkeypatch.setattr("streams.api.events.cli_seek._BROKER_SECONDS", 0.1)
     there, empty = tmp_path / "there", tmp_path / "empty"
     there.mkdir()
     (there / "dev.json").write_text('{"bootstrap": "127.0.0.1:9"}')

@@ -7,7 +7,7 @@ import json
 from support.operator_api import OperatorApi
 from typer.testing import CliRunner, Result
 
-from streams.cli.job_types import job_types
+from streams.api.job_types.cli import job_types
 
 REFUND = {
     "type": "refund",

@@ -9,7 +9,7 @@ import pytest
 from support.operator_api import OperatorApi
 from typer.testing import CliRunner, Result
 
-from streams.cli.limits import limits
+from streams.api.limits.cli import limits
 
 NOTHING = {"held_idle": 0, "next_token_at": None, "paused": None}
 CUSTOMER = {

@@ -18,9 +18,9 @@ from support.conditions import eventually
 from support.operator_api import OperatorApi, problem
 from typer.testing import CliRunner, Result
 
+from streams.api.endpoints.endpoint_request import EndpointRequest
 from streams.cli.main import application
 from streams.delivery.message import signing
-from streams.operator.http.endpoint_request import EndpointRequest
 
 PATH = "/v1/tenants/demo/endpoints/listen"
 BODY = b'{"type": "ticket.\\u001bcreated", "data": {"id": 7}}'

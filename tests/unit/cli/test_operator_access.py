@@ -12,10 +12,13 @@ from support.operator_cluster import make_job
 from typer.testing import CliRunner
 
 from ingress.receive.admission import DirectAdmission
-from streams.cli.jobs import jobs
+from streams.api.jobs.cli import jobs
+from streams.api.jobs.view import (
+    JobDetails,
+    job_json,
+)
 from streams.cli.operator_command import Api
 from streams.errors import ConfigError
-from streams.operator.resources.job_view import JobDetails, job_json
 from streams.operator.run import build
 from streams.settings import load_settings
 from streams.topology.load import load

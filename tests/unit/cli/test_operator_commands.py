@@ -12,19 +12,22 @@ import pytest
 from support.operator_api import OperatorApi, invoke
 from support.operator_cluster import make_job, make_quarantined
 
-from streams.cli.dlq import dlq
-from streams.cli.events import events
-from streams.cli.jobs import jobs
-from streams.cli.quarantine import quarantine
+from streams.api.backlog.table import depth_json
+from streams.api.dead_letters.cli import dlq
+from streams.api.dead_letters.table import dead_letter_json
+from streams.api.duplicates.table import duplicate_json
+from streams.api.events.cli import events
+from streams.api.jobs.cli import jobs
+from streams.api.jobs.held_table import held_json
+from streams.api.jobs.view import (
+    JobDetails,
+    job_json,
+)
+from streams.api.quarantine.cli import quarantine
+from streams.api.quarantine.table import quarantined_json
+from streams.api.steps.table import Step
 from streams.http.moments import milliseconds
 from streams.limits.backlog import Depth, Line
-from streams.operator.resources.backlog import depth_json
-from streams.operator.resources.dead_letters import dead_letter_json
-from streams.operator.resources.duplicates import duplicate_json
-from streams.operator.resources.held import held_json
-from streams.operator.resources.job_view import JobDetails, job_json
-from streams.operator.resources.quarantine import quarantined_json
-from streams.operator.resources.steps import Step
 from streams.serde.records import Attempt, DeadLetter, Duplicate, Held, PayloadRef
 
 JOB = job_json(

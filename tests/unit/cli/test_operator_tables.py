@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from streams.cli import event_tables, tables
+from streams.api.events import cli_tables as event_tables
+from streams.cli import tables
 from streams.cli.lists import listed
 
 ID = "job_d8utnr6f0dbu0aulueh5k9hsqk"

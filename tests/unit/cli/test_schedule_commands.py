@@ -8,7 +8,7 @@ from typing import Any
 from support.operator_api import OperatorApi, invoke
 from typer.testing import Result
 
-from streams.cli.schedules import schedules
+from streams.api.schedules.cli import schedules
 
 SHOWN: dict[str, Any] = {
     "id": "report",

@@ -16,9 +16,12 @@ from support.operator_cluster import make_job
 from typer.testing import CliRunner, Result
 
 from ingress.schemes import verify
+from streams.api.jobs.view import (
+    JobDetails,
+    job_json,
+)
 from streams.cli import send as command
 from streams.cli.send import send
-from streams.operator.resources.job_view import JobDetails, job_json
 
 SOURCE, HOOK = "/v1/tenants/acme/sources/shop", "/v1/hooks/acme/shop"
 SHOP: dict[str, Any] = {

@@ -11,7 +11,7 @@ import typer
 from support.operator_api import OperatorApi
 from typer.testing import CliRunner, Result
 
-from streams.cli.sources import sources
+from streams.api.sources.cli import sources
 
 PATH = "/v1/tenants/acme/sources/shop"
 SHOP: dict[str, Any] = {

@@ -9,8 +9,8 @@ import pytest
 from support.operator_api import OperatorApi, problem
 from typer.testing import CliRunner, Result
 
-from streams.cli.rejections import rejections
-from streams.cli.tenants import tenants
+from streams.api.rejections.cli import rejections
+from streams.api.tenants.cli import tenants
 
 PATH = "/v1/tenants/acme"
 ACME = {

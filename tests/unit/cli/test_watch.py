@@ -12,10 +12,18 @@ from support.operator_api import OperatorApi, problem
 from support.operator_cluster import make_job
 from typer.testing import CliRunner, Result
 
-from streams.cli import job_events, watch
-from streams.cli.jobs import jobs
-from streams.operator.resources.job_view import JobDetails, job_json
-from streams.operator.resources.steps import Step
+from streams.api.jobs.cli import jobs
+from streams.api.jobs.view import (
+    JobDetails,
+    job_json,
+)
+from streams.api.live import (
+    cli_job_events as job_events,
+)
+from streams.api.live import (
+    cli_watch as watch,
+)
+from streams.api.steps.table import Step
 from streams.serde.job_states import TERMINAL
 
 PATH, SUBMIT = "/v1/jobs/job_a", "/v1/tenants/acme/jobs"

@@ -11,8 +11,8 @@ import pytest
 from support.operator_api import OperatorApi, invoke, problem
 from typer.testing import Result
 
-from streams.cli import watch
-from streams.cli.workflows import workflows
+from streams.api.live import cli_watch as watch
+from streams.api.workflows.cli import workflows
 
 PATH = "/v1/workflows/job_root"
 

@@ -19,12 +19,12 @@ from ingress.schemes.senders import SENDERS
 from ingress.tenants.sources import Closed
 from streams.analytics.metrics import TablesCollector
 from streams.analytics.partitions import Assignment, Partitions
+from streams.api.read_model.database import Database
 from streams.cli.main import application
 from streams.operator import metrics as operator_metrics
 from streams.operator.broker_view import BrokerView, ReplicaHealth
+from streams.operator.counts import Counts
 from streams.operator.key_age import KeyAgeCollector
-from streams.operator.read_model.database import Database
-from streams.operator.resources.counts import Counts
 from streams.serde import delivery_states
 from streams.serde.codec import COMMAND
 from streams.serde.job_states import JOB_STATES
@@ -48,7 +48,7 @@ _METRIC_MODULES = (
     "streams.dispatcher.metrics",
     "streams.event_replay.carrier",
     "streams.event_replay.replaying",
-    "streams.operator.live.hub",
+    "streams.api.live.hub",
     "streams.runtime.metrics",
     "streams.telemetry",
     "streams.tenants.follower",

@@ -11,11 +11,15 @@ import typer
 from support.json_output_page import ROWS, keys_of
 from typer.testing import CliRunner
 
-from streams.cli import doctor, event_seek, topology
+from streams.api.events import cli_seek as event_seek
+from streams.api.tables import LISTINGS
+from streams.cli import (
+    doctor,
+    topology,
+)
 from streams.cli.main import application
 from streams.doctor.finding import Report
 from streams.event_reader.counts import Counts
-from streams.operator.resources import LISTINGS
 from streams.topology.plan import Plan
 
 

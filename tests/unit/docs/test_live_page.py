@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from streams.operator.http import live as calls
-from streams.operator.http.live import MOST_UNSENT_BYTES, SLOW_SECONDS
-from streams.operator.live.reader import QUIET_SECONDS
-from streams.operator.live.subject import MOST_JOBS, MOST_MEMBERS
-from streams.operator.live.tickets import LIFETIME_SECONDS
+from streams.api.live import http as calls
+from streams.api.live.http import (
+    MOST_UNSENT_BYTES,
+    SLOW_SECONDS,
+)
+from streams.api.live.reader import QUIET_SECONDS
+from streams.api.live.subject import (
+    MOST_JOBS,
+    MOST_MEMBERS,
+)
+from streams.api.live.tickets import LIFETIME_SECONDS
 from streams.testing import Bench
 from streams.worker.handler.live import Live
 from streams.worker.live import heartbeats, output

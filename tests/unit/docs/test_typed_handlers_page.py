@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from streams.operator.resources.job_types import JobTypeRow, job_type_json
+from streams.api.job_types.table import (
+    JobTypeRow,
+    job_type_json,
+)
 from streams.serde.records import AnnouncedType
 from streams.topology.load import load
 

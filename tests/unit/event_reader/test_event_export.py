@@ -10,8 +10,8 @@ import typer
 from support.operator_cluster import make_event
 from support.played_consumer import PlayedConsumer
 
-from streams.cli import event_export
-from streams.cli.event_selection import ranges
+from streams.api.events import cli_export as event_export
+from streams.api.events.cli_selection import ranges
 from streams.event_export import export as exports
 from streams.event_export import manifest as manifests
 from streams.event_export.export import Export, file_of, left, purged

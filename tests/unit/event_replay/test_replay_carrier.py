@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from support.played_consumer import PlayedMessage
 
+from streams.api.read_model.database import Database
 from streams.errors import KafkaUnavailable
 from streams.event_reader import follow as following
 from streams.event_reader.scan import Scan
@@ -22,7 +23,6 @@ from streams.event_replay import sink as sinks
 from streams.event_replay.carrier import Carrier
 from streams.event_replay.sink import Sink
 from streams.kafka import tail as tails
-from streams.operator.read_model.database import Database
 from streams.operator.run import _closed
 from streams.settings import Settings
 

@@ -15,9 +15,9 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from ingress.schemes import check_secret
 from ingress.schemes.elliptic_keys import ed25519_key
+from streams.api.refusal import Refusal
+from streams.api.sources.source_request import SourceRequest
 from streams.errors import SignatureError
-from streams.operator.http.refusal import Refusal
-from streams.operator.http.source_request import SourceRequest
 
 KEY = ed25519.Ed25519PrivateKey.generate().public_key()
 RAW = KEY.public_bytes_raw()

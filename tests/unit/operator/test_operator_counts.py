@@ -12,18 +12,22 @@ import pytest
 from support.operator_cluster import make_entry, make_job, make_letter
 from support.outgoing_rows import make_delivery
 
-from streams.operator.metrics import ReadModelCollector
-from streams.operator.read_model.database import Database
-from streams.operator.read_model.projections import Changes, project
-from streams.operator.resources import (
-    backlog,
-    dead_letters,
-    deliveries,
-    quarantine,
-    unknown_effects,
+from streams.api.backlog import table as backlog
+from streams.api.dead_letters import table as dead_letters
+from streams.api.dead_letters.to_replay import selected
+from streams.api.deliveries import table as deliveries
+from streams.api.effects import unknown as unknown_effects
+from streams.api.quarantine import table as quarantine
+from streams.api.read_model.database import Database
+from streams.api.read_model.projections import (
+    Changes,
+    project,
 )
-from streams.operator.resources.letters_to_replay import selected
-from streams.operator.resources.paging import Listing, PageQuery
+from streams.api.rows.paging import (
+    Listing,
+    PageQuery,
+)
+from streams.operator.metrics import ReadModelCollector
 from streams.runtime.processor import Record
 from streams.serde.codec import BACKLOG, DEAD_LETTER, DELIVERY, JOB, LEDGER_ENTRY
 from streams.serde.delivery_records import Delivery

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from streams.api.read_model.database import Database
+from streams.api.tenants import table as tenants
 from streams.operator import key_age
 from streams.operator.key_age import KeyAgeCollector, in_use_since
-from streams.operator.read_model.database import Database
-from streams.operator.resources import tenants
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from streams.analytics.partitions import TOPICS as COUNTED
+from streams.api.tables import TABLES
 from streams.errors import ConfigError
-from streams.operator.resources import TABLES
 from streams.runtime import layouts
 from streams.stages import STAGES
 from streams.topology.load import load

@@ -15,8 +15,8 @@ from sizing.limits import warnings
 from sizing.size import APART, FUSED, Size, size, with_window
 from sizing.stages import HEAD_ROOM, STORES, StageSize, fullest, sharing, whole
 
+from streams.api.tables import TABLES
 from streams.errors import ConfigError
-from streams.operator.resources import TABLES
 from streams.topology.load import load
 from streams.topology.model import Topology
 

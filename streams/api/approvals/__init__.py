@@ -1,0 +1,1 @@
+"""Approvals: what jobs ask of people."""

@@ -1,0 +1,1 @@
+"""The backlog: how many jobs wait, and the refusal of new ones where that is too many."""

@@ -1,0 +1,1 @@
+"""Dead letters: jobs and records that failed for good, sent in again or discarded."""

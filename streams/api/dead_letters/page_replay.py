@@ -1,0 +1,106 @@
+"""Replays a page of dead letters: each once, all with the same note.
+
+A letter that cannot be replayed is left out with its reason, and hinders no other. If a call ends
+half-way, the next one selects what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from streams.api.dead_letters import to_replay as letters_to_replay
+from streams.api.dead_letters.eligibility import (
+    Unfit,
+    unfit,
+)
+from streams.api.dead_letters.job_replay import (
+    JobReplay,
+    Requested,
+    made,
+    requested,
+)
+from streams.api.dead_letters.record_replay import replay_most
+from streams.api.dead_letters.replay_request import ReplayRequest
+from streams.api.dead_letters.to_replay import (
+    DeadJob,
+    LetterPage,
+)
+from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal
+
+T = TypeVar("T")
+
+_AT_ONCE = 50
+"""So many jobs are judged at the same time: each asks Kafka how far it has to read."""
+LeftOut = tuple[tuple[str, Unfit], ...]
+"""Ids of letters, and why they are not replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageReplay:
+    """How many jobs and records of a page were replayed (or could be), and what was left out."""
+
+    jobs: int
+    records: int
+    left_out: LeftOut
+
+
+async def replay_page(state: AppState, page: LetterPage, note: str) -> PageReplay:
+    """Replay the letters of a page; return once the commands and records are durable.
+
+    Raises:
+        Refusal: 503, the read model is late, or it is unknown what was sent: call again.
+        KafkaUnavailable: Kafka does not answer: call again.
+    """
+    asked = [_replay(job, note) for job in page.jobs]
+    sent, unsent = await _sorted(asked, lambda each: requested(state, each), _AT_ONCE)
+    _, refused = await _sorted(sent, lambda each: made(state, each), len(sent))
+    records, left_out = 0, list(unsent + refused)
+    for batch in page.batches:
+        done = await replay_most(state, batch, note)
+        records += len(done.sent)
+        left_out += done.left_out
+    return PageReplay(len(sent) - len(refused), records, tuple(left_out))
+
+
+async def judge_page(state: AppState, page: LetterPage, note: str) -> PageReplay:
+    """Return what `replay_page` would do; raises what it raises."""
+    asked = [_replay(job, note) for job in page.jobs]
+    fit, left_out = await _sorted(
+        asked, lambda each: requested(state, each, dry_run=True), _AT_ONCE
+    )
+    ids = [id_ for batch in page.batches for id_ in batch]
+    unfit_records = await _unfit(state, ids)
+    return PageReplay(len(fit), len(ids) - len(unfit_records), left_out + unfit_records)
+
+
+def _replay(job: DeadJob, note: str) -> JobReplay:
+    """Return the replay of a job's present end: asked for again, it makes the same new job."""
+    return JobReplay(job.id, ReplayRequest(incident_note=note), f"dlq:{job.at}")
+
+
+async def _unfit(state: AppState, ids: Sequence[str]) -> LeftOut:
+    kept = await state.query(lambda db: letters_to_replay.letters(db, ids))
+    judged = [(each.letter.id, unfit(each.letter, state.topology, False)) for each in kept]
+    return tuple((id_, reason) for id_, reason in judged if reason is not None)
+
+
+async def _sorted(
+    asked: Sequence[JobReplay | Requested], act: Callable[..., Awaitable[T]], at_once: int
+) -> tuple[list[T], LeftOut]:
+    """Act on each, some at once; return the results, and what was refused for good."""
+    done, left_out = list[T](), list[tuple[str, Unfit]]()
+    for start in range(0, len(asked), max(at_once, 1)):
+        part = asked[start : start + at_once]
+        results = await asyncio.gather(*map(act, part), return_exceptions=True)
+        for each, result in zip(part, results, strict=True):
+            if isinstance(result, Refusal) and result.status < 500:
+                left_out.append((each.id, Unfit(result.name, result.detail)))
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                done.append(result)
+    return done, tuple(left_out)

@@ -1,0 +1,1 @@
+"""Deliveries: what each endpoint gets of each message."""

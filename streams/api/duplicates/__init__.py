@@ -1,0 +1,1 @@
+"""Duplicates: events that came again and were dropped."""

@@ -1,0 +1,1 @@
+"""Side effects of jobs, and the settlement of unknown ones."""

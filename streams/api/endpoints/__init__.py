@@ -1,0 +1,1 @@
+"""Endpoints: where a tenant's outgoing webhooks go."""

@@ -1,0 +1,1 @@
+"""Events: what came in, and what became of it."""

@@ -1,0 +1,1 @@
+"""Jobs: submit, show, list, cancel and move them."""

@@ -1,0 +1,1 @@
+"""Limits: how many jobs run at once and start in a time."""

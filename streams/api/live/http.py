@@ -1,0 +1,238 @@
+"""Streams of server-sent events: of one job, of some jobs, of a workflow; and their tickets."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import structlog
+from aiohttp import web
+from pydantic import Field
+
+from streams.api.fields import Body
+from streams.api.jobs.http import shown_job
+from streams.api.live.frames import Frame
+from streams.api.live.hub import Hub
+from streams.api.live.position import (
+    HOUR_MS,
+    MalformedPosition,
+    Position,
+    read_position,
+    subject_digest,
+)
+from streams.api.live.reader import Reader
+from streams.api.live.reading import Reading
+from streams.api.live.subject import (
+    MOST_JOBS,
+    Subject,
+    of_jobs,
+    of_workflow,
+)
+from streams.api.live.tickets import (
+    LIFETIME_SECONDS,
+    Tickets,
+)
+from streams.api.operator_state import (
+    STATE,
+    AppState,
+)
+from streams.api.refusal import (
+    Refusal,
+    invalid,
+)
+from streams.api.serving.request_body import read_body
+from streams.api.workflows.http import (
+    WORKFLOW,
+    known_workflow,
+)
+from streams.errors import TidegateError
+from streams.process.wall_clock import wall_ms
+
+log = structlog.get_logger(__name__)
+routes = web.RouteTableDef()
+
+MOST_UNSENT_BYTES = 256 * 1024
+SLOW_SECONDS = 5.0
+"""A reader that has more than `MOST_UNSENT_BYTES` unsent for so long is closed, and resumes."""
+
+OF_JOB = "/v1/jobs/{job_id}/events"
+OF_WORKFLOW = WORKFLOW + "/events"
+OF_JOBS = "/v1/stream"
+PATHS = frozenset({OF_JOB, OF_WORKFLOW, OF_JOBS})
+
+_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store, no-transform",
+    "X-Accel-Buffering": "no",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """What the streams of this process share; `kept_ms` is how long tokens are kept."""
+
+    hub: Hub
+    tickets: Tickets
+    kept_ms: int
+
+
+STREAMS: web.AppKey[Streams] = web.AppKey("streams", Streams)
+
+
+class TicketRequest(Body):
+    """Body of `POST /v1/stream-tickets`: jobs, or a workflow, perhaps with its tenant."""
+
+    jobs: Annotated[list[str], Field(max_length=MOST_JOBS, default_factory=list)]
+    workflow_id: str | None = None
+    tenant_id: str | None = None
+
+
+@routes.post("/v1/stream-tickets")
+async def make_ticket(request: web.Request) -> web.Response:
+    """Give a ticket that opens one stream of these jobs, or of this workflow, without a token."""
+    wanted = await read_body(request, TicketRequest)
+    if bool(wanted.jobs) == (wanted.workflow_id is not None):
+        raise invalid("jobs", "name either jobs or a workflow_id")
+    if wanted.jobs and wanted.tenant_id is not None:
+        raise invalid("tenant_id", "only a workflow is named with its tenant")
+    if wanted.workflow_id is not None:
+        digest = _digest_of_workflow(wanted.workflow_id, wanted.tenant_id)
+    else:
+        digest = of_jobs(wanted.jobs).digest
+    ticket = request.app[STREAMS].tickets.issue(digest)
+    return web.json_response({"ticket": ticket, "expires_in": LIFETIME_SECONDS}, status=201)
+
+
+@routes.get(OF_JOB, allow_head=False)
+async def stream_job(request: web.Request) -> web.StreamResponse:
+    """Tell what a job does, from what the reader saw last."""
+    job_id = request.match_info["job_id"]
+    await shown_job(request.app[STATE], job_id)
+    return await _stream(request, of_jobs([job_id]))
+
+
+@routes.get(OF_JOBS, allow_head=False)
+async def stream_jobs(request: web.Request) -> web.StreamResponse:
+    """Tell what several jobs do."""
+    about = of_jobs(_named(request.query))
+    if not 0 < len(about.job_ids) <= MOST_JOBS:
+        raise invalid("jobs", f"name 1 to {MOST_JOBS} jobs, separated by commas")
+    for job_id in about.job_ids:
+        await shown_job(request.app[STATE], job_id)
+    return await _stream(request, about)
+
+
+@routes.get(OF_WORKFLOW, allow_head=False)
+async def stream_workflow(request: web.Request) -> web.StreamResponse:
+    """Tell what the jobs of a workflow do, and how it stands."""
+    return await _stream(request, of_workflow(await known_workflow(request.app[STATE], request)))
+
+
+def takes_ticket(request: web.Request, tickets: Tickets) -> bool:
+    """Return whether a request for a stream has a ticket for it; the ticket is used up then."""
+    resource, ticket = request.match_info.route.resource, request.query.get("ticket")
+    if ticket is None or resource is None:
+        return False
+    match resource.canonical:
+        case path if path == OF_JOB:
+            digest = of_jobs([request.match_info["job_id"]]).digest
+        case path if path == OF_JOBS:
+            digest = of_jobs(_named(request.query)).digest
+        case path if path == OF_WORKFLOW:
+            tenant_id = request.query.get("tenant_id")
+            digest = _digest_of_workflow(request.match_info["workflow_id"], tenant_id)
+        case _:
+            return False
+    return tickets.take(ticket, digest)
+
+
+def _digest_of_workflow(workflow_id: str, tenant_id: str | None) -> bytes:
+    """Return what a ticket is about: a stream that names another tenant is another one."""
+    return subject_digest("workflow ticket", [f"{tenant_id or ''}\0{workflow_id}"])
+
+
+def _named(query: Mapping[str, str]) -> list[str]:
+    return [job_id for job_id in query.get("jobs", "").split(",") if job_id]
+
+
+async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
+    state, streams = request.app[STATE], request.app[STREAMS]
+    position = _position(request, about)
+    if await _has_seen_all(state, about, position):
+        return web.Response(status=204)
+    position, first = _kept(position, streams.kept_ms)
+    response = web.StreamResponse(headers=_HEADERS)
+    await response.prepare(request)
+    if request.transport is not None:
+        request.transport.set_write_buffer_limits(high=MOST_UNSENT_BYTES)
+
+    async def send(piece: bytes) -> None:
+        try:
+            async with asyncio.timeout(SLOW_SECONDS):
+                await response.write(piece)
+        except TimeoutError:
+            raise ConnectionResetError("the reader is too slow") from None
+
+    reader = Reader(streams.hub, Reading(about, position, state.topology), send)
+    try:
+        await reader.run(first)
+    except (ConnectionError, TidegateError, Refusal, sqlite3.Error) as error:
+        log.debug("a stream is broken off: its reader resumes", path=request.path, why=str(error))
+        _break_off(request)
+    except Exception:
+        log.exception("a stream failed: its reader resumes", path=request.path)
+        _break_off(request)
+    return response
+
+
+def _break_off(request: web.Request) -> None:
+    """Break the connection: the status is sent, so no error can be answered any more."""
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def _position(request: web.Request, about: Subject) -> Position:
+    """Return the reader's position.
+
+    Raises:
+        Refusal: 400, the id is malformed, or of another stream.
+    """
+    text = request.headers.get("Last-Event-ID") or request.query.get("last_event_id")
+    if not text:
+        return Position(about.digest)
+    try:
+        found = read_position(text)
+    except MalformedPosition as error:
+        told = f"Last-Event-ID is no id that a stream gave out ({error}): leave it out"
+        raise Refusal(400, "malformed-event-id", told) from None
+    if found.digest != about.digest:
+        told = "Last-Event-ID is of a stream of other jobs: leave it out"
+        raise Refusal(400, "malformed-event-id", told)
+    return found
+
+
+def _kept(position: Position, kept_ms: int) -> tuple[Position, tuple[Frame, ...]]:
+    """Return where a reader goes on, and what it is told first if something may be missing."""
+    is_kept = position.hour * HOUR_MS >= wall_ms() - kept_ms
+    if is_kept or not (position.offsets or position.ended):
+        return position, ()
+    reason = f"what was said is kept for {kept_ms // HOUR_MS} hours, and this id may be older"
+    return Position(position.digest), (Frame("gap", {"reason": reason}),)
+
+
+async def _has_seen_all(state: AppState, about: Subject, position: Position) -> bool:
+    """Whether the reader was told all ends, and nothing lives again since.
+
+    What a run says after its job's end is told to nobody.
+    """
+    if len(position.ended) < about.parts:
+        return False
+    reading = Reading(about, position, state.topology)
+    page = await state.query(lambda db: reading.page(db, reading.everything))
+    if page.unsettled or len(position.ended) < about.parts:
+        return False
+    return all(frame.part is None for frame in page.frames)

@@ -1,0 +1,316 @@
+"""Reads what a reader has not seen, from one snapshot of the read model.
+
+A reader keeps no frames: only its position, and a few numbers for each job that it watches. Frames
+of one topic come in the order of their offsets, so that the position behind each frame is right.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from streams.api.live import changes
+from streams.api.live.frames import (
+    Frame,
+    Place,
+)
+from streams.api.live.interests import (
+    Interest,
+    Interests,
+    of_job,
+    together,
+)
+from streams.api.live.position import (
+    JOBS,
+    LIVE,
+    Position,
+)
+from streams.api.live.statuses import (
+    JobRow,
+    Statuses,
+    job_row,
+)
+from streams.api.live.subject import (
+    Subject,
+    members,
+)
+from streams.api.live.table import (
+    Said,
+    Source,
+    said_since,
+)
+from streams.api.live.tokens import (
+    Tokens,
+    frame_of,
+    tokens_at,
+)
+from streams.serde.ids import partition_for
+from streams.serde.job_states import MOVABLE
+from streams.serde.records import Job
+from streams.topology.model import Topology
+
+Change = tuple[str, str]
+"""A job and the table in which something of it changed; for the workflow itself, "" and its."""
+
+OF_JOB = ("jobs", "live", "progress", "effects", "steps")
+"""The tables in which the changes of a job are."""
+WORKFLOW: Change = ("", "workflows")
+
+_BESIDE: dict[str, Callable[[sqlite3.Connection, Job, int, Position], Iterator[Frame]]] = {
+    "progress": changes.progress,
+    "effects": changes.effects,
+    "steps": changes.steps,
+}
+_PAGE_FRAMES = 100
+_PAGE_ROWS = 500
+_PAGE_CHARS = 64 * 1024
+
+Heard = Mapping[tuple[int, int], int]
+"""By partition and topic, the offsets before which every change was told to its readers."""
+Unsettled = dict[tuple[int, int], int]
+"""Offsets of records by partition and topic: ends whose last tokens may not be rows yet."""
+
+
+@dataclass(slots=True)
+class Page:
+    """What a reader gets now.
+
+    `again` are changes of which something is left for a later page. An end is told once everything
+    that was on the topics when it was found is a row: until then it is `unsettled`. `oldest` is the
+    time of the oldest thing said, and nothing that is left for a later page is older.
+    """
+
+    frames: list[Frame] = field(default_factory=list)
+    again: set[Change] = field(default_factory=set)
+    unsettled: Unsettled = field(default_factory=dict)
+    oldest: float = inf
+
+
+class Reading:
+    """The reading side of one reader; one thread at a time uses it."""
+
+    def __init__(self, about: Subject, position: Position, topology: Topology) -> None:
+        self.position = position
+        self.interests: Interests = {}
+        self.unheard: set[Change] = set()
+        """Changes that may have come before the reader was woken for them, as of the last page."""
+        self._about = about
+        self._partitions = topology.partitions
+        self._statuses = Statuses(about, position, topology)
+        self._members: tuple[str, ...] = ()
+        self._sources: dict[str, Source] = {}
+        self._tokens: dict[str, Tokens] = {}
+        self._waiting: set[str] = set()
+        self._of_jobs: dict[str, tuple[Interest, ...]] = {}
+        self._heard: Heard | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the reader was told all ends."""
+        return len(self.position.ended) >= self._about.parts
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether records of several jobs may lie in one partition of a topic."""
+        return self._about.kind == "workflow" or self._about.parts > 1
+
+    @property
+    def home(self) -> int | None:
+        """The partition of a workflow, whose jobs are found as it goes on; None for named jobs."""
+        if self._about.kind == "jobs":
+            return None
+        return partition_for(self._about.tenant_id, self._partitions)
+
+    @property
+    def everything(self) -> set[Change]:
+        """All changes that may concern the reader."""
+        watched = self._members or self._about.job_ids
+        return {WORKFLOW, *((job_id, table) for job_id in watched for table in OF_JOB)}
+
+    @property
+    def waiting(self) -> set[Change]:
+        """The few jobs whose reason to wait is looked at again, because no record says it."""
+        return {(job_id, "held") for job_id in self._waiting}
+
+    def settle(self, found: Unsettled) -> None:
+        """Note that what was on the topics when these ends were found is in the read model now."""
+        self._statuses.settled |= found
+
+    def page(
+        self,
+        connection: sqlite3.Connection,
+        changed: Collection[Change],
+        heard: Heard | None = None,
+    ) -> Page:
+        """Return what the reader has not seen of these changes.
+
+        The snapshot may be newer than the changes. Of several jobs, a record that was not `heard`
+        of waits for its own change: with it, the position would pass an earlier one of another job.
+        """
+        page, self._heard = Page(), heard
+        wanted = self._wanted(connection, changed)
+        rows = self._rows(connection, wanted)
+        around = [job_id for job_id, tables in wanted.items() if "held" in tables]
+        told = self._told(wanted, rows)
+        said = list(self._live(connection, wanted, page))
+        beside = list(self._beside(connection, wanted, rows, page))
+        early, late = self._statuses.of_jobs(connection, told, around, page)
+        page.frames = [*early, *said, *beside, *late]
+        if self._about.kind == "workflow":
+            page.frames += self._statuses.of_workflow(connection, self._members, page, self._limit)
+        self._follow(connection, rows)
+        return page
+
+    def _limit(self, partition: int, topic: int) -> float:
+        """The first offset of which the reader may not have heard."""
+        return inf if self._heard is None else self._heard.get((partition, topic), inf)
+
+    def _follow(self, connection: sqlite3.Connection, rows: Mapping[str, JobRow]) -> None:
+        """Renew the interests, where a job that is watched has other ones now."""
+        found = {
+            job_id: of_job(connection, job_id, rows.get(job_id))
+            for job_id in self._members
+            if job_id in rows or job_id not in self._of_jobs
+        }
+        kept = {job_id: self._of_jobs[job_id] for job_id in self._members if job_id not in found}
+        now = {**kept, **found}
+        before = self._of_jobs
+        gained = (id_ for id_, each in found.items() if set(each) - set(before.get(id_, ())))
+        self.unheard = {(id_, table) for id_ in gained for table in OF_JOB}
+        if not self.interests:
+            self.unheard.add(WORKFLOW)
+        if now != before or not self.interests:
+            self._of_jobs = now
+            whole = self._about.kind == "workflow"
+            own: Interest = ("workflow", self._about.tenant_id, self._about.workflow_id)
+            self.interests = together({**now, "": (own,)} if whole else now)
+
+    def _wanted(
+        self, connection: sqlite3.Connection, changed: Collection[Change]
+    ) -> dict[str, set[str]]:
+        """Return the tables that changed, by job; a job that is new here has changed wholly."""
+        wanted: dict[str, set[str]] = {}
+        for job_id, table in changed:
+            if job_id:
+                wanted.setdefault(job_id, set()).add(table)
+        if WORKFLOW in changed or not self._members:
+            found = members(connection, self._about)
+            for job_id in set(found) - set(self._members):
+                wanted[job_id] = set(OF_JOB)
+            self._members = found
+        return wanted
+
+    def _rows(
+        self, connection: sqlite3.Connection, wanted: Mapping[str, set[str]]
+    ) -> dict[str, JobRow]:
+        """Return the jobs of which more than what they said has changed."""
+        found = dict[str, JobRow]()
+        for job_id, tables in wanted.items():
+            if tables != {"live"} or job_id not in self._sources:
+                row = job_row(connection, job_id)
+                if row is not None:
+                    found[job_id] = row
+                    self._note(job_id, row)
+        return found
+
+    def _note(self, job_id: str, row: JobRow) -> None:
+        self._sources[job_id] = Source(job_id, row.job.tenant_id, row.partition)
+        waits = self._about.kind == "jobs" and row.job.status in MOVABLE
+        (self._waiting.add if waits else self._waiting.discard)(job_id)
+
+    def _told(
+        self, wanted: Mapping[str, set[str]], rows: Mapping[str, JobRow]
+    ) -> dict[str, JobRow | None]:
+        """The jobs whose status may have changed; None for one that was purged."""
+        found = dict[str, JobRow | None]()
+        for job_id, tables in wanted.items():
+            row = rows.get(job_id)
+            if tables & {"jobs", "held"} and not (row and self._is_unheard(row)):
+                found[job_id] = row
+        return found
+
+    def _is_unheard(self, row: JobRow) -> bool:
+        return row.off >= self._limit(row.partition, JOBS)
+
+    def _live(
+        self, connection: sqlite3.Connection, wanted: Mapping[str, set[str]], page: Page
+    ) -> Iterator[Frame]:
+        """Yield what jobs said, in the order of the topic, up to where one has a page full."""
+        found, cut = list[tuple[Source, Said]](), dict[int, float]()
+        for job_id, tables in wanted.items():
+            source = self._sources.get(job_id)
+            if "live" not in tables or source is None:
+                continue
+            limit = self._limit(source.partition, LIVE)
+            rows, stop = _a_page(
+                connection, source, self.position.of(source.partition, LIVE), limit
+            )
+            found += [(source, said) for said in rows]
+            if stop is not None:
+                cut[source.partition] = min(stop, cut.get(source.partition, inf))
+                page.again.add((job_id, "live"))
+        page.oldest = min((said.at for _, said in found), default=inf)
+        for source, said in sorted(found, key=lambda each: (each[0].partition, each[1].off)):
+            if said.off >= cut.get(source.partition, inf):
+                page.again.add((source.job_id, "live"))
+            elif self._tokens_of(connection, source).is_new(said):
+                yield frame_of(source, said)
+            else:
+                yield Frame("token", None, Place(source.partition, LIVE, said.off))
+
+    def _tokens_of(self, connection: sqlite3.Connection, source: Source) -> Tokens:
+        found = self._tokens.get(source.job_id)
+        if found is None:
+            at = self.position.of(source.partition, LIVE)
+            found = self._tokens[source.job_id] = tokens_at(connection, source, at)
+        return found
+
+    def _beside(
+        self,
+        connection: sqlite3.Connection,
+        wanted: Mapping[str, set[str]],
+        rows: Mapping[str, JobRow],
+        page: Page,
+    ) -> Iterator[Frame]:
+        """Yield what changed in the other tables, of each so many frames in their order."""
+        for table, read in _BESIDE.items():
+            found = [
+                (frame, job_id)
+                for job_id, row in rows.items()
+                if table in wanted[job_id]
+                for frame in read(connection, row.job, row.partition, self.position)
+                if frame.place
+                and frame.place.offset < self._limit(row.partition, frame.place.topic)
+            ]
+            found.sort(key=lambda each: _order(each[0]))
+            page.again |= {(job_id, table) for _, job_id in found[_PAGE_FRAMES:]}
+            places = [*(frame.place for frame, _ in found[1:]), None]
+            for (frame, _), following in zip(found[:_PAGE_FRAMES], places, strict=False):
+                yield _before(frame) if following == frame.place else frame
+
+
+def _a_page(
+    connection: sqlite3.Connection, source: Source, offset: int, limit: float
+) -> tuple[list[Said], int | None]:
+    """Return some of what a job said, and the offset of the next record if there is one."""
+    found, size = list[Said](), 0
+    for said in said_since(connection, source, offset):
+        if said.off >= limit:
+            break
+        if len(found) == _PAGE_ROWS or size > _PAGE_CHARS:
+            return found, said.off
+        found.append(said)
+        size += len(said.text)
+    return found, None
+
+
+def _before(frame: Frame) -> Frame:
+    """A frame whose record another job of the stream shares: the record is not seen with it yet."""
+    place = frame.place and replace(frame.place, offset=frame.place.offset - 1)
+    return replace(frame, place=place)
+
+
+def _order(frame: Frame) -> tuple[int, int]:
+    return (frame.place.partition, frame.place.offset) if frame.place else (-1, -1)

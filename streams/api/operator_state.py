@@ -1,0 +1,188 @@
+"""The state that handlers share, and the waits after which an answer shows its own write."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from aiohttp import web
+
+from streams.api.dead_letters.producer import RecordReplays
+from streams.api.read_model.database import Database
+from streams.api.read_model.follower import Follower
+from streams.api.read_model.read_barrier import ReadBarrier
+from streams.api.read_model.row_notifier import RowNotifier
+from streams.api.refusal import Refusal
+from streams.api.rows.table import (
+    Row,
+    RowKey,
+)
+from streams.api.sent_commands import SentCommands
+from streams.artifacts.store import ArtifactStore
+from streams.delivery.egress.policy import EgressPolicy
+from streams.event_admission import Admission
+from streams.event_replay.preview import Preview
+from streams.kafka.clients import AwaitedProducer
+from streams.kafka.offsets import Place
+from streams.kafka.payload_reader import PayloadReader
+from streams.process.wall_clock import wall_ms
+from streams.serde import ids, keys
+from streams.serde.codec import COMMAND, TENANT
+from streams.serde.records import Command, CommandBody, TenantRecord
+from streams.topology.model import Topology
+from streams.vault.key_encryption import Vault
+from streams.vault.keyring import DataKeyring
+
+T = TypeVar("T")
+
+SHOWN_WITHIN_SECONDS = 5.0
+"""How long a call waits for the read model to show its effect; then it answers without it."""
+
+SUBMITTED_BY = "operator"
+"""The author of every call: whoever has the admin token."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppState:
+    """The parts of the running operator that all requests share."""
+
+    topology: Topology
+    vault: Vault
+    keyring: DataKeyring
+    artifacts: ArtifactStore | None
+    database: Database
+    follower: Follower
+    notifier: RowNotifier
+    producer: AwaitedProducer
+    payloads: PayloadReader
+    admission: Admission
+    barrier: ReadBarrier
+    records: RecordReplays
+    egress: EgressPolicy
+    topic_prefix: str
+    preview: Preview
+    ready: Callable[[], bool]
+    """Whether the topics are read to their end, and have the declared numbers of partitions."""
+    preview_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a replay of events is previewed: each preview reads much and computes much."""
+    sent_commands: SentCommands = field(default_factory=SentCommands)
+    tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from the reading of a record of `tenants` until its replacement is durable."""
+    unshown: dict[Row, tuple[int, TenantRecord]] = field(default_factory=dict)
+    """Records written to `tenants`, with their offsets, that the read model may not show yet. The
+    next change of the same record must start from them, or it would bring back what they removed.
+    """
+
+    def drop_shown(self) -> None:
+        """Forget the writes that the read model has folded in: it knows what came after them, too.
+
+        Call it before the query whose result `newest` gets.
+        """
+        for key, (offset, _) in list(self.unshown.items()):
+            if self.follower.folded(("tenants", self.home(key[0]))) > offset:
+                del self.unshown[key]
+
+    def newest(self, key: Row, shown: TenantRecord | None) -> TenantRecord | None:
+        """Return the newer of a record of `tenants` in the read model and the one written here."""
+        if key not in self.unshown:
+            return shown
+        _, ours = self.unshown[key]
+        return ours if shown is None or ours.updated_at >= shown.updated_at else shown
+
+    async def query(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query on the read model, off the event loop."""
+        return await asyncio.to_thread(self.database.read, look)
+
+    async def wait_for(
+        self,
+        row: RowKey,
+        look: Callable[[sqlite3.Connection], T | None],
+        others: Sequence[RowKey] = (),
+        seconds: float | None = None,
+    ) -> T | None:
+        """Return the query's first result that is not None; None after `seconds`.
+
+        The query runs again after each change of the row or of one of the others. Without
+        `seconds`, it waits for `SHOWN_WITHIN_SECONDS`.
+        """
+        within = SHOWN_WITHIN_SECONDS if seconds is None else seconds
+        return await self.notifier.until(row, lambda: self.query(look), within, others)
+
+    async def read_barrier(self, *places: Place) -> None:
+        """Return once the rows of these partitions are as new as this call.
+
+        Raises:
+            Refusal: 503, this took longer than `SHOWN_WITHIN_SECONDS`.
+        """
+        await asyncio.gather(*(self.barrier.wait(p, SHOWN_WITHIN_SECONDS) for p in places))
+
+    def home(self, tenant_id: str) -> int:
+        """Return a tenant's partition on every topic that is partitioned by tenant."""
+        return ids.partition_for(tenant_id, self.topology.partitions)
+
+    async def wait_until(
+        self, row: RowKey, condition: Callable[[sqlite3.Connection], bool]
+    ) -> None:
+        """Return once a condition on a row holds in the read model.
+
+        Raises:
+            Refusal: 503, this took longer than `SHOWN_WITHIN_SECONDS`.
+        """
+        if await self.wait_for(row, lambda db: condition(db) or None) is None:
+            raise not_shown()
+
+    async def set_tenant(
+        self, key: Row, record: TenantRecord | None, partition: int | None = None
+    ) -> int:
+        """Write a record of `tenants`, or delete it; return its offset once that is durable.
+
+        It is in its tenant's partition unless another one is given.
+
+        Raises:
+            KafkaUnavailable: it was not acknowledged; it may still be written.
+        """
+        return await self.producer.send(
+            "tenants",
+            keys.tenant_key(*key),
+            None if record is None else TENANT.encode(record),
+            partition=self.home(key[0]) if partition is None else partition,
+        )
+
+    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
+        """Send a command to the dispatcher; return its offset once it is durable.
+
+        Raises:
+            KafkaUnavailable: it was not acknowledged; it may still be written.
+        """
+        command = Command(ids.new_id("cmd"), tenant_id, job_id, 0, wall_ms(), body)
+        return await self.send_home("jobs.commands", tenant_id, COMMAND.encode(command))
+
+    async def send_home(self, topic: str, tenant_id: str, value: bytes) -> int:
+        """Write a record under a tenant's id, to its partition; return its offset once durable.
+
+        Raises:
+            KafkaUnavailable: it was not acknowledged; it may still be written.
+        """
+        home = self.home(tenant_id)
+        return await self.producer.send(topic, tenant_id.encode(), value, partition=home)
+
+
+def replacing(before: TenantRecord | None, record: TenantRecord) -> TenantRecord:
+    """Return a record of `tenants` with a later time than the one it replaces, on any clock.
+
+    The time tells whether the read model shows the record.
+    """
+    earliest = 0 if before is None else before.updated_at + 1
+    return replace(record, updated_at=max(wall_ms(), earliest))
+
+
+def not_shown() -> Refusal:
+    """Return the refusal for a durable write that the read model does not show in time."""
+    late = "what was written is durable, but the read model does not show it: send the call again"
+    return Refusal(503, "not-shown", late)
+
+
+STATE: web.AppKey[AppState] = web.AppKey("state", AppState)

@@ -1,0 +1,1 @@
+"""Pauses: tenants, types, pools, sources and tools that people have stopped for a while."""

@@ -1,0 +1,1 @@
+"""Quarantine: signed bodies that did not fit their source."""

@@ -1,0 +1,215 @@
+"""One session of following: from resuming at the stored offsets to the first error."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from confluent_kafka import Message
+
+from streams.api import STAGE
+from streams.api.read_model import positions
+from streams.api.read_model.database import transaction
+from streams.api.read_model.freshness import Freshness
+from streams.api.read_model.positions import Untrusted
+from streams.api.read_model.projections import (
+    OF_A_RECORD,
+    Changes,
+    oldest_wanted,
+    project,
+    reports_poison,
+    unusable,
+)
+from streams.api.read_model.row_notifier import FOLDED
+from streams.api.read_model.undecodable import Undecodable
+from streams.api.rows.table import RowKey
+from streams.errors import PoisonRecord
+from streams.kafka.admin import admin_client
+from streams.kafka.failures import Outage
+from streams.kafka.offsets import EndOffsetsPoll, Ends, Place
+from streams.kafka.tail import PEOPLES_SECONDS, Tail, Unreadable
+from streams.process.wall_clock import wall_ms
+from streams.runtime import metrics
+from streams.runtime.processor import Record
+from streams.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+_BATCH = 5_000
+_POLL_SECONDS = 0.05
+"""How soon a position that moved past a transaction marker, without a message, is noticed."""
+_ASK_EVERY_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far the read model is behind the ends that the broker gave at `heard_at` (ms)."""
+
+    records: int
+    seconds: float
+    heard_at: int
+
+
+class FoldSession:
+    """Folds every followed partition into one file.
+
+    It reads a few times a second where jobs flow, and each record at once while a call waits for a
+    row, which is while `hurry` is set.
+
+    One SQLite transaction stores rows and the offsets behind them. So after a kill, only records
+    whose rows were not committed are read again.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        connection: sqlite3.Connection,
+        announce: Callable[[Iterable[RowKey]], None],
+        outage: Outage,
+        hurry: threading.Event,
+    ) -> None:
+        self._connection = connection
+        self._announce = announce
+        self._undecodable = Undecodable(settings)
+        admin, prefix, now = admin_client(settings), settings.topic_prefix, wall_ms()
+        self._spans = positions.spans(admin, prefix, oldest_wanted(settings, now))
+        starts = positions.resume(connection, self._spans, now)
+        self._seen_at = dict.fromkeys(starts, now)
+        ends = Ends(now, {place: span.high for place, span in self._spans.items()})
+        self.freshness = Freshness(positions.fresh_at(connection) or now, ends)
+        self._ends_poll = EndOffsetsPoll(admin, prefix, outage)
+        self._tail = Tail(settings, STAGE, outage=outage, rest=PEOPLES_SECONDS, hurry=hurry)
+        self._tail.begin(starts)
+
+    def close(self) -> None:
+        self._tail.close()
+
+    def step(self) -> None:
+        """Fold the next batch, if there is one.
+
+        Raises:
+            Untrusted: the next offsets are gone, or the broker was out of reach for too long.
+            KafkaException: an error from which the client does not recover.
+            KafkaUnavailable: a dead letter was not acknowledged, or the broker gives a damaged
+                batch; what came before it, and the other partitions' records, are folded.
+        """
+        self.freshness.require(wall_ms())
+        try:
+            messages = self._tail.read(_BATCH, _POLL_SECONDS)
+        except Unreadable as error:
+            if error.fault.gone:
+                raise Untrusted(str(error)) from error
+            raise
+        if messages:
+            self._fold([_record(self._tail.place(message), message) for message in messages])
+
+    def _fold(self, records: list[Record]) -> None:
+        batch = self._project(records)
+        try:
+            self._store(batch, records)
+        except OF_A_RECORD as error:
+            # `project` lets no such record through: this holds if it overlooks one.
+            self._store_apart(records, error)
+            return
+        metrics.RECORDS.labels(STAGE).inc(len(records))
+        self._announce(
+            [
+                *((FOLDED, (*place, end)) for place, end in _ends(records).items()),
+                *((table, key) for table, c in batch.items() for key in c.rows),
+            ]
+        )
+
+    def _store(self, batch: Mapping[str, Changes], records: Iterable[Record]) -> None:
+        """Write the changes, and the offsets behind their records, together or not at all."""
+        ends = _ends(records)
+        with transaction(self._connection):
+            _write(self._connection, batch.values())
+            positions.store(self._connection, self._spans, ends)
+
+    def _store_apart(self, records: list[Record], error: Exception) -> None:
+        """Fold the records of a refused batch one by one; the one that SQLite refuses is poison."""
+        if len(records) > 1:
+            for record in records:
+                self._fold([record])
+            return
+        if self._refuse(records[0], unusable(records[0], error)):
+            self._undecodable.flush()
+        self._store({}, records)
+
+    def caught_up(self) -> bool:
+        """Return whether every record that was on the topics when the session began is folded."""
+        at = self._tail.positions()
+        self.freshness.reached(at)
+        return all(at[place] >= span.high for place, span in self._spans.items())
+
+    def lag(self) -> Lag:
+        """Return by how many records, and since how many seconds, the rows are behind."""
+        records, seconds, now = 0, 0.0, wall_ms()
+        heard = self._ends_poll.answer()
+        if not 0 <= now - self._ends_poll.asked_at < _ASK_EVERY_MS:
+            self._ends_poll.ask(self._spans, now)
+        if heard is not None and heard.complete:
+            self.freshness.heard(heard)
+        at_now = self._tail.positions()
+        self.freshness.reached(at_now)
+        newest = self.freshness.newest
+        for key, at in at_now.items():
+            behind = max(0, newest.offsets[key] - at)
+            records += behind
+            if behind:
+                seconds = max(seconds, (now - self._seen_at[key]) / 1000)
+            else:
+                self._seen_at[key] = now
+        metrics.LAG_RECORDS.labels(STAGE).set(records)
+        return Lag(records, seconds, int(newest.asked_at))
+
+    @property
+    def folded(self) -> dict[Place, int]:
+        """The offset of each partition before which all records are rows."""
+        return dict(self._tail.next)
+
+    def _project(self, records: Iterable[Record]) -> dict[str, Changes]:
+        batch: dict[str, Changes] = {}
+        poisoned = False
+        for record in records:
+            self._seen_at[record.topic, record.partition] = record.timestamp
+            try:
+                project(record, batch)
+            except PoisonRecord as error:
+                poisoned |= self._refuse(record, error)
+        if poisoned:
+            self._undecodable.flush()
+        return batch
+
+    def _refuse(self, record: Record, error: PoisonRecord) -> bool:
+        """Queue the dead letter of a record; return False if another stage makes it."""
+        if not reports_poison(record.topic):
+            place = f"{record.topic}-{record.partition}@{record.offset}"
+            log.warning("a record is left out of the read model", at=place, reason=str(error))
+            return False
+        metrics.POISON.labels(STAGE).inc()
+        self._undecodable.put(record, error)
+        return True
+
+
+def _record(place: Place, message: Message) -> Record:
+    timestamp, key, value = message.timestamp()[1], message.key(), message.value()
+    return Record(*place, message.offset() or 0, timestamp, _bytes(key), _bytes(value))
+
+
+def _ends(records: Iterable[Record]) -> dict[Place, int]:
+    """Return the offset behind the records of each partition."""
+    return {(r.topic, r.partition): r.offset + 1 for r in records}
+
+
+def _write(connection: sqlite3.Connection, batch: Iterable[Changes]) -> None:
+    for changes in batch:
+        connection.executemany(changes.table.upsert, changes.upserts())
+        connection.executemany(changes.table.delete, changes.deletions())
+
+
+def _bytes(part: str | bytes | None) -> bytes | None:
+    return part.encode() if isinstance(part, str) else part

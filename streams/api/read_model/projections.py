@@ -1,0 +1,110 @@
+"""Folds records into changes of rows.
+
+Whoever writes to a topic chooses the content of its records. None of it may stop the read model: an
+error that content can cause makes the record poison, and any other error is tried again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from streams.api.rows.table import (
+    Row,
+    Table,
+)
+from streams.api.tables import TABLES
+from streams.errors import DecodeError
+from streams.runtime.processor import Record
+from streams.settings import Settings
+from streams.topology.model import Topology
+
+_TABLES = {table.topic: table for table in TABLES}
+_HOUR_MS = 3_600_000
+
+OF_A_RECORD = (
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    RecursionError,
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+)
+"""Errors that the content of a record can cause: in its fold, or in SQLite when it is written.
+
+`UnicodeError` is a `ValueError`, `OverflowError` an `ArithmeticError`."""
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+"""An SQLite integer has 64 bits (sqlite.org/datatype3.html)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a batch changes in one table: the last change of each row."""
+
+    table: Table
+    rows: dict[Row, Row | None]
+
+    def upserts(self) -> Iterable[Row]:
+        return [row for row in self.rows.values() if row is not None]
+
+    def deletions(self) -> Iterable[Row]:
+        return [key for key, row in self.rows.items() if row is None]
+
+
+def project(record: Record, batch: dict[str, Changes]) -> None:
+    """Add one record to a batch, by table; a record without a value deletes its row.
+
+    Raises:
+        DecodeError: the record is not of its topic's type; the batch is unchanged.
+    """
+    table = _TABLES[record.topic]
+    try:
+        row = None if record.value is None else table.row(record)
+        key = table.row_key(record) if row is None else row[: table.key_size]
+        _require_storable(key if row is None else row)
+    except OF_A_RECORD as error:
+        raise unusable(record, error) from error
+    batch.setdefault(table.name, Changes(table, {})).rows[key] = row
+
+
+def kept_ms(table: Table, settings: Settings, topology: Topology) -> int | None:
+    """Return the age at which rows of a table are deleted; None: a tombstone deletes them."""
+    if not table.expires:
+        return None
+    of_topic = topology.topics[table.topic].retention_ms
+    if table.kept_hours is None:
+        return of_topic
+    of_table = table.kept_hours(settings) * _HOUR_MS
+    return of_table if of_topic is None else min(of_topic, of_table)
+
+
+def oldest_wanted(settings: Settings, now: int) -> dict[str, int]:
+    """Return from which time on records are read, of the topics whose table is kept so short."""
+    kept = {table.topic: table.kept_hours for table in TABLES if table.kept_hours is not None}
+    return {topic: now - hours(settings) * _HOUR_MS for topic, hours in kept.items()}
+
+
+def reports_poison(topic: str) -> bool:
+    """Return whether a record that is no row of its table becomes a dead letter."""
+    return _TABLES[topic].reports_poison
+
+
+def _require_storable(row: Row) -> None:
+    """Check that SQLite takes all values of a row.
+
+    Raises:
+        ValueError: an integer has more than 64 bits, or a text is not Unicode (a lone surrogate).
+    """
+    for value in row:
+        if isinstance(value, int) and not _LEAST <= value <= _MOST:
+            raise ValueError("an integer has more than 64 bits")
+        if isinstance(value, str):
+            value.encode()
+
+
+def unusable(record: Record, error: Exception) -> DecodeError:
+    """Return what makes a record poison that is not usable as a row."""
+    return DecodeError(f"{record.topic}: {type(error).__name__}: {error}")

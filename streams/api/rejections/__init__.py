@@ -1,0 +1,1 @@
+"""Rejections: deliveries that were refused, as counts."""

@@ -1,0 +1,1 @@
+"""Replays of events: old events get jobs once more."""

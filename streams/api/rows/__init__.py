@@ -1,0 +1,1 @@
+"""What the tables of all resources share: their declaration, pages, and values as JSON."""

@@ -1,0 +1,1 @@
+"""Schedules: jobs that are made by the clock."""

@@ -1,0 +1,1 @@
+"""A read-only schema registry for readers of the topics."""

@@ -1,0 +1,1 @@
+"""What all calls share of HTTP: middlewares, lists, bodies of requests and of answers."""

@@ -1,0 +1,102 @@
+"""Lists: their query strings, the shape of their answers, and the calls that only list."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from streams.api.operator_state import STATE
+from streams.api.refusal import (
+    all_invalid,
+    invalid,
+)
+from streams.api.rows.cursor import (
+    Cursor,
+    parse_cursor,
+)
+from streams.api.rows.paging import (
+    Filters,
+    Listing,
+    Page,
+    PageQuery,
+)
+from streams.api.tenants.guards import known_tenant
+from streams.http.moments import milliseconds
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 200
+
+
+def lister(listing: Listing) -> Handler:
+    """Return the handler of a list; below a tenant's path it shows that tenant's rows alone."""
+
+    async def handle(request: web.Request) -> web.Response:
+        state, path = request.app[STATE], dict(request.match_info)
+        filters = {name: values for name, values in listing.filters.items() if name not in path}
+        query = page_query(request, filters)
+        if "tenant_id" in path:
+            await known_tenant(state, path["tenant_id"])
+        times = {name: _moment(name, request.query.get(name)) for name in listing.times}
+        query = replace(query, filters={**query.filters, **times, **path})
+        page = await state.query(lambda db: listing.page(db, query))
+        return list_answer(listing.name, page)
+
+    return handle
+
+
+def page_query(request: web.Request, filters: Filters) -> PageQuery:
+    """Return the filters, `limit` (1 to 200) and `cursor` of a query string.
+
+    Raises:
+        Refusal: 422. A parameter that is misspelt or given twice must not widen a list.
+    """
+    query = request.query
+    known = {*filters, "limit", "cursor"}
+    faults = [
+        (name, f"is no parameter of this list: it takes {', '.join(sorted(known))}")
+        for name in query
+        if name not in known
+    ]
+    faults += [
+        (n, "is given more than once: give it once") for n in set(query) if len(query.getall(n)) > 1
+    ]
+    if faults:
+        raise all_invalid(sorted(faults))
+    given = {name: query.get(name) for name in filters}
+    page = PageQuery(_limit(query.get("limit")), cursor_in(query.get("cursor")), given)
+    for name, value in given.items():
+        if value is not None and filters[name] and value not in filters[name]:
+            raise invalid(name, f"{value!r} is not one of {', '.join(filters[name])}")
+    return page
+
+
+def list_answer(name: str, page: Page, **beside: object) -> web.Response:
+    """Answer `{name: [...], "next_cursor": text or null}`, and what else is given."""
+    cursor = None if page.next is None else str(page.next)
+    return web.json_response({name: list(page.items), **beside, "next_cursor": cursor})
+
+
+def _moment(name: str, text: str | None) -> int | None:
+    try:
+        return None if text is None else milliseconds(text)
+    except ValueError as error:
+        raise invalid(name, str(error)) from None
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return DEFAULT_LIMIT
+    if not re.fullmatch(r"[0-9]{1,3}", text) or not 1 <= int(text) <= MAX_LIMIT:
+        raise invalid("limit", f"must be a number from 1 to {MAX_LIMIT}")
+    return int(text)
+
+
+def cursor_in(text: str | None) -> Cursor | None:
+    """Return the cursor that a client sends back; refuse any other text with 422."""
+    try:
+        return None if text is None else parse_cursor(text)
+    except (ValueError, TypeError):
+        raise invalid("cursor", "must be the next_cursor of an earlier answer") from None

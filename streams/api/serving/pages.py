@@ -1,0 +1,49 @@
+"""Pages for people without a terminal: a link in a mail opens the one of an approval.
+
+A page itself holds nothing, so it needs no token. Its script asks for the token, keeps it in
+memory, and calls the API with it. Opening a page changes nothing: only its buttons send a POST, and
+nothing else can, since a browser adds no token by itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aiohttp import web
+
+ROOTS = ("/approvals/", "/pages/")
+"""Paths that begin so need no token and no read model."""
+
+_FOLDER = Path(__file__).parent / "static"
+_TYPES = {"approval.js": "text/javascript", "page.css": "text/css"}
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/approvals/{approval_id}")
+async def approval_page(_: web.Request) -> web.Response:
+    """The page on which a person reads what a job asks, and decides."""
+    return _file("approval.html", "text/html")
+
+
+@routes.get("/pages/{name}")
+async def page_file(request: web.Request) -> web.Response:
+    """A script or style of the pages."""
+    name = request.match_info["name"]
+    if name not in _TYPES:
+        raise web.HTTPNotFound
+    return _file(name, _TYPES[name])
+
+
+def _file(name: str, content_type: str) -> web.Response:
+    body = (_FOLDER / name).read_bytes()
+    return web.Response(body=body, content_type=content_type, charset="utf-8", headers=_HEADERS)

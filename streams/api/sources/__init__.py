@@ -1,0 +1,1 @@
+"""Sources: vendors' connections of a tenant."""

@@ -1,0 +1,1 @@
+"""Finished steps of jobs, and decisions about those that diverged."""

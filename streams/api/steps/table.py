@@ -1,0 +1,98 @@
+"""Finished steps and waits of jobs, and what they left."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from streams.api.rows.json_values import (
+    Json,
+    checked_json,
+    parsed,
+)
+from streams.api.rows.table import (
+    Row,
+    Table,
+)
+from streams.runtime.processor import Record
+from streams.serde.codec import STEP_RESULT
+from streams.serde.records import Job
+from streams.serde.step_ids import HEARTBEAT, HEARTBEAT_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A finished step or wait; `name` is its id, `value` is JSON text."""
+
+    name: str
+    value: str
+    kind: str = "step"
+    error: str | None = None
+    changed_args: bool = False
+    code: str | None = None
+
+
+def steps_of(connection: sqlite3.Connection, job: Job) -> tuple[Step, ...]:
+    """Return what the incarnation's finished steps left, in their order."""
+    rows = connection.execute(
+        "SELECT name, value, kind, error, changed_args, code FROM steps "
+        "WHERE job_id = ? AND incarnation = ? AND kind <> ? ORDER BY position",
+        (job.job_id, job.incarnation, HEARTBEAT),
+    )
+    return tuple(
+        Step(name, value, kind, error, bool(changed_args), code)
+        for name, value, kind, error, changed_args, code in rows
+    )
+
+
+def steps_since(connection: sqlite3.Connection, job: Job, offset: int) -> list[tuple[int, Step]]:
+    """Return what finished from an offset of their topic on, each with its offset."""
+    rows = connection.execute(
+        "SELECT position, name, value, kind, error, changed_args, code FROM steps "
+        "WHERE job_id = ? AND incarnation = ? AND position >= ? AND kind <> ? ORDER BY position",
+        (job.job_id, job.incarnation, offset, HEARTBEAT),
+    )
+    return [
+        (off, Step(name, value, kind, error, bool(changed), code))
+        for off, name, value, kind, error, changed, code in rows
+    ]
+
+
+def heartbeat_of(connection: sqlite3.Connection, job: Job) -> str | None:
+    """Return the newest details that a run of the incarnation kept by heartbeat, as JSON text."""
+    row = connection.execute(
+        "SELECT value FROM steps WHERE job_id = ? AND incarnation = ? AND name = ?",
+        (job.job_id, job.incarnation, HEARTBEAT_ID),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def step_json(step: Step) -> Json:
+    """Return a step as the API shows it."""
+    return {
+        "name": step.name,
+        "kind": step.kind,
+        "value": parsed(step.value),
+        "error": step.error,
+        "changed_args": step.changed_args,
+        "code": step.code,
+    }
+
+
+def _row(record: Record) -> Row:
+    # Steps of one transaction have the same time; their offsets keep the order.
+    left = STEP_RESULT.decode(record.value)
+    value = checked_json(record.topic, (left.value or "null").encode())
+    error = None if left.raises is None else f"{left.raises}: {left.message}"
+    told = (value, left.kind, error, int(left.changed_args), left.code)
+    return *TABLE.row_key(record), record.offset, *told
+
+
+TABLE = Table(
+    name="steps",
+    topic="dispatcher.checkpoints.changelog",
+    key="job_id TEXT, incarnation INTEGER, name TEXT",
+    columns="position INTEGER NOT NULL, value TEXT NOT NULL, kind TEXT NOT NULL, error TEXT, "
+    "changed_args INTEGER NOT NULL, code TEXT",
+    row=_row,
+)

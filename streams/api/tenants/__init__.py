@@ -1,0 +1,1 @@
+"""Tenants: customers, with their sources and keys."""

@@ -1,0 +1,1 @@
+"""What the vault seals: rewrapping, and the erasure of a tenant."""

@@ -1,0 +1,1 @@
+"""Workflows: jobs and the jobs that they asked for."""

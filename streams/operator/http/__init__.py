@@ -1,1 +1,0 @@
-"""The operator's API: the calls, and what they share."""

@@ -1,1 +1,0 @@
-"""Sends failed jobs and records in again, each once."""

@@ -1,0 +1,197 @@
+"""The check of an input by its JSON schema: fields are named, values are not, time is bounded."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from streams.api.job_types.input_schema.check import misfits
+
+
+class Line(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    sku: Annotated[str, Field(pattern=r"^[A-Z]{2}\d+$")]
+    amount: Annotated[int, Field(ge=1, lt=100)]
+
+
+class Refund(BaseModel):
+    kind: Literal["refund"]
+    cents: int
+
+
+class Cancel(BaseModel):
+    kind: Literal["cancel"]
+    reason: str = Field(max_length=5)
+
+
+class Order(BaseModel):
+    order_id: UUID
+    lines: list[Line] = Field(default=[], max_length=3)
+    due: date | None = None
+    paid_at: datetime | None = None
+    total: Decimal = Decimal(0)
+    tags: set[str] = set()
+    by_region: dict[str, Line] = {}
+    then: Annotated[Refund | Cancel, Field(discriminator="kind")] | None = None
+
+
+class Tree(BaseModel):
+    left: Tree | None = None
+    right: Tree | None = None
+
+
+ORDER = json.dumps(TypeAdapter(Order).json_schema())
+ID = "9f1c1f0e-8f0a-4f3c-9a57-0f1c1d0e2b3a"
+
+
+def faults(**fields: Any) -> dict[str, str]:
+    return dict(misfits(ORDER, json.dumps({"order_id": ID, **fields})))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"order_id": "s3cret"}, {"input.order_id": "must be a uuid"}),
+        ({"due": "31.1.2026"}, {"input.due": "must be a date"}),
+        ({"paid_at": "noon"}, {"input.paid_at": "must be a date-time"}),
+        ({"tags": "a"}, {"input.tags": "must be of type array"}),
+        (
+            {"lines": [{"sku": "AB1", "amount": 100}]},
+            {"input.lines.0.amount": "must be less than 100"},
+        ),
+        (
+            {"lines": [{"sku": "s3cret", "amount": 1}]},
+            {"input.lines.0.sku": r"must match ^[A-Z]{2}\d+$"},
+        ),
+        ({"lines": [{"amount": 1}]}, {"input.lines.0.sku": "must be given"}),
+        (
+            {"lines": [{"sku": "AB1", "amount": 1, "more": "s3cret"}]},
+            {"input.lines.0.more": "there is no such field"},
+        ),
+        (
+            {"lines": [{"sku": "AB1", "amount": 1}] * 4},
+            {"input.lines": "must have at most 3 items"},
+        ),
+        ({"by_region": {"eu": {"sku": "AB1"}}}, {"input.by_region.eu.amount": "must be given"}),
+        ({"then": {"kind": "refund"}}, {"input.then.cents": "must be given"}),
+        ({"then": {"kind": "s3cret"}}, {"input.then.kind": "must be one of cancel, refund"}),
+        ({"then": {"cents": 1}}, {"input.then.kind": "must be given"}),
+        (
+            {"then": {"kind": "cancel", "reason": "s3cret"}},
+            {"input.then.reason": "must have at most 5 characters"},
+        ),
+    ],
+    ids=str,
+)
+def test_each_fault_is_at_its_field_and_has_no_value(
+    fields: dict[str, Any], told: dict[str, str]
+) -> None:
+    found = faults(**fields)
+    assert found == told
+    assert "s3cret" not in str(found)
+
+
+def test_all_faults_are_named_up_to_twenty() -> None:
+    assert set(faults(due=7, tags=7)) == {"input.due", "input.tags"}
+    many = json.dumps({"order_id": ID, "by_region": {f"r{n}": {} for n in range(50)}})
+    assert len(misfits(ORDER, many)) == 20
+
+
+@pytest.mark.parametrize("text", ["7", "null", "[]", '"s3cret"'])
+def test_an_input_that_is_no_object_is_named_itself(text: str) -> None:
+    assert misfits(ORDER, text) == [("input", "must be of type object")]
+
+
+def test_what_the_worker_takes_and_the_schema_does_not_say_is_left_to_it() -> None:
+    assert faults(tags=["a", "a"], total="1.5", more=1, paid_at="2026-01-31") == {}
+
+
+orders = st.builds(
+    Order,
+    order_id=st.uuids(),
+    lines=st.lists(st.builds(Line, sku=st.just("AB1"), amount=st.integers(1, 99)), max_size=3),
+    due=st.none() | st.dates(),
+    paid_at=st.none() | st.datetimes(timezones=st.none() | st.just(UTC)),
+    total=st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=0, max_value=9),
+    tags=st.sets(st.text(max_size=3)),
+    then=st.none() | st.builds(Refund, kind=st.just("refund"), cents=st.integers()),
+)
+
+
+@given(orders)
+def test_whatever_the_model_writes_is_accepted(order: Order) -> None:
+    assert misfits(ORDER, order.model_dump_json()) == []
+
+
+def nested(depth: int, value: Any, name: str = "left") -> Any:
+    for _ in range(depth):
+        value = {name: value}
+    return value
+
+
+def test_a_schema_that_names_itself_is_checked_as_deep_as_python_goes() -> None:
+    tree = json.dumps(TypeAdapter(Tree).json_schema())
+    assert misfits(tree, json.dumps(nested(5, 7))) == [
+        ("input.left.left.left.left.left", "fits none of its types")
+    ]
+    assert misfits(tree, json.dumps(nested(900, {}))) == [], "it is left to the worker"
+
+
+def test_a_check_that_would_take_exponential_time_is_given_up() -> None:
+    node = {
+        "type": "object",
+        "properties": {"child": {"$ref": "#/$defs/Node"}},
+        "required": ["child"],
+    }
+    union = {"anyOf": [node, node]}
+    schema = json.dumps({"$defs": {"Node": union}, "$ref": "#/$defs/Node"})
+    assert misfits(schema, json.dumps(nested(60, 7, "child"))) == []
+
+
+MANY = {f"k{n}": 0 for n in range(20_000)}
+
+
+@pytest.mark.parametrize(
+    ("type_", "few", "many"),
+    [
+        (list[Line] | list[Refund], [0], [0] * 20_000),
+        (list[str], [0], [0] * 20_000),
+        (dict[str, Line] | dict[str, Refund], {"k": 0}, MANY),
+        (dict[str, str], {"k": 0}, MANY),
+    ],
+    ids=["lists", "list", "objects", "object"],
+)
+def test_an_input_of_many_values_is_left_to_the_worker(type_: Any, few: Any, many: Any) -> None:
+    schema = json.dumps(TypeAdapter(type_).json_schema())
+    assert misfits(schema, json.dumps(few)) != []
+    assert misfits(schema, json.dumps(many)) == []
+
+
+def test_a_pattern_takes_linear_time() -> None:
+    evil = json.dumps({"type": "string", "pattern": "^(a+)+$"})
+    assert misfits(evil, json.dumps("a" * 50_000 + "!")) == [("input", "must match ^(a+)+$")]
+    ahead = json.dumps({"type": "string", "pattern": "^(?=a)b$"})
+    assert misfits(ahead, '"c"') == [], "only the worker's engine knows it"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "http://127.0.0.1:1/schema.json"},
+        {"$ref": "#/$defs/Missing"},
+        {"type": "no type"},
+        {"required": 7},
+        7,
+    ],
+    ids=str,
+)
+def test_a_schema_that_is_none_or_lies_elsewhere_checks_nothing(schema: Any) -> None:
+    assert misfits(json.dumps(schema), "{}") == []
