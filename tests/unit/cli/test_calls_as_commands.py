@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.operator_api import OperatorApi, invoke, problem
 
-from streams import operator as api
+from streams import api
 from streams.api.jobs.cli import jobs
 from streams.cli.calls_as_commands import told_in_commands
 
