@@ -20,14 +20,8 @@ from pathlib import Path
 from harness import Result, arguments, report
 
 from streams.api.events import table as events
-from streams.api.read_model.database import (
-    Database,
-    transaction,
-)
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.database import Database, transaction
+from streams.api.read_model.projections import Changes, project
 from streams.api.rows.paging import PageQuery
 from streams.runtime.processor import Record
 from streams.serde import ids

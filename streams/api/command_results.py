@@ -11,16 +11,10 @@ from typing import Any, TypeVar
 
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.discards import answered
-from streams.api.operator_state import (
-    SUBMITTED_BY,
-    AppState,
-)
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.refusal import Refusal
 from streams.api.rows.table import RowKey
-from streams.api.sent_commands import (
-    SentCommand,
-    Subject,
-)
+from streams.api.sent_commands import SentCommand, Subject
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import DELIVERY_COMMAND
 from streams.serde.delivery_records import CommandKind, DeliveryCommand

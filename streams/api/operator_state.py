@@ -16,10 +16,7 @@ from streams.api.read_model.follower import Follower
 from streams.api.read_model.read_barrier import ReadBarrier
 from streams.api.read_model.row_notifier import RowNotifier
 from streams.api.refusal import Refusal
-from streams.api.rows.table import (
-    Row,
-    RowKey,
-)
+from streams.api.rows.table import Row, RowKey
 from streams.api.sent_commands import SentCommands
 from streams.artifacts.store import ArtifactStore
 from streams.delivery.egress.policy import EgressPolicy

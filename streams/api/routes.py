@@ -11,32 +11,16 @@ from streams.api.approvals import http as approvals
 from streams.api.artifacts import http as artifacts
 from streams.api.backlog import http as backlog
 from streams.api.dead_letters import http as dead_letters
-from streams.api.deliveries import (
-    http as deliveries,
-)
-from streams.api.deliveries import (
-    http_recoveries as recoveries,
-)
+from streams.api.deliveries import http as deliveries
+from streams.api.deliveries import http_recoveries as recoveries
 from streams.api.effects import http as effects
-from streams.api.endpoints import (
-    http as endpoints,
-)
-from streams.api.endpoints import (
-    http_test as endpoint_test,
-)
-from streams.api.events import (
-    http as event,
-)
-from streams.api.events import (
-    http_batch as events,
-)
+from streams.api.endpoints import http as endpoints
+from streams.api.endpoints import http_test as endpoint_test
+from streams.api.events import http as event
+from streams.api.events import http_batch as events
 from streams.api.job_types import http as job_types
-from streams.api.jobs import (
-    http as jobs,
-)
-from streams.api.jobs import (
-    http_moves as moves,
-)
+from streams.api.jobs import http as jobs
+from streams.api.jobs import http_moves as moves
 from streams.api.limits import http as limits
 from streams.api.live import http as live
 from streams.api.pauses import http as pauses

@@ -5,31 +5,17 @@ from __future__ import annotations
 from streams.api.approvals import table as approvals
 from streams.api.backlog import table as backlog
 from streams.api.dead_letters import table as dead_letters
-from streams.api.deliveries import (
-    attempts_table as attempts,
-)
-from streams.api.deliveries import (
-    table as deliveries,
-)
+from streams.api.deliveries import attempts_table as attempts
+from streams.api.deliveries import table as deliveries
 from streams.api.duplicates import table as duplicates
-from streams.api.effects import (
-    table as effects,
-)
-from streams.api.effects import (
-    unknown as unknown_effects,
-)
+from streams.api.effects import table as effects
+from streams.api.effects import unknown as unknown_effects
 from streams.api.endpoints import table as endpoints
 from streams.api.events import table as events
 from streams.api.job_types import table as job_types
-from streams.api.jobs import (
-    held_table as held,
-)
-from streams.api.jobs import (
-    progress_table as progress,
-)
-from streams.api.jobs import (
-    table as jobs,
-)
+from streams.api.jobs import held_table as held
+from streams.api.jobs import progress_table as progress
+from streams.api.jobs import table as jobs
 from streams.api.limits import grants_table as limit_grants
 from streams.api.live import table as live
 from streams.api.quarantine import table as quarantine

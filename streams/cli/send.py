@@ -15,12 +15,7 @@ import typer
 
 from ingress.samples import names
 from ingress.schemes import SCHEMES, SignedRequest
-from streams.api.events.cli_tables import (
-    awaiting,
-    cancelling,
-    is_meant_without_job,
-    only_cancels,
-)
+from streams.api.events.cli_tables import awaiting, cancelling, is_meant_without_job, only_cancels
 from streams.api.live.cli_watch import follow
 from streams.api.sources.cli import hook_url
 from streams.cli import send_advice

@@ -14,10 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from streams.api.read_model.database import Database
 from streams.api.read_model.follower import Follower
-from streams.operator.counts import (
-    Counts,
-    counts,
-)
+from streams.operator.counts import Counts, counts
 from streams.serde import delivery_states, job_states
 from streams.telemetry import ScrapedCollector
 from streams.topology.limits import MaxQueued

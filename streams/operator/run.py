@@ -18,20 +18,11 @@ from streams.api.artifacts.sweep import sweep_for_ever
 from streams.api.dead_letters.producer import RecordReplays
 from streams.api.jobs.job_request import MAX_INPUT_BYTES
 from streams.api.live import table as live
-from streams.api.live.http import (
-    STREAMS,
-    Streams,
-)
+from streams.api.live.http import STREAMS, Streams
 from streams.api.live.hub import Hub
-from streams.api.live.rounds import (
-    Look,
-    SharedReads,
-)
+from streams.api.live.rounds import Look, SharedReads
 from streams.api.live.tickets import Tickets
-from streams.api.operator_state import (
-    STATE,
-    AppState,
-)
+from streams.api.operator_state import STATE, AppState
 from streams.api.read_model.database import Database
 from streams.api.read_model.follower import Follower
 from streams.api.read_model.projections import kept_ms

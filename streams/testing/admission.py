@@ -13,11 +13,7 @@ from ingress.receive.admission import DirectAdmission
 from streams.api.events.batch_request import EventRequest
 from streams.api.job_types.input_schema.check import misfits
 from streams.api.jobs.job_request import JobRequest
-from streams.api.refusal import (
-    Refusal,
-    all_invalid,
-    invalid_model,
-)
+from streams.api.refusal import Refusal, all_invalid, invalid_model
 from streams.errors import ConfigError
 from streams.event_admission import NewEvent
 from streams.serde.codec import TENANT

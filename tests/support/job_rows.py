@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.projections import Changes, project
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB
 from streams.serde.records import Job

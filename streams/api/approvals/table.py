@@ -7,17 +7,8 @@ from typing import Any, NamedTuple, get_args
 
 from streams import user_json
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import (
-    Entry,
-    Listing,
-    Page,
-    PageQuery,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-    find,
-)
+from streams.api.rows.paging import Entry, Listing, Page, PageQuery
+from streams.api.rows.table import Row, Table, find
 from streams.api.tenants import table as tenants
 from streams.errors import VaultError
 from streams.http.moments import rfc3339

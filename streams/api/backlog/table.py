@@ -6,10 +6,7 @@ import sqlite3
 from functools import lru_cache
 
 from streams.api.rows.json_values import Json
-from streams.api.rows.table import (
-    Row,
-    Table,
-)
+from streams.api.rows.table import Row, Table
 from streams.limits.backlog import Backlog, Depth, QueueCaps
 from streams.runtime.processor import Record
 from streams.serde.codec import BACKLOG

@@ -11,10 +11,7 @@ from dataclasses import replace
 
 from streams.api.dead_letters import letters
 from streams.api.dead_letters.producer import NotTaken
-from streams.api.operator_state import (
-    SUBMITTED_BY,
-    AppState,
-)
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.refusal import Refusal
 from streams.errors import KafkaUnavailable
 from streams.http.moments import rfc3339

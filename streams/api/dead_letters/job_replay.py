@@ -10,34 +10,16 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.api.command_results import (
-    command_result,
-    letter_ids,
-    outstanding,
-)
+from streams.api.command_results import command_result, letter_ids, outstanding
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.replay_request import ReplayRequest
-from streams.api.effects.table import (
-    begun_effects,
-    effect_json,
-)
+from streams.api.effects.table import begun_effects, effect_json
 from streams.api.jobs import table as jobs
 from streams.api.jobs.replays import replays
-from streams.api.operator_state import (
-    SUBMITTED_BY,
-    AppState,
-)
-from streams.api.refusal import (
-    Refusal,
-    all_invalid,
-    key_reused,
-    unknown,
-)
+from streams.api.operator_state import SUBMITTED_BY, AppState
+from streams.api.refusal import Refusal, all_invalid, key_reused, unknown
 from streams.api.rows.json_values import Json
-from streams.api.sent_commands import (
-    SentCommand,
-    Subject,
-)
+from streams.api.sent_commands import SentCommand, Subject
 from streams.api.tenants.guards import refuse_erased
 from streams.new_jobs import from_replay
 from streams.process.wall_clock import wall_ms

@@ -15,10 +15,7 @@ import structlog
 
 from streams import dead_letter
 from streams.api.dead_letters import to_replay as letters_to_replay
-from streams.api.dead_letters.producer import (
-    Outgoing,
-    Unsettled,
-)
+from streams.api.dead_letters.producer import Outgoing, Unsettled
 from streams.api.dead_letters.to_replay import StoredLetter
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal

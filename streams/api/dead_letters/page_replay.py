@@ -12,22 +12,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from streams.api.dead_letters import to_replay as letters_to_replay
-from streams.api.dead_letters.eligibility import (
-    Unfit,
-    unfit,
-)
-from streams.api.dead_letters.job_replay import (
-    JobReplay,
-    Requested,
-    made,
-    requested,
-)
+from streams.api.dead_letters.eligibility import Unfit, unfit
+from streams.api.dead_letters.job_replay import JobReplay, Requested, made, requested
 from streams.api.dead_letters.record_replay import replay_most
 from streams.api.dead_letters.replay_request import ReplayRequest
-from streams.api.dead_letters.to_replay import (
-    DeadJob,
-    LetterPage,
-)
+from streams.api.dead_letters.to_replay import DeadJob, LetterPage
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
 

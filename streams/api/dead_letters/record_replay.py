@@ -11,18 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from streams import dead_letter
 from streams.api.dead_letters import letters
-from streams.api.dead_letters.eligibility import (
-    Unfit,
-    unfit,
-)
-from streams.api.dead_letters.producer import (
-    NotTaken,
-    Outgoing,
-)
-from streams.api.operator_state import (
-    SUBMITTED_BY,
-    AppState,
-)
+from streams.api.dead_letters.eligibility import Unfit, unfit
+from streams.api.dead_letters.producer import NotTaken, Outgoing
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.dead_letter import REPLAY_HEADER
 from streams.process.wall_clock import wall_ms
 from streams.serde.ids import new_id

@@ -6,12 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from streams.api.fields import (
-    Body,
-    Moment,
-    Name,
-    noted,
-)
+from streams.api.fields import Body, Moment, Name, noted
 from streams.api.refusal import all_invalid
 from streams.http.moments import milliseconds
 

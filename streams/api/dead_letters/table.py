@@ -7,19 +7,9 @@ import sqlite3
 from collections.abc import Sequence
 
 from streams.api.jobs.replays import replays
-from streams.api.rows.json_values import (
-    Json,
-    trace_id,
-)
-from streams.api.rows.paging import (
-    Listing,
-    PageQuery,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-    find,
-)
+from streams.api.rows.json_values import Json, trace_id
+from streams.api.rows.paging import Listing, PageQuery
+from streams.api.rows.table import Row, Table, find
 from streams.dead_letter import is_replayed
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record

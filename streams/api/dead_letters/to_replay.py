@@ -10,10 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from streams.api.dead_letters.table import (
-    LISTING,
-    UNREPLAYED,
-)
+from streams.api.dead_letters.table import LISTING, UNREPLAYED
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.paging import FilterValues
 from streams.serde.codec import DEAD_LETTER

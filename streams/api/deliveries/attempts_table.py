@@ -5,11 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from streams.api.rows.json_values import Json
-from streams.api.rows.table import (
-    Row,
-    Table,
-    no_tombstone,
-)
+from streams.api.rows.table import Row, Table, no_tombstone
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde.codec import DELIVERY_ATTEMPT

@@ -6,20 +6,11 @@ import sqlite3
 
 from aiohttp import web
 
-from streams.api.command_results import (
-    delivery_command,
-    run_delivery_command,
-)
+from streams.api.command_results import delivery_command, run_delivery_command
 from streams.api.deliveries import table as deliveries
 from streams.api.fields import Body
-from streams.api.operator_state import (
-    STATE,
-    AppState,
-)
-from streams.api.refusal import (
-    Refusal,
-    unknown,
-)
+from streams.api.operator_state import STATE, AppState
+from streams.api.refusal import Refusal, unknown
 from streams.api.serving.request_body import read_body
 from streams.api.tenants.guards import refuse_erased
 from streams.serde import ids

@@ -8,34 +8,16 @@ from typing import Self
 from aiohttp import web
 from pydantic import model_validator
 
-from streams.api.command_results import (
-    delivery_command,
-    run_delivery_command,
-)
+from streams.api.command_results import delivery_command, run_delivery_command
 from streams.api.deliveries import table as deliveries
 from streams.api.deliveries.table import RecoveryRange
-from streams.api.endpoints.table import (
-    endpoint_state,
-    recovery_json,
-)
-from streams.api.fields import (
-    Body,
-    Moment,
-)
-from streams.api.operator_state import (
-    STATE,
-    AppState,
-)
+from streams.api.endpoints.table import endpoint_state, recovery_json
+from streams.api.fields import Body, Moment
+from streams.api.operator_state import STATE, AppState
 from streams.api.refusal import Refusal
 from streams.api.rows.json_values import Json
-from streams.api.serving.request_body import (
-    idempotency_key,
-    read_body,
-)
-from streams.api.tenants.guards import (
-    known_tenant,
-    refuse_erased,
-)
+from streams.api.serving.request_body import idempotency_key, read_body
+from streams.api.tenants.guards import known_tenant, refuse_erased
 from streams.api.tenants.writes import standing_endpoint
 from streams.http.moments import milliseconds, rfc3339
 from streams.serde import ids

@@ -6,10 +6,7 @@ import sqlite3
 
 from streams.api.rows.json_values import Json
 from streams.api.rows.paging import Listing
-from streams.api.rows.table import (
-    Row,
-    Table,
-)
+from streams.api.rows.table import Row, Table
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde import ids

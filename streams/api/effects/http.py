@@ -9,32 +9,11 @@ from aiohttp import web
 from pydantic import model_validator
 
 from streams.api.command_results import run_command
-from streams.api.effects.table import (
-    TABLE,
-    effect,
-    effect_alone,
-    shared_effect,
-)
-from streams.api.fields import (
-    Body,
-    Writable,
-    noted,
-    stored_json,
-)
-from streams.api.jobs.http import (
-    commanded,
-    known_job,
-    shown_job,
-)
-from streams.api.operator_state import (
-    STATE,
-    SUBMITTED_BY,
-    AppState,
-)
-from streams.api.refusal import (
-    Refusal,
-    unknown,
-)
+from streams.api.effects.table import TABLE, effect, effect_alone, shared_effect
+from streams.api.fields import Body, Writable, noted, stored_json
+from streams.api.jobs.http import commanded, known_job, shown_job
+from streams.api.operator_state import STATE, SUBMITTED_BY, AppState
+from streams.api.refusal import Refusal, unknown
 from streams.api.rows.table import find
 from streams.api.serving.request_body import read_body
 from streams.api.tenants.guards import known_tenant

@@ -10,17 +10,9 @@ import sqlite3
 from dataclasses import replace
 from typing import get_args
 
-from streams.api.rows.json_values import (
-    Json,
-    parsed,
-)
+from streams.api.rows.json_values import Json, parsed
 from streams.api.rows.paging import Listing
-from streams.api.rows.table import (
-    Row,
-    Table,
-    find,
-    status_in,
-)
+from streams.api.rows.table import Row, Table, find, status_in
 from streams.http.moments import rfc3339
 from streams.ledger import repeatable_until
 from streams.runtime.processor import Record

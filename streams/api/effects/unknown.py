@@ -9,19 +9,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from streams.api.effects.table import (
-    IS_UNSETTLED,
-    effect_json,
-)
-from streams.api.jobs.table import (
-    IS_LIVE,
-    job,
-)
+from streams.api.effects.table import IS_UNSETTLED, effect_json
+from streams.api.jobs.table import IS_LIVE, job
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import (
-    Entry,
-    Listing,
-)
+from streams.api.rows.paging import Entry, Listing
 from streams.ledger import settleable_at
 from streams.serde.codec import LEDGER_ENTRY
 from streams.serde.effect_scopes import is_shared

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from streams.api.operator_state import AppState
-from streams.api.refusal import (
-    Refusal,
-    invalid,
-)
-from streams.api.tenants.writes import (
-    changing,
-    standing_endpoint,
-    written,
-)
+from streams.api.refusal import Refusal, invalid
+from streams.api.tenants.writes import changing, standing_endpoint, written
 from streams.delivery.egress.guard import check_destination, parse_target
 from streams.delivery.message.signing import new_secret
 from streams.errors import EgressDenied

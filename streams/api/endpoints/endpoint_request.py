@@ -11,10 +11,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from streams.api.new_secret import (
-    OVERLAP_SECONDS,
-    NewSecret,
-)
+from streams.api.new_secret import OVERLAP_SECONDS, NewSecret
 from streams.api.refusal import invalid
 from streams.delivery.message.formats import mapping_fault
 from streams.tenants.endpoints import CALLBACKS, EndpointOptions, EndpointSettings

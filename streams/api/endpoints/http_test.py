@@ -6,24 +6,11 @@ import sqlite3
 
 from aiohttp import web
 
-from streams.api.command_results import (
-    delivery_command,
-    run_delivery_command,
-)
+from streams.api.command_results import delivery_command, run_delivery_command
 from streams.api.deliveries import table as deliveries
-from streams.api.endpoints.http import (
-    ENDPOINT,
-    known_endpoint,
-)
-from streams.api.fields import (
-    Body,
-    Writable,
-    stored_json,
-)
-from streams.api.operator_state import (
-    STATE,
-    AppState,
-)
+from streams.api.endpoints.http import ENDPOINT, known_endpoint
+from streams.api.fields import Body, Writable, stored_json
+from streams.api.operator_state import STATE, AppState
 from streams.api.refusal import Refusal
 from streams.api.rows.json_values import Json
 from streams.api.rows.table import RowKey

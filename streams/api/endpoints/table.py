@@ -5,15 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import (
-    Page,
-    PageQuery,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-    find,
-)
+from streams.api.rows.paging import Page, PageQuery
+from streams.api.rows.table import Row, Table, find
 from streams.api.tenants.table import settings_page
 from streams.delivery.message.signing import public_key
 from streams.errors import SignatureError, VaultError

@@ -7,10 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from streams import user_json
-from streams.api.fields import (
-    Body,
-    Moment,
-)
+from streams.api.fields import Body, Moment
 from streams.event_admission import NewEvent
 from streams.http.moments import milliseconds
 from streams.tenants.settings import NAME

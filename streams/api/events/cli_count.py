@@ -7,11 +7,7 @@ from typing import Any
 
 import typer
 
-from streams.api.events.cli_selection import (
-    Past,
-    located,
-    progress,
-)
+from streams.api.events.cli_selection import Past, located, progress
 from streams.cli.cells import cell, columns, console_of_any_width, plain
 from streams.cli.cluster import ClusterOptions, addressed
 from streams.cli.ends import errors_shown

@@ -9,12 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streams.api.events.cli_selection import (
-    Past,
-    Told,
-    located,
-    progress,
-)
+from streams.api.events.cli_selection import Past, Told, located, progress
 from streams.cli.cells import plain
 from streams.cli.cluster import ClusterOptions, addressed
 from streams.cli.ends import tell

@@ -11,10 +11,7 @@ from typing import Annotated
 
 import typer
 
-from streams.api.events.cli_selection import (
-    Wanted,
-    located,
-)
+from streams.api.events.cli_selection import Wanted, located
 from streams.cli.cells import plain
 from streams.cli.cluster import ClusterOptions, addressed
 from streams.cli.ends import errors_shown

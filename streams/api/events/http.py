@@ -11,26 +11,12 @@ from pydantic import Field
 from streams.api.command_results import run_command
 from streams.api.events import table as events
 from streams.api.events.story import shown_event
-from streams.api.fields import (
-    Body,
-    noted,
-)
+from streams.api.fields import Body, noted
 from streams.api.jobs import table as jobs
-from streams.api.operator_state import (
-    STATE,
-    SUBMITTED_BY,
-    AppState,
-    not_shown,
-)
-from streams.api.refusal import (
-    Refusal,
-    unknown,
-)
+from streams.api.operator_state import STATE, SUBMITTED_BY, AppState, not_shown
+from streams.api.refusal import Refusal, unknown
 from streams.api.rows.json_values import Json
-from streams.api.serving.payloads import (
-    attachment,
-    open_body,
-)
+from streams.api.serving.payloads import attachment, open_body
 from streams.api.serving.request_body import read_body
 from streams.api.tenants.guards import enabled_tenant
 from streams.serde import ids

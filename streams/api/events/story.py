@@ -5,10 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import asdict
 
-from streams.api.dead_letters.table import (
-    dead_letter,
-    shown_letter,
-)
+from streams.api.dead_letters.table import dead_letter, shown_letter
 from streams.api.deliveries import table as deliveries
 from streams.api.duplicates import table as duplicates
 from streams.api.events.table import (
@@ -23,10 +20,7 @@ from streams.api.events.table import (
 from streams.api.jobs import replays
 from streams.api.jobs.superseded import taker_of
 from streams.api.jobs.table import shown_job
-from streams.api.quarantine.table import (
-    quarantined,
-    quarantined_json,
-)
+from streams.api.quarantine.table import quarantined, quarantined_json
 from streams.api.rows.json_values import Json
 from streams.http.moments import rfc3339
 from streams.serde.records import Envelope

@@ -6,16 +6,8 @@ import sqlite3
 from dataclasses import asdict, dataclass
 
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import (
-    Entry,
-    Listing,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-    find,
-    no_tombstone,
-)
+from streams.api.rows.paging import Entry, Listing
+from streams.api.rows.table import Row, Table, find, no_tombstone
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde import ids

@@ -12,15 +12,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from streams.api.rows.json_values import (
-    Json,
-    checked_json,
-    parsed,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-)
+from streams.api.rows.json_values import Json, checked_json, parsed
+from streams.api.rows.table import Row, Table
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB_TYPES

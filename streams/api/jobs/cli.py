@@ -6,11 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streams.api.effects.cli_settlement import (
-    Done,
-    NotDone,
-    settlement,
-)
+from streams.api.effects.cli_settlement import Done, NotDone, settlement
 from streams.api.events import cli_tables as event_tables
 from streams.api.jobs import cli_sentences as job_sentences
 from streams.api.jobs.cli_review import reviewed

@@ -8,44 +8,19 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import AfterValidator
 
-from streams.api.command_results import (
-    outstanding,
-    run_command,
-)
+from streams.api.command_results import outstanding, run_command
 from streams.api.endpoints.destinations import ready_for_callbacks
-from streams.api.fields import (
-    Body,
-    bounded,
-)
+from streams.api.fields import Body, bounded
 from streams.api.job_types.known import doubt_about
 from streams.api.jobs import table as jobs
 from streams.api.jobs.job_request import JobRequest
-from streams.api.jobs.submission import (
-    Submission,
-    submitted,
-)
-from streams.api.operator_state import (
-    STATE,
-    SUBMITTED_BY,
-    AppState,
-)
-from streams.api.refusal import (
-    Refusal,
-    unknown,
-)
+from streams.api.jobs.submission import Submission, submitted
+from streams.api.operator_state import STATE, SUBMITTED_BY, AppState
+from streams.api.refusal import Refusal, unknown
 from streams.api.rows.json_values import Json
-from streams.api.serving.listing import (
-    list_answer,
-    page_query,
-)
-from streams.api.serving.payloads import (
-    attachment,
-    open_body,
-)
-from streams.api.serving.request_body import (
-    idempotency_key,
-    read_body,
-)
+from streams.api.serving.listing import list_answer, page_query
+from streams.api.serving.payloads import attachment, open_body
+from streams.api.serving.request_body import idempotency_key, read_body
 from streams.api.tenants.guards import enabled_tenant
 from streams.new_jobs import FIRST, from_submission
 from streams.process.wall_clock import wall_ms

@@ -10,27 +10,12 @@ from aiohttp import web
 from pydantic import Field
 
 from streams.api.command_results import run_command
-from streams.api.fields import (
-    Body,
-    Name,
-    noted,
-)
-from streams.api.jobs import (
-    movable as movable_jobs,
-)
-from streams.api.jobs import (
-    table as jobs,
-)
-from streams.api.jobs.http import (
-    commanded,
-    live_job,
-)
+from streams.api.fields import Body, Name, noted
+from streams.api.jobs import movable as movable_jobs
+from streams.api.jobs import table as jobs
+from streams.api.jobs.http import commanded, live_job
 from streams.api.jobs.movable import WaitingFilter
-from streams.api.operator_state import (
-    STATE,
-    SUBMITTED_BY,
-    AppState,
-)
+from streams.api.operator_state import STATE, SUBMITTED_BY, AppState
 from streams.api.refusal import invalid
 from streams.api.serving.listing import cursor_in
 from streams.api.serving.request_body import read_body

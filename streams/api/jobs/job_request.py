@@ -7,14 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from streams.api.fields import (
-    Body,
-    Moment,
-    Name,
-    WebLink,
-    Writable,
-    stored_json,
-)
+from streams.api.fields import Body, Moment, Name, WebLink, Writable, stored_json
 from streams.api.operator_state import SUBMITTED_BY
 from streams.api.refusal import invalid
 from streams.errors import LONGEST_WAIT_SECONDS

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from streams.api.rows.json_values import (
-    Json,
-    parsed,
-)
+from streams.api.rows.json_values import Json, parsed
 from streams.http.moments import rfc3339
 from streams.serde.effect_scopes import full_action
 from streams.serde.job_states import TERMINAL

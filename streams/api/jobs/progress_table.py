@@ -5,10 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from streams.api.rows.json_values import checked_json
-from streams.api.rows.table import (
-    Row,
-    Table,
-)
+from streams.api.rows.table import Row, Table
 from streams.runtime.processor import Record
 from streams.serde.codec import PROGRESS
 from streams.serde.records import Job

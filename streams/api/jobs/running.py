@@ -10,10 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from functools import cached_property
 
-from streams.api.pauses.paused import (
-    Pauses,
-    all_pauses,
-)
+from streams.api.pauses.paused import Pauses, all_pauses
 from streams.api.rows.table import status_in
 from streams.api.tenants.table import limits_of
 from streams.limits.buckets import Bucket, Buckets, Candidate

@@ -11,23 +11,13 @@ import sqlite3
 from dataclasses import dataclass
 
 from streams.api.backlog.http import refuse_full
-from streams.api.command_results import (
-    command_result,
-    letter_ids,
-    outstanding,
-)
+from streams.api.command_results import command_result, letter_ids, outstanding
 from streams.api.job_types.http import refuse_misfit
 from streams.api.jobs import table as jobs
-from streams.api.operator_state import (
-    AppState,
-    not_shown,
-)
+from streams.api.operator_state import AppState, not_shown
 from streams.api.refusal import key_reused
 from streams.api.rows.json_values import Json
-from streams.api.sent_commands import (
-    SentCommand,
-    Subject,
-)
+from streams.api.sent_commands import SentCommand, Subject
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job, Submit
 

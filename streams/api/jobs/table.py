@@ -12,49 +12,20 @@ from dataclasses import dataclass
 from streams.api.deliveries import table as deliveries
 from streams.api.duplicates import table as duplicates
 from streams.api.effects.table import effects_of
-from streams.api.jobs import (
-    held_table as held,
-)
-from streams.api.jobs import (
-    places,
-)
+from streams.api.jobs import held_table as held
+from streams.api.jobs import places
 from streams.api.jobs.progress_table import progress_of
-from streams.api.jobs.running import (
-    IS_RUNNING,
-    RunningJobs,
-)
+from streams.api.jobs.running import IS_RUNNING, RunningJobs
 from streams.api.jobs.superseded import events_of
-from streams.api.jobs.view import (
-    JobDetails,
-    job_json,
-)
-from streams.api.jobs.waits import (
-    UNREAD,
-    waits_of,
-)
+from streams.api.jobs.view import JobDetails, job_json
+from streams.api.jobs.waits import UNREAD, waits_of
 from streams.api.live import table as live
 from streams.api.rows import paging
 from streams.api.rows.cursor import Cursor
-from streams.api.rows.json_values import (
-    Json,
-    parsed,
-)
-from streams.api.rows.paging import (
-    Filters,
-    Page,
-    PageQuery,
-    newest,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-    find,
-    status_in,
-)
-from streams.api.steps.table import (
-    heartbeat_of,
-    steps_of,
-)
+from streams.api.rows.json_values import Json, parsed
+from streams.api.rows.paging import Filters, Page, PageQuery, newest
+from streams.api.rows.table import Row, Table, find, status_in
+from streams.api.steps.table import heartbeat_of, steps_of
 from streams.api.tenants import table as tenants
 from streams.ledger import settleable_at
 from streams.limits import keys as limit_keys

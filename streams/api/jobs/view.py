@@ -7,19 +7,9 @@ from dataclasses import asdict, dataclass, field
 
 from streams.api.effects.table import effect_json
 from streams.api.jobs.held_table import held_reason
-from streams.api.jobs.open_waits import (
-    Gathers,
-    waits_json,
-)
-from streams.api.rows.json_values import (
-    Json,
-    parsed,
-    trace_id,
-)
-from streams.api.steps.table import (
-    Step,
-    step_json,
-)
+from streams.api.jobs.open_waits import Gathers, waits_json
+from streams.api.rows.json_values import Json, parsed, trace_id
+from streams.api.steps.table import Step, step_json
 from streams.http.moments import rfc3339
 from streams.serde.effect_scopes import full_action
 from streams.serde.effect_states import CLAIMED

@@ -9,16 +9,10 @@ all partitions or, if they are not shared, in each, and are counted so.
 from __future__ import annotations
 
 from streams.api.jobs.held_table import held_reason
-from streams.api.jobs.open_waits import (
-    told,
-    told_of_effect,
-)
+from streams.api.jobs.open_waits import told, told_of_effect
 from streams.api.jobs.running import RunningJobs
 from streams.api.jobs.view import JobDetails
-from streams.api.pauses.paused import (
-    of_job,
-    sentence,
-)
+from streams.api.pauses.paused import of_job, sentence
 from streams.api.rows.json_values import Json
 from streams.http.moments import rfc3339
 from streams.limits.buckets import CIRCUIT, Bucket, Candidate

@@ -10,28 +10,12 @@ from typing import NamedTuple
 
 import orjson
 
-from streams.api.limits.grants_table import (
-    MOST,
-    Granted,
-    granted,
-)
-from streams.api.limits.uses import (
-    Use,
-    uses,
-)
-from streams.api.pauses.paused import (
-    Pauses,
-    of_bucket,
-    who_json,
-)
+from streams.api.limits.grants_table import MOST, Granted, granted
+from streams.api.limits.uses import Use, uses
+from streams.api.pauses.paused import Pauses, of_bucket, who_json
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import (
-    Filters,
-    FilterValues,
-    Page,
-    PageQuery,
-)
+from streams.api.rows.paging import Filters, FilterValues, Page, PageQuery
 from streams.api.tenants.table import all_limits
 from streams.http.moments import rfc3339
 from streams.limits.buckets import Bucket, Buckets

@@ -6,12 +6,8 @@ from typing import Annotated
 
 import typer
 
-from streams.api.limits import (
-    cli_tables as limit_tables,
-)
-from streams.api.limits import (
-    cli_tenant as tenant_limits,
-)
+from streams.api.limits import cli_tables as limit_tables
+from streams.api.limits import cli_tenant as tenant_limits
 from streams.cli.api_client import CallFailed
 from streams.cli.operator_command import Answer, Api, command
 from streams.cli.options import Page

@@ -8,11 +8,7 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
-from streams.api.rows.table import (
-    Row,
-    Table,
-    no_tombstone,
-)
+from streams.api.rows.table import Row, Table, no_tombstone
 from streams.limits.buckets import Bucket
 from streams.runtime.processor import Record
 from streams.serde.codec import LIMIT_GRANT

@@ -5,25 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from streams.api.effects.table import (
-    changed_effects,
-    effect_json,
-)
-from streams.api.live.frames import (
-    Frame,
-    Place,
-)
-from streams.api.live.position import (
-    LEDGER,
-    PROGRESS,
-    STEPS,
-    Position,
-)
+from streams.api.effects.table import changed_effects, effect_json
+from streams.api.live.frames import Frame, Place
+from streams.api.live.position import LEDGER, PROGRESS, STEPS, Position
 from streams.api.rows.json_values import parsed
-from streams.api.steps.table import (
-    step_json,
-    steps_since,
-)
+from streams.api.steps.table import step_json, steps_since
 from streams.http.moments import rfc3339
 from streams.serde.records import Job
 

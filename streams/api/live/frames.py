@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from streams.api.rows.json_values import (
-    Json,
-    json_bytes,
-)
+from streams.api.rows.json_values import Json, json_bytes
 
 Event = Literal["status", "progress", "step", "token", "effect", "log", "reset", "gap", "end"]
 

@@ -6,10 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 
 from streams.api.live.statuses import JobRow
-from streams.api.rows.table import (
-    Row,
-    RowKey,
-)
+from streams.api.rows.table import Row, RowKey
 from streams.serde.effect_scopes import noted
 from streams.serde.job_states import PENDING
 

@@ -7,22 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
-from streams.api.live.frames import (
-    Frame,
-    moved,
-    written,
-)
-from streams.api.live.position import (
-    HOUR_MS,
-    JOBS,
-    TOPICS,
-)
-from streams.api.live.reading import (
-    WORKFLOW,
-    Change,
-    Page,
-    Reading,
-)
+from streams.api.live.frames import Frame, moved, written
+from streams.api.live.position import HOUR_MS, JOBS, TOPICS
+from streams.api.live.reading import WORKFLOW, Change, Page, Reading
 from streams.process.wall_clock import wall_ms
 
 if TYPE_CHECKING:

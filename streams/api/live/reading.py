@@ -12,40 +12,13 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from streams.api.live import changes
-from streams.api.live.frames import (
-    Frame,
-    Place,
-)
-from streams.api.live.interests import (
-    Interest,
-    Interests,
-    of_job,
-    together,
-)
-from streams.api.live.position import (
-    JOBS,
-    LIVE,
-    Position,
-)
-from streams.api.live.statuses import (
-    JobRow,
-    Statuses,
-    job_row,
-)
-from streams.api.live.subject import (
-    Subject,
-    members,
-)
-from streams.api.live.table import (
-    Said,
-    Source,
-    said_since,
-)
-from streams.api.live.tokens import (
-    Tokens,
-    frame_of,
-    tokens_at,
-)
+from streams.api.live.frames import Frame, Place
+from streams.api.live.interests import Interest, Interests, of_job, together
+from streams.api.live.position import JOBS, LIVE, Position
+from streams.api.live.statuses import JobRow, Statuses, job_row
+from streams.api.live.subject import Subject, members
+from streams.api.live.table import Said, Source, said_since
+from streams.api.live.tokens import Tokens, frame_of, tokens_at
 from streams.serde.ids import partition_for
 from streams.serde.job_states import MOVABLE
 from streams.serde.records import Job

@@ -12,20 +12,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.api.jobs.table import whole_job
-from streams.api.live.frames import (
-    Frame,
-    Place,
-)
-from streams.api.live.position import (
-    JOBS,
-    WORKFLOWS,
-    Position,
-)
+from streams.api.live.frames import Frame, Place
+from streams.api.live.position import JOBS, WORKFLOWS, Position
 from streams.api.live.subject import Subject
-from streams.api.rows.json_values import (
-    Json,
-    json_bytes,
-)
+from streams.api.rows.json_values import Json, json_bytes
 from streams.api.workflows.table import summary_json
 from streams.serde import job_states
 from streams.serde.codec import JOB, WORKFLOW

@@ -6,15 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from streams.api.rows.json_values import (
-    Json,
-    parsed,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-    no_tombstone,
-)
+from streams.api.rows.json_values import Json, parsed
+from streams.api.rows.table import Row, Table, no_tombstone
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde.codec import LIVE

@@ -10,15 +10,9 @@ import sqlite3
 from dataclasses import dataclass, field
 
 from streams.api.live import table as live
-from streams.api.live.frames import (
-    Frame,
-    Place,
-)
+from streams.api.live.frames import Frame, Place
 from streams.api.live.position import LIVE
-from streams.api.live.table import (
-    Said,
-    Source,
-)
+from streams.api.live.table import Said, Source
 from streams.api.rows.json_values import Json
 
 

@@ -5,16 +5,9 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import asdict
 
-from streams.api.rows.json_values import (
-    Json,
-    trace_id,
-)
+from streams.api.rows.json_values import Json, trace_id
 from streams.api.rows.paging import Listing
-from streams.api.rows.table import (
-    Row,
-    Table,
-    find,
-)
+from streams.api.rows.table import Row, Table, find
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde.codec import QUARANTINED

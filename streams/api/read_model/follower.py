@@ -13,15 +13,8 @@ from confluent_kafka import KafkaException
 
 from streams.api import STAGE
 from streams.api.read_model import positions
-from streams.api.read_model.database import (
-    Database,
-    is_damage,
-    transaction,
-)
-from streams.api.read_model.fold_session import (
-    FoldSession,
-    Lag,
-)
+from streams.api.read_model.database import Database, is_damage, transaction
+from streams.api.read_model.fold_session import FoldSession, Lag
 from streams.api.read_model.positions import Untrusted
 from streams.api.read_model.projections import kept_ms
 from streams.api.read_model.row_notifier import FOLDED

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streams.api.read_model.positions import (
-    MAX_AGE_MS,
-    Untrusted,
-)
+from streams.api.read_model.positions import MAX_AGE_MS, Untrusted
 from streams.kafka.offsets import Ends, Place
 
 

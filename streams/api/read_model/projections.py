@@ -10,10 +10,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streams.api.rows.table import (
-    Row,
-    Table,
-)
+from streams.api.rows.table import Row, Table
 from streams.api.tables import TABLES
 from streams.errors import DecodeError
 from streams.runtime.processor import Record

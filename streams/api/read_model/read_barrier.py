@@ -9,10 +9,7 @@ import asyncio
 
 from confluent_kafka import KafkaException
 
-from streams.api.read_model.follower import (
-    POSITIONS,
-    Follower,
-)
+from streams.api.read_model.follower import POSITIONS, Follower
 from streams.api.read_model.row_notifier import RowNotifier
 from streams.api.refusal import Refusal
 from streams.kafka.admin import admin_client

@@ -10,10 +10,7 @@ from uuid import uuid4
 
 import typer
 
-from streams.api.events.cli_selection import (
-    Past,
-    ranges,
-)
+from streams.api.events.cli_selection import Past, ranges
 from streams.api.replays import cli_tables as replay_tables
 from streams.cli.api_client import NoAnswer, NotReached
 from streams.cli.cells import plain, progress_bar

@@ -6,12 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from streams.api.fields import (
-    Body,
-    Moment,
-    Name,
-    noted,
-)
+from streams.api.fields import Body, Moment, Name, noted
 from streams.api.refusal import invalid
 from streams.http.moments import milliseconds
 from streams.serde.ids import partition_for

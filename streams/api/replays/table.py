@@ -5,14 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import (
-    Entry,
-    Listing,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-)
+from streams.api.rows.paging import Entry, Listing
+from streams.api.rows.table import Row, Table
 from streams.errors import DecodeError
 from streams.event_replay.replay import KINDS, TOPIC, Replay
 from streams.http.moments import rfc3339

@@ -5,19 +5,9 @@ from __future__ import annotations
 import sqlite3
 from itertools import islice
 
-from streams.api.rows.json_values import (
-    Json,
-    parsed,
-)
-from streams.api.rows.paging import (
-    Entry,
-    Listing,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-    find,
-)
+from streams.api.rows.json_values import Json, parsed
+from streams.api.rows.paging import Entry, Listing
+from streams.api.rows.table import Row, Table, find
 from streams.api.tenants import table as tenants
 from streams.http.moments import rfc3339
 from streams.process.wall_clock import wall_ms

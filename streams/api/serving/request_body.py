@@ -9,11 +9,7 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from streams import user_json
-from streams.api.refusal import (
-    Refusal,
-    invalid,
-    invalid_model,
-)
+from streams.api.refusal import Refusal, invalid, invalid_model
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -9,10 +9,7 @@ from typing import Annotated
 import typer
 
 from ingress.schemes import SCHEMES
-from streams.api.sources.cli_advice import (
-    after_rotation,
-    has_a_secret,
-)
+from streams.api.sources.cli_advice import after_rotation, has_a_secret
 from streams.cli import tables
 from streams.cli.changes import changed, tell_changes
 from streams.cli.operator_command import Answer, Api, command, found_or_none, part, require_tenant

@@ -15,24 +15,11 @@ from aiohttp import web
 from pydantic import AfterValidator, Field
 
 from ingress.schemes import SCHEMES, SignedRequest, sign
-from streams.api.fields import (
-    Body,
-    WebLink,
-)
-from streams.api.operator_state import (
-    STATE,
-    AppState,
-)
-from streams.api.refusal import (
-    Refusal,
-    invalid,
-)
+from streams.api.fields import Body, WebLink
+from streams.api.operator_state import STATE, AppState
+from streams.api.refusal import Refusal, invalid
 from streams.api.serving.request_body import read_body
-from streams.api.tenants.http import (
-    SOURCE,
-    known_source,
-    require_secret,
-)
+from streams.api.tenants.http import SOURCE, known_source, require_secret
 from streams.errors import SignatureError, VaultError
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import TenantRecord

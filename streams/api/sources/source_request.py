@@ -20,10 +20,7 @@ from ingress.formats.paths import expression_fault
 from ingress.schemes import SCHEMES, check_secret
 from ingress.schemes.options import parse
 from streams.api.fields import WebLink
-from streams.api.new_secret import (
-    OVERLAP_SECONDS,
-    NewSecret,
-)
+from streams.api.new_secret import OVERLAP_SECONDS, NewSecret
 from streams.errors import SignatureError
 from streams.tenants.settings import SourceSettings
 from streams.tenants.source_keys import Secret

@@ -5,15 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.api.rows.json_values import (
-    Json,
-    checked_json,
-    parsed,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-)
+from streams.api.rows.json_values import Json, checked_json, parsed
+from streams.api.rows.table import Row, Table
 from streams.runtime.processor import Record
 from streams.serde.codec import STEP_RESULT
 from streams.serde.records import Job

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from streams.api.operator_state import AppState
-from streams.api.refusal import (
-    Refusal,
-    unknown,
-)
+from streams.api.refusal import Refusal, unknown
 from streams.api.tenants import table as tenants
 from streams.serde.records import TenantRecord
 

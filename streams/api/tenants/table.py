@@ -9,15 +9,8 @@ import orjson
 
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import (
-    Page,
-    PageQuery,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-    find,
-)
+from streams.api.rows.paging import Page, PageQuery
+from streams.api.rows.table import Row, Table, find
 from streams.errors import DecodeError
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record

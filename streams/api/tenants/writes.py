@@ -9,15 +9,8 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from streams.api.operator_state import (
-    AppState,
-    not_shown,
-    replacing,
-)
-from streams.api.refusal import (
-    Refusal,
-    invalid,
-)
+from streams.api.operator_state import AppState, not_shown, replacing
+from streams.api.refusal import Refusal, invalid
 from streams.api.rows.table import Row
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import refuse_erased

@@ -17,10 +17,7 @@ import orjson
 import structlog
 
 from streams.api.artifacts.sweep import remove_of
-from streams.api.operator_state import (
-    SUBMITTED_BY,
-    AppState,
-)
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.rows.table import Row
 from streams.api.tenants import table as tenants
 from streams.artifacts.reference import path_of_tenant

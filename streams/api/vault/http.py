@@ -7,10 +7,7 @@ from typing import Annotated
 
 from aiohttp import web
 
-from streams.api.fields import (
-    Body,
-    noted,
-)
+from streams.api.fields import Body, noted
 from streams.api.operator_state import STATE
 from streams.api.serving.request_body import read_body
 from streams.api.tenants.guards import known_tenant

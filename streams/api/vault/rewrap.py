@@ -11,10 +11,7 @@ import sqlite3
 from dataclasses import dataclass, field
 from functools import partial
 
-from streams.api.operator_state import (
-    AppState,
-    replacing,
-)
+from streams.api.operator_state import AppState, replacing
 from streams.api.rows.table import Row
 from streams.api.tenants import table as tenants
 from streams.api.vault.erasure import destroy_erased

@@ -8,12 +8,7 @@ from typing import Annotated
 
 import typer
 
-from streams.api.live.cli_watch import (
-    EXIT_CODES,
-    Subject,
-    asked_again,
-    last_look,
-)
+from streams.api.live.cli_watch import EXIT_CODES, Subject, asked_again, last_look
 from streams.api.workflows import cli_tables as workflow_tables
 from streams.cli.api_client import CallFailed
 from streams.cli.cells import plain

@@ -5,24 +5,11 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.api.jobs.http import known_job
-from streams.api.operator_state import (
-    STATE,
-    AppState,
-)
-from streams.api.refusal import (
-    Refusal,
-    unknown,
-)
-from streams.api.serving.listing import (
-    list_answer,
-    page_query,
-)
-from streams.api.workflows import (
-    table as workflows,
-)
-from streams.api.workflows import (
-    tree as workflow_tree,
-)
+from streams.api.operator_state import STATE, AppState
+from streams.api.refusal import Refusal, unknown
+from streams.api.serving.listing import list_answer, page_query
+from streams.api.workflows import table as workflows
+from streams.api.workflows import tree as workflow_tree
 from streams.api.workflows.table import holds
 from streams.serde import job_states
 from streams.serde.records import Workflow

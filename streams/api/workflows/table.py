@@ -8,14 +8,8 @@ from dataclasses import replace
 
 from streams.api.jobs import table as jobs
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import (
-    Entry,
-    Listing,
-)
-from streams.api.rows.table import (
-    Row,
-    Table,
-)
+from streams.api.rows.paging import Entry, Listing
+from streams.api.rows.table import Row, Table
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde import job_states

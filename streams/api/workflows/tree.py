@@ -11,38 +11,17 @@ import sqlite3
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from streams.api.jobs import (
-    places,
-)
-from streams.api.jobs import (
-    table as jobs,
-)
-from streams.api.jobs.open_waits import (
-    UNKNOWN,
-    Gathers,
-    told,
-)
-from streams.api.jobs.places import (
-    Level,
-    children,
-)
+from streams.api.jobs import places
+from streams.api.jobs import table as jobs
+from streams.api.jobs.open_waits import UNKNOWN, Gathers, told
+from streams.api.jobs.places import Level, children
 from streams.api.jobs.running import RunningJobs
-from streams.api.jobs.view import (
-    job_json,
-    parent_json,
-)
+from streams.api.jobs.view import job_json, parent_json
 from streams.api.jobs.waits import waits_of
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import (
-    Page,
-    PageQuery,
-)
+from streams.api.rows.paging import Page, PageQuery
 from streams.api.rows.table import find
-from streams.api.workflows.table import (
-    holds,
-    other_lives,
-    summary_json,
-)
+from streams.api.workflows.table import holds, other_lives, summary_json
 from streams.http.moments import rfc3339
 from streams.serde import job_states
 from streams.serde.codec import APPROVAL, JOB

@@ -17,10 +17,7 @@ from yarl import URL
 
 from streams.api.jobs.job_request import JobRequest
 from streams.api.read_model.database import Database
-from streams.api.sent_commands import (
-    SentCommand,
-    SentCommands,
-)
+from streams.api.sent_commands import SentCommand, SentCommands
 from streams.serde.codec import JOB, LEDGER_ENTRY, REJECTION
 from streams.serde.ids import replay_job_id, submitted_job_id
 from streams.serde.job_states import JobStatus

@@ -13,16 +13,8 @@ from threading import Thread
 import pytest
 
 from streams.api.read_model import positions
-from streams.api.read_model.database import (
-    Database,
-    is_damage,
-    transaction,
-)
-from streams.api.read_model.positions import (
-    MAX_AGE_MS,
-    Span,
-    Untrusted,
-)
+from streams.api.read_model.database import Database, is_damage, transaction
+from streams.api.read_model.positions import MAX_AGE_MS, Span, Untrusted
 
 NOW = 1_800_000_000_000
 HERE = ("jobs", 0)

@@ -22,15 +22,9 @@ from support.outgoing_rows import (
 )
 
 from streams.api import command_results
-from streams.api.operator_state import (
-    STATE,
-    AppState,
-)
+from streams.api.operator_state import STATE, AppState
 from streams.api.read_model.database import Database
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.projections import Changes, project
 from streams.api.routes import routes
 from streams.api.serving.middlewares import problems
 from streams.runtime.processor import Record
@@ -42,12 +36,7 @@ from streams.serde.codec import (
     ENDPOINT_STATE,
     TENANT,
 )
-from streams.serde.delivery_records import (
-    Delivery,
-    DeliveryAttempt,
-    DeliveryCommand,
-    EndpointState,
-)
+from streams.serde.delivery_records import Delivery, DeliveryAttempt, DeliveryCommand, EndpointState
 from streams.serde.records import DeadLetter, TenantRecord
 from streams.topology.load import load
 from streams.vault.key_encryption import local_vault

@@ -11,21 +11,13 @@ import pytest
 from support.operator_cluster import event_job, make_event
 from support.outgoing_rows import AT, make_attempt, make_delivery, make_recovery, make_state
 
-from streams.api.deliveries import (
-    attempts_table as attempts,
-)
-from streams.api.deliveries import (
-    table as deliveries,
-)
+from streams.api.deliveries import attempts_table as attempts
+from streams.api.deliveries import table as deliveries
 from streams.api.deliveries.table import RecoveryRange
 from streams.api.events.story import shown_event
 from streams.api.jobs import table as jobs
 from streams.api.read_model.database import Database
-from streams.api.read_model.projections import (
-    Changes,
-    kept_ms,
-    project,
-)
+from streams.api.read_model.projections import Changes, kept_ms, project
 from streams.api.rows.paging import PageQuery
 from streams.operator.counts import counts
 from streams.runtime.processor import Record

@@ -18,12 +18,8 @@ from support.operator_cluster import (
     make_quarantined,
 )
 
-from streams.api.effects import (
-    table as effects,
-)
-from streams.api.effects import (
-    unknown as unknown_effects,
-)
+from streams.api.effects import table as effects
+from streams.api.effects import unknown as unknown_effects
 from streams.api.events import table as events
 from streams.api.events.story import shown_event
 from streams.api.read_model.database import Database
@@ -37,14 +33,7 @@ from streams.api.read_model.projections import (
 from streams.api.rows.paging import PageQuery
 from streams.api.tables import TABLES
 from streams.runtime.processor import Record
-from streams.serde.codec import (
-    DEAD_LETTER,
-    DUPLICATE,
-    ENVELOPE,
-    JOB,
-    LEDGER_ENTRY,
-    QUARANTINED,
-)
+from streams.serde.codec import DEAD_LETTER, DUPLICATE, ENVELOPE, JOB, LEDGER_ENTRY, QUARANTINED
 from streams.serde.records import (
     DeadLetter,
     Duplicate,

@@ -13,10 +13,7 @@ from confluent_kafka import TopicPartition
 from support.operator_cluster import make_job
 from support.step_results import framed
 
-from streams.api.read_model import (
-    positions,
-    undecodable,
-)
+from streams.api.read_model import positions, undecodable
 from streams.api.read_model.database import Database
 from streams.api.read_model.fold_session import FoldSession
 from streams.api.read_model.positions import Span

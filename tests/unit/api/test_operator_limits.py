@@ -13,15 +13,9 @@ from support.operator_cluster import make_job
 from support.operator_desk import OperatorDesk, client_of
 
 from streams.api.limits import uses as limit_uses
-from streams.api.limits.uses import (
-    RUNNING,
-    WAITING,
-)
+from streams.api.limits.uses import RUNNING, WAITING
 from streams.api.read_model.database import Database
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.projections import Changes, project
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB, LIMIT_GRANT
 from streams.serde.records import Job, LimitGrant, LimitKey

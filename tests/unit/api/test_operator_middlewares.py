@@ -13,12 +13,7 @@ from support.recorded_spans import SAMPLED, UNSAMPLED, parent_id, recording, tra
 from streams.api.jobs import http as jobs
 from streams.api.live.tickets import Tickets
 from streams.api.refusal import Refusal
-from streams.api.serving.middlewares import (
-    authenticated,
-    newline_ended,
-    problems,
-    traced,
-)
+from streams.api.serving.middlewares import authenticated, newline_ended, problems, traced
 
 
 async def _job(_: web.Request) -> web.Response:

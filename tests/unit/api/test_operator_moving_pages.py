@@ -17,15 +17,9 @@ from streams.api.duplicates import table as duplicates
 from streams.api.jobs import held_table as held
 from streams.api.quarantine import table as quarantine
 from streams.api.read_model.database import Database
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.projections import Changes, project
 from streams.api.rows.cursor import parse_cursor
-from streams.api.rows.paging import (
-    Listing,
-    PageQuery,
-)
+from streams.api.rows.paging import Listing, PageQuery
 from streams.runtime.processor import Record
 from streams.serde.codec import DUPLICATE, HELD, QUARANTINED
 from streams.serde.keys import held_key, quarantine_key

@@ -15,19 +15,10 @@ from support.operator_cluster import make_job
 
 from streams.api.endpoints import table as endpoints
 from streams.api.jobs import table as jobs
-from streams.api.read_model.database import (
-    Database,
-    transaction,
-)
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.database import Database, transaction
+from streams.api.read_model.projections import Changes, project
 from streams.api.rows.paging import PageQuery
-from streams.api.tables import (
-    LISTINGS,
-    TABLES,
-)
+from streams.api.tables import LISTINGS, TABLES
 from streams.api.tenants import table as tenants
 from streams.errors import DecodeError
 from streams.operator.counts import counts

@@ -12,11 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from streams.api.live.tickets import Tickets
 from streams.api.serving import pages
-from streams.api.serving.middlewares import (
-    authenticated,
-    caught_up,
-    problems,
-)
+from streams.api.serving.middlewares import authenticated, caught_up, problems
 
 
 @pytest.fixture

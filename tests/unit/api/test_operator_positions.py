@@ -8,10 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.api.live.frames import (
-    Frame,
-    Place,
-)
+from streams.api.live.frames import Frame, Place
 from streams.api.live.position import (
     TOPICS,
     MalformedPosition,
@@ -19,10 +16,7 @@ from streams.api.live.position import (
     read_position,
     subject_digest,
 )
-from streams.api.live.tickets import (
-    LIFETIME_SECONDS,
-    Tickets,
-)
+from streams.api.live.tickets import LIFETIME_SECONDS, Tickets
 
 DIGEST = subject_digest("jobs", ["job_a"])
 NUMBERS = st.integers(0, 2**63 - 1)

@@ -18,10 +18,7 @@ from support.outgoing_rows import make_attempt, make_delivery, make_state
 from support.step_results import framed
 
 from streams.api.read_model.database import Database
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.projections import Changes, project
 from streams.api.tables import TABLES
 from streams.dispatcher.schedule import created
 from streams.errors import DecodeError

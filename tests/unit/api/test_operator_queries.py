@@ -16,31 +16,17 @@ from support import webhooks
 from support.operator_cluster import make_entry, make_job, make_letter
 from support.step_results import framed
 
-from streams.api.dead_letters import (
-    table as dead_letters,
-)
-from streams.api.dead_letters import (
-    to_replay as letters_to_replay,
-)
+from streams.api.dead_letters import table as dead_letters
+from streams.api.dead_letters import to_replay as letters_to_replay
 from streams.api.duplicates import table as duplicates
 from streams.api.effects import unknown as unknown_effects
 from streams.api.effects.table import begun_effects
-from streams.api.jobs import (
-    movable as movable_jobs,
-)
-from streams.api.jobs import (
-    table as jobs,
-)
+from streams.api.jobs import movable as movable_jobs
+from streams.api.jobs import table as jobs
 from streams.api.read_model.database import Database
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.projections import Changes, project
 from streams.api.rows import paging
-from streams.api.rows.cursor import (
-    Cursor,
-    parse_cursor,
-)
+from streams.api.rows.cursor import Cursor, parse_cursor
 from streams.api.rows.paging import PageQuery
 from streams.api.tenants import table as tenants
 from streams.operator.counts import counts

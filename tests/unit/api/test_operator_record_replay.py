@@ -15,25 +15,12 @@ import pytest
 from streams.api.dead_letters import producer as record_producer
 from streams.api.dead_letters import record_replay
 from streams.api.dead_letters import to_replay as letters_to_replay
-from streams.api.dead_letters.discards import (
-    answered,
-    discarded,
-)
-from streams.api.dead_letters.producer import (
-    NotTaken,
-    Outgoing,
-    Unsettled,
-)
-from streams.api.dead_letters.record_replay import (
-    replay_most,
-    replay_records,
-)
+from streams.api.dead_letters.discards import answered, discarded
+from streams.api.dead_letters.producer import NotTaken, Outgoing, Unsettled
+from streams.api.dead_letters.record_replay import replay_most, replay_records
 from streams.api.operator_state import AppState
 from streams.api.read_model.database import Database
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.projections import Changes, project
 from streams.api.refusal import Refusal
 from streams.errors import KafkaUnavailable
 from streams.http.moments import rfc3339

@@ -14,10 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from support.webhooks import SECRET, VAULT, source
 
 from ingress.schemes import verify
-from streams.api.operator_state import (
-    STATE,
-    AppState,
-)
+from streams.api.operator_state import STATE, AppState
 from streams.api.read_model.database import Database
 from streams.api.routes import routes
 from streams.api.rows.table import Row

@@ -30,15 +30,8 @@ from support.live_desk import (
 from support.operator_cluster import make_entry, make_job
 
 from streams.api.live import http as http_live
-from streams.api.live.position import (
-    TOPICS,
-    Position,
-    read_position,
-)
-from streams.api.live.table import (
-    TABLE,
-    newest_lines,
-)
+from streams.api.live.position import TOPICS, Position, read_position
+from streams.api.live.table import TABLE, newest_lines
 from streams.api.refusal import Refusal
 from streams.operator.run import _streams
 from streams.process.wall_clock import wall_ms

@@ -15,10 +15,7 @@ from streams.api.events.story import shown_event
 from streams.api.jobs.superseded import taker_of
 from streams.api.jobs.table import shown_job
 from streams.api.read_model.database import Database
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.projections import Changes, project
 from streams.runtime.processor import Record
 from streams.serde.codec import ENVELOPE, JOB
 from streams.serde.records import Envelope, Job

@@ -13,10 +13,7 @@ from support.operator_cluster import make_job
 
 from streams.api.jobs import table as jobs
 from streams.api.read_model.database import Database
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
+from streams.api.read_model.projections import Changes, project
 from streams.api.rows.paging import PageQuery
 from streams.limits.buckets import CIRCUIT
 from streams.runtime.processor import Record

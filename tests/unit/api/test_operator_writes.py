@@ -14,11 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from support.webhooks import VAULT, source, tenant
 
-from streams.api.operator_state import (
-    STATE,
-    AppState,
-    not_shown,
-)
+from streams.api.operator_state import STATE, AppState, not_shown
 from streams.api.refusal import Refusal
 from streams.api.serving.middlewares import problems
 from streams.api.tenants import http as api_tenants

@@ -15,15 +15,9 @@ from streams.api.deliveries import cli as module
 from streams.api.deliveries.cli import deliveries
 from streams.api.deliveries.table import delivery_json
 from streams.api.events.cli import events
-from streams.api.events.table import (
-    event_details,
-    event_json,
-)
+from streams.api.events.table import event_details, event_json
 from streams.api.jobs.cli import jobs
-from streams.api.jobs.view import (
-    JobDetails,
-    job_json,
-)
+from streams.api.jobs.view import JobDetails, job_json
 
 ATTEMPT = {
     "attempt": 1,

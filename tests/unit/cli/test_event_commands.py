@@ -17,15 +17,9 @@ from streams.api.dead_letters.cli import dlq
 from streams.api.dead_letters.table import dead_letter_json
 from streams.api.effects.table import effect_json
 from streams.api.events.cli import events
-from streams.api.events.table import (
-    event_details,
-    event_json,
-)
+from streams.api.events.table import event_details, event_json
 from streams.api.jobs.cli import jobs
-from streams.api.jobs.view import (
-    JobDetails,
-    job_json,
-)
+from streams.api.jobs.view import JobDetails, job_json
 from streams.serde.ids import event_replay_id
 from streams.serde.records import DeadLetter
 

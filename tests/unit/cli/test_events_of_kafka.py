@@ -11,17 +11,10 @@ from confluent_kafka import KafkaError, KafkaException
 from support.operator_cluster import make_event
 from typer.testing import CliRunner
 
-from streams.api.events import (
-    cli_count as event_count,
-)
-from streams.api.events import (
-    cli_export as event_export,
-)
+from streams.api.events import cli_count as event_count
+from streams.api.events import cli_export as event_export
 from streams.api.events.cli import events
-from streams.api.events.cli_selection import (
-    ranges,
-    time_of,
-)
+from streams.api.events.cli_selection import ranges, time_of
 from streams.cli.cluster import addressed
 from streams.errors import KafkaUnavailable
 from streams.event_reader.counts import Counts, notes

@@ -13,10 +13,7 @@ from typer.testing import CliRunner
 
 from ingress.receive.admission import DirectAdmission
 from streams.api.jobs.cli import jobs
-from streams.api.jobs.view import (
-    JobDetails,
-    job_json,
-)
+from streams.api.jobs.view import JobDetails, job_json
 from streams.cli.operator_command import Api
 from streams.errors import ConfigError
 from streams.operator.run import build

@@ -19,10 +19,7 @@ from streams.api.duplicates.table import duplicate_json
 from streams.api.events.cli import events
 from streams.api.jobs.cli import jobs
 from streams.api.jobs.held_table import held_json
-from streams.api.jobs.view import (
-    JobDetails,
-    job_json,
-)
+from streams.api.jobs.view import JobDetails, job_json
 from streams.api.quarantine.cli import quarantine
 from streams.api.quarantine.table import quarantined_json
 from streams.api.steps.table import Step

@@ -16,10 +16,7 @@ from support.operator_cluster import make_job
 from typer.testing import CliRunner, Result
 
 from ingress.schemes import verify
-from streams.api.jobs.view import (
-    JobDetails,
-    job_json,
-)
+from streams.api.jobs.view import JobDetails, job_json
 from streams.cli import send as command
 from streams.cli.send import send
 

@@ -12,10 +12,7 @@ import pytest
 from support.operator_api import OperatorApi
 from support.operator_cluster import make_job
 
-from streams.api.jobs.view import (
-    JobDetails,
-    job_json,
-)
+from streams.api.jobs.view import JobDetails, job_json
 
 TYPE = "réponse→x"
 JOB = {**job_json(make_job("job_a"), JobDetails()), "type": TYPE}

@@ -13,16 +13,9 @@ from support.operator_cluster import make_job
 from typer.testing import CliRunner, Result
 
 from streams.api.jobs.cli import jobs
-from streams.api.jobs.view import (
-    JobDetails,
-    job_json,
-)
-from streams.api.live import (
-    cli_job_events as job_events,
-)
-from streams.api.live import (
-    cli_watch as watch,
-)
+from streams.api.jobs.view import JobDetails, job_json
+from streams.api.live import cli_job_events as job_events
+from streams.api.live import cli_watch as watch
 from streams.api.steps.table import Step
 from streams.serde.job_states import TERMINAL
 

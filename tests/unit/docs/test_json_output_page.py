@@ -13,10 +13,7 @@ from typer.testing import CliRunner
 
 from streams.api.events import cli_seek as event_seek
 from streams.api.tables import LISTINGS
-from streams.cli import (
-    doctor,
-    topology,
-)
+from streams.cli import doctor, topology
 from streams.cli.main import application
 from streams.doctor.finding import Report
 from streams.event_reader.counts import Counts

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.api.job_types.table import (
-    JobTypeRow,
-    job_type_json,
-)
+from streams.api.job_types.table import JobTypeRow, job_type_json
 from streams.serde.records import AnnouncedType
 from streams.topology.load import load
 

@@ -19,14 +19,8 @@ from streams.api.deliveries import table as deliveries
 from streams.api.effects import unknown as unknown_effects
 from streams.api.quarantine import table as quarantine
 from streams.api.read_model.database import Database
-from streams.api.read_model.projections import (
-    Changes,
-    project,
-)
-from streams.api.rows.paging import (
-    Listing,
-    PageQuery,
-)
+from streams.api.read_model.projections import Changes, project
+from streams.api.rows.paging import Listing, PageQuery
 from streams.operator.metrics import ReadModelCollector
 from streams.runtime.processor import Record
 from streams.serde.codec import BACKLOG, DEAD_LETTER, DELIVERY, JOB, LEDGER_ENTRY

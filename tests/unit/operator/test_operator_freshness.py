@@ -15,26 +15,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streams.api.read_model import (
-    fold_session,
-    positions,
-)
+from streams.api.read_model import fold_session, positions
 from streams.api.read_model import follower as following
 from streams.api.read_model.database import Database
-from streams.api.read_model.fold_session import (
-    FoldSession,
-    Lag,
-)
-from streams.api.read_model.follower import (
-    Follower,
-    seconds_behind,
-)
+from streams.api.read_model.fold_session import FoldSession, Lag
+from streams.api.read_model.follower import Follower, seconds_behind
 from streams.api.read_model.freshness import Freshness
-from streams.api.read_model.positions import (
-    MAX_AGE_MS,
-    Span,
-    Untrusted,
-)
+from streams.api.read_model.positions import MAX_AGE_MS, Span, Untrusted
 from streams.kafka.failures import Outage
 from streams.kafka.offsets import EndOffsetsPoll, Ends, Place, latest, read_offsets
 from streams.operator import metrics

@@ -18,12 +18,7 @@ from streams.stages import STAGES
 from streams.topology.load import load
 from streams.topology.model import LayoutName, Topology
 from streams.topology.rights import Right, User, rights_of, users
-from streams.topology.rights_text import (
-    as_commands,
-    as_json,
-    as_strimzi,
-    default_user_prefix,
-)
+from streams.topology.rights_text import as_commands, as_json, as_strimzi, default_user_prefix
 
 TOPOLOGY = load()
 HOSTILE = 'a b\'; touch owned; "$(id)"\n- operations: [All]\n#'

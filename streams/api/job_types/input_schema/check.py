@@ -14,12 +14,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from streams import user_json
-from streams.api.job_types.input_schema.keywords import (
-    FORMATS,
-    InputValidator,
-    Unchecked,
-    begin,
-)
+from streams.api.job_types.input_schema.keywords import FORMATS, InputValidator, Unchecked, begin
 from streams.model_faults import Fault
 
 log = structlog.get_logger(__name__)
