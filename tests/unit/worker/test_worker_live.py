@@ -16,7 +16,8 @@ from streams.serde.records import Lease, LiveOutput
 from streams.worker.live import output
 from streams.worker.live.budget import Bounds, Budget
 from streams.worker.live.line import Line, written
-from streams.worker.live.output import CHUNK_CHARS, LINES, TOKENS, LivePublisher
+from streams.worker.live.output import LINES, TOKENS, LivePublisher
+from streams.worker.live.unsent import CHUNK_CHARS
 
 
 class Wire:
