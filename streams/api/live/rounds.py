@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from streams.operator.read_model.database import is_damage
+
 T = TypeVar("T")
 Look = Callable[[sqlite3.Connection], Any]
 
@@ -73,6 +75,8 @@ def _looked(look: Look, connection: sqlite3.Connection) -> Any:
     try:
         return look(connection)
     except Exception as error:
+        if isinstance(error, sqlite3.Error) and is_damage(error):
+            raise  # the file is to be built anew, which is for the database to note
         return error
 
 
