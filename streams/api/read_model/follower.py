@@ -36,7 +36,11 @@ POSITIONS = "positions"
 """With a partition, the key under which newer rows of that partition are announced."""
 
 _RETRY_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
+"""Where all partitions stand is asked so often, which takes longer than to fold a few records."""
 _HOUSEKEEPING_SECONDS = 60.0
+_EXPIRED_AT_ONCE = 2_000
+"""Rows of a table that are deleted at a time: meanwhile nothing is folded."""
 _SILENCE_SECONDS = 5.0
 """The broker is asked every second; an answer older than this no longer shows the lag."""
 
@@ -53,7 +57,8 @@ class Follower:
         hurry: threading.Event,
     ) -> None:
         self._settings = settings
-        self._kept_ms = {table.name: kept_ms(table, settings, topology) for table in TABLES}
+        kept = ((table, kept_ms(table, settings, topology)) for table in TABLES)
+        self._kept_ms = [(table, age) for table, age in kept if age is not None]
         self._database = database
         self._announce = announce
         self._hurry = hurry
@@ -111,14 +116,16 @@ class Follower:
             closing(self._session(connection)) as session,
         ):
             self._catch_up(session)
-            due = time.monotonic()
+            look = due = time.monotonic()
             while not self._thread.stopping.is_set():
                 self._require_file()
-                self._lag = self._last = session.lag()
+                if (now := time.monotonic()) >= look:
+                    self._lag = self._last = session.lag()
+                    look = now + _LOOK_SECONDS
                 self._publish(session.folded)
-                if time.monotonic() >= due:
+                if now >= due and not self._expire(connection):
                     self._housekeep(connection, session.freshness.at)
-                    due = time.monotonic() + _HOUSEKEEPING_SECONDS
+                    due = now + _HOUSEKEEPING_SECONDS
                 session.step()
 
     def _session(self, connection: sqlite3.Connection) -> FoldSession:
@@ -146,12 +153,17 @@ class Follower:
         if self._database.damaged:
             raise Untrusted("damaged: a query found a page broken")
 
-    def _housekeep(self, connection: sqlite3.Connection, fresh_at: int) -> None:
-        now = wall_ms()
+    def _expire(self, connection: sqlite3.Connection) -> bool:
+        """Delete some rows that are too old; return whether there may be more of them."""
+        now, most = wall_ms(), 0
         with transaction(connection):
-            for table, age in self._kept_ms.items():
-                if age is not None:
-                    connection.execute(f"DELETE FROM {table} WHERE at < ?", (now - age,))  # noqa: S608
+            for table, age in self._kept_ms:
+                gone = connection.execute(table.expire, (now - age, _EXPIRED_AT_ONCE))
+                most = max(most, gone.rowcount)
+        return most == _EXPIRED_AT_ONCE
+
+    def _housekeep(self, connection: sqlite3.Connection, fresh_at: int) -> None:
+        with transaction(connection):
             positions.store_freshness(connection, fresh_at)
         # Empty the journal, in which deleted rows are readable until then.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -80,6 +80,13 @@ class Table:
         wanted = " AND ".join(f"{name} = ?" for name in _names(self.key))
         return f"DELETE FROM {self.name} WHERE {wanted}"  # noqa: S608
 
+    @property
+    def expire(self) -> str:
+        """SQL that deletes some of the rows older than a moment: the moment, and how many."""
+        names = ", ".join(_names(self.key))
+        old = f"SELECT {names} FROM {self.name} WHERE at < ? LIMIT ?"  # noqa: S608
+        return f"DELETE FROM {self.name} WHERE ({names}) IN ({old})"  # noqa: S608
+
     def row_key(self, record: Record) -> Row:
         """Return the primary key that the key of a record names.
 
