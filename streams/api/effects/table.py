@@ -71,27 +71,21 @@ def _as_it_is(connection: sqlite3.Connection, note: LedgerEntry) -> LedgerEntry 
     return entry
 
 
-def changed_effects(
-    connection: sqlite3.Connection, job: Job, offset: int
-) -> list[tuple[int, LedgerEntry]]:
-    """Return the effects of `effects_of` that changed from an offset of the ledger on, in order.
+def changed_effects(connection: sqlite3.Connection, job: Job, offset: int) -> list[tuple[int, str]]:
+    """Return the effects of `effects_of` that changed from an offset of the ledger on.
 
-    Each has the offset of its newest record, or of the job's note about it.
+    Each has the offset of its newest record, or of the job's note about it, and the name under
+    which `effect` finds it.
     """
     rows = connection.execute(
-        "SELECT off, action, record FROM effects WHERE tenant_id = ? AND scope = ?",
+        "SELECT off, action FROM effects WHERE tenant_id = ? AND scope = ?",
         (job.tenant_id, job.scope),
     ).fetchall()
-    found = list[tuple[int, LedgerEntry]]()
-    for off, action, record in rows:
-        newest = max(off, _shared_offset(connection, job.tenant_id, action))
-        if newest < offset:
-            continue
-        note = LEDGER_ENTRY.decode(record)
-        entry = _as_it_is(connection, note) if is_shared(action) else note
-        if entry is not None:
-            found.append((newest, entry))
-    return sorted(found, key=lambda each: each[0])
+    changed = (
+        (max(off, _shared_offset(connection, job.tenant_id, action)), action)
+        for off, action in rows
+    )
+    return [each for each in changed if each[0] >= offset]
 
 
 def _shared_offset(connection: sqlite3.Connection, tenant_id: str, note: str) -> int:

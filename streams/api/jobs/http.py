@@ -154,15 +154,17 @@ async def shown_job(state: AppState, job_id: str) -> Json:
         Refusal: 404; 503, this process accepted it, but no dispatcher has read the command yet.
     """
     shown = await state.query(lambda db: jobs.shown_job(db, job_id, state.topology))
-    if shown is not None:
-        return shown
-    if await outstanding(state, ("job", job_id)) is not None:
-        raise Refusal(
-            503,
-            "not-shown",
-            f"job {job_id} is accepted, and no dispatcher has taken it yet: ask again",
-        )
-    raise _unknown(job_id)
+    if shown is None:
+        raise await not_there(state, job_id)
+    return shown
+
+
+async def not_there(state: AppState, job_id: str) -> Refusal:
+    """Return the refusal of a job that has no row: 404, or 503 if this process accepted it."""
+    if await outstanding(state, ("job", job_id)) is None:
+        return _unknown(job_id)
+    told = f"job {job_id} is accepted, and no dispatcher has taken it yet: ask again"
+    return Refusal(503, "not-shown", told)
 
 
 def _unknown(job_id: str) -> Refusal:

@@ -13,11 +13,12 @@ from aiohttp import web
 from pydantic import Field
 
 from streams.api.fields import Body
-from streams.api.jobs.http import shown_job
+from streams.api.jobs.http import not_there
 from streams.api.live.frames import Frame
 from streams.api.live.hub import Hub
 from streams.api.live.position import (
     HOUR_MS,
+    TOPIC_OF_JOBS,
     MalformedPosition,
     Position,
     read_position,
@@ -25,7 +26,7 @@ from streams.api.live.position import (
 )
 from streams.api.live.reader import Reader
 from streams.api.live.reading import Reading
-from streams.api.live.subject import MOST_JOBS, Subject, of_jobs, of_workflow
+from streams.api.live.subject import MOST_JOBS, Subject, of_jobs, of_workflow, unknown
 from streams.api.live.tickets import LIFETIME_SECONDS, Tickets
 from streams.api.operator_state import STATE, AppState
 from streams.api.refusal import Refusal, invalid
@@ -40,6 +41,8 @@ routes = web.RouteTableDef()
 MOST_UNSENT_BYTES = 256 * 1024
 SLOW_SECONDS = 5.0
 """A reader that has more than `MOST_UNSENT_BYTES` unsent for so long is closed, and resumes."""
+_AT_ONCE_BYTES = 64 * 1024
+"""A large event is sent in such parts, so that it may take longer on a slow line."""
 
 OF_JOB = "/v1/jobs/{job_id}/events"
 OF_WORKFLOW = WORKFLOW + "/events"
@@ -93,9 +96,7 @@ async def make_ticket(request: web.Request) -> web.Response:
 @routes.get(OF_JOB, allow_head=False)
 async def stream_job(request: web.Request) -> web.StreamResponse:
     """Tell what a job does, from what the reader saw last."""
-    job_id = request.match_info["job_id"]
-    await shown_job(request.app[STATE], job_id)
-    return await _stream(request, of_jobs([job_id]))
+    return await _stream(request, of_jobs([request.match_info["job_id"]]))
 
 
 @routes.get(OF_JOBS, allow_head=False)
@@ -104,8 +105,6 @@ async def stream_jobs(request: web.Request) -> web.StreamResponse:
     about = of_jobs(_named(request.query))
     if not 0 < len(about.job_ids) <= MOST_JOBS:
         raise invalid("jobs", f"name 1 to {MOST_JOBS} jobs, separated by commas")
-    for job_id in about.job_ids:
-        await shown_job(request.app[STATE], job_id)
     return await _stream(request, about)
 
 
@@ -145,18 +144,21 @@ def _named(query: Mapping[str, str]) -> list[str]:
 async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
     state, streams = request.app[STATE], request.app[STREAMS]
     position = _position(request, about)
+    await _require_known(state, streams.hub, about, position)
     if await _has_seen_all(state, about, position):
         return web.Response(status=204)
     position, first = _kept(position, streams.kept_ms)
     response = web.StreamResponse(headers=_HEADERS)
     await response.prepare(request)
     if request.transport is not None:
-        request.transport.set_write_buffer_limits(high=MOST_UNSENT_BYTES)
+        high = MOST_UNSENT_BYTES
+        request.transport.set_write_buffer_limits(high, low=high - _AT_ONCE_BYTES)
 
     async def send(piece: bytes) -> None:
         try:
-            async with asyncio.timeout(SLOW_SECONDS):
-                await response.write(piece)
+            for begin in range(0, len(piece), _AT_ONCE_BYTES):
+                async with asyncio.timeout(SLOW_SECONDS):
+                    await response.write(piece[begin : begin + _AT_ONCE_BYTES])
         except TimeoutError:
             raise ConnectionResetError("the reader is too slow") from None
 
@@ -170,6 +172,21 @@ async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
         log.exception("a stream failed: its reader resumes", path=request.path)
         _break_off(request)
     return response
+
+
+async def _require_known(state: AppState, hub: Hub, about: Subject, position: Position) -> None:
+    """Return if all jobs are there; a reader who saw one elsewhere waits until it is here.
+
+    Raises:
+        Refusal: 404, a job is unknown; 503, it is accepted, or the rows do not come in time.
+    """
+    missing = await state.query(lambda db: unknown(db, about))
+    if missing and position.offsets:
+        seen_in = position.offsets.keys() & set(range(state.topology.partitions))
+        await asyncio.gather(*(hub.settle(each, TOPIC_OF_JOBS) for each in seen_in))
+        missing = await state.query(lambda db: unknown(db, about))
+    if missing:
+        raise await not_there(state, missing[0])
 
 
 def _break_off(request: web.Request) -> None:

@@ -8,9 +8,9 @@ from functools import partial
 from prometheus_client import Gauge
 
 from streams.api.live.interests import Interest, Interests, touched
+from streams.api.live.page import Heard
 from streams.api.live.position import TOPICS
 from streams.api.live.reader import Reader
-from streams.api.live.reading import Heard
 from streams.api.live.rounds import Rounds, SharedReads
 from streams.api.read_model.row_notifier import RowNotifier
 from streams.api.rows.table import RowKey

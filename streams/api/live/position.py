@@ -31,6 +31,7 @@ TOPICS = (
     "workflows",
 )
 """The topics of a vector, at the places that the names above have."""
+TOPIC_OF_JOBS = (TOPICS[JOBS],)
 
 DIGEST_BYTES = 8
 HOUR_MS = 3_600_000

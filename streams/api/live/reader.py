@@ -8,8 +8,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from streams.api.live.frames import Frame, moved, written
-from streams.api.live.position import HOUR_MS, JOBS, TOPICS
-from streams.api.live.reading import WORKFLOW, Change, Page, Reading
+from streams.api.live.page import PAGE_BYTES, WORKFLOW, Change, Page
+from streams.api.live.position import HOUR_MS, TOPIC_OF_JOBS
+from streams.api.live.reading import Reading
 from streams.process.wall_clock import wall_ms
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 15.0
 """After so long without a frame a stream sends its position, so that no proxy ends it."""
-
-_OF_JOBS = (TOPICS[JOBS],)
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -84,7 +83,7 @@ class Reader:
         heard = self._hub.heard() if self._reading.is_of_several else None
         if self._reading.home is not None:
             # Topics are read at a pace of their own: the jobs of what was heard become rows first.
-            await self._hub.settle(self._reading.home, _OF_JOBS)
+            await self._hub.settle(self._reading.home, TOPIC_OF_JOBS)
             changed.add(WORKFLOW)
         page: Page = await self._hub.reads.read(lambda db: self._reading.page(db, changed, heard))
         if self._reading.interests is not before:
@@ -106,8 +105,14 @@ class Reader:
         """
         position = self._reading.position
         position.hour = int(min(wall_ms(), oldest)) // HOUR_MS
+        unsent = bytearray()
         for frame in frames:
             position.see(frame)
             if frame.data is not None:
-                await self._send(written(frame, str(position), first=self._is_first))
+                unsent += written(frame, str(position), first=self._is_first)
                 self._is_first = False
+            if len(unsent) >= PAGE_BYTES:
+                await self._send(bytes(unsent))
+                unsent.clear()
+        if unsent:
+            await self._send(bytes(unsent))

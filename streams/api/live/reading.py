@@ -7,58 +7,21 @@ of one topic come in the order of their offsets, so that the position behind eac
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping
 from math import inf
 
-from streams.api.live import changes
-from streams.api.live.frames import Frame, Place
+from streams.api.live.changes import BESIDE, beside
+from streams.api.live.frames import Frame
 from streams.api.live.interests import Interest, Interests, of_job, together
-from streams.api.live.position import JOBS, LIVE, Position
+from streams.api.live.output import Output
+from streams.api.live.page import OF_JOB, WORKFLOW, Change, Heard, Page, Unsettled
+from streams.api.live.position import JOBS, Position
 from streams.api.live.statuses import JobRow, Statuses, job_row
 from streams.api.live.subject import Subject, members
-from streams.api.live.table import Said, Source, said_since
-from streams.api.live.tokens import Tokens, frame_of, tokens_at
+from streams.api.live.table import Source
 from streams.serde.ids import partition_for
 from streams.serde.job_states import MOVABLE
-from streams.serde.records import Job
 from streams.topology.model import Topology
-
-Change = tuple[str, str]
-"""A job and the table in which something of it changed; for the workflow itself, "" and its."""
-
-OF_JOB = ("jobs", "live", "progress", "effects", "steps")
-"""The tables in which the changes of a job are."""
-WORKFLOW: Change = ("", "workflows")
-
-_BESIDE: dict[str, Callable[[sqlite3.Connection, Job, int, Position], Iterator[Frame]]] = {
-    "progress": changes.progress,
-    "effects": changes.effects,
-    "steps": changes.steps,
-}
-_PAGE_FRAMES = 100
-_PAGE_ROWS = 500
-_PAGE_CHARS = 64 * 1024
-
-Heard = Mapping[tuple[int, int], int]
-"""By partition and topic, the offsets before which every change was told to its readers."""
-Unsettled = dict[tuple[int, int], int]
-"""Offsets of records by partition and topic: ends whose last tokens may not be rows yet."""
-
-
-@dataclass(slots=True)
-class Page:
-    """What a reader gets now.
-
-    `again` are changes of which something is left for a later page. An end is told once everything
-    that was on the topics when it was found is a row: until then it is `unsettled`. `oldest` is the
-    time of the oldest thing said, and nothing that is left for a later page is older.
-    """
-
-    frames: list[Frame] = field(default_factory=list)
-    again: set[Change] = field(default_factory=set)
-    unsettled: Unsettled = field(default_factory=dict)
-    oldest: float = inf
 
 
 class Reading:
@@ -72,9 +35,9 @@ class Reading:
         self._about = about
         self._partitions = topology.partitions
         self._statuses = Statuses(about, position, topology)
+        self._output = Output(position)
         self._members: tuple[str, ...] = ()
         self._sources: dict[str, Source] = {}
-        self._tokens: dict[str, Tokens] = {}
         self._waiting: set[str] = set()
         self._of_jobs: dict[str, tuple[Interest, ...]] = {}
         self._heard: Heard | None = None
@@ -127,10 +90,10 @@ class Reading:
         rows = self._rows(connection, wanted)
         around = [job_id for job_id, tables in wanted.items() if "held" in tables]
         told = self._told(wanted, rows)
-        said = list(self._live(connection, wanted, page))
-        beside = list(self._beside(connection, wanted, rows, page))
+        said = self._output.of_jobs(connection, self._speaking(wanted), self._limit, page)
+        others = list(self._beside(connection, wanted, rows, page))
         early, late = self._statuses.of_jobs(connection, told, around, page)
-        page.frames = [*early, *said, *beside, *late]
+        page.frames = [*early, *said, *others, *late]
         if self._about.kind == "workflow":
             page.frames += self._statuses.of_workflow(connection, self._members, page, self._limit)
         self._follow(connection, rows)
@@ -207,38 +170,10 @@ class Reading:
     def _is_unheard(self, row: JobRow) -> bool:
         return row.off >= self._limit(row.partition, JOBS)
 
-    def _live(
-        self, connection: sqlite3.Connection, wanted: Mapping[str, set[str]], page: Page
-    ) -> Iterator[Frame]:
-        """Yield what jobs said, in the order of the topic, up to where one has a page full."""
-        found, cut = list[tuple[Source, Said]](), dict[int, float]()
-        for job_id, tables in wanted.items():
-            source = self._sources.get(job_id)
-            if "live" not in tables or source is None:
-                continue
-            limit = self._limit(source.partition, LIVE)
-            rows, stop = _a_page(
-                connection, source, self.position.of(source.partition, LIVE), limit
-            )
-            found += [(source, said) for said in rows]
-            if stop is not None:
-                cut[source.partition] = min(stop, cut.get(source.partition, inf))
-                page.again.add((job_id, "live"))
-        page.oldest = min((said.at for _, said in found), default=inf)
-        for source, said in sorted(found, key=lambda each: (each[0].partition, each[1].off)):
-            if said.off >= cut.get(source.partition, inf):
-                page.again.add((source.job_id, "live"))
-            elif self._tokens_of(connection, source).is_new(said):
-                yield frame_of(source, said)
-            else:
-                yield Frame("token", None, Place(source.partition, LIVE, said.off))
-
-    def _tokens_of(self, connection: sqlite3.Connection, source: Source) -> Tokens:
-        found = self._tokens.get(source.job_id)
-        if found is None:
-            at = self.position.of(source.partition, LIVE)
-            found = self._tokens[source.job_id] = tokens_at(connection, source, at)
-        return found
+    def _speaking(self, wanted: Mapping[str, set[str]]) -> list[Source]:
+        """The jobs that said something."""
+        speaking = (job_id for job_id, tables in wanted.items() if "live" in tables)
+        return [self._sources[job_id] for job_id in speaking if job_id in self._sources]
 
     def _beside(
         self,
@@ -247,43 +182,7 @@ class Reading:
         rows: Mapping[str, JobRow],
         page: Page,
     ) -> Iterator[Frame]:
-        """Yield what changed in the other tables, of each so many frames in their order."""
-        for table, read in _BESIDE.items():
-            found = [
-                (frame, job_id)
-                for job_id, row in rows.items()
-                if table in wanted[job_id]
-                for frame in read(connection, row.job, row.partition, self.position)
-                if frame.place
-                and frame.place.offset < self._limit(row.partition, frame.place.topic)
-            ]
-            found.sort(key=lambda each: _order(each[0]))
-            page.again |= {(job_id, table) for _, job_id in found[_PAGE_FRAMES:]}
-            places = [*(frame.place for frame, _ in found[1:]), None]
-            for (frame, _), following in zip(found[:_PAGE_FRAMES], places, strict=False):
-                yield _before(frame) if following == frame.place else frame
-
-
-def _a_page(
-    connection: sqlite3.Connection, source: Source, offset: int, limit: float
-) -> tuple[list[Said], int | None]:
-    """Return some of what a job said, and the offset of the next record if there is one."""
-    found, size = list[Said](), 0
-    for said in said_since(connection, source, offset):
-        if said.off >= limit:
-            break
-        if len(found) == _PAGE_ROWS or size > _PAGE_CHARS:
-            return found, said.off
-        found.append(said)
-        size += len(said.text)
-    return found, None
-
-
-def _before(frame: Frame) -> Frame:
-    """A frame whose record another job of the stream shares: the record is not seen with it yet."""
-    place = frame.place and replace(frame.place, offset=frame.place.offset - 1)
-    return replace(frame, place=place)
-
-
-def _order(frame: Frame) -> tuple[int, int]:
-    return (frame.place.partition, frame.place.offset) if frame.place else (-1, -1)
+        """Yield what changed in the other tables, of each in its order."""
+        for table in BESIDE:
+            changed = {job_id: row for job_id, row in rows.items() if table in wanted[job_id]}
+            yield from beside(connection, table, changed, self.position, self._limit, page)

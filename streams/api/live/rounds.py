@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from streams.operator.read_model.database import is_damage
+from streams.api.read_model.database import is_damage
 
 T = TypeVar("T")
 Look = Callable[[sqlite3.Connection], Any]

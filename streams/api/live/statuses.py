@@ -7,12 +7,13 @@ all tokens are on their topic. They are in the read model once it has read that 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streams.api.jobs.table import whole_job
 from streams.api.live.frames import Frame, Place
+from streams.api.live.page import PAGE_BYTES, Limit, Page
 from streams.api.live.position import JOBS, WORKFLOWS, Position
 from streams.api.live.subject import Subject
 from streams.api.rows.json_values import Json, json_bytes
@@ -21,9 +22,6 @@ from streams.serde import job_states
 from streams.serde.codec import JOB, WORKFLOW
 from streams.serde.records import Job
 from streams.topology.model import Topology
-
-if TYPE_CHECKING:
-    from streams.api.live.reading import Page
 
 PURGED = "purged"
 """The status in the end of a job that is not kept any more."""
@@ -74,7 +72,7 @@ class Statuses:
         wait for another page.
         """
         early, late, stopped = list[Frame](), list[Frame](), set[int]()
-        is_full = bool(page.again)
+        is_full, size = bool(page.again), 0
         rows = {job_id: row for job_id, row in jobs.items() if row is not None}
         for job_id, row in sorted(rows.items(), key=lambda each: each[1][:2]):
             self._note_new_life(job_id, row)
@@ -84,12 +82,14 @@ class Statuses:
                 stopped.add(row.partition)
             if is_full and row.job.status in job_states.TERMINAL:
                 stopped.add(row.partition)
-            if row.partition in stopped or len(early) + len(late) >= _PAGE_STATUSES:
+            if len(early) + len(late) >= _PAGE_STATUSES or size > PAGE_BYTES:
                 stopped.add(row.partition)
+            if row.partition in stopped:
                 page.again.add((job_id, "jobs"))
                 continue
             behind = bool(late) or row.job.status in job_states.TERMINAL
-            frames = self._frames(connection, job_id, row, look=job_id in around)
+            frames, more = self._frames(connection, job_id, row, look=job_id in around)
+            size += more
             (late if behind else early).extend(frames)
         purged = [self._numbers[i] for i, row in jobs.items() if row is None and i in self._numbers]
         late += [self._purged(n) for n in purged if n not in self._position.ended]
@@ -100,7 +100,7 @@ class Statuses:
         connection: sqlite3.Connection,
         members: Sequence[str],
         page: Page,
-        limit: Callable[[int, int], float],
+        limit: Limit,
     ) -> list[Frame]:
         """Return how the workflow stands, and its end, behind all frames of its jobs.
 
@@ -136,10 +136,12 @@ class Statuses:
         connection: sqlite3.Connection,
         members: Sequence[str],
         page: Page,
-        limit: Callable[[int, int], float],
+        limit: Limit,
     ) -> list[Frame]:
         """Return the end of a workflow that is one job without children."""
         rows = [row for row in (job_row(connection, id_) for id_ in members) if row is not None]
+        if not all(map(self._is_seen, rows)):
+            self._position.ended.clear()  # the job may live again
         if any(not self._may_end(row, page, limit) for row in rows):
             return []
         if page.again or page.unsettled or self._position.ended:
@@ -151,7 +153,7 @@ class Statuses:
         told = {"workflow_id": self._about.workflow_id, **_end_json(shown)}
         return [Frame("end", told, None, 0)]
 
-    def _may_end(self, row: JobRow, page: Page, limit: Callable[[int, int], float]) -> bool:
+    def _may_end(self, row: JobRow, page: Page, limit: Limit) -> bool:
         """Whether a job has ended and that is settled; it is noted if it is not."""
         if row.job.status not in job_states.TERMINAL or row.off >= limit(row.partition, JOBS):
             return False
@@ -182,14 +184,15 @@ class Statuses:
 
     def _frames(
         self, connection: sqlite3.Connection, job_id: str, row: JobRow, *, look: bool
-    ) -> list[Frame]:
-        """Return the frames of a job whose end, if it has one, is settled."""
+    ) -> tuple[list[Frame], int]:
+        """Return the frames of a job whose end, if it has one, is settled, and their size."""
         seen, number = self._is_seen(row), self._numbers.get(job_id)
         has_ended = row.job.status in job_states.TERMINAL
         if self._is_told(job_id, row) if has_ended else seen and not look:
-            return []
+            return [], 0
         shown = whole_job(connection, row.job, self._topology)
-        differs, frames = self._differs(job_id, shown), list[Frame]()
+        raw, frames = json_bytes(shown), list[Frame]()
+        differs = self._differs(job_id, raw)
         if not seen:
             place = Place(row.partition, JOBS, row.off)
             frames.append(Frame("status", shown, place, number))
@@ -197,11 +200,11 @@ class Statuses:
             frames.append(Frame("status", shown, None, number))
         if has_ended and number is not None:
             frames.append(Frame("end", _end_json(shown), None, number))
-        return frames
+        return frames, len(raw)
 
-    def _differs(self, job_id: str, shown: Json) -> bool:
+    def _differs(self, job_id: str, shown: bytes) -> bool:
         """Whether a job looks other than when it was last shown to this reader."""
-        digest = blake2b(json_bytes(shown), digest_size=8).digest()
+        digest = blake2b(shown, digest_size=8).digest()
         before, self._shown[job_id] = self._shown.get(job_id), digest
         return before is not None and before != digest
 

@@ -67,6 +67,12 @@ def members(connection: sqlite3.Connection, about: Subject) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def unknown(connection: sqlite3.Connection, about: Subject) -> tuple[str, ...]:
+    """Return those of the named jobs that are not there."""
+    look = "SELECT 1 FROM jobs WHERE job_id = ?"
+    return tuple(i for i in about.job_ids if connection.execute(look, (i,)).fetchone() is None)
+
+
 def _is_alone(root: Job, about: Subject) -> bool:
     """Whether the root has no children, so that its record names no workflow."""
     lives = root.workflow_id is None and root.own_workflow == about.workflow_id

@@ -12,6 +12,8 @@ from streams.serde.codec import STEP_RESULT
 from streams.serde.records import Job
 from streams.serde.step_ids import HEARTBEAT, HEARTBEAT_ID
 
+_COLUMNS = "name, value, kind, error, changed_args, code"
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -28,27 +30,36 @@ class Step:
 def steps_of(connection: sqlite3.Connection, job: Job) -> tuple[Step, ...]:
     """Return what the incarnation's finished steps left, in their order."""
     rows = connection.execute(
-        "SELECT name, value, kind, error, changed_args, code FROM steps "
+        f"SELECT {_COLUMNS} FROM steps "  # noqa: S608  constants
         "WHERE job_id = ? AND incarnation = ? AND kind <> ? ORDER BY position",
         (job.job_id, job.incarnation, HEARTBEAT),
     )
-    return tuple(
-        Step(name, value, kind, error, bool(changed_args), code)
-        for name, value, kind, error, changed_args, code in rows
-    )
+    return tuple(map(_step, rows))
 
 
-def steps_since(connection: sqlite3.Connection, job: Job, offset: int) -> list[tuple[int, Step]]:
-    """Return what finished from an offset of their topic on, each with its offset."""
+def steps_since(
+    connection: sqlite3.Connection, job: Job, offset: int, most: int
+) -> list[tuple[int, str]]:
+    """Return what finished from an offset of their topic on, by name, each with its offset.
+
+    Of more than `most`, the first ones.
+    """
     rows = connection.execute(
-        "SELECT position, name, value, kind, error, changed_args, code FROM steps "
-        "WHERE job_id = ? AND incarnation = ? AND position >= ? AND kind <> ? ORDER BY position",
-        (job.job_id, job.incarnation, offset, HEARTBEAT),
+        "SELECT position, name FROM steps "
+        "WHERE job_id = ? AND incarnation = ? AND position >= ? AND kind <> ? "
+        "ORDER BY position LIMIT ?",
+        (job.job_id, job.incarnation, offset, HEARTBEAT, most),
     )
-    return [
-        (off, Step(name, value, kind, error, bool(changed), code))
-        for off, name, value, kind, error, changed, code in rows
-    ]
+    return rows.fetchall()
+
+
+def step(connection: sqlite3.Connection, job: Job, name: str) -> Step:
+    """Return a finished step or wait that is there."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM steps WHERE job_id = ? AND incarnation = ? AND name = ?",  # noqa: S608  constants
+        (job.job_id, job.incarnation, name),
+    ).fetchone()
+    return _step(row)
 
 
 def heartbeat_of(connection: sqlite3.Connection, job: Job) -> str | None:
@@ -70,6 +81,11 @@ def step_json(step: Step) -> Json:
         "changed_args": step.changed_args,
         "code": step.code,
     }
+
+
+def _step(row: Row) -> Step:
+    name, value, kind, error, changed_args, code = row
+    return Step(name, value, kind, error, bool(changed_args), code)
 
 
 def _row(record: Record) -> Row:
