@@ -39,7 +39,7 @@ _RETRY_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 """Where all partitions stand is asked so often, which takes longer than to fold a few records."""
 _HOUSEKEEPING_SECONDS = 60.0
-_EXPIRED_AT_ONCE = 2_000
+_EXPIRED_AT_ONCE = 5_000
 """Rows of a table that are deleted at a time: meanwhile nothing is folded."""
 _SILENCE_SECONDS = 5.0
 """The broker is asked every second; an answer older than this no longer shows the lag."""

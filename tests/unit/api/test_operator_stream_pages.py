@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def pages(rows: Rows, about: Subject) -> list[Page]:
     reading = Reading(about, Position(about.digest), rows.topology)
     found, changed = list[Page](), reading.everything
     while changed:
-        page = rows.database.read(lambda db, now=changed: reading.page(db, now))
+        page = rows.database.read(partial(reading.page, changed=changed))
         for frame in page.frames:
             reading.position.see(frame)
         found.append(page)

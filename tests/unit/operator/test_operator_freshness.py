@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from streams.api.live import table
 from streams.api.read_model import fold_session, positions
 from streams.api.read_model import follower as following
 from streams.api.read_model.database import Database
@@ -221,6 +223,34 @@ def test_a_file_that_disappears_is_begun_anew_and_nothing_is_ready_until_it_is_f
     follower._run()
     assert ready == [(1, True), (2, False)]
     assert database.path.exists()
+
+
+def test_records_are_folded_between_deletions_of_rows_that_are_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a day without the operator there are millions: meanwhile nothing would be shown."""
+    database, left = Database(tmp_path / "m.sqlite"), list[int]()
+    follower = Follower(NOWHERE, load(), database, lambda _: None, threading.Event())
+    now = wall_ms()
+    with closing(database.open_writer()) as rows:
+        rows.executemany(
+            table.TABLE.upsert,
+            (
+                ("job_a", n, "acme", now if n == 0 else 1, "token", "run_1", 1, "", n, "Hi")
+                for n in range(12_000)
+            ),
+        )
+
+    def step(_: int) -> None:
+        count = "SELECT count(*) FROM live"
+        left.append(database.read(lambda db: db.execute(count).fetchone()[0]))
+        if left[-1] == 1:
+            follower._thread.stopping.set()
+
+    scripted(monkeypatch, step)
+    follower._run()
+    database.close()
+    assert left == [7_000, 2_000, 1]
 
 
 def test_a_file_that_a_query_finds_broken_is_begun_anew(
