@@ -23,8 +23,9 @@ import orjson
 from streams.dispatcher.step import Step
 from streams.runtime.processor import Context
 from streams.serde.keys import SEPARATOR, after, join
+from streams.serde.principals import principal_of
 from streams.serde.records import Job
-from streams.topology.flow_control import Rule
+from streams.topology.flow_control import Batch, Rule
 
 _GROUP, _PLACE, _NOTE = b"A", b"M", b"Q"
 KEYS = {
@@ -66,9 +67,13 @@ class Place:
 
 
 def group_of(job: Job, rule: Rule, value: str) -> str:
-    """The name of a job's group under a rule."""
+    """The name of a job's group under a rule.
+
+    A batch has the events of one principal: policies would judge the others by the wrong one.
+    """
+    whose = (principal_of(job),) if isinstance(rule, Batch) else ()
     kind = type(rule).__name__
-    name = orjson.dumps((job.tenant_id, job.type, kind, rule.by, value))
+    name = orjson.dumps((job.tenant_id, job.type, kind, rule.by, value, *whose))
     return blake2b(name, digest_size=16).hexdigest()
 
 

@@ -15,6 +15,7 @@ from streams.runtime.memory_broker import CrashPoint
 from streams.serde.sizes import MAX_JOB_BYTES
 from streams.topology.flow_control import Batch
 from streams.topology.model import Cancels, Route
+from streams.topology.policies import Policy
 
 THREE = Batch(3, 5, "subject")
 
@@ -134,6 +135,22 @@ def test_a_draft_among_its_events_makes_the_batch_one() -> None:
     assert desk.job(first).draft is False
     second = event(desk, "e2", type_="ticket.refund")
     assert (taken(desk, second), desk.job(first).draft) == ([first], True)
+
+
+def test_a_batch_has_the_events_of_one_source_because_policies_judge_it_by_that() -> None:
+    no_forms = Policy("no-forms", "deny", principal="source:form")
+    desk = routed()
+    deploy(desk, routes=(replace(ROUTE, source="*", batch=THREE),), policies=(no_forms,))
+    at = worker(desk)
+    at.heartbeat()
+    shop, form = event(desk, "e1"), event(desk, "e2", source="form")
+    assert statuses(desk, shop, form) == ["scheduled", "scheduled"]
+    also = event(desk, "e3", source="form")
+    assert taken(desk, also) == [form]
+    desk.driver.advance(6)
+    assert at.claim(desk.lease(shop)).kind == "granted"
+    assert at.claim(desk.lease(form)).kind == "denied"
+    assert names(desk, form) == ["evt_e2", "evt_e3"]
 
 
 def test_submitted_jobs_are_in_no_batch() -> None:

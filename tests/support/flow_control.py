@@ -44,14 +44,16 @@ def event(
     *,
     tenant: str = "acme",
     type_: str = "ticket.created",
+    source: str = "zendesk",
     at: int = 0,
     **attributes: str,
 ) -> str:
     """An event of a subject, whose id is its key; returns the id of its job."""
     made = envelope(tenant, key, type_)
     made = replace(made, event_id=f"evt_{key}", subject=subject, attributes=attributes)
+    made = replace(made, source=source)
     desk.driver.pipe("events", tenant.encode(), ENVELOPE.encode(made), timestamp=at or None)
-    return event_job_id(tenant, "zendesk", key)
+    return event_job_id(tenant, source, key)
 
 
 def statuses(desk: Desk, *ids: str) -> list[str]:
