@@ -150,6 +150,13 @@ def test_an_approval_names_the_policy_that_asked_for_it_and_the_effect_then_begi
     assert at.claim(lease, 82_000).kind == "granted"
 
 
+def test_an_approval_names_the_applications_policy_that_asked_for_it() -> None:
+    at = Asker()
+    lease = at.job()
+    at.ask(lease, ACTION, objection=PolicyObjection("hours", "approve", "it is night"))
+    assert at.approval().policy == "policy hours wants an approval: it is night"
+
+
 def test_what_people_have_approved_is_denied_all_the_same() -> None:
     at = Asker(policies=(Policy("no-pay", "deny", tool="pay:*"),))
     lease = at.job()

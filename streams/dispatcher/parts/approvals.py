@@ -116,7 +116,7 @@ class Approvals(Part):
         """What asked for an approval, as it says at this time."""
         if not approval_rows.is_proposal(body.key, body.effects):
             return "handler"
-        return needs_approval(step, job, body.key) or "handler"
+        return needs_approval(step, job, body.key, body.objection) or "handler"
 
     def _expires_at(self, step: Step, job: Job, body: AskApproval) -> int | None:
         """When an approval expires: as the handler says, else with the body of the job."""

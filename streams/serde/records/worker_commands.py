@@ -158,6 +158,7 @@ class AskApproval:
     quorum: int
     on_timeout: OnTimeout
     timeout_ms: int | None = None
+    objection: PolicyObjection | None = None
 
 
 @sent_by("worker")

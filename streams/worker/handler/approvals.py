@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from streams.errors import ApprovalRejected, PermanentError
 from streams.serde.ids import approval_id
-from streams.serde.records import ApprovalEffect, Approvers, AskApproval, OnTimeout, Sealed, Wait
+from streams.serde.records import (
+    ApprovalEffect,
+    Approvers,
+    AskApproval,
+    OnTimeout,
+    PolicyObjection,
+    Sealed,
+    Wait,
+)
 from streams.serde.step_ids import proposal_id
-from streams.worker.handler.decision import Decision
+from streams.worker.handler.decision import Decision, Proposed
 from streams.worker.handler.history import Call, History
 from streams.worker.handler.redacted import check_arguments
 from streams.worker.handler.run_session import RunSession
@@ -118,18 +126,22 @@ class Approvals:
                 "before the effect"
             )
 
-    async def propose(
-        self, tool: str, key: str, arguments: Mapping[str, Any], why: str
-    ) -> NoReturn:
+    async def propose(self, tool: str, key: str, found: Proposed) -> NoReturn:
         """Ask people to approve an effect; the run parks until they have decided.
 
         Raises:
             PermanentError: they approved it before, and it may not begin all the same.
         """
-        await self._proposed(tool, key, arguments)
-        raise PermanentError(f"effect {tool}/{key} does not begin: {why}")
+        await self._proposed(tool, key, found.arguments, found.objection)
+        raise PermanentError(f"effect {tool}/{key} does not begin: {found.why}")
 
-    def _proposed(self, tool: str, key: str, arguments: Mapping[str, Any]) -> Pending:
+    def _proposed(
+        self,
+        tool: str,
+        key: str,
+        arguments: Mapping[str, Any],
+        objection: PolicyObjection | None = None,
+    ) -> Pending:
         """The approval of an effect that its handler just asks for.
 
         It gives the decision, with the whole arguments as the edit. It is no call of the handler,
@@ -140,7 +152,7 @@ class Approvals:
         found, evidence = [_effect(effect)], _evidence("", [_effect(effect)])
         id_ = proposal_id(action)
         call = Call(id_, "approval", "effect", "", 1, -1, evidence, action)
-        return self._pending(call, action, "", found, Terms(), _decision_in_full)
+        return self._pending(call, action, "", found, Terms(), _decision_in_full, objection)
 
     def _pending(
         self,
@@ -150,6 +162,7 @@ class Approvals:
         effects: Sequence[tuple[ApprovalEffect, Any]],
         terms: Terms,
         given: Callable[[Mapping[str, Any], Any], Decision],
+        objection: PolicyObjection | None = None,
     ) -> Pending:
         lease = self._session.lease
         id_ = approval_id(lease.tenant_id, lease.scope, key)
@@ -166,7 +179,7 @@ class Approvals:
         value = {"prompt": prompt, "arguments": [arguments for _, arguments in effects]}
         # Their digest is known: what is sealed must not follow later changes of the handler.
         value = from_json(to_json(value, f"approval {key}"))
-        ask = partial(self._say, key, call.digest, id_, value, effects, terms)
+        ask = partial(self._say, key, call.digest, id_, value, effects, terms, objection)
         return self._waits.pending(call, wait, partial(self._given, id_, given), ask)
 
     async def _say(
@@ -177,6 +190,7 @@ class Approvals:
         value: Any,
         effects: Sequence[tuple[ApprovalEffect, Any]],
         terms: Terms,
+        objection: PolicyObjection | None,
     ) -> None:
         from streams.vault.sealed_json import seal_with  # `import streams` is light
 
@@ -191,6 +205,7 @@ class Approvals:
             terms.quorum,
             terms.on_timeout,
             terms.timeout_ms,
+            objection,
         )
         await self._session.say(asked)
 

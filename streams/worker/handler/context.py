@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -255,7 +256,7 @@ class Context(Waiting, Spawning, Outside, Live, Saving, Generic[Input]):
                 found = await self._effects.run(tool, function, key, given, once_per, model)
             if isinstance(found, Proposed):
                 asked = found.arguments if arguments is None else kwargs
-                await self._approvals.propose(tool, key, asked, found.why)
+                await self._approvals.propose(tool, key, replace(found, arguments=asked))
             return found
         except BaseException:
             self._history.failed(f"{tool}/{key}")

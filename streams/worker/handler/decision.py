@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streams.serde.records import PolicyObjection
 from streams.worker.handler.run_result import RunStopped
 
 
@@ -24,10 +25,14 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """An effect that may not begin before people have approved it, and its arguments."""
+    """An effect that may not begin before people have approved it, and its arguments.
+
+    `objection` is that of the application's policy, if it has one.
+    """
 
     why: str
     arguments: Mapping[str, Any]
+    objection: PolicyObjection | None = None
 
 
 class NeedsApproval(RunStopped):

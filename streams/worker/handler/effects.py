@@ -98,7 +98,7 @@ class Effects:
         if reply.kind == "done":
             return from_json(reply.result)
         if reply.kind == "approval":
-            raise NeedsApproval(Proposed(reply.message, effect.arguments))
+            raise NeedsApproval(Proposed(reply.message, effect.arguments, effect.objection))
         if reply.kind == "busy":
             await self._session.calls_ended()
         raise self._turned_down(reply, claim)

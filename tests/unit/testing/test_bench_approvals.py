@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streams import App, ApprovalExpired, ApprovalRejected, Context, Decision
+from streams.middleware import Approve, EffectCall
 from streams.testing import Bench, Refused
 from streams.user_json import digest
 
@@ -227,6 +228,23 @@ def with_topology(tmp_path: Path, text: str) -> Bench:
     path = tmp_path / "topology.yaml"
     path.write_text(text)
     return Bench(app, topology=path)
+
+
+def test_an_approval_names_the_policy_of_the_application_that_wants_it() -> None:
+    own = App("desk")
+    own.job("mails")(mails)
+
+    @own.policy
+    async def mails_are_read(call: EffectCall) -> Approve:
+        return Approve("somebody reads them first")
+
+    with Bench(own) as bench:
+        job = bench.submit("mails").run()
+        (approval,) = bench._behind.pipeline.approvals(job.record)
+        assert approval.policy == (
+            "policy mails_are_read wants an approval: somebody reads them first"
+        )
+        assert job.approve("mail:send/m").run().status == "succeeded"
 
 
 def test_an_approval_of_82_000_begins_no_effect_of_820_000(bench: Bench) -> None:
