@@ -148,6 +148,7 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         "replay_note": None,
         "replay_id": None,
         "submitted_by": None,
+        "principal": "source:zendesk",
         "trace_id": "a" * 32,
         "created_at": "2023-11-14T22:13:20.000Z",
         "updated_at": "2023-11-14T22:13:20.500Z",

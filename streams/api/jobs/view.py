@@ -13,6 +13,7 @@ from streams.api.steps.table import Step, step_json
 from streams.http.moments import rfc3339
 from streams.serde.effect_scopes import full_action
 from streams.serde.effect_states import CLAIMED
+from streams.serde.principals import principal_of
 from streams.serde.records import Attempt, Duplicate, Held, Job, LedgerEntry, Parent
 
 
@@ -106,6 +107,7 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "replay_id": job.replay_id,
         "replayed_as": job.replayed_as,
         "submitted_by": job.submitted_by,
+        "principal": principal_of(job),
         "trace_id": trace_id(job.traceparent),
         "created_at": rfc3339(job.created_at),
         "updated_at": rfc3339(job.updated_at),

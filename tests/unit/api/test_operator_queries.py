@@ -241,16 +241,17 @@ def test_an_effect_of_an_earlier_incarnation_is_not_settled_as_one_of_the_presen
     assert (listed["job_id"], listed["settle_after"], listed["job_status"]) == ("job_a", None, None)
 
 
-def test_a_job_shows_its_input_and_where_it_failed(connection: sqlite3.Connection) -> None:
+def test_a_job_shows_its_input_its_principal_and_where_it_failed(connection: sqlite3.Connection) -> None:
     runs = (
         Attempt(1, 1_700_000_000_000, "w1/b", "failed", "KeyError: 'to'"),
         Attempt(2, 1_700_000_001_000, "w1/b", "failed", "KeyError: 'to'", "Traceback\n  line 7"),
     )
-    fold(connection, make_job("job_a", input='{"to":"x"}', history=runs))
+    fold(connection, make_job("job_a", input='{"to":"x"}', history=runs, schedule_id="nightly"))
     shown = jobs.shown_job(connection, "job_a", load())
     (listed,) = jobs.jobs_page(connection, PageQuery(10), load()).items
     assert shown is not None
     assert shown["input"] == {"to": "x"}
+    assert shown["principal"] == listed["principal"] == "schedule:nightly"
     assert [run["traceback"] for run in shown["history"]] == [None, "Traceback\n  line 7"]
     assert "input" not in listed, "inputs are large"
 
