@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -175,6 +176,54 @@ def test_an_input_of_many_values_is_left_to_the_worker(type_: Any, few: Any, man
     assert misfits(schema, json.dumps(many)) == []
 
 
+def test_a_list_of_what_is_allowed_is_not_repeated_for_each_fault() -> None:
+    """The library writes it, and the value, into each error that a union collects."""
+    countries = [f"country {n}" for n in range(900)]
+    some = {"anyOf": [{"type": "array", "items": {"enum": countries}}, {"type": "null"}]}
+    wrong = json.dumps(["nowhere"] * 5_000)
+    tracemalloc.start()
+    try:
+        assert [field for field, _ in misfits(json.dumps(some), wrong)] == ["input.0"]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 20_000_000
+
+
+def test_a_huge_enum_is_checked_for_as_many_values_as_time_allows() -> None:
+    schema = json.dumps({"type": "array", "items": {"enum": [f"v{n}" for n in range(50_000)]}})
+    assert misfits(schema, json.dumps(["v49999"] * 10)) == []
+    ((field, told),) = misfits(schema, '["w"]')
+    assert (field, told[:24], len(told)) == ("input.0", 'must be one of ["v0","v1', 200)
+    assert misfits(schema, json.dumps(["w"] * 1_000 + ["v1"])) != []
+    assert misfits(schema, json.dumps(["v1"] * 1_000 + ["w"])) == [], "it is left to the worker"
+
+
+def test_one_is_not_true_in_an_enum_either() -> None:
+    schema = json.dumps({"enum": [1, 2.5, False, None, [1]]})
+    fit = [
+        text for text in ("1", "1.0", "2.5", "false", "null", "[1]") if not misfits(schema, text)
+    ]
+    assert fit == ["1", "1.0", "2.5", "false", "null", "[1]"]
+    assert [misfits(schema, text) == [] for text in ("true", "0", '"1"', "{}")] == [False] * 4
+
+
+def test_a_value_in_a_deep_nest_is_not_repeated_at_each_level() -> None:
+    scalars = [{"type": name} for name in ("integer", "boolean", "null", "number")]
+    deeper = {"type": "array", "items": {"$ref": "#/$defs/Any"}}
+    schema = json.dumps({"$defs": {"Any": {"anyOf": [deeper, *scalars]}}, "$ref": "#/$defs/Any"})
+    value: Any = "x" * 200_000
+    for _ in range(100):
+        value = [value]
+    tracemalloc.start()
+    try:
+        assert len(misfits(schema, json.dumps(value))) == 1
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 20_000_000
+
+
 def test_a_pattern_takes_linear_time() -> None:
     evil = json.dumps({"type": "string", "pattern": "^(a+)+$"})
     assert misfits(evil, json.dumps("a" * 50_000 + "!")) == [("input", "must match ^(a+)+$")]
@@ -189,6 +238,7 @@ def test_a_pattern_takes_linear_time() -> None:
         {"$ref": "#/$defs/Missing"},
         {"type": "no type"},
         {"required": 7},
+        {"oneOf": [{}, {}], "discriminator": "kind"},
         7,
     ],
     ids=str,

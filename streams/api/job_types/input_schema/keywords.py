@@ -1,7 +1,8 @@
 """Keywords of JSON Schema as an input is checked by them: each error is at the field at fault.
 
-They differ from the library's where that would name no field, would take more than linear time, or
-would refuse what the worker accepts.
+They differ from the library's where that would name no field, would take more than linear time or
+memory (its messages have the value and the list of what is allowed, for each fault), or would
+refuse what the worker accepts.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ MOST_VALUES = 10_000
 A schema that names itself in several branches can take exponential time, and each fault in a branch
 is kept until the whole is checked: 10,000 values take up to a second and 15 MB.
 """
+_MEMBERS_A_VALUE = 1_000
+"""To compare a value with so many members of an `enum` takes about as long as to look at one."""
 _left: ContextVar[int] = ContextVar("_left")
 _plain = Draft202012Validator.VALIDATORS
 
@@ -46,6 +49,33 @@ def _spend(values: int) -> None:
     if left < 0:
         raise Unchecked(f"it has more than {MOST_VALUES:,} values")
     _left.set(left)
+
+
+def _type(validator: Any, types: Any, instance: Any, _: Any) -> Iterator[Any]:
+    named = (types,) if isinstance(types, str) else types
+    if not any(validator.is_type(instance, name) for name in named):
+        yield ValidationError("")
+
+
+def _enum(_: Any, allowed: Any, instance: Any, __: Any) -> Iterator[Any]:
+    _spend(len(allowed) // _MEMBERS_A_VALUE)
+    if isinstance(instance, str):
+        fits = instance in allowed
+    else:  # to Python, but not to JSON, 1 is true
+        is_bool = isinstance(instance, bool)
+        fits = any(each == instance and isinstance(each, bool) is is_bool for each in allowed)
+    if not fits:
+        yield ValidationError("")
+
+
+def _any_of(validator: Any, branches: Any, instance: Any, _: Any) -> Iterator[Any]:
+    found: list[Any] = []
+    for index, branch in enumerate(branches):
+        errors = list(validator.descend(instance, branch, schema_path=index))
+        if not errors:
+            return
+        found += errors
+    yield ValidationError("", context=found)
 
 
 def _required(validator: Any, required: Any, instance: Any, _: Any) -> Iterator[Any]:
@@ -76,7 +106,7 @@ def _one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Iterat
     discriminator = schema.get("discriminator") or {}
     name, types = discriminator.get("propertyName"), discriminator.get("mapping")
     if not types or not validator.is_type(instance, "object"):
-        yield from _plain["anyOf"](validator, branches, instance, schema)
+        yield from _any_of(validator, branches, instance, schema)
     elif name not in instance:
         yield ValidationError("must be given", path=[name])
     elif not isinstance(instance[name], str) or instance[name] not in types:
@@ -109,6 +139,9 @@ def _matches(pattern: str) -> Callable[[str], bool]:
 InputValidator = extend(
     Draft202012Validator,
     {
+        "type": _type,
+        "enum": _enum,
+        "anyOf": _any_of,
         "required": _required,
         "additionalProperties": _additional,
         "items": _items,
