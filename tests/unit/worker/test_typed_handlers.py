@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 from support.worker_bench import bench
 from typing_extensions import TypedDict
 
@@ -140,6 +140,36 @@ async def test_of_many_faults_the_first_are_named() -> None:
     assert "9.amount: must be given; 5 more faults" in told
     assert "10.amount" not in told
     assert "20,000 more faults" in await error_of(handler, [0] * 20_000)
+
+
+async def test_a_long_name_above_many_faults_is_not_copied_for_each() -> None:
+    """Each of pydantic's errors has the names on its way: these would have 5 GB."""
+
+    async def handler(ctx: Context[dict[str, list[str]]]) -> None: ...
+
+    told = await error_of(handler, {"k" * 100_000: [0] * 50_000})
+    assert told.endswith("input: has too long names for so many values")
+    assert "50,000 more faults" in await error_of(handler, {"k" * 100: [0] * 50_000})
+
+
+def test_a_body_with_a_long_name_above_many_faults_fails_its_job_and_not_its_worker() -> None:
+    async def handler(ctx: Context[dict[str, dict[str, int]]]) -> None: ...
+
+    body = {"k" * 400_000: {f"{n}": "" for n in range(30_000)}}
+    job = ran(handler, payload=body)
+    assert job.status == "failed"
+    assert (job.error or "").endswith("input: has too long names for so many values")
+
+
+async def test_long_messages_and_names_leave_room_for_the_other_fields() -> None:
+    countries = tuple(f"country {n}" for n in range(2_000))
+
+    async def handler(ctx: Context[dict[str, Literal[countries]]]) -> None: ...  # type: ignore[valid-type]
+
+    told = await error_of(handler, {"a": "x", "b" * 5_000: "x", "c": "x"})
+    for named in ("a: Input should be 'country 0', ", "; bbb", "; c: Input should be"):
+        assert named in told
+    assert "5,000 more faults" in await error_of(handler, {f"{n}": "x" for n in range(5_000)})
 
 
 def test_a_preflight_and_the_handler_see_the_same_input() -> None:
@@ -410,6 +440,62 @@ def test_a_schedules_input_is_checked_at_the_start() -> None:
     app.schedule("0 9 * * *", job="job", input={"order_id": 7})
     with pytest.raises(ConfigError, match=r"schedule 'job' of 'job': .*order_id: "):
         app.check_effects()
+
+
+class Folder(BaseModel):
+    kind: Literal["folder"] = "folder"
+    inside: "list[Folder | Album] | None" = None
+
+
+class Album(BaseModel):
+    kind: Literal["album"] = "album"
+    inside: "list[Folder | Album] | None" = None
+
+
+class Twice(BaseModel):
+    of: "dict[str, Twice] | Twice | None" = None
+
+
+class Told(BaseModel):
+    op: Literal["told"]
+    of: "Annotated[Told | Negated, Field(discriminator='op')] | None" = None
+
+
+class Negated(BaseModel):
+    op: Literal["negated"]
+    of: "Annotated[Told | Negated, Field(discriminator='op')] | None" = None
+
+
+class Either(BaseModel):
+    of: "Either | list[Either] | dict[str, int] | None" = None
+
+
+class Add(BaseModel):
+    left: "Add | Negate | int"
+    right: "Add | Negate | int"
+
+
+class Negate(BaseModel):
+    value: "Add | Negate | int"
+
+
+def typed(type_: Any) -> App:
+    async def handler(ctx: Context) -> None: ...
+
+    handler.__annotations__["ctx"] = Context[type_]
+    return app_of(handler)
+
+
+@pytest.mark.parametrize("type_", [Folder, list[Folder | Album], dict[str, list[Album]], Twice])
+def test_a_union_that_takes_exponential_time_is_refused_where_it_stands(type_: Any) -> None:
+    """Each level of a nest doubles the work, and no thread of the worker runs meanwhile."""
+    with pytest.raises(ConfigError, match=r"job type 'job': .* Give it a discriminator"):
+        typed(type_)
+
+
+@pytest.mark.parametrize("type_", [Told, Either, Nested, dict[str, JsonValue], Add | Negate])
+def test_a_union_is_taken_whose_members_hold_it_in_different_places(type_: Any) -> None:
+    assert typed(type_).announced().types[0].input_schema is not None
 
 
 async def test_a_discriminated_union_is_checked_by_its_branch() -> None:
