@@ -241,7 +241,9 @@ def test_an_effect_of_an_earlier_incarnation_is_not_settled_as_one_of_the_presen
     assert (listed["job_id"], listed["settle_after"], listed["job_status"]) == ("job_a", None, None)
 
 
-def test_a_job_shows_its_input_its_principal_and_where_it_failed(connection: sqlite3.Connection) -> None:
+def test_a_job_shows_its_input_its_principal_and_where_it_failed(
+    connection: sqlite3.Connection,
+) -> None:
     runs = (
         Attempt(1, 1_700_000_000_000, "w1/b", "failed", "KeyError: 'to'"),
         Attempt(2, 1_700_000_001_000, "w1/b", "failed", "KeyError: 'to'", "Traceback\n  line 7"),
