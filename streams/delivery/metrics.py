@@ -13,3 +13,8 @@ CIRCUITS_OPENED = Counter(
 EXPIRED = Counter(
     "tidegate_delivery_expired_rows", "Rows that were pending or parked too long, and are dead"
 )
+DECISIONS = Counter(
+    "tidegate_delivery_decisions",
+    "Commands of people that were answered, by what became of them",
+    ["verb", "outcome"],
+)

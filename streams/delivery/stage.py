@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import cast
 
 from streams.delivery import queue, store
 from streams.delivery.attempts import Sender
@@ -36,9 +37,11 @@ from streams.delivery.shared import shared
 from streams.delivery.slots import Slots
 from streams.delivery.step import Step
 from streams.delivery.store import DeliveryStore
+from streams.errors import PoisonRecord
 from streams.runtime.part import key_spaces, readers, routes, with_hook
 from streams.runtime.processor import REST_SECONDS, Context, Processor, Record
 from streams.runtime.stage import Stage, declared_stage
+from streams.serde.codec import DELIVERY_COMMAND
 from streams.serde.delivery_records import DeliveryCommand, Outgoing
 from streams.serde.keys import after
 from streams.topology.model import Topology
@@ -80,6 +83,7 @@ class Deliveries(Processor):
     ) -> None:
         self.shared = shared(sender, history, slots, rules, partition)
         self._parts = {part: part(self.shared) for part in PARTS}
+        self._commands = cast(Commands, self._parts[Commands])
         self._ticking = with_hook(self._parts.values(), Part, "tick")
         self._working = with_hook(self._parts.values(), Part, "rests")
         self._announcing = with_hook(self._parts.values(), Part, "announced")
@@ -124,6 +128,16 @@ class Deliveries(Processor):
         step = self._step()
         for part, method in INPUTS[record.topic]:
             getattr(self._parts[part], method)(step, record)
+
+    def answer(self, record: Record, poison: PoisonRecord, ctx: Context) -> bool:
+        """Answer a refused command of a person, who is told."""
+        if record.topic != "deliveries.commands":
+            return False
+        try:
+            command = DELIVERY_COMMAND.decode(record.value)
+        except PoisonRecord:
+            return False
+        return self._commands.refuse(self._step(), command, poison)
 
     def punctuate(self, now: int, ctx: Context) -> None:
         """Tell every part that time has passed."""

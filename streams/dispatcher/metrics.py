@@ -18,6 +18,11 @@ DEAD_LETTERS = Counter(
 )
 LEASES_LOST = Counter("tidegate_dispatcher_leases_lost", "Leases taken back", ["reason"])
 TWINS = Counter("tidegate_dispatcher_twins", "Events and commands that were carried out before")
+DECISIONS = Counter(
+    "tidegate_dispatcher_decisions",
+    "Commands of people that were answered, by what became of them",
+    ["verb", "outcome"],
+)
 UNROUTED = Counter("tidegate_dispatcher_unrouted_events", "Events that no route matches")
 PROMISED = Counter(
     "tidegate_dispatcher_promised_events",

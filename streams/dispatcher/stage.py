@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
+from typing import cast
 
 from streams.dispatcher import live_index, metrics, names, schedule_rows
 from streams.dispatcher.hooks import hooks
@@ -23,6 +24,7 @@ from streams.dispatcher.parts.calls import Calls
 from streams.dispatcher.parts.children import Children
 from streams.dispatcher.parts.claims import Claims
 from streams.dispatcher.parts.continuations import Continuations
+from streams.dispatcher.parts.decisions import Decisions
 from streams.dispatcher.parts.declared_schedules import DeclaredSchedules
 from streams.dispatcher.parts.divergences import Divergences
 from streams.dispatcher.parts.event_cancels import EventCancels
@@ -69,6 +71,7 @@ from streams.serde.run_ends import SUCCEEDED
 from streams.topology.model import Topology
 
 PARTS: tuple[type[Part], ...] = (
+    Decisions,
     Events,
     Tenants,
     TenantLimits,
@@ -134,6 +137,7 @@ class Dispatcher(BatchProcessor):
         self._topology = topology
         self.shared = shared(topology, cluster_key, partition)
         self._hooks = hooks(PARTS, self.shared)
+        self._decisions = cast(Decisions, self._hooks.parts[Decisions])
         self._unheard_since = 0.0
         self._listens = False
         self._pools_due = 0
@@ -173,7 +177,7 @@ class Dispatcher(BatchProcessor):
         step = self._begin(ctx)
         for record in records:
             if record.topic == "jobs.commands":
-                step.apply(_command(record), record.timestamp)
+                self._decisions.apply(step, _command(record), record.timestamp)
                 self.shared.commanded_at = step.monotonic
             else:
                 for read in self._hooks.reads[record.topic]:
@@ -182,6 +186,16 @@ class Dispatcher(BatchProcessor):
             self._table.refuse_large()
         for handled in self._hooks.handled:
             handled(step)
+
+    def answer(self, record: Record, poison: PoisonRecord, ctx: Context) -> bool:
+        """Answer a refused command of a person, who is told."""
+        if record.topic != "jobs.commands":
+            return False
+        try:
+            command = COMMAND.decode(record.value)
+        except PoisonRecord:
+            return False
+        return self._decisions.refuse(self._begin(ctx), command, poison)
 
     def punctuate(self, now: int, ctx: Context) -> None:
         """Tell every part that time has passed, once everything in the logs was read."""

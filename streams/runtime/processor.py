@@ -6,9 +6,9 @@ transaction), that records of one partition arrive in order, and that one thread
 processor. In return a processor keeps all facts in its stores. Whatever else it remembers, it must
 be able to rebuild in `restored`, and to correct in `undone` when writes are taken back.
 
-Only `PoisonRecord` sends a record to `dlq`. Any other exception of a processor ends the stage with
-nothing committed: a disk that denies a read, or a bug of ours, must never send good records to
-`dlq`.
+Only `PoisonRecord` sends a record to `dlq`, unless the processor answers its sender (`answer`). Any
+other exception of a processor ends the stage with nothing committed: a disk that denies a read, or
+a bug of ours, must never send good records to `dlq`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from streams.errors import PoisonRecord
 from streams.state.store import KeyValueStore
 
 Header = tuple[str, bytes]
@@ -140,6 +141,14 @@ class Processor(HandlesRecords):
         this one before the end, and drops the generator if the partition is taken away. It must not
         write or forward.
         """
+
+    def answer(self, record: Record, poison: PoisonRecord, ctx: Context) -> bool:
+        """A record is poison: answer it to its sender; if so, it leaves no dead letter.
+
+        What the record did is undone; what this writes and forwards is committed. It must not raise
+        `PoisonRecord`.
+        """
+        return False
 
     def punctuate(self, now: int, ctx: Context) -> None:
         """Time has passed; called about every `Stage.punctuate_seconds`.

@@ -88,6 +88,19 @@ class ProcessorCalls:
             log.warning("a batch raised", error=traceback.format_exc())
             raise StageFailed(_cause(error)) from error
 
+    def answer(self, record: Record, poison: PoisonRecord, ctx: Context, read: Record) -> bool:
+        """Run `answer`; `read` is as in `handle`.
+
+        Raises:
+            StageFailed: it cannot.
+        """
+        try:
+            return self._processor.answer(record, poison, ctx)
+        except StoreDamaged:
+            raise
+        except Exception as error:
+            self._fail(_at(read), error, _way_out(read, error))
+
     def punctuate(self, now: int, ctx: Context) -> None:
         with self._ending("punctuate"):
             self._processor.punctuate(now, ctx)

@@ -194,13 +194,15 @@ class RecordHandler:
             self._outlive([record])
 
     def _handled(self, record: Record, read: Record) -> bool:
-        """Handle a record; if it is poison, refuse the one that was read in its place."""
+        """Handle a record; if it is poison, answer it, or refuse the one that was read for it."""
         self._mark()
         try:
             self._process(record, read)
         except PoisonRecord as poison:
             self._take_back()
-            self.refuse(read, poison.reason, poison.detail)
+            answered = self._processor.answer(record, poison, self._ctx, read)
+            if not answered or read is not record:  # a letter that came back is answered itself
+                self.refuse(read, poison.reason, poison.detail)
             return False
         return True
 

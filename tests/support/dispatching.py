@@ -22,6 +22,7 @@ from streams.serde.codec import (
 from streams.serde.ids import event_job_id, fingerprint, new_id
 from streams.serde.keys import tenant_key
 from streams.serde.records import (
+    Call,
     Cancel,
     Checkpoint,
     Claim,
@@ -187,9 +188,12 @@ class Desk:
         tenant: str = "acme",
         *,
         at: int = 0,
+        call: Call | None = None,
+        command_id: str = "",
     ) -> str:
         """A command of `jobs.commands`, appended `at` (now unless told); returns its id."""
-        command = Command(new_id("cmd"), tenant, job_id, epoch, self.driver.now, body)
+        id_ = command_id or new_id("cmd")
+        command = Command(id_, tenant, job_id, epoch, self.driver.now, body, call)
         value = COMMAND.encode(command)
         self.driver.pipe(
             "jobs.commands", b"acme", value, partition=self.partition, timestamp=at or None

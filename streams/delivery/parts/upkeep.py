@@ -10,12 +10,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import ClassVar
 
-import structlog
-
 from streams.delivery.part import Part
 from streams.delivery.shared import Shared
 from streams.delivery.step import ERASING, PARKING, RECOVERY, Step, parked
 from streams.delivery.store import MESSAGE
+from streams.errors import PoisonRecord
 from streams.runtime.part import handles
 from streams.serde.codec import DELIVERY, DELIVERY_COMMAND
 from streams.serde.delivery_records import (
@@ -27,8 +26,6 @@ from streams.serde.delivery_records import (
 )
 from streams.serde.delivery_states import ENDPOINT_REMOVED
 from streams.serde.keys import SEPARATOR, after, split
-
-log = structlog.get_logger(__name__)
 
 _CURSOR = b"c"
 _CHANGED = 200
@@ -54,12 +51,20 @@ class Upkeep(Part):
 
     @handles(RECOVER)
     def recover(self, step: Step, command: DeliveryCommand) -> None:
-        """Begin to send rows of an endpoint again; a command that came before begins nothing."""
+        """Begin to send rows of an endpoint again; a command that came before begins nothing.
+
+        Raises:
+            PoisonRecord: the tenant has no such endpoint, or it is disabled.
+        """
         place = command.tenant_id, command.endpoint_id
         endpoint = self.shared.endpoints.get(*place)
-        if endpoint is None or endpoint.closed_because is not None:
-            log.info("no endpoint to recover", endpoint_id=command.endpoint_id)
-            return
+        if endpoint is None:
+            raise PoisonRecord("endpoint_unknown", f"no endpoint {command.endpoint_id} to recover")
+        if endpoint.closed_because is not None:
+            raise PoisonRecord(
+                "endpoint_disabled",
+                f"endpoint {command.endpoint_id} is disabled: enable it, then recover it",
+            )
         if step.store.asked_before(*place, command.command_id, self.shared.rules.keep_ms):
             return
         # Rows have the broker's time: a recovery without an end takes the rows of now by its clock.
