@@ -2,14 +2,14 @@
 
 The reference is a path below the store's `/v1/`, with the name of the field behind `#`:
 `secret/data/stripe#api_key`. It may be of the KV engine, version 1 or 2, or of an engine that makes
-short-lived values, such as `database/creds/reporting#password`.
+short-lived values, such as `consul/creds/reporting#token`. Each reference is a question of its own,
+so two fields of one such answer cannot be had.
 https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2 describes the answers.
 """
 
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, D
 from pydantic import SecretStr
 
 from streams.errors import PermanentError, SecretUnresolved, TransientError
-from streams.process.daemon_thread import in_daemon_thread
 from streams.tenants.secret_reference import resolve
 from streams.worker.credentials.provider import Credential, Scope
+from streams.worker.credentials.questions import Questions
 
 _SECONDS = 60.0
 """For how long a value without a lease is used; a rotated or deleted one is noticed within it."""
@@ -37,7 +37,8 @@ class HttpKeyValue:
 
     def __init__(self, url: str, token_file: Path) -> None:
         self._url = url.rstrip("/")
-        self._token_file = token_file.absolute()
+        self._token_file = f"file:{token_file.absolute()}"
+        self._files = Questions(resolve)
 
     async def get(self, reference: str, scope: Scope) -> Credential:
         """See `Provider.get`."""
@@ -52,7 +53,7 @@ class HttpKeyValue:
 
     async def _token(self) -> str:
         try:
-            found = await in_daemon_thread(partial(resolve, f"file:{self._token_file}"))
+            found = await self._files.ask(self._token_file)
         except SecretUnresolved as error:
             raise TransientError(f"the store's token cannot be read: {error}") from None
         return found.decode("ascii", "replace")
@@ -90,9 +91,17 @@ def _credential(answer: Any, path: str, field: str) -> Credential:
     value = _member(data, field)
     if not isinstance(value, str):
         raise PermanentError(f"{path} has no text in its field {field!r}")
-    lease = _member(answer, "lease_duration")
-    rented = isinstance(lease, int | float) and lease > 0
-    return Credential(SecretStr(value), float(lease) if rented else _SECONDS)
+    return Credential(SecretStr(value), _seconds(answer))
+
+
+def _seconds(answer: Any) -> float:
+    """For how long a value may be used: as long as its lease, if it has one.
+
+    Version 1 tells a duration without a lease, 32 days unless set: it revokes nothing then.
+    """
+    told = _member(answer, "lease_duration")
+    seconds = float(told) if isinstance(told, int | float) and told > 0 else _SECONDS
+    return seconds if _member(answer, "lease_id") else min(seconds, _SECONDS)
 
 
 def _why_gone(body: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from aiohttp.test_utils import TestServer
 
 from streams import App
 from streams.errors import ConfigError, PermanentError, TransientError
+from streams.redaction.secrets import KnownSecrets
 from streams.settings import Settings
 from streams.topology.credentials import CredentialDeclaration
-from streams.worker.credentials import http
+from streams.worker.credentials import credentials, http
 from streams.worker.credentials.environment import Environment
 from streams.worker.credentials.file import Files
 from streams.worker.credentials.http import HttpKeyValue
@@ -52,6 +54,30 @@ async def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(PermanentError, match="no file"):
         await Files().get(str(tmp_path / "pipe"), SCOPE)
+
+
+async def test_a_file_that_hangs_costs_one_thread_however_often_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, may_go_on = list[str](), threading.Event()
+
+    def hangs(reference: str) -> bytes:
+        asked.append(reference)
+        may_go_on.wait(30)
+        return b"secret-1"
+
+    monkeypatch.setattr("streams.worker.credentials.local.resolve", hangs)
+    monkeypatch.setattr(credentials, "ANSWER_SECONDS", 0.02)
+    declared = CredentialDeclaration("stripe", "file", "/on/a/drive")
+    sources = credentials.Sources({"stripe": declared}.get, {"file": Files()})
+    worker = credentials.Credentials(sources, KnownSecrets(), lambda: 0.0)
+    for tenant in ("acme", "acme", "beta", "corp"):
+        with pytest.raises(TransientError, match="did not answer"):
+            await worker.get(Scope("stripe", tenant, "refund"))
+    assert asked == ["file:/on/a/drive"]
+    monkeypatch.setattr(credentials, "ANSWER_SECONDS", 10.0)
+    may_go_on.set()
+    assert await worker.get(SCOPE) == "secret-1"
 
 
 class Store:
@@ -96,8 +122,19 @@ async def test_the_store_is_asked_with_the_present_token(store: Store) -> None:
 
 
 async def test_a_rented_value_lives_as_long_as_its_lease(store: Store) -> None:
-    store.answer = web.json_response({"data": {"password": "secret-1"}, "lease_duration": 900})
-    assert await store.value("database/creds/reporting#password") == ("secret-1", 900)
+    rented = {"data": {"token": "secret-1"}, "lease_id": "consul/1", "lease_duration": 900}
+    store.answer = web.json_response(rented)
+    assert await store.value("consul/creds/reporting#token") == ("secret-1", 900)
+
+
+@pytest.mark.parametrize(("told", "seconds"), [(2_764_800, 60), (60, 60), (5, 5), (0, 60)])
+async def test_without_a_lease_a_value_is_asked_for_again_within_a_minute(
+    store: Store, told: int, seconds: float
+) -> None:
+    """Version 1 of the engine tells its default of 32 days with each value."""
+    kept = {"data": {"api_key": "secret-1"}, "lease_id": "", "lease_duration": told}
+    store.answer = web.json_response(kept)
+    assert await store.value("kv/stripe#api_key") == ("secret-1", seconds)
 
 
 GONE = {"data": {"data": None, "metadata": {"deletion_time": "2026-11-29T19:00:00Z"}}}
