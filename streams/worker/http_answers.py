@@ -6,14 +6,19 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import ClientResponse
+from aiohttp import ClientPayloadError, ClientResponse
 from aiohttp.typedefs import JSONDecoder
 
 from streams.delivery.egress.retry_after import retry_after_seconds
 from streams.errors import JobError, PermanentError, RetryAfter, TransientError
+from streams.worker.tool_call import proof
 
 _REFUSED = frozenset({400, 403, 404, 405, 406, 410, 411, 413, 414, 415, 422, 431})
 """The server did not do it, and would not do it if it were asked again (RFC 9110, section 15.5)."""
+
+
+_MOST_BYTES = 64 * 1024 * 1024
+"""A service that answers without end would fill the memory of all runs."""
 
 
 class Answer(ClientResponse):
@@ -21,6 +26,30 @@ class Answer(ClientResponse):
 
     is_alone: Callable[[], bool] | None = None
     """Whether no other request of the same effect may have done something."""
+
+    async def read(self) -> bytes:
+        """The body.
+
+        Raises:
+            aiohttp.ClientPayloadError: it has more than 64 MiB: read `content` in pieces.
+        """
+        if self._body is None:
+            self._body = await self._bounded()
+        return await super().read()
+
+    async def _bounded(self) -> bytes:
+        pieces, size = list[bytes](), 0
+        try:
+            async for piece in self.content.iter_any():
+                pieces.append(piece)
+                size += len(piece)
+                if size > _MOST_BYTES:
+                    told = f"the body has more than {_MOST_BYTES:,} bytes: read it in pieces"
+                    raise ClientPayloadError(told)
+        except BaseException:
+            self.close()
+            raise
+        return b"".join(pieces)
 
     async def json(
         self,
@@ -51,7 +80,7 @@ class Answer(ClientResponse):
             super().raise_for_status()
             return
         self.release()
-        raise refusal
+        raise proof(refusal)
 
     def _refusal(self) -> JobError | None:
         told = f"{self.method} {self.url.origin()} answered {self.status} {self.reason}"

@@ -7,8 +7,6 @@ It lies outside of `handler/`, because its errors are those of a tool's call: th
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, Protocol
 
 from aiohttp import (
@@ -18,23 +16,19 @@ from aiohttp import (
     ClientTimeout,
     DummyCookieJar,
     NonHttpUrlClientError,
-    ServerDisconnectedError,
     TCPConnector,
-    TraceConfig,
 )
 from multidict import CIMultiDict
 from yarl import URL
 
 from streams.errors import JobError, PermanentError, TransientError
 from streams.worker.http_answers import Answer
-from streams.worker.tool_call import ToolCall, present_call
+from streams.worker.http_connections import SAFE, Sent, Sockets, watched
+from streams.worker.tool_call import present_call, proof
 
 CONNECT_SECONDS = 10.0
 _LEAST_SECONDS = 0.5
 """With less time left, a request is not begun: its outcome would be unknown."""
-
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-"""Methods that do nothing (RFC 9110, section 9.2.1)."""
 
 
 class RunOfRequests(Protocol):
@@ -60,11 +54,11 @@ class Http:
     never takes longer than the run may.
 
     In an effect's function, a request that may do something carries the effect's `Idempotency-Key`.
-    Every request carries `traceparent`. None is repeated.
+    Every request carries `traceparent`. None is repeated. At its end its connection is, too.
 
     Raises:
         TransientError: nothing was sent, because there was no connection; in an effect only if no
-            other request of its function was sent or is under way.
+            other request of its function was sent or is under way, or is before the effect ends.
         PermanentError: the URL is none, or an option is wrong; nothing was sent.
         aiohttp.ClientError, TimeoutError: something was sent, so the outcome is unknown.
     """
@@ -94,16 +88,6 @@ class Http:
         return Request(self._run, method.upper(), url, timeout, options)
 
 
-@dataclass(slots=True)
-class _Sent:
-    """How far a request got. aiohttp itself would repeat some whose connection broke."""
-
-    connections: int = 0
-    redirects: int = 0
-    counted: int = 0
-    """How often it is counted in `ToolCall.sent`."""
-
-
 class Request:
     """One request: await it, or enter it."""
 
@@ -120,7 +104,7 @@ class Request:
         self._url = url
         self._timeout = timeout
         self._options = options
-        self._sent = _Sent()
+        self._sent = Sent()
         self._call = present_call()
 
     def __await__(self) -> Generator[Any, None, Answer]:
@@ -134,20 +118,25 @@ class Request:
     async def __aenter__(self) -> Answer:
         self._run.check()
         self._call = self._call or present_call()  # it may be made before the call that awaits it
+        self._sockets = Sockets()
         self._session = ClientSession(
-            connector=TCPConnector(force_close=True),
+            connector=TCPConnector(force_close=True, socket_factory=self._sockets),
             cookie_jar=DummyCookieJar(),
             timeout=self._limits(),
             response_class=Answer,
-            trace_configs=[_watched(self._sent, self._call, self._method)],
+            trace_configs=[watched(self._sent, self._call, self._method)],
         )
         try:
             return await self._answer()
         except BaseException:
-            await self._session.close()
+            await self._close()
             raise
 
     async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
+        self._sockets.let_go()
         await self._session.close()
 
     def _limits(self) -> ClientTimeout:
@@ -155,7 +144,7 @@ class Request:
         if left < _LEAST_SECONDS:
             raise self._proof(TransientError, "the run has no time")
         total = left if self._timeout is None else min(self._timeout, left)
-        if total <= 0:  # aiohttp takes it for no limit
+        if not total > 0:  # aiohttp takes it for no limit, and NaN, too
             raise self._proof(PermanentError, f"timeout={self._timeout!r}: give more than 0 s")
         return ClientTimeout(total=total, connect=min(CONNECT_SECONDS, total))
 
@@ -202,8 +191,8 @@ class Request:
     def _proof(self, kind: type[JobError], why: str) -> Exception:
         """The error that says that nothing was sent; of another kind, if that proves nothing."""
         told = f"{self._told()}: nothing was sent: {why}"
-        if self._is_alone():
-            return kind(told)
+        if self._is_alone() and not self._sent.connections:
+            return proof(kind(told))
         return ClientConnectionError(f"{told}, but another request of this effect was")
 
     def _told(self) -> str:
@@ -218,32 +207,6 @@ class Request:
         trace = self._run.traceparent
         if trace is not None:
             headers.setdefault("traceparent", trace)
-        if self._call is not None and self._method not in _SAFE:
+        if self._call is not None and self._method not in SAFE:
             headers.setdefault("Idempotency-Key", self._call.idempotency_key)
         return headers
-
-
-def _watched(sent: _Sent, call: ToolCall | None, method: str) -> TraceConfig:
-    """Count what is sent, and let aiohttp send nothing twice."""
-
-    async def dials(_: ClientSession, __: SimpleNamespace, ___: object) -> None:
-        if sent.connections > sent.redirects:
-            raise ServerDisconnectedError("the connection broke: the request is not repeated")
-        if call is not None and call.is_over:
-            raise ClientConnectionError("the effect has ended: nothing more is sent")
-        if call is not None and method not in _SAFE:
-            # Before there is a connection: another request of the effect may fail meanwhile.
-            call.sent += 1
-            sent.counted += 1
-
-    async def connected(_: ClientSession, __: SimpleNamespace, ___: object) -> None:
-        sent.connections += 1
-
-    async def redirected(_: ClientSession, __: SimpleNamespace, ___: object) -> None:
-        sent.redirects += 1
-
-    config = TraceConfig()
-    config.on_connection_create_start.append(dials)
-    config.on_connection_create_end.append(connected)
-    config.on_request_redirect.append(redirected)
-    return config

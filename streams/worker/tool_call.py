@@ -6,6 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TypeVar
+
+_Error = TypeVar("_Error", bound=BaseException)
+
+_SENT, _DISPROVED = "sent_by_then", "is_disproved"
+"""Attributes of an error that proves that nothing was done."""
 
 
 @dataclass(slots=True)
@@ -36,6 +42,26 @@ def tool_call(idempotency_key: str) -> Iterator[None]:
     token = _PRESENT.set(call)
     try:
         yield
+    except BaseException as error:
+        if getattr(error, _SENT, call.sent) != call.sent:
+            setattr(error, _DISPROVED, True)
+        raise
     finally:
         call.is_over = True
         _PRESENT.reset(token)
+
+
+def proof(error: _Error) -> _Error:
+    """An error that proves that the present call did nothing, as long as that sends no more.
+
+    The function may catch it, make another request, and raise it after all.
+    """
+    call = _PRESENT.get()
+    if call is not None:
+        setattr(error, _SENT, call.sent)
+    return error
+
+
+def is_disproved(error: BaseException) -> bool:
+    """Whether the call has sent more since the error was its proof."""
+    return getattr(error, _DISPROVED, False)

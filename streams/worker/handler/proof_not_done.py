@@ -20,6 +20,7 @@ from tokenize import TokenError
 from types import CodeType, FrameType
 
 from streams.errors import JobError
+from streams.worker.tool_call import is_disproved
 
 _PLAIN = "builtins.OSError"
 """anyio raises it if all addresses of a host failed; without a cause it may mean anything."""
@@ -64,7 +65,7 @@ def not_done(
     `handled` is the error that the handler was handling when the call began, perhaps of another
     effect. A group proves nothing: tasks beside the failed ones were cancelled at unknown points.
     """
-    if _came_through_the_context(error):
+    if _came_through_the_context(error) or is_disproved(error):
         return False
     return isinstance(error, (JobError, *nothing_done)) or _is_refused(error, handled)
 

@@ -9,11 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientError, ClientResponseError, ServerDisconnectedError, web
+from aiohttp import (
+    ClientError,
+    ClientPayloadError,
+    ClientResponseError,
+    ServerDisconnectedError,
+    web,
+)
 from aiohttp.test_utils import TestServer
 from support.certificates import self_signed, server_tls
 
-from streams.errors import LeaseLost, PermanentError, RetryAfter, TransientError
+from streams.errors import JobError, LeaseLost, PermanentError, RetryAfter, TransientError
+from streams.worker import http_answers
+from streams.worker.handler.proof_not_done import not_done
 from streams.worker.http_session import Http
 from streams.worker.tool_call import tool_call
 
@@ -325,10 +333,111 @@ async def test_a_request_belongs_to_the_effect_that_awaits_it(run: Run, service:
     assert service.asked[0].headers["Idempotency-Key"] == "key-1"
 
 
-@pytest.mark.parametrize("seconds", [0, -1])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 async def test_a_timeout_that_is_none_is_refused(
     run: Run, service: Service, seconds: float
 ) -> None:
     with pytest.raises(PermanentError, match=f"nothing was sent: timeout={seconds}: give"):
         await Http(run).post(service.url, timeout=seconds)
     assert service.asked == []
+
+
+async def refused(run: Run, service: Service) -> None:
+    await Http(run).post(closed_port())
+
+
+async def turned_down(run: Run, service: Service) -> None:
+    service.says(422)
+    (await Http(run).post(service.url)).raise_for_status()
+
+
+@pytest.mark.parametrize("fails", [refused, turned_down])
+@pytest.mark.parametrize("sends_more", [False, True])
+async def test_an_error_proves_nothing_once_the_effect_has_sent_more(
+    run: Run, service: Service, fails: Callable[..., Awaitable[None]], sends_more: bool
+) -> None:
+    async def function() -> None:
+        try:
+            await fails(run, service)
+        except JobError:
+            if sends_more:
+                await Http(run).post(service.url)
+            raise
+
+    with pytest.raises(JobError) as raised, tool_call("key-1"):
+        await function()
+    assert not_done(raised.value) is not sends_more
+
+
+async def test_a_request_that_is_awaited_twice_proves_nothing_of_the_first_time(
+    run: Run, service: Service
+) -> None:
+    with tool_call("key-1"):
+        made = Http(run).post(service.url)
+        await made
+        run.left = 0.1
+        with pytest.raises(ClientError):
+            await made
+
+
+class Deaf:
+    """A server that reads no more than the head of a request, until it may."""
+
+    def __init__(self, answer: bytes = b"") -> None:
+        self.may_read, self.received = asyncio.Event(), asyncio.Event()
+        self.size = 0
+        self._answer = answer
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(self._answer)
+        await self.may_read.wait()
+        try:
+            while piece := await reader.read(65_536):
+                self.size += len(piece)
+        except ConnectionError:
+            pass
+        self.received.set()
+        writer.close()
+
+
+LARGE = b"x" * 20_000_000
+
+
+async def test_nothing_of_a_request_is_sent_after_its_time(run: Run) -> None:
+    deaf = Deaf()
+    server = await asyncio.start_server(deaf.handle, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    with pytest.raises(TimeoutError):
+        await Http(run).post(url, data=LARGE, timeout=0.3)
+    deaf.may_read.set()
+    await asyncio.wait_for(deaf.received.wait(), 5)
+    assert deaf.size < len(LARGE)
+    server.close()
+
+
+async def test_an_answer_is_left_at_once_whatever_the_server_has_not_read(run: Run) -> None:
+    deaf = Deaf(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nyes\r\n")
+    server = await asyncio.start_server(deaf.handle, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with asyncio.timeout(5):
+        async with Http(run).post(url, data=LARGE) as answer:
+            assert await answer.content.read(3) == b"yes"
+    deaf.may_read.set()
+    await asyncio.wait_for(deaf.received.wait(), 5)
+    server.close()
+
+
+async def test_a_body_without_an_end_does_not_fill_the_memory(
+    run: Run, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_answers, "_MOST_BYTES", 1_000)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"x" * int(request.query["size"]))
+
+    service.answer = answer
+    assert len(await (await Http(run).get(f"{service.url}?size=1000")).read()) == 1_000
+    with pytest.raises(ClientPayloadError, match="more than 1,000 bytes: read it in pieces"):
+        await Http(run).post(f"{service.url}?size=1001")
+    async with Http(run).get(f"{service.url}?size=1001") as whole:
+        assert len(await whole.content.read()) == 1_001
