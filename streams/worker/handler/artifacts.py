@@ -12,7 +12,7 @@ from streams.errors import PermanentError, TransientError
 from streams.serde.ids import artifact_id
 from streams.serde.sizes import MAX_VALUE_BYTES
 from streams.worker.handler.invoke import call
-from streams.worker.handler.redacted import check_names
+from streams.worker.handler.redacted import check_names, clean_json
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.values import check_size, from_json, is_label, json_of, to_json
 
@@ -78,12 +78,12 @@ class Artifacts:
         Raises:
             PermanentError: it is not JSON, or too large for an artifact, too.
         """
-        text, clean = marked_off(json_of(value, what)), self._session.redaction.json
+        text = marked_off(json_of(value, what))
         if self._store is None or not MAX_VALUE_BYTES < len(text) <= MOST_BYTES:
             check_size(text, what)
-            return clean(text.decode())
+            return clean_json(text.decode(), self._session.redaction, what)
         # The search in so much text may take seconds, and handlers may hang in the loop's own pool.
-        large = await call(partial(clean, text.decode()))
+        large = await call(partial(self._session.redaction.json, text.decode()))
         found = await self._put(place, large.encode(), what[:_LONGEST_NAME], _JSON)
         return to_json({MARK: found.as_json()}, what)
 

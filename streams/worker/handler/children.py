@@ -18,6 +18,7 @@ from streams.worker.handler.calls import Call, check_label
 from streams.worker.handler.claiming import Claimant
 from streams.worker.handler.divergence import may_begin
 from streams.worker.handler.history import History
+from streams.worker.handler.redacted import clean_json
 from streams.worker.handler.run_result import RunResult, RunStopped
 from streams.worker.handler.run_session import RunSession
 from streams.worker.handler.steps import Steps
@@ -131,7 +132,8 @@ class Children:
             raise PermanentError("continue_as_new: call it in the handler itself, not in a step")
         if self._session.is_calling:
             raise PermanentError("continue_as_new: another task calls a tool: await it first")
-        text = to_json(value, "the input of the next incarnation")
+        what = "the input of the next incarnation"
+        text = clean_json(to_json(value, what), self._session.redaction, what)
         self._session.stop(RunResult(CONTINUED, result=text))
         raise RunStopped("the job continues as a new one")
 

@@ -26,7 +26,7 @@ from streams.worker.handler.claiming import Claimant, Claims, outcome_of
 from streams.worker.handler.decision import NeedsApproval, Proposed
 from streams.worker.handler.invoke import call
 from streams.worker.handler.proof_not_done import not_done
-from streams.worker.handler.redacted import check_arguments, check_names
+from streams.worker.handler.redacted import check_arguments, check_names, clean_json
 from streams.worker.handler.room import asks_again, check_model, stopped
 from streams.worker.handler.run_result import RunResult, RunStopped, describe
 from streams.worker.handler.run_session import RunSession, in_call
@@ -49,7 +49,6 @@ class Effects:
         self, session: RunSession, replies: Replies, claimant: Claimant, chain: Chain
     ) -> None:
         self._session = session
-        self._clean = session.redaction.json
         self._chain = chain
         self._claims = Claims(session, replies, claimant)
         self._claimant = claimant
@@ -190,7 +189,8 @@ class Effects:
 
     async def _done(self, claim: Claim, result: Any) -> Any:
         try:
-            text = self._clean(to_json(result, f"the result of effect {claim.action}"))
+            what = f"the result of effect {claim.action}"
+            text = clean_json(to_json(result, what), self._session.redaction, what)
         except PermanentError:
             # The effect did happen: record that. The error tells the author about the result.
             await self._record(outcome_of(claim, effect_states.DONE))

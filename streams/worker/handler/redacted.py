@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from streams.errors import PermanentError
 from streams.serde.records import Ended, Outcome
 from streams.serde.run_ends import BLOCKED, CONTINUED, SUCCEEDED
-from streams.worker.handler.values import to_json
+from streams.worker.handler.values import check_size, to_json
 
 if TYPE_CHECKING:
     from streams.redaction.redaction import Redaction
@@ -77,6 +77,18 @@ def redacted_result(result: RunResult, redaction: Redaction) -> RunResult:
     error = result.error and redaction.text(result.error)
     traceback = result.traceback and redaction.text(result.traceback)
     return replace(result, result=value, error=error, traceback=traceback)
+
+
+def clean_json(text: str, redaction: Redaction, what: str) -> str:
+    """JSON of a handler without secrets.
+
+    Raises:
+        PermanentError: the marks in their places make it too large for a record.
+    """
+    found = redaction.json(text)
+    if found is not text:
+        check_size(found.encode(), what)
+    return found
 
 
 def check_names(redaction: Redaction | None, what: str, *names: object) -> None:

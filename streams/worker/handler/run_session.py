@@ -27,7 +27,7 @@ from streams.serde.run_ends import LOST
 from streams.serde.step_ids import step_id
 from streams.tracing.spans import current
 from streams.worker.handler.branches import current_branch
-from streams.worker.handler.redacted import redacted
+from streams.worker.handler.redacted import clean_json, redacted
 from streams.worker.handler.run_result import RunResult
 from streams.worker.lease.held_leases import Held
 from streams.worker.live.heartbeats import Heartbeats
@@ -211,7 +211,7 @@ class RunSession:
         Raises:
             LeaseLost: like `say`.
         """
-        lease, value = self.lease, self.redaction.json(value)
+        lease, value = self.lease, clean_json(value, self.redaction, "progress")
         record = Progress(lease.job_id, lease.tenant_id, lease.run_id, wall_ms(), value)
         partition = partition_for(lease.tenant_id, self._partitions)
         letter = Letter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -202,3 +202,42 @@ def test_an_error_of_a_credential_inside_an_effect_proves_nothing_about_it() -> 
     with Bench(app_of(late)) as bench:
         bench.credential("stripe", raises=TransientError("away"))
         assert bench.submit("job").run().status == "needs_review"
+
+
+PINS = "~" * 100_000
+
+
+async def returns(ctx: Context) -> str:
+    return PINS
+
+
+async def steps(ctx: Context) -> None:
+    await ctx.step("pins", lambda: PINS)
+
+
+async def goes_on(ctx: Context) -> None:
+    await ctx.progress(PINS)
+
+
+async def acts(ctx: Context) -> None:
+    async def act(idempotency_key: str) -> str:
+        return PINS
+
+    await ctx.effect("tool", act, key="1")
+
+
+async def begins_again(ctx: Context) -> None:
+    ctx.continue_as_new(PINS)
+
+
+@pytest.mark.parametrize("handler", [returns, steps, goes_on, acts, begins_again])
+def test_a_value_that_redaction_makes_too_large_is_refused(
+    handler: Callable[[Context], Awaitable[Any]], tmp_path: Path
+) -> None:
+    """No broker takes a record of it, and the run would wait for that."""
+    file = topology(tmp_path, "redaction: {patterns: ['~']}\n")
+    with Bench(app_of(handler), topology=file, strict=False) as bench:
+        job = bench.submit("job").run()
+    assert job.status == "failed"
+    assert "has 1,000,002 bytes of JSON, more than 262,144" in str(job.error)
+    assert [effect.status for effect in job.effects] in ([], ["done"])
