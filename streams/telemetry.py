@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -92,10 +93,20 @@ def configure_logging(settings: Settings, **bound: str) -> None:
 
 
 def redact_logs(redaction: Redaction) -> None:
-    """Take secrets out of each log line from now on, those of the standard library, too."""
+    """Take secrets out of each log line from now on, those of the standard library, too.
+
+    So are errors that end a thread, which Python itself would write.
+    """
     global _redaction  # noqa: PLW0603
     _redaction = redaction
     logging.setLogRecordFactory(partial(_redacted_record, redaction.text))
+    threading.excepthook = sys.unraisablehook = _log_error
+
+
+def _log_error(raised: threading.ExceptHookArgs | sys.UnraisableHookArgs) -> None:
+    if raised.exc_type is not SystemExit:  # which ends a thread in silence
+        log = structlog.get_logger(__name__)
+        log.error("an error ended a thread, or nobody awaited it", exc_info=raised.exc_value)
 
 
 def _without_fields(

@@ -7,7 +7,26 @@ a pattern does not find all that it finds in the value itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any
+
+
+def opened(value: Any) -> Any:
+    """The value as fields are looked for in it: dataclasses and models of pydantic are objects.
+
+    Raises:
+        RecursionError: it contains itself.
+    """
+    match value:
+        case dict():
+            return {name: opened(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [opened(each) for each in value]
+        case type():
+            return value
+        case _ if is_dataclass(value):
+            return {each.name: opened(getattr(value, each.name, None)) for each in fields(value)}
+    return _dumped(value)
 
 
 def cleaned(value: Any, clean: Callable[[str], str]) -> Any:
@@ -32,6 +51,16 @@ def cleaned(value: Any, clean: Callable[[str], str]) -> Any:
     shown = _repr(value)
     found = clean(shown)
     return value if found == shown else found
+
+
+def _dumped(value: Any) -> Any:
+    """A model of pydantic as it dumps itself, if it can; else the value."""
+    if not hasattr(type(value), "__pydantic_serializer__") or not hasattr(value, "model_dump"):
+        return value
+    try:
+        return value.model_dump(mode="json")
+    except Exception:
+        return value
 
 
 def _repr(value: object) -> str:

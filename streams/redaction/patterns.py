@@ -19,9 +19,10 @@ MOST_HELD = 65_536
 _LINE = re.compile(r"(?<![^\n])[^\n]*+\Z")
 """What a pattern of the operator's own may leave unfinished: nobody knows more of it."""
 
-_ESCAPES = re.compile(r"(?<!\\)\\++[nrt]")
-"""An end of a line, or a tab, as JSON and Python write it inside of another text."""
-_BEGUN_ESCAPE = re.compile(r"(?<!\\)\\++\Z")
+_ESCAPES = re.compile(r"(?<!\\)\\++(?:[nrt]|u(?P<code>[0-9A-Fa-f]{4}))")
+"""An end of a line, a tab or a sign by its number, as JSON and Python write it inside of another
+text."""
+_BEGUN_ESCAPE = re.compile(r"(?<!\\)\\++(?:u[0-9A-Fa-f]{0,3})?\Z")
 
 _BORDER = "\0"
 _BATCH_CHARS = 65_536
@@ -107,10 +108,16 @@ class Patterns:
 
 
 def _seen(text: str) -> str:
-    """A text as presets look at it; it is as long, and no letter of an escape is part of a word."""
-    if "\\" not in text:
-        return text
-    return _ESCAPES.sub(lambda found: "\n" * len(found[0]), text)
+    """A text as presets look at it; it is as long.
+
+    An escape is part of a word only if it stands for a letter.
+    """
+    return _ESCAPES.sub(_unescaped, text) if "\\" in text else text
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    is_letter = found["code"] is not None and chr(int(found["code"], 16)).isalnum()
+    return ("ü" if is_letter else "\n") * len(found[0])
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:

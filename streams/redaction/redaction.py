@@ -10,7 +10,7 @@ from typing import Any
 
 from streams import user_json
 from streams.redaction.json_texts import replaced, texts
-from streams.redaction.log_values import cleaned
+from streams.redaction.log_values import cleaned, opened
 from streams.redaction.paths import Fields
 from streams.redaction.patterns import Patterns
 from streams.redaction.secrets import KnownSecrets
@@ -69,10 +69,13 @@ class Redaction:
         """The values of a log line without secrets. Their names stay: give the line to `text`, too.
 
         A path counts from the root of each of them, and from all of them together.
+
+        Raises:
+            RecursionError: one of them contains itself.
         """
         if self.is_idle:
             return values
-        whole = self._fields.out_of(values)
+        whole = self._fields.out_of(opened(values)) if self._fields else values
         left = {name: self._fields.out_of(value) for name, value in whole.items()}
         return {name: cleaned(value, self.text) for name, value in left.items()}
 

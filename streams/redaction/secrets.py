@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
+from streams.redaction.needles import Needles
+
 MARK = "[redacted]"
 """What stands in the place of a secret."""
 
@@ -21,6 +23,7 @@ _LEFT_IN_URLS = ("", "/", "?/:@!$'()*,", "/:@!$'()*,=+&;", "?/:@!$'()*,=+&;")
 parameter, a path and a whole query."""
 
 _DEEPEST_GROUP = 5
+_OF_URLS = str.maketrans("+/", "-_")
 
 
 class KnownSecrets:
@@ -28,8 +31,12 @@ class KnownSecrets:
 
     def __init__(self) -> None:
         self._values: OrderedDict[str, tuple[str, ...]] = OrderedDict()
-        self.forms: tuple[str, ...] = ()
-        """The longest first, so that a secret that another one contains does not hide that."""
+        self._needles = Needles((), LEAST_CHARS)
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """All forms of all values."""
+        return self._needles.all
 
     def add(self, value: str) -> None:
         """Take a value out from now on; it counts as used now."""
@@ -41,37 +48,27 @@ class KnownSecrets:
         self._values[text] = tuple({*_forms(text), *_forms(text.strip())})
         if len(self._values) > _MOST:
             self._values.popitem(last=False)
-        found = {form for forms in self._values.values() for form in forms}
-        self.forms = tuple(sorted(found, key=len, reverse=True))
+        found = (form for forms in self._values.values() for form in forms)
+        self._needles = Needles(found, LEAST_CHARS)
 
     def are_in(self, text: str) -> bool:
         """Whether a text holds one of them."""
-        return any(form in text for form in self.forms)
+        return any(form in text for form in self._needles.likely_in(text))
 
     def out_of(self, text: str) -> str:
         """The text without them."""
-        for form in self.forms:
+        for form in self._needles.likely_in(text):
             if form in text:
                 text = text.replace(form, MARK)
         return text
 
     def unfinished(self, text: str) -> int:
         """The place from which the end of a text may begin one; its length if none."""
-        return min((_begins(form, text) for form in self.forms), default=len(text))
+        return self._needles.unfinished(text)
 
     def outside(self, text: str, cut: int) -> int:
         """The nearest place, `cut` or before it, that is not in the middle of one."""
-        found = (text.find(form, max(0, cut - len(form) + 1)) for form in self.forms)
-        return min((at for at in found if 0 <= at < cut), default=cut)
-
-
-def _begins(form: str, text: str) -> int:
-    at = max(0, len(text) - len(form) + 1)
-    while (at := text.find(form[0], at)) >= 0:
-        if form.startswith(text[at:]):
-            return at
-        at += 1
-    return len(text)
+        return self._needles.outside(text, cut)
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -84,8 +81,7 @@ def _forms(value: str) -> Iterator[str]:
         repr(value)[1:-1],
         *(write(raw, safe=left) for left in _LEFT_IN_URLS for write in (quote, quote_plus)),
         *_in_groups(value),
-        base64.b64encode(raw).decode().rstrip("="),
-        base64.urlsafe_b64encode(raw).decode().rstrip("="),
+        *_in_base64(raw),
     }
     yield from (form for form in found if len(form) >= LEAST_CHARS)
 
@@ -95,3 +91,18 @@ def _in_groups(value: str) -> Iterator[str]:
     if "\n" in value:
         for depth in range(1, _DEEPEST_GROUP + 1):
             yield value.replace("\n", f"\n{'  ' * depth}| ")
+
+
+def _in_base64(raw: bytes) -> Iterator[str]:
+    """Yield a value as base64 writes it: alone, and wherever it stands among other bytes.
+
+    So it stands behind the user's name in the header of HTTP's Basic authentication. The signs at
+    its edges have bits of what is beside it, so these are no part of the form.
+    """
+    for before, first in enumerate((0, 2, 3)):
+        text = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
+        last = (before + len(raw)) * 8 // 6
+        for found in (text, text.translate(_OF_URLS)):
+            yield found[first:last]
+            if before == 0:
+                yield found

@@ -80,6 +80,7 @@ def test_a_connection_that_asks_nothing_is_closed(monkeypatch: pytest.MonkeyPatc
 
 _REDACTING = """
 import logging
+import threading
 import structlog
 from streams.redaction.redaction import Redaction
 from streams.settings import Settings
@@ -105,6 +106,15 @@ except ValueError:
     log.exception("raised")
     logging.getLogger("vendor").exception("said %s", "s3cret-value")
 logging.getLogger("vendor").warning("two %s of one", "s3cret-value", "s3cret-value")
+def fails():
+    raise ValueError("s3cret-value in a thread")
+class Lost:
+    def __del__(self):
+        raise ValueError("s3cret-value in the end")
+thread = threading.Thread(target=fails)
+thread.start()
+thread.join()
+Lost()
 loop = {{}}
 loop["loop"] = loop
 log.info("deep", loop=loop)
@@ -125,3 +135,5 @@ def test_lines_of_all_loggers_are_redacted(log_format: str) -> None:
     assert "two %s of one" in done.stderr
     assert "nested too deep" in done.stderr
     assert "went on" in done.stderr
+    assert "[redacted] in a thread" in done.stderr
+    assert "[redacted] in the end" in done.stderr

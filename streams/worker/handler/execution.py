@@ -101,7 +101,7 @@ class Execution:
                 "handler ignores that it was cancelled: its slot stays taken",
                 job_id=lease.job_id,
                 type=lease.type,
-                ended=self._session.verdict,
+                ended=self._session.verdict and self._session.verdict.status,
             )
             task.cancel()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from streams.redaction.log_values import opened
 from streams.worker.handler.run_result import describe
 
 if TYPE_CHECKING:
@@ -32,21 +33,33 @@ def written(line: Line, redaction: Redaction) -> str:
     What is no JSON stands as its `repr`, and what is too long is cut, once no secret is in it.
     """
 
-    def told(value: object) -> str:
+    def told(value: object) -> object:
         if isinstance(value, BaseException):
             return describe(value, redaction.text)
+        plain = opened(value)
+        return shown(value) if plain is value else plain
+
+    def shown(value: object) -> str:
         return redaction.text(_encodable(_repr(value)))[:_MESSAGE_CHARS]
 
     try:
         fields = orjson.dumps(dict(line.fields), default=told, option=orjson.OPT_NON_STR_KEYS)
         clean = redaction.json(fields.decode())
     except TypeError:
-        clean = orjson.dumps({"fields": told(dict(line.fields))}).decode()
+        clean = orjson.dumps({"fields": shown(_members(line.fields, redaction))}).decode()
     if len(clean) > _FIELDS_CHARS:
         clean = orjson.dumps({"left_out": f"fields of {len(clean):,} characters"}).decode()
     message = redaction.text(_encodable(line.message))[:_MESSAGE_CHARS]
     head = orjson.dumps({"level": line.level, "message": message})
     return f'{head[:-1].decode()},"fields":{clean}}}'
+
+
+def _members(fields: Mapping[str, Any], redaction: Redaction) -> object:
+    """Fields that are no JSON, without those that are secret."""
+    try:
+        return redaction.members(dict(fields))
+    except RecursionError:  # one of them contains itself
+        return "values that are nested too deep"
 
 
 def _repr(value: object) -> str:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import random
+import time
 import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 import pytest
+from pydantic import BaseModel
 from yarl import URL
 
 from streams import user_json
 from streams.redaction.patterns import fault
 from streams.redaction.redaction import Redaction
 from streams.redaction.secrets import LEAST_CHARS, KnownSecrets
+from streams.worker.live.line import Line, written
 
 SECRET = 'k3y "with\\odd\nchars/ü+'
 
@@ -139,3 +146,78 @@ def test_only_the_last_thousand_secrets_are_known() -> None:
     assert secrets.are_in("the-first")
     assert not secrets.are_in("secret-0000 ")
     assert all(len(form) >= LEAST_CHARS for form in secrets.forms)
+
+
+@pytest.mark.parametrize("user", ["", "u", "us", "use", "user"])
+@pytest.mark.parametrize("secret", ["secret", "secret-1", "secret-12", "a?b>c/d+e=f", "ü>ß?ö~"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_known_secret_is_taken_out_of_basic_authentication(
+    user: str, secret: str, encode: Callable[[bytes], bytes]
+) -> None:
+    header = "Basic " + encode(f"{user}:{secret}:{user}".encode()).decode()
+    found = knowing(secret).text(f"headers: {header}.")
+    assert "[redacted]" in found
+    kept = found.replace("[redacted]", "").removeprefix("headers: Basic ")
+    assert len(kept) <= len(encode(f"{user}::{user}".encode())) + 4
+
+
+def test_many_secrets_are_found_as_few_are() -> None:
+    dice = random.Random(7)
+    values = [f"key-{dice.getrandbits(48):x}" for _ in range(200)]
+    many, alone = knowing(*values), [knowing(value) for value in values]
+    assert len(many.secrets.forms) > 256
+    for value, one in zip(values, alone, strict=True):
+        text = f"a {value} {value[:7]} {quote(value)} {value}"
+        assert many.text(text) == one.text(text)
+        for cut in range(len(text) + 1):
+            assert many.secrets.unfinished(text[:cut]) <= one.secrets.unfinished(text[:cut])
+            assert many.secrets.outside(text, cut) == one.secrets.outside(text, cut)
+    large = "x" * 65_530 + values[3] + "x" * 70_000 + values[4]
+    assert many.text(large).count("[redacted]") == 2
+
+
+def test_a_thousand_secrets_do_not_slow_down_each_text() -> None:
+    rules = knowing(*(f"key-{number}-{'x' * 30}" for number in range(1_000)))
+    text = json.dumps({"status": "fine", "text": "nothing to see here, go on " * 8})
+    began = time.thread_time()
+    for _ in range(100):
+        rules.text(text)
+        rules.unfinished("a token ")
+    assert time.thread_time() - began < 0.05
+
+
+@dataclass
+class Customer:
+    iban: str
+    name: str = "Ann"
+
+
+class Account(BaseModel):
+    iban: str
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ({"iban": "CH93"},),
+        Customer("CH93"),
+        [Account(iban="CH93")],
+        {"a": {1: Customer("CH93")}},
+        {"iban": "CH93", "size": 2**70},
+        {"iban": "CH93", ("a", "b"): 1},
+        {"iban": "CH93", "text": "\ud800"},
+        {"account": Account(iban="CH93"), "text": "\ud800"},
+    ],
+)
+def test_a_log_line_loses_its_fields_whatever_holds_them(value: object) -> None:
+    redaction = Redaction(["$..iban"])
+    assert "CH93" not in repr(redaction.members({"event": "x", "value": value}))
+    told = written(Line("info", "x", {"value": value}), redaction)
+    assert "CH93" not in told
+    assert json.loads(told)["message"] == "x"
+
+
+def test_a_log_line_that_contains_itself_is_written_all_the_same() -> None:
+    value: dict[str, object] = {"iban": "CH93"}
+    value["self"] = value
+    assert "CH93" not in written(Line("info", "x", value), Redaction(["$..iban"]))
