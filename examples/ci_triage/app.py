@@ -2,7 +2,8 @@
 
     tidegate dev --app examples.ci_triage.app:app --topology examples/ci_triage/topology.yaml
 
-With GITHUB_TOKEN the tools call GitHub; without it they pretend, and write a line to the log.
+With GITHUB_TOKEN in the worker's environment the tools call GitHub; without it they pretend, and
+write a line to the log.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from examples.ci_triage.github import failed_jobs, log_of, post_comment
+from examples.ci_triage.github import failed_jobs, log_of, post_comment, token_of
 from streams import App, Context, PermanentError, Retry
 
 DAY = 86_400
@@ -29,9 +30,9 @@ async def triage(ctx: Context) -> dict[str, Any]:
     run, where = _run(await ctx.json())
     if run["conclusion"] != "failure":
         return {"failed": 0}
-    jobs = await ctx.effect(
-        "github:jobs", failed_jobs, key="failed", repository=where, run_id=run["id"]
-    )
+    token = await token_of(ctx)
+    look = partial(failed_jobs, token)
+    jobs = await ctx.effect("github:jobs", look, key="failed", repository=where, run_id=run["id"])
     looks = [ctx.child("look_at_log", {"repository": where, "job": job}) for job in jobs]
     found = await ctx.gather(looks, key="logs", limit=4, on_failure="collect")
     text = _comment(run, jobs, found)
@@ -40,7 +41,7 @@ async def triage(ctx: Context) -> dict[str, Any]:
         # argument of the effect, so whichever triage comes first has said it for all of them.
         await ctx.effect(
             "github:comment",
-            partial(post_comment, text=text),
+            partial(post_comment, token, text=text),
             key=f"{where}@{run['head_sha']}",
             once_per="tenant",
             repository=where,
@@ -52,10 +53,9 @@ async def triage(ctx: Context) -> dict[str, Any]:
 @app.job("look_at_log", retry=Retry(max_attempts=4, backoff=(5, 30, 120)), scopes={"github:log"})
 async def look_at_log(ctx: Context) -> str:
     """Say in a line why one job failed. It may read logs, and write nowhere."""
-    job = ctx.input["job"]
-    log = await ctx.effect(
-        "github:log", log_of, key="log", repository=ctx.input["repository"], job_id=job["id"]
-    )
+    job, where = ctx.input["job"], ctx.input["repository"]
+    read = partial(log_of, await token_of(ctx))
+    log = await ctx.effect("github:log", read, key="log", repository=where, job_id=job["id"])
     return str(await ctx.step("cause", find_cause, log))
 
 

@@ -183,16 +183,29 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GitHub]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
     monkeypatch.setenv("GITHUB_API_URL", f"http://{host}:{port}")
-    monkeypatch.setenv("GITHUB_TOKEN", "t")
     yield found
     await runner.cleanup()
 
 
+def test_the_token_is_a_credential_that_no_record_shows(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "of-the-worker")
+    bench.credential("github", "the-token-of-a-test")
+
+    def said(job_id: int, **_: Any) -> str:
+        return f"an error: the-token-of-a-test was refused for {job_id}"
+
+    bench.fake("github:log", calls=said)
+    comment = triaged(bench).run().result["comment"]
+    assert comment.splitlines()[2] == "- **job 1**: an error: [redacted] was refused for 1"
+
+
 async def test_the_tools_call_github(served: GitHub) -> None:
-    assert await github.failed_jobs("a/b", 1, "k") == [{"id": 0, "name": "j"}]
-    assert await github.log_of("a/b", 1, "k") == "a log"
+    assert await github.failed_jobs("t", "a/b", 1, "k") == [{"id": 0, "name": "j"}]
+    assert await github.log_of("t", "a/b", 1, "k") == "a log"
     for key in ("k1", "k1", "k2"):
-        await github.post_comment("failed", "a/b", 12, key)
+        await github.post_comment("t", "failed", "a/b", 12, key)
     assert len(served.comments) == 2
 
 
@@ -212,4 +225,4 @@ async def test_an_answer_of_github_says_what_is_known(
 ) -> None:
     served.answers = [web.Response(status=status, headers=headers)]
     with pytest.raises(error):
-        await github.log_of("a/b", 1, "k")
+        await github.log_of("t", "a/b", 1, "k")
