@@ -128,7 +128,9 @@ class Worker:
             store,
             clock,
         )
-        self.watchdog = Watchdog(self._loop, self.held_leases, self.heartbeater, clock)
+        self.watchdog = Watchdog(
+            self._loop, self.held_leases, self.heartbeater, clock, failed=self.failed
+        )
 
     def start(self) -> None:
         """Open the transport. Heartbeats are sent by `serve`, or by calling `heartbeater.beat`."""

@@ -9,13 +9,13 @@ from streams.worker.worker import Worker
 
 
 class Workers:
-    """They start and end together. Their handlers share the loop, so each watchdog knows all."""
+    """They start and end together. Their handlers share the loop, so each worker knows all runs."""
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         self._workers = tuple(workers)
         for worker in self._workers:
             others = [each.held_leases for each in self._workers if each is not worker]
-            worker.watchdog.beside = others
+            worker.held_leases.beside = others
 
     @property
     def unready(self) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
+from streams.errors import StageFailed
 from streams.worker import metrics
 from streams.worker.handler.execution import task_name
 from streams.worker.lease.heartbeater import Heartbeater
@@ -28,6 +29,11 @@ LEFT_BEHIND_SECONDS = 30.0
 long ended runs may keep every slot."""
 
 _TICK_SECONDS = 0.25
+_FULL = "runs that ignore their end have every slot of a pool for ever"
+
+
+def _unheard(_: Exception) -> None:
+    """Takes what nobody waits for."""
 
 
 class Watchdog:
@@ -45,20 +51,21 @@ class Watchdog:
         heartbeater: Heartbeater,
         clock: Callable[[], float],
         exit_process: Callable[[int], object] = os._exit,
+        failed: Callable[[Exception], object] = _unheard,
     ) -> None:
         self._loop = loop
         self._held_leases = held_leases
         self._heartbeater = heartbeater
         self._clock = clock
         self._exit = exit_process
+        self._failed = failed
+        self._is_full = False
         self._ticked = self._looked = clock()
         self._awake_since = self._looked
         self._forgiven: float | None = None
         self._thread_id = threading.get_ident()
         self._stopped = threading.Event()
         self._late = 0.0
-        self.beside: list[HeldLeases] = []
-        """Those of other workers whose handlers run in the same loop."""
         metrics.LOOP_LAG_SECONDS.set_function(self._lag)
 
     def tick(self) -> None:
@@ -125,20 +132,31 @@ class Watchdog:
     def _culprit(self) -> Held | None:
         """The lease whose task is the loop's current one; None for a task of a handler's own."""
         task = asyncio.current_task(self._loop)
-        names = {task_name(held.lease): held for held in self._in_loop()}
+        names = {task_name(held.lease): held for held in self._held_leases.in_process()}
         return names.get(task.get_name()) if task else None
 
     def _end_if_full_for_ever(self) -> None:
-        """Exit if runs that ignore their cancellation have every slot: no other run is lost then.
+        """End the process if runs that ignore their cancellation have every slot.
+
+        If another pool of the process has runs, they get the time of a drain: the loop still runs.
+        """
+        stuck = list(filter(self._is_stuck, self._held_leases.running()))
+        if self._is_full or sum(held.weight for held in stuck) < self._held_leases.slots:
+            return
+        self._log(f"{_FULL}: exiting", None)
+        if all(map(self._is_stuck, self._held_leases.in_process())):
+            self._exit(EXIT_CODE)
+        else:
+            self._is_full = True
+            self._failed(StageFailed(_FULL))
+
+    def _is_stuck(self, held: Held) -> bool:
+        """Whether a run ignores its cancellation.
 
         Count from when the process last woke up: it could not cancel them while it stood still.
         """
-        running, patience = self._held_leases.running(), GRACE_SECONDS + LEFT_BEHIND_SECONDS
-        latest = self._clock() - patience
-        stuck = [held for held in running if latest > max(held.timeout_at, self._awake_since)]
-        if sum(held.weight for held in stuck) >= self._held_leases.slots:
-            self._log("runs that ignore their end have every slot for ever: exiting", None)
-            self._exit(EXIT_CODE)
+        latest = self._clock() - GRACE_SECONDS - LEFT_BEHIND_SECONDS
+        return latest > max(held.timeout_at, self._awake_since)
 
     def _is_overdue(self, culprit: Held | None, since: float) -> bool:
         """Whether only the end of the process can stop what has blocked the loop since then."""
@@ -150,10 +168,8 @@ class Watchdog:
     def _overtaken(self, since: float) -> list[Held]:
         """Runs that have begun and whose timeout did not pass before the loop was blocked: the
         others were cancelled at their timeout."""
-        return [held for held in self._in_loop() if since <= held.timeout_at < math.inf]
-
-    def _in_loop(self) -> list[Held]:
-        return [held for all_ in (self._held_leases, *self.beside) for held in all_.running()]
+        runs = self._held_leases.in_process()
+        return [held for held in runs if since <= held.timeout_at < math.inf]
 
     def _log(self, what: str, culprit: Held | None) -> None:
         frame = sys._current_frames().get(self._thread_id)

@@ -75,6 +75,8 @@ class HeldLeases:
         self.blocked = False
         self.assigned = False
         self.watchers: list[Callable[[], None]] = []
+        self.beside: list[HeldLeases] = []
+        """Those of other pools, whose handlers run in the same process."""
         self.credits = Credits(partitions, slots, clock)
         self._margin = margin
         self._clock = clock
@@ -203,13 +205,18 @@ class HeldLeases:
         with self.lock:
             return list(self._slots)
 
+    def in_process(self) -> list[Held]:
+        """The runs of all pools of the process."""
+        return [held for each in (self, *self.beside) for held in each.running()]
+
     def _fill(self, slots: int) -> None:
         self._filled += slots
         metrics.RUNNING.inc(slots)
 
     def _closed(self) -> bool:
-        """Whether no slot is offered; this is also so while one lease runs alone."""
-        alone = any(not held.lost for held in self._alone)
+        """Whether no slot is offered; this is also so while one lease runs alone in the process."""
+        lone = [held for each in (self, *self.beside) for held in list(each._alone)]
+        alone = any(not held.lost for held in lone)
         return self.draining or self.blocked or not self.assigned or alone
 
 

@@ -1,4 +1,4 @@
-"""Runs a suspect alone: a job that may have ended its workers runs with no other run beside it."""
+"""Runs a suspect alone: a job that may have ended its workers has its process to itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Isolation(Middleware):
-    """Holds a suspect's run back in the handlers' event loop; a worker has one at a time."""
+    """Holds a suspect's run back in the handlers' event loop; a process runs one at a time."""
 
     def __init__(self, worker: WorkerParts) -> None:
         self._held_leases = worker.held_leases
@@ -70,7 +70,9 @@ class Isolation(Middleware):
         return bool(others) and all(self._clock() > o.timeout_at + patience for o in others)
 
     def _others(self, held: Held) -> list[Held]:
-        return [other for other in self._held_leases.running() if other is not held]
+        """The runs that it waits for; of several suspects that wait, one waits for no other."""
+        others = [each for each in self._held_leases.in_process() if each is not held]
+        return [each for each in others if not (_waits_alone(each) and held.id < each.id)]
 
     async def _wait(self, session: RunSession) -> None:
         news = asyncio.ensure_future(self._news.wait())
@@ -83,3 +85,7 @@ class Isolation(Middleware):
     def _changed(self) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._news.set)
+
+
+def _waits_alone(held: Held) -> bool:
+    return held.lease.alone and held.waits

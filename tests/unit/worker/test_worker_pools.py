@@ -140,8 +140,7 @@ async def test_a_run_of_another_pool_that_blocks_the_loop_is_known_and_named_onc
             )
             for each in (at, beside)
         ]
-        watchdogs[0].beside = [beside.worker.held_leases]
-        watchdogs[1].beside = [at.worker.held_leases]
+        Workers([at.worker, beside.worker])
         at.give("blocks", timeout_seconds=300)
         await asyncio.sleep(0)
         await at.idle()
