@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -57,6 +58,13 @@ class DaemonThread:
                 self._failed(error)
 
 
+def _named(function: Callable[..., object]) -> str:
+    """What a function is called, without its arguments: to show them may take long, or fail."""
+    while isinstance(function, partial):
+        function = function.func
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
 async def in_daemon_thread(
     function: Callable[[], T], late: Callable[[T], object] | None = None
 ) -> T:
@@ -85,12 +93,18 @@ async def in_daemon_thread(
         try:
             tell(future.set_result, function())
         except StopIteration as stop:  # which a future refuses to hold
-            tell(future.set_exception, RuntimeError(f"{function} raised {stop!r}"))
+            told = f"{_named(function)} raised {stop!r}"
+            tell(future.set_exception, RuntimeError(told))
         except BaseException as error:
             tell(future.set_exception, error)
 
     try:
-        DaemonThread(f"call-{function}", body).start()
+        DaemonThread(f"call-{_named(function)}", body).start()
     except RuntimeError as error:
         raise NoThread(f"{error}: too many calls hang, give them timeouts") from error
-    return await future
+    try:
+        return await future
+    except asyncio.CancelledError:
+        if future.done() and not future.cancelled() and future.exception() is None:
+            finish(future.set_result, future.result())  # it came together with the cancelling
+        raise
