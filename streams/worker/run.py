@@ -81,14 +81,18 @@ def run_to_its_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, No
     """Run the loop until `main` is done, whatever other tasks raise.
 
     A `SystemExit` in a task that a handler has started goes to its awaiter and also leaves the
-    loop. Unlike one in the handler itself, it would end the worker and all its runs.
+    loop. Unlike one in the handler itself, it would end the worker and all its runs. So would a
+    handler that stops the loop, which is told by a `RuntimeError`.
     """
     task = loop.create_task(main)
     while not task.done():
         try:
             loop.run_until_complete(task)
-        except (SystemExit, KeyboardInterrupt) as error:
-            log.error("a task of a handler would end the worker: it goes on", error=repr(error))
+        except (SystemExit, KeyboardInterrupt, RuntimeError) as error:
+            if loop.is_closed():
+                raise
+            if not task.done():
+                log.error("a handler would end the worker: it goes on", error=repr(error))
     task.result()
 
 

@@ -188,7 +188,28 @@ def test_a_system_exit_in_a_task_of_a_handler_ends_its_run_and_no_other() -> Non
     ]
 
 
-@pytest.mark.parametrize("error", [ValueError("of the worker"), SystemExit(2)])
+def test_a_handler_that_stops_the_event_loop_does_not_end_the_worker() -> None:
+    ends: list[Ended] = []
+
+    async def stops(ctx: Context) -> str:
+        asyncio.get_running_loop().stop()
+        return str(await ctx.step("s", lambda: "lived"))
+
+    async def main() -> None:
+        async with bench(app_of(stops)) as at:
+            ends.append(await at.ended(at.give()))
+
+    loop = uvloop.new_event_loop()
+    try:
+        run_to_its_end(loop, main())
+    finally:
+        loop.close()
+    assert [(each.status, each.result) for each in ends] == [("succeeded", '"lived"')]
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("of the worker"), RuntimeError("of the worker"), SystemExit(2)]
+)
 def test_what_the_worker_itself_raises_ends_it(error: BaseException) -> None:
     async def main() -> None:
         raise error
