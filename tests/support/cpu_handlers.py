@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import struct
 import sys
@@ -203,6 +204,38 @@ def waits_for_others(ctx: BlockingContext[Any]) -> int:
 
 def is_killed(ctx: BlockingContext[Any]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fails_after_it_has_sent(ctx: BlockingContext[Any]) -> None:
+    def sends(idempotency_key: str) -> None:
+        ctx.progress("x" * 300_000)  # it is too large, and refused
+
+    ctx.effect("email:send", sends, key="once")
+
+
+def fails_before_it_has_sent(ctx: BlockingContext[Any]) -> None:
+    def sends(idempotency_key: str) -> None:
+        raise PermanentError("no such address")
+
+    ctx.effect("email:send", sends, key="once")
+
+
+_HOARD: list[bytearray] = []
+
+
+def hoards(ctx: BlockingContext[Any]) -> int:
+    _HOARD.append(bytearray(200_000_000))
+    return os.getpid()
+
+
+def asks_what_cannot_be_sent(ctx: BlockingContext[Any]) -> None:
+    ctx.progress(lambda: None)
+
+
+def keeps_the_interpreter(ctx: BlockingContext[Any]) -> None:
+    """No other thread of the process gets a turn for years."""
+    Path(ctx.input["file"]).write_text(str(os.getpid()))
+    re.match("(a+)+$", "a" * 60 + "b")
 
 
 def parks(ctx: BlockingContext[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
@@ -14,9 +15,18 @@ from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
 from typing import Any
 
-from streams.errors import LeaseLost
+from streams.errors import LeaseLost, PermanentError
 from streams.worker.blocking.context import BlockingContext
-from streams.worker.blocking.messages import Asked, CannotBePickled, Perform, Raised, Returned, Task
+from streams.worker.blocking.messages import (
+    MOST_BYTES,
+    Asked,
+    CannotBePickled,
+    Perform,
+    Raised,
+    Returned,
+    Task,
+    TooLargeToSend,
+)
 from streams.worker.handler.call_check import check_call
 
 _WITH_FUNCTION = ("step", "effect")
@@ -25,6 +35,7 @@ _WITH_FUNCTION = ("step", "effect")
 def main(connection: Connection, life: int) -> None:
     """Serve tasks. `life` is the read end of a pipe that the worker alone holds open."""
     threading.Thread(target=_end_with_worker, args=(life,), daemon=True).start()
+    _be_ended_with_worker(life)
     sys.path[:] = connection.recv()
     us = os.getpid()
     while True:
@@ -56,9 +67,32 @@ def _end_of(task: Task, connection: Connection) -> Returned | Raised:
 def _packed(end: Returned | Raised) -> bytes:
     """An end as a message; a value that cannot be one is told as what is no JSON."""
     try:
-        return bytes(ForkingPickler.dumps(end))
+        packed = bytes(ForkingPickler.dumps(end))
     except Exception:
         return bytes(ForkingPickler.dumps(Returned(CannotBePickled())))
+    if len(packed) > MOST_BYTES:
+        return bytes(ForkingPickler.dumps(Returned(TooLargeToSend())))
+    return packed
+
+
+def _asked(asked: Asked) -> bytes:
+    """A call as a message.
+
+    Raises:
+        PermanentError: it cannot be one.
+    """
+    try:
+        packed = bytes(ForkingPickler.dumps(asked))
+    except Exception as error:
+        raise PermanentError(
+            f"ctx.{asked.name}: what it was given cannot be pickled ({error}): give plain values"
+        ) from error
+    if len(packed) > MOST_BYTES:
+        raise PermanentError(
+            f"ctx.{asked.name}: what it was given has {len(packed):,} bytes, more than "
+            f"{MOST_BYTES:,}: store it elsewhere, and give where it lies"
+        )
+    return packed
 
 
 class _Calls:
@@ -84,7 +118,7 @@ class _Calls:
         if name == "effect":
             own = {n: v for n, v in kwargs.items() if n not in ("key", "once_per", "model")}
             check_call(function, own, f"effect {args[0]}")
-        asked = bytes(ForkingPickler.dumps(Asked(name, args, kwargs, name in _WITH_FUNCTION)))
+        asked = _asked(Asked(name, args, kwargs, name in _WITH_FUNCTION))
         self._open += 1
         self._connection.send_bytes(asked)
         while True:
@@ -149,6 +183,17 @@ def _end_with_worker(life: int) -> None:
     """End this process and all that it started, once the worker is gone."""
     os.read(life, 1)
     os.killpg(0, signal.SIGKILL)
+
+
+def _be_ended_with_worker(life: int) -> None:
+    """Have Linux do the same, while native code keeps the interpreter from our own thread.
+
+    A pipe whose other end is closed sends a signal to the group that owns it (fcntl(2), F_SETSIG).
+    """
+    if sys.platform == "linux":
+        fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 if __name__ == "__main__":

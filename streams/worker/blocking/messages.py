@@ -8,13 +8,21 @@ that, too.
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from typing import Any
 
 from streams import errors
 from streams.errors import PermanentError, RetryAfter, TransientError
+from streams.worker.blocking import context
 from streams.worker.blocking.context import View
 from streams.worker.handler.own_frames import ELSEWHERE, own_traceback
+from streams.worker.handler.proof_not_done import THROUGH_CONTEXT
+
+MOST_BYTES = 256 * 1024 * 1024
+"""The most that a process says at once: the worker has it in its own memory."""
+_MOST_CHARS = 400_000
+"""More of an error's texts than the worker searches for secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +62,22 @@ class CannotBePickled:
     """Stands for a value that cannot be sent, and is refused as no JSON where that is asked for."""
 
 
+class TooLargeToSend(CannotBePickled):
+    """The same, for a value of more than `MOST_BYTES`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An error, as far as it crosses to another process: its type's name, and its text."""
+    """An error, as far as it crosses to another process: its type's name, and its text.
+
+    `through_context` says that a call of the context raised it or let it pass.
+    """
 
     kind: str
     message: str
     seconds: float | None
     where: str
+    through_context: bool = False
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
@@ -69,12 +85,19 @@ class Raised:
         known = (each for each in ours if isinstance(error, each) and _has_plain(each))
         kind = RetryAfter if isinstance(error, RetryAfter) else next(known, type(error))
         seconds = error.seconds if isinstance(error, RetryAfter) else None
-        return cls(kind.__name__, _text(error), seconds, own_traceback(error))
+        text, where = _text(error)[:_MOST_CHARS], own_traceback(error)[-_MOST_CHARS:]
+        return cls(kind.__name__, text, seconds, where, _is_of_a_call(error))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is an error of the product, and none that nobody foresaw."""
+        return hasattr(errors, self.kind)
 
     def error(self) -> BaseException:
         """The error again; one that is not the product's as a type of its name."""
         error = self._made()
         setattr(error, ELSEWHERE, self.where)
+        setattr(error, THROUGH_CONTEXT, self.through_context)
         return error
 
     def _made(self) -> BaseException:
@@ -96,6 +119,11 @@ def _has_plain(kind: type[BaseException]) -> bool:
     """Whether an error of the product is made of its message alone."""
     plain = kind.__init__ is Exception.__init__
     return plain and issubclass(kind, errors.JobError) and hasattr(errors, kind.__name__)
+
+
+def _is_of_a_call(error: BaseException) -> bool:
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__") == context.__name__ for frame in frames)
 
 
 def _text(error: BaseException) -> str:

@@ -50,9 +50,11 @@ class InProcess:
         except BaseException:
             process.kill()
             raise
-        self._keep(process)
         if isinstance(end, Raised):
+            # Nobody knows what another error leaves behind: memory that is full, for example.
+            self._keep(process) if end.is_ours else process.kill()
             raise end.error()
+        self._keep(process)
         return end.value
 
     def _kept(self) -> Process | None:

@@ -10,9 +10,11 @@ import sys
 import threading
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from streams.process.daemon_thread import DaemonThread
+from streams.worker.blocking.messages import MOST_BYTES
 
 _SECRETS = "TIDEGATE_"
 """What the names of the worker's own settings begin with: keys and tokens are among them."""
@@ -54,9 +56,10 @@ class Process:
         try:
             with self._speaking:
                 self._connection.send(message)
-                return self._connection.recv()
+                said = self._connection.recv_bytes(MOST_BYTES)
         except (EOFError, OSError) as error:
             raise ProcessEnded(self._how_it_ended()) from error
+        return ForkingPickler.loads(said)
 
     def is_quiet(self) -> bool:
         """Whether it lives and says nothing, as it should between two runs."""
@@ -75,6 +78,9 @@ class Process:
         os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
         self._kill_group()  # what it left behind; its number is not given away before it is reaped
         self._reap()
+        with suppress(ChildProcessError):  # the first process of a container is given its orphans
+            while True:
+                os.waitpid(-self._popen.pid, 0)
 
     def _reap(self) -> None:
         with self._ending:

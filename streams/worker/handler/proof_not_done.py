@@ -22,6 +22,9 @@ from types import CodeType, FrameType
 from streams.errors import JobError
 from streams.worker.tool_call import is_disproved
 
+THROUGH_CONTEXT = "through_context"
+"""The attribute of an error from another process that says whether a call on `ctx` raised it."""
+
 _PLAIN = "builtins.OSError"
 """anyio raises it if all addresses of a host failed; without a cause it may mean anything."""
 
@@ -75,6 +78,8 @@ def _came_through_the_context(error: BaseException) -> bool:
 
     Then it says what became of that, and nothing of what the tool did before.
     """
+    if getattr(error, THROUGH_CONTEXT, False):
+        return True
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     names = (str(frame.f_globals.get("__name__")) for frame in frames)
     return any(name.startswith(_HANDLER) and name not in _OF_THE_CALL for name in names)
