@@ -6,6 +6,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from streams.artifacts.store import ArtifactGone, Entry, StoreUnavailable
@@ -33,6 +34,8 @@ class LocalStore:
                     file.flush()
                     os.fsync(file.fileno())
                 Path(name).replace(target)
+                for folder in (target.parent, *self._above(target)):
+                    _make_durable(folder)
             except BaseException:
                 Path(name).unlink(missing_ok=True)
                 raise
@@ -49,13 +52,14 @@ class LocalStore:
             raise StoreUnavailable(f"cannot read an artifact: {error}") from error
 
     def entries(self, folder: str = "") -> Iterator[Entry]:
-        for parent, _, names in os.walk(self._directory / folder):
+        for parent, _, names in os.walk(self._directory / folder, onerror=_unless_gone):
             for name in names:
                 file = Path(parent, name)
                 try:
                     found = file.stat()
-                except FileNotFoundError:
-                    continue  # removed meanwhile
+                except OSError as error:
+                    _unless_gone(error)
+                    continue
                 path = file.relative_to(self._directory).as_posix()
                 yield Entry(path, found.st_size, int(found.st_mtime * 1000))
 
@@ -63,9 +67,33 @@ class LocalStore:
         target = self._directory / path
         try:
             target.unlink(missing_ok=True)
-            for folder in (target.parent, target.parent.parent):
+        except OSError as error:
+            _unless_gone(error)
+        with suppress(OSError):  # it has others
+            for folder in (target.parent, *self._above(target)):
                 if folder != self._directory:
                     folder.rmdir()
-        except OSError:
-            if target.exists():
-                raise StoreUnavailable(f"cannot remove the artifact at {path}") from None
+
+    def _above(self, target: Path) -> list[Path]:
+        """The folders above that of an object, up to the store's own."""
+        above = target.parent.parents
+        return [each for each in above if each.is_relative_to(self._directory)]
+
+
+def _make_durable(folder: Path) -> None:
+    """Keep the entries of a folder through a loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unless_gone(error: OSError) -> None:
+    """Return if there is nothing, because it was removed meanwhile.
+
+    Raises:
+        StoreUnavailable: another reason, such as missing rights.
+    """
+    if error.errno not in _NOTHING_THERE:
+        raise StoreUnavailable(f"the store of artifacts refuses: {error}") from error

@@ -7,7 +7,7 @@ Keys come from where the AWS SDK looks for them: the environment, its files, or 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -53,6 +53,10 @@ class ObjectStore:
                 self._system.delete_file(self._at(path))
         except ArtifactGone:
             return
+        folder = path.rpartition("/")[0]
+        if not any(self.entries(folder)):  # pyarrow keeps an object then that stands for the folder
+            with suppress(ArtifactGone), self._asked(folder):
+                self._system.delete_dir(self._at(folder))
 
     def _at(self, path: str) -> str:
         return f"{self._folder}/{path}"

@@ -54,6 +54,19 @@ def test_a_removed_object_is_gone(store: ArtifactStore) -> None:
     assert list(store.entries("acme/job_3/")) == []
 
 
+def test_the_last_removed_object_of_a_job_leaves_nothing_in_the_bucket(
+    store: ArtifactStore, endpoint: str
+) -> None:
+    paths = ["acme/job_5/art_1", "acme/job_5/art_2"]
+    for path in paths:
+        store.put(path, [b"one"])
+    store.remove(paths[0])
+    assert store.get(paths[1]) == b"one"
+    store.remove(paths[1])
+    with urlopen(f"{endpoint}/kept?list-type=2&prefix=some/folder/acme/job_5", timeout=30) as told:
+        assert b"<Key>" not in told.read()
+
+
 def test_an_upload_that_breaks_off_leaves_nothing(store: ArtifactStore) -> None:
     def broken() -> Iterator[bytes]:
         yield LARGE

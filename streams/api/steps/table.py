@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from streams.api.rows.json_values import Json, checked_json, parsed
 from streams.api.rows.table import Row, Table
+from streams.artifacts.stand_in import MARK
 from streams.runtime.processor import Record
 from streams.serde.codec import STEP_RESULT
 from streams.serde.records import Job
@@ -71,6 +72,19 @@ def heartbeat_of(connection: sqlite3.Connection, job: Job) -> str | None:
     return row[0] if row else None
 
 
+def any_has_artifact_of(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> bool:
+    """Whether a job of the tenant has a step or wait whose large value is an artifact of another.
+
+    A job that is purged has no steps any more.
+    """
+    row = connection.execute(
+        "SELECT 1 FROM steps JOIN jobs USING (job_id) "
+        "WHERE steps.artifact_of = ? AND jobs.tenant_id = ? LIMIT 1",
+        (job_id, tenant_id),
+    )
+    return row.fetchone() is not None
+
+
 def step_json(step: Step) -> Json:
     """Return a step as the API shows it."""
     return {
@@ -94,7 +108,14 @@ def _row(record: Record) -> Row:
     value = checked_json(record.topic, (left.value or "null").encode())
     error = None if left.raises is None else f"{left.raises}: {left.message}"
     told = (value, left.kind, error, int(left.changed_args), left.code)
-    return *TABLE.row_key(record), record.offset, *told
+    return *TABLE.row_key(record), record.offset, *told, _artifact_of(value)
+
+
+def _artifact_of(value: str) -> str | None:
+    """The job whose artifact stands in the place of a value, if one does."""
+    reference = parsed(value)[MARK] if value.startswith(f'{{"{MARK}":') else None
+    of = reference.get("of") if isinstance(reference, dict) else None
+    return of if isinstance(of, str) else None
 
 
 TABLE = Table(
@@ -102,6 +123,7 @@ TABLE = Table(
     topic="dispatcher.checkpoints.changelog",
     key="job_id TEXT, incarnation INTEGER, name TEXT",
     columns="position INTEGER NOT NULL, value TEXT NOT NULL, kind TEXT NOT NULL, error TEXT, "
-    "changed_args INTEGER NOT NULL, code TEXT",
+    "changed_args INTEGER NOT NULL, code TEXT, artifact_of TEXT",
     row=_row,
+    indexes={"of_artifact": "(artifact_of) WHERE artifact_of IS NOT NULL"},
 )

@@ -56,7 +56,6 @@ async def erase(state: AppState, tenant_id: str, note: str) -> Erasure:
         erasure = await _marked(state, tenant_id) or Erasure(note, SUBMITTED_BY, wall_ms())
         await _mark(state, tenant_id, erasure)
         await _forget_settings(state, tenant_id)
-        await _remove_artifacts(state, tenant_id)
         gone = Counter(kind for of, kind, _ in await destroy_erased(state) if of == tenant_id)
         await asyncio.sleep(_SEGMENT_SECONDS)
         erasure = replace(
@@ -66,6 +65,7 @@ async def erase(state: AppState, tenant_id: str, note: str) -> Erasure:
             endpoints=erasure.endpoints + gone["endpoint"],
         )
         await _mark(state, tenant_id, erasure)
+    await _remove_artifacts(state, tenant_id)  # last: the store may hang, and no key waits for it
     log.warning("tenant erased", tenant_id=tenant_id, data_keys=erasure.data_keys)
     return erasure
 

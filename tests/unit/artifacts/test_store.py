@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,3 +96,43 @@ def test_a_reference_that_nobody_saved_is_refused(field: str, text: str) -> None
     given = {"artifact": "art", "of": "job", "name": "n", "size": 1, "content_type": "t"}
     with pytest.raises(PermanentError):
         Reference.of_json({**given, field: text})
+
+
+@pytest.mark.parametrize("name", ["scandir", "stat"])
+def test_folders_that_may_not_be_read_are_told_and_do_not_count_as_empty(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Workers of another user write what only they can read: nothing would be swept, silently."""
+    store.put("acme/job_1/art_1", [b"one"])
+    monkeypatch.setattr(os, name, refuses)
+    with pytest.raises(StoreUnavailable, match="Permission denied"):
+        list(store.entries())
+
+
+def test_an_object_that_may_not_be_removed_is_told(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("acme/job_1/art_1", [b"one"])
+    monkeypatch.setattr(os, "unlink", refuses)
+    monkeypatch.setattr(os, "stat", refuses)
+    with pytest.raises(StoreUnavailable, match="Permission denied"):
+        store.remove("acme/job_1/art_1")
+
+
+def refuses(*_: object, **__: object) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
+def test_an_object_outlives_a_loss_of_power(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folders are durable, too: Kafka may have the reference on other machines."""
+    synced, fsync = list[bool](), os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    store.put("acme/job_1/art_1", [b"one"])
+    assert synced == [False, True, True, True]
