@@ -34,6 +34,13 @@ def note_certificates(settings: Settings) -> None:
             NOT_AFTER.labels(use).set(end)
 
 
+def note_served(chain: Path) -> None:
+    """Set the gauge for the operator's own certificate, each time that it was read."""
+    NOT_AFTER.labels("operator_server").set(
+        min(found.not_valid_after_utc.timestamp() for found in _file(chain)())
+    )
+
+
 def ends(settings: Settings) -> Iterator[tuple[str, float | None]]:
     """When each certificate that the settings name ends, in Unix time; None: it cannot be read.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -47,7 +48,13 @@ def probe_routes(
 
 
 @asynccontextmanager
-async def served(app: web.Application, host: str, port: int, **options: Any) -> AsyncIterator[int]:
+async def served(
+    app: web.Application,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    **options: Any,
+) -> AsyncIterator[int]:
     """Serve an application; gives the port that it is. `options` are `AppRunner`'s.
 
     Raises:
@@ -56,7 +63,7 @@ async def served(app: web.Application, host: str, port: int, **options: Any) -> 
     runner = web.AppRunner(app, access_log=None, **options)
     await runner.setup()
     try:
-        await listen_on(web.TCPSite(runner, host, port), host, port)
+        await listen_on(web.TCPSite(runner, host, port, ssl_context=tls), host, port)
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

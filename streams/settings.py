@@ -80,6 +80,10 @@ class Settings(BaseSettings):
     cluster_key_file: Path | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
+    tls_cert: Path | None = None
+    """The operator's certificate chain in PEM; TLS ends at the operator if it is given."""
+    tls_key: Path | None = None
+    """The key of that certificate; without it, the key is in the certificate's file."""
     probe_port: int = Field(default=0, ge=0, le=65535)
     ingress_tenant_from: Literal["path", "subdomain", "claim"] = "path"
     ingress_base_domain: str | None = None

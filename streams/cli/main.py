@@ -19,7 +19,7 @@ import typer
 
 from streams.cli import standard_output
 from streams.cli.ends import tell
-from streams.cli.options import OF_STAGES, with_options
+from streams.cli.options import of_stage, with_options
 from streams.errors import TidegateError, exit_code
 from streams.process.forked_children import let_forked_children_end
 from streams.stages import STAGES, StageProcess, load
@@ -185,7 +185,7 @@ def _stage_command(stage: StageProcess) -> Callable[..., None]:
         if at_once:
             end_at_once()
 
-    return with_options(command, OF_STAGES[stage.kind])
+    return with_options(command, of_stage(stage.name, stage.kind))
 
 
 def _pools(given: list[str] | None) -> dict[str, int | None]:
@@ -217,7 +217,7 @@ def _stage_group(stage: StageProcess, group: typer.Typer) -> typer.Typer:
             run(**flags)
 
     context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    options = (context, *OF_STAGES[stage.kind])
+    options = (context, *of_stage(stage.name, stage.kind))
     group.callback(invoke_without_command=True)(with_options(unless_asked_for_another, options))
     return group
 

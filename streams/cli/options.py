@@ -27,6 +27,13 @@ ProbePort = Annotated[
     int | None, typer.Option(help="Port of /metrics, /healthz, /readyz; 0: any.", metavar="PORT")
 ]
 LogFormat = Annotated[str | None, typer.Option(help="console or json.", metavar="FORMAT")]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(help="Its certificate chain, PEM; with it, serve https.", metavar="FILE"),
+]
+TlsKey = Annotated[
+    Path | None, typer.Option(help="The certificate's key, PEM. (in --tls-cert)", metavar="FILE")
+]
 Application = Annotated[str, typer.Option(help="The application.", metavar="MODULE:ATTR")]
 Slots = Annotated[
     int | None, typer.Option(min=1, help="Handlers of a pool at once. (20 by default)", metavar="N")
@@ -112,6 +119,7 @@ _STAGE = (
 )
 _LOG_FORMAT = _option("log_format", LogFormat)
 _STREAM = (*_STAGE, _option("probe_port", ProbePort), _LOG_FORMAT)
+_OF_ONE_STAGE = {"operator": (_option("tls_cert", TlsCert), _option("tls_key", TlsKey))}
 OF_STAGES = {
     "http": (*_STAGE, _option("port", Port), _LOG_FORMAT),
     "stream": _STREAM,
@@ -124,6 +132,11 @@ OF_STAGES = {
     ),
 }
 """The options of a stage's process, by its kind."""
+
+
+def of_stage(name: str, kind: str) -> tuple[Parameter, ...]:
+    """Return the options of a stage's process: those of its kind, and its own."""
+    return (*OF_STAGES[kind], *_OF_ONE_STAGE.get(name, ()))
 
 
 def with_options(command: Callable[..., None], options: Iterable[Parameter]) -> Callable[..., None]:

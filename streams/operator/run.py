@@ -51,6 +51,7 @@ from streams.kafka.payload_thread import payload_thread
 from streams.operator.broker_view import broker_view
 from streams.operator.key_age import KeyAgeCollector
 from streams.operator.metrics import ReadModelCollector
+from streams.operator.served_tls import served_tls
 from streams.probe_routes import probe_routes, served
 from streams.process.shutdown import ProcessEnd
 from streams.settings import Settings
@@ -199,11 +200,9 @@ async def _state(
 async def _serve(settings: Settings, topology: Topology, admissions: Admissions) -> None:
     end = ProcessEnd()
     app = build(settings, topology, admissions, end.failed)
-    host, alive = settings.host, _KEEP_ALIVE_SECONDS
-    async with served(
-        app, host, settings.port, keepalive_timeout=alive, shutdown_timeout=5
-    ) as port:
-        log.info("operator listens", host=host, port=port)
+    host, times = settings.host, {"keepalive_timeout": _KEEP_ALIVE_SECONDS, "shutdown_timeout": 5}
+    async with served_tls(settings) as tls, served(app, host, settings.port, tls, **times) as port:
+        log.info("operator listens", host=host, port=port, tls=tls is not None)
         await end.wait()
     log.info("operator ended")
 
