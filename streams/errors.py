@@ -14,6 +14,8 @@
     ├── VaultError             a payload or secret cannot be sealed, found or opened
     │   └── Erased             ... because its tenant was erased, and its keys destroyed
     ├── SecretUnresolved       a reference to a secret finds none in this process
+    ├── SignInRefused          a person who signs in, or has done so, is not let in
+    ├── IssuerUnavailable      an issuer that people sign in with does not answer as it must
     ├── SignatureError         a request is not signed by its source's secret
     ├── Misfit                 a signed body does not give what its source's mapping says
     │   └── MalformedBody      ... because it cannot be read at all
@@ -117,6 +119,18 @@ class Erased(VaultError):
 
 class SecretUnresolved(TidegateError):
     """A reference to a secret finds none in this process's environment or files."""
+
+
+class SignInRefused(TidegateError):
+    """A sign-in or a session does not hold; `reason` is a stable name for answers and metrics."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class IssuerUnavailable(TidegateError):
+    """An issuer gives no usable answer in time; the message names it and no secret."""
 
 
 class SignatureError(TidegateError):

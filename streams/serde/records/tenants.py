@@ -18,7 +18,7 @@ class SigningKey:
 @dataclass(frozen=True, slots=True)
 class TenantRecord:
     tenant_id: str
-    kind: Literal["tenant", "source", "endpoint", "data_key", "erasure", "pause"]
+    kind: Literal["tenant", "source", "endpoint", "data_key", "erasure", "pause", "session_end"]
     id: str
     disabled: bool
     body: str

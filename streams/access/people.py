@@ -1,0 +1,165 @@
+"""People who sign in: from the issuer's word to a session, and from a session to a principal."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streams.access.grants import GroupGrants
+from streams.access.oidc import authorization
+from streams.access.oidc.authorization import SignIn
+from streams.access.oidc.client import IssuerClient, SignedIn
+from streams.access.principal import Principal
+from streams.access.renewals import Renewals
+from streams.access.sealed_cookies import MOST_CHARS, SealedCookies
+from streams.access.session import Session, decoded, random_id
+from streams.access.session_ends import SessionEnds
+from streams.errors import SignInRefused
+
+_LONGEST_NAME = 200
+_NAMES = ("name", "preferred_username", "email", "sub")
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One issuer with what its groups give here."""
+
+    client: IssuerClient
+    grants: GroupGrants
+
+
+class People:
+    """Belongs to one event loop; `now` is the wall clock in milliseconds."""
+
+    def __init__(
+        self,
+        desks: Mapping[str, Desk],
+        cookies: SealedCookies,
+        ends: SessionEnds,
+        now: Callable[[], int],
+    ) -> None:
+        self.desks = desks
+        self.ends = ends
+        self._cookies = cookies
+        self._now = now
+        self._renewals = Renewals(self._asked_again, now)
+
+    async def begin(self, issuer: str, next_: str) -> tuple[SignIn, str]:
+        """Return a new sign-in at an issuer, and where the browser goes for it.
+
+        Raises:
+            IssuerUnavailable: the issuer's metadata cannot be read.
+        """
+        client = self.desks[issuer].client
+        sign_in = authorization.begin(client.issuer, next_, self._now())
+        return sign_in, await client.authorization_url(sign_in)
+
+    async def finish(self, answer: Mapping[str, str], sign_in: SignIn) -> Session:
+        """Return the session of a person who comes back from the issuer.
+
+        Raises:
+            SignInRefused: what the person brings does not hold, or gives nothing here.
+            IssuerUnavailable: the issuer does not answer.
+        """
+        desk = self.desks[sign_in.issuer]
+        found = await desk.client.finish(answer, sign_in, self._now())
+        now, groups = self._now(), _groups(desk, found)
+        return Session(
+            id=random_id(),
+            issuer=sign_in.issuer,
+            fingerprint=desk.client.issuer.fingerprint,
+            subject=found.claims["sub"],
+            name=_name(found.claims),
+            groups=groups,
+            nonce=sign_in.nonce,
+            csrf_token=random_id(),
+            refresh_token=found.refresh_token,
+            started_at=now,
+            checked_at=now,
+            seen_at=now,
+        )
+
+    def sealed(self, session: Session) -> str:
+        """Return the text of a session's cookie.
+
+        A refresh token that makes it too long is left out: the person then signs in again when the
+        groups must be asked for.
+        """
+        text = self._cookies.seal(session.encoded())
+        if len(text) > MOST_CHARS and session.refresh_token is not None:
+            text = self._cookies.seal(replace(session, refresh_token=None).encoded())
+        if len(text) > MOST_CHARS:
+            raise SignInRefused("session-too-large", "the person's groups do not fit in a cookie")
+        return text
+
+    def opened(self, text: str) -> Session | None:
+        """Return the session of a cookie; None if there is none, or it is over."""
+        plain = self._cookies.open(text)
+        session = None if plain is None else decoded(plain)
+        if session is None or not self._lives(session):
+            return None
+        return session
+
+    async def current(self, session: Session) -> tuple[Session, Principal]:
+        """Return an open session as it is now, and who that is.
+
+        Raises:
+            SignInRefused: the person has no access any more.
+            IssuerUnavailable: the issuer has not confirmed the person for too long.
+        """
+        found = await self._renewals.of(session)
+        return found.seen(self._now()), self._principal(found)
+
+    def _lives(self, session: Session) -> bool:
+        desk, now = self.desks.get(session.issuer), self._now()
+        if desk is None or desk.client.issuer.fingerprint != session.fingerprint:
+            return False
+        return now < session.ends_at and not self.ends.has_ended(session)
+
+    def _principal(self, session: Session) -> Principal:
+        granted = self.desks[session.issuer].grants.of(session.groups)
+        if granted is None:
+            raise _nothing_granted()
+        return Principal(
+            session.person, session.name, granted.role, granted.permissions, granted.tenants
+        )
+
+    async def _asked_again(self, session: Session) -> Session:
+        desk, asked = self.desks[session.issuer], session.refresh_token or ""
+        found = await desk.client.renew(asked, session.subject, session.nonce)
+        return replace(
+            session,
+            name=_name(found.claims),
+            groups=_groups(desk, found),
+            refresh_token=found.refresh_token,
+            checked_at=self._now(),
+        )
+
+
+def _groups(desk: Desk, found: SignedIn) -> tuple[str, ...]:
+    """Return the groups of a person that give something here.
+
+    Raises:
+        SignInRefused: none does.
+    """
+    given = found.claims.get(desk.client.issuer.groups_claim)
+    listed = [given] if isinstance(given, str) else given
+    named = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    groups = desk.grants.relevant(named)
+    if desk.grants.of(groups) is None:
+        raise _nothing_granted()
+    return groups
+
+
+def _nothing_granted() -> SignInRefused:
+    why = "the issuer knows you, but none of your groups has a role here: ask an administrator"
+    return SignInRefused("no-role", why)
+
+
+def _name(claims: Mapping[str, Any]) -> str:
+    """Return a person's name for people to read, without what would change how it is shown."""
+    found = next((claims[name] for name in _NAMES if isinstance(claims.get(name), str)), "")
+    shown = "".join(c for c in found if unicodedata.category(c)[0] != "C")
+    return shown[:_LONGEST_NAME]
