@@ -51,7 +51,7 @@ def _spend(values: int) -> None:
     _left.set(left)
 
 
-def _fault(message: str, *path: str, context: Iterable[Any] = ()) -> ValidationError:
+def _fault(message: str, *path: Any, context: Iterable[Any] = ()) -> ValidationError:
     """An error, which takes as much time and memory as a value."""
     _spend(1)
     return ValidationError(message, path=path, context=context)
