@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from aiohttp import web
-
 from streams.api.dead_letters.producer import RecordReplays
 from streams.api.read_model.database import Database
 from streams.api.read_model.follower import Follower
@@ -180,6 +178,3 @@ def not_shown() -> Refusal:
     """Return the refusal for a durable write that the read model does not show in time."""
     late = "what was written is durable, but the read model does not show it: send the call again"
     return Refusal(503, "not-shown", late)
-
-
-STATE: web.AppKey[AppState] = web.AppKey("state", AppState)

@@ -1,22 +1,21 @@
-"""The refusal of a call: any function raises it, and one middleware answers it."""
+"""The refusal of a call: any function raises it, and `serving/problems.py` answers it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from aiohttp import web
 from pydantic import ValidationError
 
-from streams.http.problem import problem, problem_json
-from streams.limits.backlog import RETRY_SECONDS
+from streams.http.problem_document import problem_document
 from streams.model_faults import faults
-
-_RETRY_AFTER = {503: 2, 429: RETRY_SECONDS}
 
 
 class Refusal(Exception):
-    """An HTTP error: its status, the stable name of its type, and what the client does next."""
+    """An error of a call: its status, the stable name of its type, and what the client does next.
+
+    `extra` has further members of the problem.
+    """
 
     def __init__(self, status: int, name: str, detail: str, **extra: Any) -> None:
         super().__init__(detail)
@@ -24,15 +23,10 @@ class Refusal(Exception):
         self.name = name
         self.detail = detail
         self.extra = extra
-        seconds = _RETRY_AFTER.get(status)
-        self.headers: dict[str, str] = {} if seconds is None else {"Retry-After": str(seconds)}
-
-    def response(self) -> web.Response:
-        return problem(self.status, self.name, self.detail, headers=self.headers, **self.extra)
 
     def json(self) -> dict[str, Any]:
         """Return the problem alone, for an answer that contains several."""
-        return problem_json(self.status, self.name, self.detail, **self.extra)
+        return problem_document(self.status, self.name, self.detail, **self.extra)
 
 
 def invalid(field: str, message: str) -> Refusal:

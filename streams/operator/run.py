@@ -22,7 +22,7 @@ from streams.api.live.http import STREAMS, Streams
 from streams.api.live.hub import Hub
 from streams.api.live.rounds import Look, SharedReads
 from streams.api.live.tickets import Tickets
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.read_model.database import Database
 from streams.api.read_model.follower import Follower
 from streams.api.read_model.projections import kept_ms
@@ -33,10 +33,11 @@ from streams.api.serving.middlewares import (
     authenticated,
     caught_up,
     newline_ended,
-    not_ready,
     problems,
     traced,
 )
+from streams.api.serving.problems import not_ready
+from streams.api.serving.state import STATE
 from streams.api.tenants import table as tenants
 from streams.artifacts.store import open_store
 from streams.delivery.egress.configured import egress_policy

@@ -19,7 +19,7 @@ from streams.api.live.http import STREAMS, Streams
 from streams.api.live.hub import Hub
 from streams.api.live.rounds import SharedReads
 from streams.api.live.tickets import Tickets
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.read_model.database import Database, transaction
 from streams.api.read_model.projections import Changes, project
 from streams.api.read_model.row_notifier import FOLDED, RowNotifier
@@ -27,6 +27,7 @@ from streams.api.routes import routes
 from streams.api.rows.table import RowKey
 from streams.api.sent_commands import SentCommands
 from streams.api.serving.middlewares import authenticated, newline_ended, problems
+from streams.api.serving.state import STATE
 from streams.process.wall_clock import wall_ms
 from streams.runtime.processor import Record
 from streams.serde.codec import HELD, JOB, LEDGER_ENTRY, LIVE, PROGRESS, STEP_RESULT, WORKFLOW

@@ -15,10 +15,11 @@ from streams.api.approvals import table as approvals
 from streams.api.approvals.table import Shown, approval_json, details_json, seal_edit
 from streams.api.command_results import run_command
 from streams.api.fields import Body, Name, Writable, bounded
-from streams.api.operator_state import STATE, SUBMITTED_BY, AppState
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.refusal import Refusal, invalid, unknown
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.approval_edits import Arguments, edited
 from streams.errors import VaultError
 from streams.http.moments import rfc3339

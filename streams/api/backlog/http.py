@@ -5,8 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.api.backlog.table import backlog, depth_json
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
+from streams.api.serving.state import STATE
 from streams.limits.backlog import RETRY_SECONDS, Backlog, Depth, QueueCaps
 
 routes = web.RouteTableDef()

@@ -14,11 +14,12 @@ from streams.api.dead_letters.record_replay import replay_records
 from streams.api.dead_letters.replay_request import BulkReplayRequest, DiscardRequest, ReplayRequest
 from streams.api.dead_letters.table import dead_letter_json, dead_record_json
 from streams.api.jobs import table as jobs
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
 from streams.api.rows.json_values import Json
 from streams.api.serving.listing import cursor_in, page_query
 from streams.api.serving.request_body import idempotency_key, read_body
+from streams.api.serving.state import STATE
 from streams.http.moments import rfc3339
 from streams.serde.records import DeadLetter
 

@@ -9,9 +9,10 @@ from aiohttp import web
 from streams.api.command_results import delivery_command, run_delivery_command
 from streams.api.deliveries import table as deliveries
 from streams.api.fields import Body
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.api.tenants.guards import refuse_erased
 from streams.serde import ids
 from streams.serde.delivery_records import RETRY, Delivery

@@ -13,10 +13,11 @@ from streams.api.deliveries import table as deliveries
 from streams.api.deliveries.table import RecoveryRange
 from streams.api.endpoints.table import endpoint_state, recovery_json
 from streams.api.fields import Body, Moment
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
 from streams.api.rows.json_values import Json
 from streams.api.serving.request_body import idempotency_key, read_body
+from streams.api.serving.state import STATE
 from streams.api.tenants.guards import known_tenant, refuse_erased
 from streams.api.tenants.writes import standing_endpoint
 from streams.http.moments import milliseconds, rfc3339

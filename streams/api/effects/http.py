@@ -12,10 +12,11 @@ from streams.api.command_results import run_command
 from streams.api.effects.table import TABLE, effect, effect_alone, shared_effect
 from streams.api.fields import Body, Writable, noted, stored_json
 from streams.api.jobs.http import commanded, known_job, shown_job
-from streams.api.operator_state import STATE, SUBMITTED_BY, AppState
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.rows.table import find
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.api.tenants.guards import known_tenant
 from streams.serde.codec import LEDGER_ENTRY
 from streams.serde.effect_scopes import is_shared, once_per

@@ -10,10 +10,11 @@ from streams.api.endpoints.destinations import check_target
 from streams.api.endpoints.endpoint_request import EndpointRequest, EndpointRotation
 from streams.api.endpoints.table import endpoints_count, endpoints_page, shown_endpoint
 from streams.api.new_secret import NewSecret
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.api.tenants.guards import known_tenant
 from streams.api.tenants.http import TENANT
 from streams.api.tenants.writes import (

@@ -10,11 +10,12 @@ from streams.api.command_results import delivery_command, run_delivery_command
 from streams.api.deliveries import table as deliveries
 from streams.api.endpoints.http import ENDPOINT, known_endpoint
 from streams.api.fields import Body, Writable, stored_json
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
 from streams.api.rows.json_values import Json
 from streams.api.rows.table import RowKey
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.serde import ids
 from streams.serde.delivery_records import TEST, DeliveryCommand
 from streams.serde.delivery_states import DELIVERED, PENDING

@@ -9,8 +9,9 @@ from aiohttp import web
 from streams.api.job_types import table as job_types
 from streams.api.job_types.input_schema.check import misfits
 from streams.api.job_types.table import job_type_json
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import all_invalid, unknown
+from streams.api.serving.state import STATE
 from streams.model_faults import Fault
 
 routes = web.RouteTableDef()

@@ -15,12 +15,13 @@ from streams.api.job_types.known import doubt_about
 from streams.api.jobs import table as jobs
 from streams.api.jobs.job_request import JobRequest
 from streams.api.jobs.submission import Submission, submitted
-from streams.api.operator_state import STATE, SUBMITTED_BY, AppState
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.rows.json_values import Json
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.payloads import attachment, open_body
 from streams.api.serving.request_body import idempotency_key, read_body
+from streams.api.serving.state import STATE
 from streams.api.tenants.guards import enabled_tenant
 from streams.new_jobs import FIRST, from_submission
 from streams.process.wall_clock import wall_ms

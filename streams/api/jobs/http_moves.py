@@ -15,10 +15,11 @@ from streams.api.jobs import movable as movable_jobs
 from streams.api.jobs import table as jobs
 from streams.api.jobs.http import commanded, live_job
 from streams.api.jobs.movable import WaitingFilter
-from streams.api.operator_state import STATE, SUBMITTED_BY, AppState
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.refusal import invalid
 from streams.api.serving.listing import cursor_in
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job, Move
 

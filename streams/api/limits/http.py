@@ -7,11 +7,11 @@ import sqlite3
 from aiohttp import web
 
 from streams.api.limits import buckets as limits
-from streams.api.operator_state import STATE
 from streams.api.pauses.paused import all_pauses, pause_json
 from streams.api.rows.json_values import Json
 from streams.api.rows.paging import Page
 from streams.api.serving.listing import list_answer, page_query
+from streams.api.serving.state import STATE
 from streams.process.wall_clock import wall_ms
 
 routes = web.RouteTableDef()

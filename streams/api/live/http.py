@@ -28,9 +28,10 @@ from streams.api.live.reader import Reader
 from streams.api.live.reading import Reading
 from streams.api.live.subject import MOST_JOBS, Subject, of_jobs, of_workflow, unknown
 from streams.api.live.tickets import LIFETIME_SECONDS, Tickets
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.api.workflows.http import WORKFLOW, known_workflow
 from streams.errors import TidegateError
 from streams.process.wall_clock import wall_ms

@@ -12,11 +12,12 @@ from aiohttp import web
 
 from streams.api.fields import Body, Name, noted
 from streams.api.job_types.known import doubt_about
-from streams.api.operator_state import STATE, SUBMITTED_BY, AppState
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.pauses import paused as pauses
 from streams.api.pauses.paused import pause_json
 from streams.api.refusal import Refusal, invalid
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import known_tenant, refuse_erased
 from streams.limits.paused import Scope

@@ -10,13 +10,14 @@ from aiohttp import web
 from confluent_kafka import KafkaException
 
 from streams.api.job_types import known as known_types
-from streams.api.operator_state import STATE, SUBMITTED_BY, AppState
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.replays import table as event_replays
 from streams.api.replays.replay_request import ReplayEventsRequest, StopRequest
 from streams.api.replays.table import replay_json, selection_json
 from streams.api.rows.json_values import Json
 from streams.api.serving.request_body import idempotency_key, read_body
+from streams.api.serving.state import STATE
 from streams.api.tenants.guards import enabled_tenant
 from streams.errors import KafkaUnavailable
 from streams.event_replay.preview import MOST_RECORDS, TooWide

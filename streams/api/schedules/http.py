@@ -14,12 +14,13 @@ from streams.api.fields import Body, Moment, Name, Writable, bounded, stored_jso
 from streams.api.job_types.http import refuse_misfit
 from streams.api.job_types.known import doubt_about
 from streams.api.jobs.job_request import MAX_INPUT_BYTES
-from streams.api.operator_state import STATE, SUBMITTED_BY, AppState, not_shown
+from streams.api.operator_state import SUBMITTED_BY, AppState, not_shown
 from streams.api.refusal import Refusal, invalid, unknown
 from streams.api.rows.json_values import Json
 from streams.api.schedules import table as schedules
 from streams.api.schedules.table import schedule_json
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.api.tenants.guards import enabled_tenant
 from streams.http.moments import milliseconds
 from streams.process.wall_clock import wall_ms

@@ -15,8 +15,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
-from streams.api.operator_state import STATE
 from streams.api.refusal import Refusal
+from streams.api.serving.state import STATE
 from streams.serde.schemas import Schema, by_id, digest
 from streams.serde.subjects import subjects, versions
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from streams.api.operator_state import STATE
 from streams.api.refusal import all_invalid, invalid
 from streams.api.rows.cursor import Cursor, parse_cursor
 from streams.api.rows.paging import Filters, Listing, Page, PageQuery
+from streams.api.serving.state import STATE
 from streams.api.tenants.guards import known_tenant
 from streams.http.moments import milliseconds
 

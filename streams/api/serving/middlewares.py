@@ -3,7 +3,6 @@ rows."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -12,11 +11,10 @@ from aiohttp.typedefs import Middleware
 
 from streams.api.live.http import takes_ticket
 from streams.api.live.tickets import Tickets
-from streams.api.operator_state import STATE
-from streams.api.refusal import Refusal
 from streams.api.schemas.http import ROOTS
 from streams.api.serving import pages
-from streams.errors import KafkaUnavailable
+from streams.api.serving.problems import answer_to, not_ready
+from streams.api.serving.state import STATE
 from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
 from streams.tracing import conventions as names
@@ -29,11 +27,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 """They need no token and no read model, and neither do pages. Schemas need no read model, and a
 token if it is set so."""
-
-_HTTP_ERRORS = {
-    404: ("route-unknown", "no call has this path: docs/http-api.md lists the calls"),
-    405: ("method-not-allowed", "this path does not take that method: use one that `Allow` names"),
-}
 
 
 @web.middleware
@@ -53,36 +46,11 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except Exception as error:
-        answer = _answer(error)
+        answer = answer_to(error)
         if answer is not None:
             return answer
         log.exception("call failed", method=request.method, path=request.path)
         return problem(500, "internal-error", "the operator failed; its log has the reason")
-
-
-def _answer(error: Exception) -> web.StreamResponse | None:
-    """The answer to a call that an error ended; None for one that is a bug."""
-    if isinstance(error, web.HTTPException):
-        return _of_http(error)
-    refusal = _refusal(error)
-    return None if refusal is None else refusal.response()
-
-
-def _refusal(error: Exception) -> Refusal | None:
-    """What an error of the tree, or of the read model, means to the caller."""
-    match error:
-        case Refusal():
-            return error
-        case KafkaUnavailable():
-            detail = (
-                f"not acknowledged by Kafka ({error}): send it again with the same Idempotency-Key"
-            )
-            return Refusal(503, "kafka-unavailable", detail)
-        case sqlite3.Error():
-            log.warning("read model does not answer", error=str(error))
-            detail = "the operator's read model is being rebuilt: ask again in a few seconds"
-            return Refusal(503, "not-ready", detail)
-    return None
 
 
 def authenticated(token: str, tickets: Tickets, *, open_schemas: bool) -> Middleware:
@@ -112,7 +80,7 @@ async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             answer = await handler(request)
         except Exception as error:
-            answered = _answer(error)
+            answered = answer_to(error)
             if answered is None:
                 raise
             answer = answered
@@ -131,23 +99,9 @@ async def caught_up(request: web.Request, handler: Handler) -> web.StreamRespons
     return await handler(request)
 
 
-def not_ready() -> Refusal:
-    """Return the refusal of a call while rows are missing."""
-    late = "the operator has not read its topics to their end yet: ask again in a few seconds"
-    return Refusal(503, "not-ready", late)
-
-
 def _is_open(request: web.Request) -> bool:
     return request.path in OPEN_PATHS or request.path.startswith(pages.ROOTS)
 
 
 def _is_of_schemas(request: web.Request) -> bool:
     return request.path.startswith(ROOTS)
-
-
-def _of_http(error: web.HTTPException) -> web.StreamResponse:
-    name, detail = _HTTP_ERRORS.get(error.status, ("bad-request", error.reason))
-    if isinstance(error, web.HTTPRequestEntityTooLarge):
-        name, detail = "body-too-large", f"{error.text} Store it and send a link"
-    allow = {"Allow": error.headers[hdrs.ALLOW]} if hdrs.ALLOW in error.headers else None
-    return problem(error.status, name, detail, headers=allow)

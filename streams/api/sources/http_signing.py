@@ -16,9 +16,10 @@ from pydantic import AfterValidator, Field
 
 from ingress.schemes import SCHEMES, SignedRequest, sign
 from streams.api.fields import Body, WebLink
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.api.tenants.http import SOURCE, known_source, require_secret
 from streams.errors import SignatureError, VaultError
 from streams.process.wall_clock import wall_ms

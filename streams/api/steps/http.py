@@ -12,9 +12,10 @@ from streams.api.command_results import run_command
 from streams.api.fields import Body, noted
 from streams.api.jobs import table as jobs
 from streams.api.jobs.http import commanded, known_job
-from streams.api.operator_state import STATE, SUBMITTED_BY, AppState
+from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.api.steps.table import steps_of
 from streams.serde.records import Job, SettleSteps
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from aiohttp import web
 
 from streams.api.endpoints.destinations import check_target, set_up_callbacks
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
 from streams.api.rows.paging import Page
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.api.sources.source_request import RotateRequest, SourceRequest
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import known_tenant

@@ -8,8 +8,8 @@ from typing import Annotated
 from aiohttp import web
 
 from streams.api.fields import Body, noted
-from streams.api.operator_state import STATE
 from streams.api.serving.request_body import read_body
+from streams.api.serving.state import STATE
 from streams.api.tenants.guards import known_tenant
 from streams.api.vault.erasure import erase
 from streams.api.vault.rewrap import rewrap

@@ -5,9 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.api.jobs.http import known_job
-from streams.api.operator_state import STATE, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.serving.listing import list_answer, page_query
+from streams.api.serving.state import STATE
 from streams.api.workflows import table as workflows
 from streams.api.workflows import tree as workflow_tree
 from streams.api.workflows.table import holds

@@ -22,6 +22,7 @@ from streams.api.operator_state import AppState
 from streams.api.read_model.database import Database
 from streams.api.read_model.projections import Changes, project
 from streams.api.refusal import Refusal
+from streams.api.serving.problems import refused
 from streams.errors import KafkaUnavailable
 from streams.http.moments import rfc3339
 from streams.process.wall_clock import wall_ms
@@ -240,9 +241,10 @@ def becoming(rows: sqlite3.Connection, late: list[DeadLetter]) -> Callable[..., 
 async def test_an_end_that_stays_unknown_is_said_to_be(rows: sqlite3.Connection) -> None:
     fold(rows, letter(1))
     bench = Bench(rows, *(Unsettled("fenced") for _ in range(3)))
-    with pytest.raises(Refusal, match="send the call again") as refused:
+    with pytest.raises(Refusal, match="send the call again") as raised:
         await replay(bench, 1)
-    assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "2"})
+    answer = refused(raised.value)
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
     assert not bench.turn.locked()
 
 

@@ -14,9 +14,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from support.webhooks import VAULT, source, tenant
 
-from streams.api.operator_state import STATE, AppState, not_shown
+from streams.api.operator_state import AppState, not_shown
 from streams.api.refusal import Refusal
 from streams.api.serving.middlewares import problems
+from streams.api.serving.state import STATE
 from streams.api.tenants import http as api_tenants
 from streams.api.vault.rewrap import rewrap
 from streams.process.wall_clock import wall_ms
