@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streams.api.resources import command_groups
 from streams.cli import standard_output
 from streams.cli.ends import tell
 from streams.cli.options import of_stage, with_options
@@ -31,23 +32,8 @@ if TYPE_CHECKING:
 _GROUPS = {
     "broker": "streams.cli.broker:app",
     "topology": "streams.cli.topology:app",
-    "tenants": "streams.api.tenants.cli:tenants",
-    "sources": "streams.api.sources.cli:sources",
-    "endpoints": "streams.api.endpoints.cli:endpoints",
-    "jobs": "streams.api.jobs.cli:jobs",
-    "job-types": "streams.api.job_types.cli:job_types",
-    "workflows": "streams.api.workflows.cli:workflows",
-    "limits": "streams.api.limits.cli:limits",
-    "effects": "streams.api.effects.cli:effects",
-    "approvals": "streams.api.approvals.cli:approvals",
-    "schedules": "streams.api.schedules.cli:schedules",
-    "dlq": "streams.api.dead_letters.cli:dlq",
-    "quarantine": "streams.api.quarantine.cli:quarantine",
-    "rejections": "streams.api.rejections.cli:rejections",
-    "events": "streams.api.events.cli:events",
+    **command_groups(),
     "schemas": "streams.cli.schemas:schemas",
-    "replays": "streams.api.replays.cli:replays",
-    "deliveries": "streams.api.deliveries.cli:deliveries",
 }
 _COMMANDS = {
     "dev": "streams.dev.command:dev",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from streams.api.backlog import table as backlog
 from streams.api.dead_letters import table as dead_letters
 from streams.api.deliveries import table as deliveries
-from streams.api.effects import unknown as unknown_effects
+from streams.api.effects import unknown_table as unknown_effects
 from streams.api.quarantine import table as quarantine
 from streams.api.rows.table import status_in
 from streams.serde.job_states import PENDING

@@ -28,7 +28,6 @@ from streams.api.read_model.follower import Follower
 from streams.api.read_model.projections import kept_ms
 from streams.api.read_model.read_barrier import ReadBarrier
 from streams.api.read_model.row_notifier import RowNotifier
-from streams.api.routes import routes
 from streams.api.serving.middlewares import (
     authenticated,
     caught_up,
@@ -37,6 +36,7 @@ from streams.api.serving.middlewares import (
     traced,
 )
 from streams.api.serving.problems import not_ready
+from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.api.tenants import table as tenants
 from streams.artifacts.store import open_store

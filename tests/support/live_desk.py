@@ -23,10 +23,10 @@ from streams.api.operator_state import AppState
 from streams.api.read_model.database import Database, transaction
 from streams.api.read_model.projections import Changes, project
 from streams.api.read_model.row_notifier import FOLDED, RowNotifier
-from streams.api.routes import routes
 from streams.api.rows.table import RowKey
 from streams.api.sent_commands import SentCommands
 from streams.api.serving.middlewares import authenticated, newline_ended, problems
+from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.process.wall_clock import wall_ms
 from streams.runtime.processor import Record

@@ -13,9 +13,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from streams.api.operator_state import AppState
 from streams.api.read_model.projections import Changes, project
-from streams.api.routes import routes
 from streams.api.sent_commands import SentCommands
 from streams.api.serving.middlewares import problems
+from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.runtime.processor import Record
 from streams.serde.codec import TENANT

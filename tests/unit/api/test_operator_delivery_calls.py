@@ -25,8 +25,8 @@ from streams.api import command_results
 from streams.api.operator_state import AppState
 from streams.api.read_model.database import Database
 from streams.api.read_model.projections import Changes, project
-from streams.api.routes import routes
 from streams.api.serving.middlewares import problems
+from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.runtime.processor import Record
 from streams.serde.codec import (

@@ -19,7 +19,7 @@ from support.operator_cluster import (
 )
 
 from streams.api.effects import table as effects
-from streams.api.effects import unknown as unknown_effects
+from streams.api.effects import unknown_table as unknown_effects
 from streams.api.events import table as events
 from streams.api.events.story import shown_event
 from streams.api.read_model.database import Database

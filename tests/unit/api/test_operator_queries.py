@@ -19,7 +19,7 @@ from support.step_results import framed
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters import to_replay as letters_to_replay
 from streams.api.duplicates import table as duplicates
-from streams.api.effects import unknown as unknown_effects
+from streams.api.effects import unknown_table as unknown_effects
 from streams.api.effects.table import begun_effects
 from streams.api.jobs import movable as movable_jobs
 from streams.api.jobs import table as jobs

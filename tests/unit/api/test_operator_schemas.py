@@ -21,8 +21,8 @@ from support.dispatching import envelope
 from support.schema_versions import LATER, another_version
 
 from streams.api.live.tickets import Tickets
-from streams.api.routes import routes
 from streams.api.serving.middlewares import authenticated, caught_up, problems
+from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.serde import schemas
 from streams.serde.codec import ENVELOPE

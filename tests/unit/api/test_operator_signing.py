@@ -16,9 +16,9 @@ from support.webhooks import SECRET, VAULT, source
 from ingress.schemes import verify
 from streams.api.operator_state import AppState
 from streams.api.read_model.database import Database
-from streams.api.routes import routes
 from streams.api.rows.table import Row
 from streams.api.serving.middlewares import problems
+from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord

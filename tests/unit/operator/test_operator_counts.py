@@ -16,7 +16,7 @@ from streams.api.backlog import table as backlog
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.to_replay import selected
 from streams.api.deliveries import table as deliveries
-from streams.api.effects import unknown as unknown_effects
+from streams.api.effects import unknown_table as unknown_effects
 from streams.api.quarantine import table as quarantine
 from streams.api.read_model.database import Database
 from streams.api.read_model.projections import Changes, project
