@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from streams import user_json
-from streams.api.refusal import Refusal
+from streams.api.refusal import Refusal, invalid, invalid_model
 from streams.http.moments import milliseconds
+from streams.tenants.settings import NAME
+
+M = TypeVar("M", bound=BaseModel)
 
 MAX_NOTE_BYTES = 4_096
 _MAX_LINK_CHARACTERS = 2_048
@@ -27,6 +30,35 @@ class Body(BaseModel):
     def digest(self) -> bytes:
         """Return the SHA-256 of the request's canonical JSON: keys sorted, defaults filled in."""
         return hashlib.sha256(user_json.write(self.model_dump(), sort_keys=True)).digest()
+
+
+def validated(body: Any, model: type[M]) -> M:
+    """Return a JSON object as a model.
+
+    Raises:
+        Refusal: 422 naming each field at fault.
+    """
+    if not isinstance(body, dict):
+        raise invalid("body", "must be a JSON object")
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise invalid_model(error) from None
+
+
+def checked_name(part: str, name: str) -> str:
+    """Return a name under which something is created; `part` is its place in the path.
+
+    Raises:
+        Refusal: 422, it is no name.
+    """
+    if not NAME.fullmatch(name):
+        raise invalid(
+            part,
+            f"{name!r} is no name: use 1 to 64 letters, digits, `_`, `.` and "
+            "`-`, beginning with a letter or digit",
+        )
+    return name
 
 
 def bounded(note: str) -> str:

@@ -13,7 +13,7 @@ from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, RunningOperator, make_cluster, running
 
 from streams.api.endpoints import http as endpoints
-from streams.api.jobs import http as jobs
+from streams.api.jobs import submit
 from streams.cli.api_client import CallFailed
 from streams.delivery.message.signing import new_key_pair, new_secret
 from streams.serde import keys
@@ -245,7 +245,7 @@ def test_the_first_callback_url_sets_up_the_endpoint_that_signs_callbacks(
     async def dispatcher_is_late(*_: object) -> None:
         """There is none; the call would wait for it."""
 
-    monkeypatch.setattr(jobs, "submitted", dispatcher_is_late)
+    monkeypatch.setattr(submit, "submitted", dispatcher_is_late)
 
     def call_back() -> None:
         where = {"callback_url": "https://acme.example/done"}

@@ -65,7 +65,7 @@ def desk() -> Desk:
 async def client(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Client]:
-    monkeypatch.setattr("streams.api.jobs.http.wall_ms", lambda: desk.driver.now)
+    monkeypatch.setattr("streams.api.jobs.submit.wall_ms", lambda: desk.driver.now)
     async with office(desk, tmp_path, monkeypatch) as client:
         yield client
 

@@ -65,7 +65,7 @@ READ_IN = {
     "streams/operator/metrics.py": "ages in metrics: shown",
     "streams/operator/key_age.py": "ages in metrics: shown",
     "streams/api/vault/erasure.py": "when a tenant was erased: shown",
-    "streams/api/jobs/http.py": "when a job was asked for: shown until the dispatcher says",
+    "streams/api/jobs/submit.py": "when a job was asked for: shown until the dispatcher says",
     "streams/api/quarantine/http.py": "when a body was released: shown",
     "streams/api/tenants/http.py": "dates of records; old secrets end by the ingress's clock",
     "streams/api/dead_letters/job_replay.py": "when a replay was asked for: shown before its job",

@@ -8,11 +8,12 @@ from typing import TypeVar
 from aiohttp import web
 
 from streams.api.artifacts.store_calls import asked
-from streams.api.jobs.http import known_job
+from streams.api.jobs.known import known_job
 from streams.api.operator_state import AppState
+from streams.api.payloads import refuse_erased_body
 from streams.api.refusal import Refusal, unknown
 from streams.api.rows.json_values import Json
-from streams.api.serving.payloads import attachment, refuse_erased_body
+from streams.api.serving.attachment import attachment
 from streams.api.serving.state import STATE
 from streams.artifacts.reference import Reference, path_of, path_of_job
 from streams.artifacts.sealing import MAX_HEAD_BYTES, head_of, opened

@@ -1,18 +1,14 @@
-"""How many jobs wait, and the refusal of new ones where that is too many."""
+"""How many jobs wait, where that is near a cap."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
-from streams.api.backlog.table import backlog, depth_json
-from streams.api.operator_state import AppState
-from streams.api.refusal import Refusal
+from streams.api.backlog.admission import open_backlog
+from streams.api.backlog.table import depth_json
 from streams.api.serving.state import STATE
-from streams.limits.backlog import RETRY_SECONDS, Backlog, Depth, QueueCaps
 
 routes = web.RouteTableDef()
-
-_WHOSE = {"tenant": " of tenant {!r}", "job_type": " of type {!r}", "global": ""}
 
 
 @routes.get("/v1/backlog")
@@ -20,32 +16,3 @@ async def list_backlog(request: web.Request) -> web.Response:
     """List the depths that are near a cap of `max_queued`, the fullest first."""
     known = (await open_backlog(request.app[STATE])).known()
     return web.json_response({"backlog": [depth_json(each) for each in known]})
-
-
-async def open_backlog(state: AppState) -> Backlog:
-    """Return the depths as the read model has them; without `max_queued` it is not asked."""
-    if not state.topology.max_queued:
-        return Backlog(QueueCaps(()))
-    return await state.query(lambda db: backlog(db, state.topology.max_queued))
-
-
-async def refuse_full(state: AppState, tenant_id: str, type_: str) -> None:
-    """Check that one more job may wait.
-
-    Raises:
-        Refusal: 429, too many wait already.
-    """
-    full = (await open_backlog(state)).full(tenant_id, type_)
-    if full is not None:
-        raise full_refusal(full)
-
-
-def full_refusal(full: Depth) -> Refusal:
-    """Return the 429 of a job that a cap does not let in."""
-    whose = _WHOSE[full.line.scope].format(full.line.value)
-    detail = (
-        f"{full.jobs:,} jobs{whose} wait, and max_queued lets {full.cap:,}: send it again in "
-        f"{RETRY_SECONDS} s or later; GET /v1/backlog shows how many wait"
-    )
-    limit = {"scope": full.line.scope, "value": full.line.value or None}
-    return Refusal(429, "backlog-full", detail, limit=limit, depth=full.jobs, cap=full.cap)

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from streams.api.command_results import run_command
 from streams.api.effects.table import TABLE, effect, effect_alone, shared_effect
 from streams.api.fields import Body, Writable, noted, stored_json
-from streams.api.jobs.http import commanded, known_job, shown_job
+from streams.api.jobs.known import commanded, known_job, shown_job
 from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.rows.table import find
@@ -58,7 +58,8 @@ async def settle(request: web.Request) -> web.Response:
     if not is_shared(entry.scope):
         _require_at_rest(entry, job)
     found = await _settled(state, job_id, entry, command)
-    return await commanded(state, job_id, answered=found is not None)
+    shown = await commanded(state, job_id, answered=found is not None)
+    return web.json_response(shown, status=202)
 
 
 @routes.post("/v1/tenants/{tenant_id}/effects/{action:(?s:.+)}/settle")

@@ -13,18 +13,11 @@ from streams.api.new_secret import NewSecret
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.serving.listing import list_answer, page_query
-from streams.api.serving.request_body import read_body
+from streams.api.serving.request_body import name_in, read_body
 from streams.api.serving.state import STATE
 from streams.api.tenants.guards import known_tenant
 from streams.api.tenants.http import TENANT
-from streams.api.tenants.writes import (
-    changing,
-    name_in,
-    removed,
-    standing_endpoint,
-    with_newest,
-    written,
-)
+from streams.api.tenants.writes import changing, removed, standing_endpoint, with_newest, written
 from streams.delivery.message.signing import check_signing_secret, new_secret
 from streams.errors import VaultError
 from streams.process.wall_clock import wall_ms

@@ -14,9 +14,10 @@ from streams.api.events.story import shown_event
 from streams.api.fields import Body, noted
 from streams.api.jobs import table as jobs
 from streams.api.operator_state import SUBMITTED_BY, AppState, not_shown
+from streams.api.payloads import open_body
 from streams.api.refusal import Refusal, unknown
 from streams.api.rows.json_values import Json
-from streams.api.serving.payloads import attachment, open_body
+from streams.api.serving.attachment import attachment
 from streams.api.serving.request_body import read_body
 from streams.api.serving.state import STATE
 from streams.api.tenants.guards import enabled_tenant

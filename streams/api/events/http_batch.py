@@ -13,12 +13,12 @@ from typing import Any
 
 from aiohttp import web
 
-from streams.api.backlog.http import full_refusal, open_backlog
+from streams.api.backlog.admission import full_refusal, open_backlog
 from streams.api.events.batch_request import BatchRequest, EventRequest
-from streams.api.jobs.http import traceparent
+from streams.api.fields import validated
 from streams.api.refusal import Refusal
 from streams.api.rows.json_values import Json
-from streams.api.serving.request_body import read_body, validated
+from streams.api.serving.request_body import read_body, traceparent
 from streams.api.serving.state import STATE
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import enabled_tenant

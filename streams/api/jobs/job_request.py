@@ -1,13 +1,13 @@
-"""Body of `POST /v1/tenants/{t}/jobs`, and the submission that it becomes."""
+"""Bodies that submit a job or cancel one, and the submission that the former becomes."""
 
 from __future__ import annotations
 
 from math import ceil
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from streams.api.fields import Body, Moment, Name, WebLink, Writable, stored_json
+from streams.api.fields import Body, Moment, Name, WebLink, Writable, bounded, stored_json
 from streams.api.operator_state import SUBMITTED_BY
 from streams.api.refusal import invalid
 from streams.errors import LONGEST_WAIT_SECONDS
@@ -78,6 +78,12 @@ class JobRequest(Body):
             raise invalid(
                 field, f"may be at most {days:g} days ahead, as long as payloads are kept"
             )
+
+
+class CancelRequest(Body):
+    """Body of `POST /v1/jobs/{id}/cancel`."""
+
+    reason: Annotated[str, AfterValidator(bounded)] = ""
 
 
 def _milliseconds_of(seconds: float) -> int:

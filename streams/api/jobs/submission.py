@@ -10,9 +10,9 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.api.backlog.http import refuse_full
+from streams.api.backlog.admission import refuse_full
 from streams.api.command_results import command_result, letter_ids, outstanding
-from streams.api.job_types.http import refuse_misfit
+from streams.api.job_types.input_check import refuse_misfit
 from streams.api.jobs import table as jobs
 from streams.api.operator_state import AppState, not_shown
 from streams.api.refusal import key_reused

@@ -13,7 +13,7 @@ from aiohttp import web
 from pydantic import Field
 
 from streams.api.fields import Body
-from streams.api.jobs.http import not_there
+from streams.api.jobs.known import not_there
 from streams.api.live.frames import Frame
 from streams.api.live.hub import Hub
 from streams.api.live.position import (

@@ -14,10 +14,11 @@ from aiohttp import web
 
 from streams.api.fields import Body, noted
 from streams.api.operator_state import SUBMITTED_BY, AppState
+from streams.api.payloads import open_body, refuse_erased_body
 from streams.api.quarantine import table as quarantine
 from streams.api.quarantine.table import quarantined_json
 from streams.api.refusal import Refusal, unknown
-from streams.api.serving.payloads import attachment, open_body, refuse_erased_body
+from streams.api.serving.attachment import attachment
 from streams.api.serving.request_body import read_body
 from streams.api.serving.state import STATE
 from streams.api.tenants import table as tenants

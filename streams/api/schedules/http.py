@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from streams.api.command_results import run_command
 from streams.api.fields import Body, Moment, Name, Writable, bounded, stored_json
-from streams.api.job_types.http import refuse_misfit
+from streams.api.job_types.input_check import refuse_misfit
 from streams.api.job_types.known import doubt_about
 from streams.api.jobs.job_request import MAX_INPUT_BYTES
 from streams.api.operator_state import SUBMITTED_BY, AppState, not_shown

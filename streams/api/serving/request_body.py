@@ -1,15 +1,17 @@
-"""What a handler reads from a request: its JSON body and its idempotency key."""
+"""What a handler reads from a request: its JSON body, its idempotency key, names, its trace."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from streams import user_json
-from streams.api.refusal import Refusal, invalid, invalid_model
+from streams.api.fields import checked_name, validated
+from streams.api.refusal import Refusal, invalid
+from streams.tracing.spans import carried_on
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -28,20 +30,6 @@ async def read_body(request: web.Request, model: type[M]) -> M:
         raise Refusal(400, "malformed-json", detail) from None
 
 
-def validated(body: Any, model: type[M]) -> M:
-    """Return a JSON object as a model.
-
-    Raises:
-        Refusal: 422 naming each field at fault.
-    """
-    if not isinstance(body, dict):
-        raise invalid("body", "must be a JSON object")
-    try:
-        return model.model_validate(body)
-    except ValidationError as error:
-        raise invalid_model(error) from None
-
-
 def idempotency_key(request: web.Request) -> str | None:
     """Return the `Idempotency-Key` header, verbatim.
 
@@ -52,3 +40,17 @@ def idempotency_key(request: web.Request) -> str | None:
     if key is not None and not 0 < len(key.strip()) <= 255:
         raise invalid("Idempotency-Key", "must have 1 to 255 characters")
     return key
+
+
+def name_in(request: web.Request, part: str) -> str:
+    """Return a name of the path that a call may create something under.
+
+    Raises:
+        Refusal: 422, it is no name.
+    """
+    return checked_name(part, request.match_info[part])
+
+
+def traceparent(request: web.Request) -> str:
+    """Return the span of this call, else the caller's W3C trace context or a new root."""
+    return carried_on(request.headers.get("traceparent"))

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from streams.api.command_results import run_command
 from streams.api.fields import Body, noted
 from streams.api.jobs import table as jobs
-from streams.api.jobs.http import commanded, known_job
+from streams.api.jobs.known import commanded, known_job
 from streams.api.operator_state import SUBMITTED_BY, AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.serving.request_body import read_body
@@ -59,7 +59,8 @@ async def settle_steps(request: web.Request) -> web.Response:
         return None if same else True
 
     found = await run_command(state, job.tenant_id, job_id, command, ("jobs", (job_id,)), decided)
-    return await commanded(state, job_id, answered=found is not None)
+    shown = await commanded(state, job_id, answered=found is not None)
+    return web.json_response(shown, status=202)
 
 
 def _require_diverged(job: Job) -> None:

@@ -11,13 +11,13 @@ from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
 from streams.api.rows.paging import Page
 from streams.api.serving.listing import list_answer, page_query
-from streams.api.serving.request_body import read_body
+from streams.api.serving.request_body import name_in, read_body
 from streams.api.serving.state import STATE
 from streams.api.sources.source_request import RotateRequest, SourceRequest
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import known_tenant
 from streams.api.tenants.table import source_json
-from streams.api.tenants.writes import changing, name_in, newest, with_newest, written
+from streams.api.tenants.writes import changing, newest, with_newest, written
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import SigningKey, TenantRecord
 from streams.tenants.limits import shared_names

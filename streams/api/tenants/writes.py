@@ -7,16 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from aiohttp import web
-
 from streams.api.operator_state import AppState, not_shown, replacing
-from streams.api.refusal import Refusal, invalid
+from streams.api.refusal import Refusal
 from streams.api.rows.table import Row
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import refuse_erased
 from streams.http.moments import rfc3339
 from streams.serde.records import SigningKey, TenantRecord
-from streams.tenants.settings import NAME
 from streams.tenants.source_keys import MOST_KEYS, rotated
 
 
@@ -57,17 +54,6 @@ async def written(state: AppState, record: TenantRecord, *, late: bool = False) 
     if found is None:
         raise not_shown()
     return found
-
-
-def name_in(request: web.Request, part: str) -> str:
-    name = request.match_info[part]
-    if not NAME.fullmatch(name):
-        raise invalid(
-            part,
-            f"{name!r} is no name: use 1 to 64 letters, digits, `_`, `.` and "
-            "`-`, beginning with a letter or digit",
-        )
-    return name
 
 
 async def newest(state: AppState, key: Row) -> TenantRecord | None:

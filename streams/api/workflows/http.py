@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from streams.api.jobs.http import known_job
+from streams.api.jobs.known import known_job
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.serving.listing import list_answer, page_query

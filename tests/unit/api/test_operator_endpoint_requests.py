@@ -12,8 +12,8 @@ from streams.api.endpoints.endpoint_request import (
     EndpointRequest,
     EndpointRotation,
 )
+from streams.api.fields import validated
 from streams.api.refusal import Refusal
-from streams.api.serving.request_body import validated
 from streams.tenants.endpoints import CALLBACKS, DEFAULT_RETRY
 
 URL = "https://crm.example/hooks"

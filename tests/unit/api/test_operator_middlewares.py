@@ -10,9 +10,9 @@ from aiohttp import ClientSession, web
 from opentelemetry.trace import StatusCode
 from support.recorded_spans import SAMPLED, UNSAMPLED, parent_id, recording, traceparent
 
-from streams.api.jobs import http as jobs
 from streams.api.live.tickets import Tickets
 from streams.api.refusal import Refusal
+from streams.api.serving import request_body
 from streams.api.serving.middlewares import authenticated, newline_ended, problems, traced
 
 
@@ -26,7 +26,7 @@ async def _submit(request: web.Request) -> web.Response:
         raise web.HTTPRequestEntityTooLarge(max_size=1, actual_size=2)
     if refused:
         raise Refusal(int(refused), "refused", "s3cret")
-    return web.json_response({"traceparent": jobs.traceparent(request)}, status=202)
+    return web.json_response({"traceparent": request_body.traceparent(request)}, status=202)
 
 
 @pytest.fixture

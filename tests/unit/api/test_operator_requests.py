@@ -13,8 +13,7 @@ from support.operator_cluster import make_job
 from streams.api.dead_letters.job_replay import require_same
 from streams.api.dead_letters.replay_request import ReplayRequest
 from streams.api.fields import MAX_NOTE_BYTES
-from streams.api.jobs.http import CancelRequest
-from streams.api.jobs.job_request import MAX_INPUT_BYTES, JobRequest
+from streams.api.jobs.job_request import MAX_INPUT_BYTES, CancelRequest, JobRequest
 from streams.api.refusal import Refusal, invalid_model
 from streams.api.sources.source_request import RotateRequest, SourceRequest
 from streams.http.moments import rfc3339

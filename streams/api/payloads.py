@@ -1,11 +1,9 @@
-"""Fetches and opens a raw body, and answers with it."""
+"""Fetches and opens a raw body."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-
-from aiohttp import web
 
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
@@ -13,18 +11,6 @@ from streams.api.tenants import table as tenants
 from streams.errors import PermanentError, TransientError, VaultError
 from streams.serde.records import PayloadRef, TenantRecord
 from streams.vault.data_key import DataKey
-
-_HEADERS = {
-    "Content-Disposition": 'attachment; filename="payload"',
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
-"""A stranger sent these bytes: no browser may treat them as a page."""
-
-
-def attachment(body: bytes) -> web.Response:
-    """Return the answer that contains a raw body."""
-    return web.Response(body=body, content_type="application/octet-stream", headers=_HEADERS)
 
 
 async def open_body(state: AppState, tenant_id: str, event_id: str, ref: PayloadRef) -> bytes:

@@ -1,0 +1,70 @@
+"""Moves waiting jobs to another pool, one or many."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+
+from streams.api.command_results import run_command
+from streams.api.jobs import movable as movable_jobs
+from streams.api.jobs import table as jobs
+from streams.api.jobs.known import commanded, live_job
+from streams.api.jobs.movable import WaitingFilter
+from streams.api.jobs.move_request import BulkMoveRequest, MoveRequest
+from streams.api.operator_state import AppState
+from streams.api.refusal import invalid
+from streams.api.rows.cursor import Cursor
+from streams.api.rows.json_values import Json
+from streams.serde.job_states import TERMINAL
+from streams.serde.records import Job, Move
+
+
+async def move(state: AppState, job_id: str, wanted: MoveRequest, by: str) -> Json:
+    """Move a job; one that runs moves when it waits again.
+
+    Raises:
+        Refusal: 404; 409, it has ended; 422, there is no such pool.
+    """
+    _require_pool(state, wanted.pool)
+    job = await live_job(state, job_id)
+
+    def moved(connection: sqlite3.Connection) -> Job | None:
+        found = jobs.job(connection, job_id)
+        ended = found is None or found.status in TERMINAL
+        if found is None or ended or not found.is_same_life(job.incarnation):
+            return job
+        return found if found.asked_pool == wanted.pool else None
+
+    command, row = Move(wanted.pool, wanted.note, by), ("jobs", (job_id,))
+    found = await run_command(state, job.tenant_id, job_id, command, row, moved)
+    return await commanded(state, job_id, answered=found is not None)
+
+
+async def move_page(
+    state: AppState, wanted: BulkMoveRequest, cursor: Cursor | None, by: str
+) -> Json:
+    """Move a page of the waiting jobs of a type; return once the commands are durable.
+
+    Raises:
+        Refusal: 422, there is no such pool.
+    """
+    _require_pool(state, wanted.pool)
+    asked = WaitingFilter(wanted.type, wanted.pool, wanted.tenant_id)
+    found = await state.query(lambda db: movable_jobs.selected(db, asked, wanted.limit, cursor))
+    if not wanted.dry_run:
+        command = Move(wanted.pool, wanted.note, by)
+        await asyncio.gather(*(state.command(tenant, id_, command) for id_, tenant in found.jobs))
+    return {
+        "dry_run": wanted.dry_run,
+        "matched": found.matched,
+        "movable": len(found.jobs),
+        "moved": 0 if wanted.dry_run else len(found.jobs),
+        "next_cursor": None if found.next is None else str(found.next),
+    }
+
+
+def _require_pool(state: AppState, pool: str) -> None:
+    pools = state.topology.pools
+    if pool not in pools:
+        known = ", ".join(pools)
+        raise invalid("pool", f"{pool!r} is not declared in the topology: choose one of {known}")
