@@ -2,85 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from aiohttp import web
 
-from streams.api.artifacts.store_calls import asked
-from streams.api.jobs.known import known_job
-from streams.api.operator_state import AppState
-from streams.api.payloads import refuse_erased_body
-from streams.api.refusal import Refusal, unknown
-from streams.api.rows.json_values import Json
+from streams.api.artifacts.stored import content, saved_by
 from streams.api.serving.attachment import attachment
 from streams.api.serving.state import STATE
-from streams.artifacts.reference import Reference, path_of, path_of_job
-from streams.artifacts.sealing import MAX_HEAD_BYTES, head_of, opened
-from streams.artifacts.store import SETTING, ArtifactGone, ArtifactStore, Entry, StoreUnavailable
-from streams.errors import PermanentError, TransientError
-from streams.http.moments import rfc3339
 
 routes = web.RouteTableDef()
-_MOST_LISTED = 1_000
-
-T = TypeVar("T")
 
 
 @routes.get("/v1/jobs/{job_id}/artifacts")
 async def list_artifacts(request: web.Request) -> web.Response:
     """List what a job has saved, at most 1,000, in the order of writing."""
-    state = request.app[STATE]
-    job = await known_job(state, request.match_info["job_id"])
-    folder = path_of_job(job.tenant_id, job.job_id)
-    found = await _asked(state, lambda store: _listed(store, folder))
+    found = await saved_by(request.app[STATE], request.match_info["job_id"])
     return web.json_response({"artifacts": found})
 
 
 @routes.get("/v1/jobs/{job_id}/artifacts/{artifact}")
 async def get_artifact(request: web.Request) -> web.Response:
     """Answer the bytes that a job has saved."""
-    state, id_ = request.app[STATE], request.match_info["artifact"]
-    job = await known_job(state, request.match_info["job_id"])
-    await refuse_erased_body(state, job.tenant_id)
-    path = path_of(job.tenant_id, job.job_id, id_)
-    try:
-        data = await _asked(state, lambda store: store.get(path))
-        reference = head_of(data)[0].reference
-        return attachment(await opened(state.keyring, job.tenant_id, reference, data))
-    except ArtifactGone:
-        hint = f"GET /v1/jobs/{job.job_id}/artifacts lists what is there"
-        raise unknown("artifact", id_, hint) from None
-    except PermanentError as error:
-        raise Refusal(410, "artifact-gone", str(error)) from None
-    except TransientError as error:
-        raise Refusal(503, "artifact-unreadable", str(error)) from None
-
-
-def _listed(store: ArtifactStore, folder: str) -> list[Json]:
-    entries = sorted(store.entries(folder), key=lambda each: (each.written_at, each.path))
-    found = ((each, _reference(store, each)) for each in entries[:_MOST_LISTED])
-    return [_shown(each, reference) for each, reference in found if reference is not None]
-
-
-def _reference(store: ArtifactStore, entry: Entry) -> Reference | None:
-    """The reference of what lies in a place; None if it is removed meanwhile, or still written."""
-    try:
-        return head_of(store.get(entry.path, MAX_HEAD_BYTES))[0].reference
-    except (ArtifactGone, PermanentError):
-        return None
-
-
-def _shown(entry: Entry, reference: Reference) -> Json:
-    return {**reference.as_json(), "written_at": rfc3339(entry.written_at)}
-
-
-async def _asked(state: AppState, call: Callable[[ArtifactStore], T]) -> T:
-    store = state.artifacts
-    if store is None:
-        told = f"this operator knows no place of artifacts: set {SETTING}, as for the workers"
-        raise Refusal(503, "artifacts-unset", told)
-    try:
-        return await asked(store, call)
-    except StoreUnavailable as error:
-        raise Refusal(503, "artifact-unreadable", str(error)) from None
+    path = request.match_info
+    return attachment(await content(request.app[STATE], path["job_id"], path["artifact"]))

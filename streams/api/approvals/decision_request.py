@@ -1,0 +1,23 @@
+"""Bodies of the calls that approve or reject what a job asks for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from streams.api.fields import Body, Name, Writable, bounded
+from streams.api.operator_state import SUBMITTED_BY
+
+
+class DecisionRequest(Body):
+    """Body of a rejection; `by` names the person, for whom whoever holds the token vouches."""
+
+    note: Annotated[str, AfterValidator(bounded)] = ""
+    by: Name = SUBMITTED_BY
+
+
+class ApproveRequest(DecisionRequest):
+    """Body of an approval; `edit` are changed arguments."""
+
+    edit: Writable = None

@@ -1,0 +1,121 @@
+"""Settlements: a person records the outcome of an effect that no run could record."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from streams.api.command_results import run_command
+from streams.api.effects.settle_request import SettleRequest
+from streams.api.effects.table import TABLE, effect, effect_alone, shared_effect
+from streams.api.jobs.known import commanded, known_job, shown_job
+from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal, unknown
+from streams.api.rows.json_values import Json
+from streams.api.rows.table import find
+from streams.api.tenants.guards import known_tenant
+from streams.serde.codec import LEDGER_ENTRY
+from streams.serde.effect_scopes import is_shared
+from streams.serde.effect_states import UNSETTLED
+from streams.serde.job_states import AT_REST
+from streams.serde.records import Job, LedgerEntry, Settle
+
+
+async def settle(state: AppState, job_id: str, action: str, wanted: SettleRequest, by: str) -> Json:
+    """Settle an effect of a job in review or, for its replay, of one that has ended; return the job.
+
+    A job in review continues once all its effects are settled.
+
+    Raises:
+        Refusal: 404, there is no such job or effect; 409, its outcome is known, or a run may still
+            record it.
+    """
+    job = await _current(state, job_id)
+    entry = await _known(state, job, action)
+    command = wanted.command(entry, by)
+    if _is_settled(entry, command):
+        return await shown_job(state, job_id)
+    if not is_shared(entry.scope):
+        _require_at_rest(entry, job)
+    found = await _settled(state, job_id, entry, command)
+    return await commanded(state, job_id, answered=found is not None)
+
+
+async def settle_shared(
+    state: AppState, tenant_id: str, action: str, wanted: SettleRequest, by: str
+) -> Json:
+    """Settle an effect that counts beyond its job; the jobs that wait for it go on.
+
+    Raises:
+        Refusal: 404, there is no such tenant or effect; 409, its outcome is known.
+    """
+    await known_tenant(state, tenant_id)
+    await state.read_barrier(("ledger", state.home(tenant_id)))
+    entry = await state.query(lambda db: shared_effect(db, tenant_id, action))
+    if entry is None:
+        raise unknown("effect", action, "GET /v1/effects lists them")
+    command = wanted.command(entry, by)
+    if _is_settled(entry, command):
+        return effect_alone(entry) | {"answered": True}
+    found = await _settled(state, entry.job_id, entry, command)
+    return effect_alone(found or entry) | {"answered": found is not None}
+
+
+def _is_settled(entry: LedgerEntry, command: Settle) -> bool:
+    """Return whether somebody said the same before.
+
+    Raises:
+        Refusal: 409, the outcome is known.
+    """
+    same = (entry.status, entry.result) == (command.status, command.result)
+    if entry.settled_by and same:
+        return True
+    if entry.status not in UNSETTLED:
+        settled = f"effect {entry.action} is {entry.status}: its outcome is already known"
+        raise Refusal(409, "already-settled", settled)
+    return False
+
+
+async def _settled(
+    state: AppState, job_id: str, entry: LedgerEntry, command: Settle
+) -> LedgerEntry | None:
+    """Send a settlement, and return the effect as it is then; None if the read model is late."""
+    key = {"tenant_id": entry.tenant_id, "scope": entry.scope, "action": entry.action}
+
+    def settled(connection: sqlite3.Connection) -> LedgerEntry | None:
+        found = find(connection, LEDGER_ENTRY, TABLE.name, **key)
+        return None if found == entry else found
+
+    row = (TABLE.name, tuple(key.values()))
+    return await run_command(state, entry.tenant_id, job_id, command, row, settled)
+
+
+async def _current(state: AppState, job_id: str) -> Job:
+    """Return the job, once the read model shows it and its effects as they are now."""
+    home = state.home((await known_job(state, job_id)).tenant_id)
+    await state.read_barrier(("jobs", home), ("ledger", home))
+    return await known_job(state, job_id)
+
+
+async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
+    """Return the effect as the ledger has it; refuse with 404 if there is none."""
+    entry = await state.query(lambda db: effect(db, job, action))
+    if entry is None:
+        raise unknown("effect", action, f"GET /v1/jobs/{job.job_id} lists them")
+    return entry
+
+
+def _require_at_rest(entry: LedgerEntry, job: Job) -> None:
+    """Check that no run of the job may still record the outcome of its effect.
+
+    The dispatcher checks whether its call may still run, and all of this for a shared effect.
+
+    Raises:
+        Refusal: 409, a run may still record it.
+    """
+    if job.status not in AT_REST:
+        raise Refusal(
+            409,
+            "not-in-review",
+            f"effect {entry.action} is {entry.status} and its job "
+            f"{job.status}: settle it when that is in review or has ended",
+        )

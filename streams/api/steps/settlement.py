@@ -1,0 +1,57 @@
+"""Decides about the finished steps of a job whose code diverged from them."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from streams.api.command_results import run_command
+from streams.api.jobs import table as jobs
+from streams.api.jobs.known import commanded, known_job
+from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal, unknown
+from streams.api.rows.json_values import Json
+from streams.api.steps.steps_request import StepsRequest
+from streams.api.steps.table import steps_of
+from streams.serde.records import Job, SettleSteps
+
+
+async def settle_steps(state: AppState, job_id: str, wanted: StepsRequest, by: str) -> Json:
+    """Let a job go on: steps in `keep` need not be asked for any more, those in `drop` are deleted.
+
+    Raises:
+        Refusal: 404, there is no such job or step; 409, the job waits for no such decision.
+    """
+    home = state.home((await known_job(state, job_id)).tenant_id)
+    await state.read_barrier(("jobs", home), ("dispatcher.checkpoints.changelog", home))
+    job = await known_job(state, job_id)
+    _require_diverged(job)
+    await _require_known(state, job, (*wanted.keep, *wanted.drop))
+    run_id = job.run_id or ""
+    ids = (tuple(wanted.keep), tuple(wanted.drop))
+    command = SettleSteps(run_id, *ids, wanted.note, by)
+
+    def decided(connection: sqlite3.Connection) -> bool | None:
+        found = jobs.job(connection, job_id)
+        same = found is not None and (found.run_id, found.diverged) == (run_id, job.diverged)
+        return None if same else True
+
+    found = await run_command(state, job.tenant_id, job_id, command, ("jobs", (job_id,)), decided)
+    return await commanded(state, job_id, answered=found is not None)
+
+
+def _require_diverged(job: Job) -> None:
+    if job.diverged is None:
+        raise Refusal(
+            409,
+            "not-diverged",
+            f"job {job.job_id} is {job.status} and waits for no decision about its steps: only a "
+            "job whose code asked for other steps does",
+        )
+
+
+async def _require_known(state: AppState, job: Job, ids: tuple[str, ...]) -> None:
+    found = await state.query(lambda db: steps_of(db, job))
+    names = {step.name for step in found}
+    for id_ in ids:
+        if id_ not in names:
+            raise unknown("step", id_, f"GET /v1/jobs/{job.job_id} lists them")
