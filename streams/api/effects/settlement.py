@@ -21,9 +21,9 @@ from streams.serde.records import Job, LedgerEntry, Settle
 
 
 async def settle(state: AppState, job_id: str, action: str, wanted: SettleRequest, by: str) -> Json:
-    """Settle an effect of a job in review or, for its replay, of one that has ended; return the job.
+    """Settle an effect of a job in review, or of one that has ended (for its replay).
 
-    A job in review continues once all its effects are settled.
+    Return the job. One in review continues once all its effects are settled.
 
     Raises:
         Refusal: 404, there is no such job or effect; 409, its outcome is known, or a run may still

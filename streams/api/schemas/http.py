@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
-from streams.api.refusal import Refusal
+from streams.api.serving.problems import OwnAnswer
 from streams.api.serving.state import STATE
 from streams.serde.schemas import Schema, by_id, digest
 from streams.serde.subjects import subjects, versions
@@ -33,15 +33,17 @@ _ID, _SUBJECT = "/schemas/ids/{id}", "/subjects/{subject}"
 _VERSION = _SUBJECT + "/versions/{version}"
 
 
-class RegistryError(Refusal):
+class RegistryError(OwnAnswer):
     """An error as a registry tells it; the first three digits of its code are the status."""
 
     def __init__(self, code: int, message: str) -> None:
-        super().__init__(int(str(code)[:3]), "registry", message)
+        super().__init__(message)
         self.code = code
+        self.detail = message
 
     def response(self) -> web.Response:
-        return _answer({"error_code": self.code, "message": self.detail}, self.status)
+        status = int(str(self.code)[:3])
+        return _answer({"error_code": self.code, "message": self.detail}, status)
 
 
 @routes.get("/schemas/types")

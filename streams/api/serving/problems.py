@@ -21,10 +21,19 @@ _HTTP_ERRORS = {
 }
 
 
+class OwnAnswer(Exception):
+    """An error whose answer has another form, because its clients are those of another server."""
+
+    def response(self) -> web.Response:
+        raise NotImplementedError
+
+
 def answer_to(error: Exception) -> web.StreamResponse | None:
     """Return the answer to a call that an error ended; None for one that is a bug."""
     if isinstance(error, web.HTTPException):
         return _of_http(error)
+    if isinstance(error, OwnAnswer):
+        return error.response()
     refusal = _refusal(error)
     return None if refusal is None else refused(refusal)
 
