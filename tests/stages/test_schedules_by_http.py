@@ -23,7 +23,7 @@ REPORT = {"id": "report", "cron": "30 17 * * *", "tz": "Europe/Berlin", "job": "
 def works(monkeypatch: pytest.MonkeyPatch) -> Clockwork:
     works = Clockwork()
     works.tenant("acme")
-    for module in ("streams.api.schedules.http", "streams.api.schedules.table"):
+    for module in ("streams.api.schedules.changes", "streams.api.schedules.table"):
         monkeypatch.setattr(f"{module}.wall_ms", lambda: works.driver.now)
     return works
 

@@ -15,10 +15,12 @@ from streams.api.dead_letters import to_replay as letters_to_replay
 from streams.api.dead_letters.eligibility import Unfit, unfit
 from streams.api.dead_letters.job_replay import JobReplay, Requested, made, requested
 from streams.api.dead_letters.record_replay import replay_most
-from streams.api.dead_letters.replay_request import ReplayRequest
+from streams.api.dead_letters.replay_request import BulkReplayRequest, ReplayRequest
 from streams.api.dead_letters.to_replay import DeadJob, LetterPage
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
+from streams.api.rows.cursor import Cursor
+from streams.api.rows.json_values import Json
 
 T = TypeVar("T")
 
@@ -35,6 +37,31 @@ class PageReplay:
     jobs: int
     records: int
     left_out: LeftOut
+
+
+async def replay_selected(
+    state: AppState, wanted: BulkReplayRequest, cursor: Cursor | None
+) -> Json:
+    """Replay a page of the letters that are asked for, or with `dry_run` tell what it would do.
+
+    Jobs are replayed oldest first, and records in the order of their offsets. Raises what
+    `replay_page` raises.
+    """
+    found = await state.query(
+        lambda db: letters_to_replay.selected(db, wanted.filters(), wanted.limit, cursor)
+    )
+    act = judge_page if wanted.dry_run else replay_page
+    done = await act(state, found, wanted.incident_note)
+    return {
+        "dry_run": wanted.dry_run,
+        "matched": found.matched,
+        "replayed": 0 if wanted.dry_run else done.jobs + done.records,
+        "replayable": done.jobs + done.records,
+        "jobs": done.jobs,
+        "records": done.records,
+        "left_out": [{"id": i, "reason": w.name, "detail": w.detail} for i, w in done.left_out],
+        "next_cursor": None if found.next is None else str(found.next),
+    }
 
 
 async def replay_page(state: AppState, page: LetterPage, note: str) -> PageReplay:

@@ -32,7 +32,7 @@ from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid
 from streams.api.serving.request_body import read_body
 from streams.api.serving.state import STATE
-from streams.api.workflows.http import WORKFLOW, known_workflow
+from streams.api.workflows.http import WORKFLOW, workflow_in
 from streams.errors import TidegateError
 from streams.process.wall_clock import wall_ms
 
@@ -112,7 +112,7 @@ async def stream_jobs(request: web.Request) -> web.StreamResponse:
 @routes.get(OF_WORKFLOW, allow_head=False)
 async def stream_workflow(request: web.Request) -> web.StreamResponse:
     """Tell what the jobs of a workflow do, and how it stands."""
-    return await _stream(request, of_workflow(await known_workflow(request.app[STATE], request)))
+    return await _stream(request, of_workflow(await workflow_in(request)))
 
 
 def takes_ticket(request: web.Request, tickets: Tickets) -> bool:

@@ -1,46 +1,15 @@
-"""Calls that pause and resume tenants, types, pools, sources and tools, by records on `tenants`."""
+"""Calls that pause and resume tenants, types, pools, sources and tools."""
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
-from functools import partial
-from typing import Annotated
-
-import structlog
 from aiohttp import web
 
-from streams.api.fields import Body, Name, noted
-from streams.api.job_types.known import doubt_about
-from streams.api.operator_state import SUBMITTED_BY, AppState
-from streams.api.pauses import paused as pauses
-from streams.api.pauses.paused import pause_json
-from streams.api.refusal import Refusal, invalid
+from streams.api.pauses import pausing
+from streams.api.pauses.pause_request import PauseRequest, ResumeRequest
 from streams.api.serving.request_body import read_body
 from streams.api.serving.state import STATE
-from streams.api.tenants import table as tenants
-from streams.api.tenants.guards import known_tenant, refuse_erased
-from streams.limits.paused import Scope
-from streams.process.wall_clock import wall_ms
-from streams.serde.records import TenantRecord
-from streams.tenants.pauses import Key, Pause, keys_of, partition_in
 
-log = structlog.get_logger(__name__)
 routes = web.RouteTableDef()
-
-
-class ResumeRequest(Body):
-    """Body of a resume; `by` names the person, for whom whoever holds the token vouches."""
-
-    scope: Scope
-    value: Name
-    by: Name = SUBMITTED_BY
-
-
-class PauseRequest(ResumeRequest):
-    """Body of a pause."""
-
-    reason: Annotated[str, noted("say why: whoever looks for the reason reads it")]
 
 
 @routes.post("/v1/limits/pause")
@@ -49,69 +18,12 @@ async def pause(request: web.Request) -> web.Response:
 
     `warning` says that no job of the type is known, or is null.
     """
-    state, wanted = request.app[STATE], await read_body(request, PauseRequest)
-    warning = await _doubt(state, wanted)
-    async with state.tenant_writes:
-        before = await _paused(state, wanted)
-        at = max(wall_ms(), 0 if before is None else before.at + 1)
-        made = Pause(wanted.scope, wanted.value, wanted.by, wanted.reason, at)
-        records = made.records(state.topology.partitions)
-        await _write(state, {(each.tenant_id, each.kind, each.id): each for each in records})
-    log.warning("paused", scope=made.scope, value=made.value, by=made.by, reason=made.reason)
-    return web.json_response({**pause_json(made), "warning": warning})
+    wanted = await read_body(request, PauseRequest)
+    return web.json_response(await pausing.pause(request.app[STATE], wanted))
 
 
 @routes.post("/v1/limits/resume")
 async def resume(request: web.Request) -> web.Response:
     """Let what was paused start again, also if the topology no longer declares it."""
-    state, wanted = request.app[STATE], await read_body(request, ResumeRequest)
-    async with state.tenant_writes:
-        before = await _paused(state, wanted)
-        if before is None:
-            what = f"{wanted.scope} {wanted.value!r} is not paused"
-            raise Refusal(409, "not-paused", f"{what}: GET /v1/limits lists all pauses")
-        keys = keys_of(wanted.scope, wanted.value, state.topology.partitions)
-        await _write(state, dict.fromkeys(keys))
-    log.warning("resumed", scope=wanted.scope, value=wanted.value, by=wanted.by)
-    return web.json_response({**pause_json(before), "resumed_by": wanted.by})
-
-
-async def _doubt(state: AppState, wanted: PauseRequest) -> str | None:
-    """Return a warning about what shall be paused.
-
-    Raises:
-        Refusal: 404 or 409, the tenant is unknown or erased; 422, the pool is not declared.
-    """
-    if wanted.scope == "tenant":
-        await known_tenant(state, wanted.value)
-        await refuse_erased(state, wanted.value)
-    elif wanted.scope == "pool" and wanted.value not in state.topology.pools:
-        raise invalid("value", f"is no pool: the topology has {', '.join(state.topology.pools)}")
-    elif wanted.scope == "job_type":
-        return await state.query(lambda db: doubt_about(db, state.topology, wanted.value))
-    return None
-
-
-async def _paused(state: AppState, wanted: ResumeRequest) -> Pause | None:
-    found = await state.query(pauses.all_pauses)
-    return found.get((wanted.scope, wanted.value))
-
-
-async def _write(state: AppState, records: dict[Key, TenantRecord | None]) -> None:
-    """Write or delete records, and return once the read model shows all of that.
-
-    Raises:
-        Refusal: 503, the read model is late: send the call again.
-        KafkaUnavailable: one was not acknowledged: send the call again.
-    """
-    sent = (state.set_tenant(key, each, partition_in(key)) for key, each in records.items())
-    await asyncio.gather(*sent)
-    for key, record in records.items():
-        await state.wait_until(("tenants", key), partial(_is_shown, key=key, record=record))
-
-
-def _is_shown(connection: sqlite3.Connection, key: Key, record: TenantRecord | None) -> bool:
-    found = tenants.setting(connection, *key)
-    if found is None or record is None:
-        return found is record
-    return found.updated_at >= record.updated_at
+    wanted = await read_body(request, ResumeRequest)
+    return web.json_response(await pausing.resume(request.app[STATE], wanted))

@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import suppress
-from functools import partial
-
 from aiohttp import web
-from confluent_kafka import KafkaException
 
-from streams.api.job_types import known as known_types
-from streams.api.operator_state import SUBMITTED_BY, AppState
-from streams.api.refusal import Refusal, unknown
-from streams.api.replays import table as event_replays
+from streams.api.operator_state import SUBMITTED_BY
+from streams.api.replays import course
 from streams.api.replays.replay_request import ReplayEventsRequest, StopRequest
-from streams.api.replays.table import replay_json, selection_json
-from streams.api.rows.json_values import Json
 from streams.api.serving.request_body import idempotency_key, read_body
 from streams.api.serving.state import STATE
-from streams.api.tenants.guards import enabled_tenant
-from streams.errors import KafkaUnavailable
-from streams.event_replay.preview import MOST_RECORDS, TooWide
-from streams.event_replay.replay import KINDS, TOPIC, Replay
-from streams.process.daemon_thread import in_daemon_thread
-from streams.process.wall_clock import wall_ms
-from streams.serde import ids, keys
-from streams.serde.codec import REPLAY
-from streams.serde.replay_records import (
-    ReplayAsked,
-    ReplayBody,
-    ReplayPaused,
-    ReplayRecord,
-    ReplayStopped,
-)
+from streams.serde.replay_records import ReplayPaused
 
 routes = web.RouteTableDef()
 
@@ -44,21 +21,15 @@ async def begin(request: web.Request) -> web.Response:
     """Begin a replay, or with `dry_run` count what it would do; the same key begins it once."""
     state, key = request.app[STATE], idempotency_key(request)
     wanted = await read_body(request, ReplayEventsRequest)
-    asked = wanted.asked(state.topology, wall_ms())
-    if asked.tenant_id is not None:
-        await enabled_tenant(state, asked.tenant_id)
-    if wanted.dry_run:
-        found = await _previewed(state, asked)
-        return web.json_response(found | {"warning": await _doubt(state, asked.job)})
-    doubt = await _doubt(state, asked.job)
-    known = await _begun(state, ids.event_replay_id(asked.tenant_id, key), asked)
-    return web.json_response(_json(known) | {"warning": doubt}, status=202)
+    shown = await course.begin(state, wanted, key, SUBMITTED_BY)
+    return web.json_response(shown, status=200 if wanted.dry_run else 202)
 
 
 @routes.get(_PATH)
 async def show(request: web.Request) -> web.Response:
     """Show a replay: what was asked, by whom and why, and how far it is."""
-    return web.json_response(_json(await _known(request)))
+    known = await course.known_replay(request.app[STATE], request.match_info["replay_id"])
+    return web.json_response(course.shown_json(known))
 
 
 @routes.post(_PATH + "/pause")
@@ -76,115 +47,12 @@ async def resume(request: web.Request) -> web.Response:
 @routes.delete(_PATH)
 async def stop(request: web.Request) -> web.Response:
     """End a replay for good; the jobs that it has made stay."""
-    wanted = await read_body(request, StopRequest)
-    if (known := await _known(request)).ended or known.stopped is not None:
-        return web.json_response(_json(known))
-    return await _changed(request, ReplayStopped(wanted.note))
-
-
-async def _doubt(state: AppState, job: str | None) -> str | None:
-    """Return why no worker may handle the type of job that is asked for."""
-    if job is None:
-        return None
-    return await state.query(lambda db: known_types.doubt_about(db, state.topology, job))
-
-
-async def _previewed(state: AppState, asked: ReplayAsked) -> Json:
-    try:
-        async with state.preview_turn:
-            found = await in_daemon_thread(partial(state.preview, asked))
-    except TooWide as error:
-        raise Refusal(
-            422,
-            "selection-too-wide",
-            f"{error.records} records of events lie in this selection, and a dry run reads at most "
-            f"{MOST_RECORDS}: narrow it by tenant, a later `since` or offsets, or count it with "
-            "`tidegate events count`",
-        ) from None
-    except KafkaException as error:
-        raise KafkaUnavailable(f"events: {error.args[0].str()}") from error
-    return {"dry_run": True, **found, "selection": selection_json(asked), "rate": asked.rate}
-
-
-async def _begun(state: AppState, replay_id: str, asked: ReplayAsked) -> Replay:
-    """Begin a replay, or find the one that this key began."""
-    known = await _shown(state, replay_id)
-    if known.asked is None:
-        known = await _asked_for(state, replay_id, asked)
-    if known.asked is not None and known.asked.digest != asked.digest:
-        raise Refusal(
-            409,
-            "key-reused",
-            f"this key belongs to replay {replay_id}, asked for with another body: send the same "
-            "body, or a new key",
-            replay_id=replay_id,
-        )
-    return known
-
-
-async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked) -> Replay:
-    """Ask for a replay, which has begun also where the read model is late.
-
-    Raises:
-        Refusal: 503, it may have begun.
-    """
-    try:
-        await _write(state, replay_id, asked)
-    except KafkaUnavailable as error:
-        raise Refusal(
-            503,
-            "kafka-unavailable",
-            f"not acknowledged by Kafka ({error}): replay {replay_id} may have begun. Look at "
-            f"GET /v1/replays/{replay_id} before you ask again, or ask with the same "
-            "Idempotency-Key",
-            replay_id=replay_id,
-        ) from None
-    with suppress(Refusal, sqlite3.Error):
-        return await _shown(state, replay_id)
-    return Replay(replay_id, asked, wall_ms(), SUBMITTED_BY)
-
-
-async def _changed(request: web.Request, body: ReplayPaused | ReplayStopped) -> web.Response:
-    state, known = request.app[STATE], await _known(request)
-    if known.ended or known.stopped is not None:
-        raise Refusal(
-            409, "replay-ended", f"replay {known.replay_id} is {known.status}: begin another one"
-        )
-    await _write(state, known.replay_id, body)
-    return web.json_response(_json(await _shown(state, known.replay_id)), status=202)
-
-
-async def _known(request: web.Request) -> Replay:
-    """Return the replay of a path; 404 if nobody asked for it."""
     state, replay_id = request.app[STATE], request.match_info["replay_id"]
-    known = await state.query(lambda db: event_replays.replay(db, replay_id))
-    if known.asked is None:  # the read model may be late: a 404 would say that none has begun
-        known = await _shown(state, replay_id)
-    if known.asked is None:
-        raise unknown("replay", replay_id, "GET /v1/replays lists them")
-    return known
+    wanted = await read_body(request, StopRequest)
+    shown, is_new = await course.stop(state, replay_id, wanted.note, SUBMITTED_BY)
+    return web.json_response(shown, status=202 if is_new else 200)
 
 
-async def _write(state: AppState, replay_id: str, body: ReplayBody) -> None:
-    record = ReplayRecord(replay_id, wall_ms(), SUBMITTED_BY, body)
-    await state.producer.send(
-        TOPIC,
-        keys.replay_key(replay_id, KINDS[type(body)]),
-        REPLAY.encode(record),
-        partition=ids.partition_for(replay_id, state.topology.partitions),
-    )
-
-
-async def _shown(state: AppState, replay_id: str) -> Replay:
-    """Return a replay as it was when this was called, or later.
-
-    Raises:
-        Refusal: 503, the read model is late: call again.
-    """
-    await state.read_barrier((TOPIC, ids.partition_for(replay_id, state.topology.partitions)))
-    return await state.query(lambda db: event_replays.replay(db, replay_id))
-
-
-def _json(known: Replay) -> Json:
-    assert known.asked is not None  # noqa: S101  every caller has looked
-    return replay_json(known, known.asked)
+async def _changed(request: web.Request, body: ReplayPaused) -> web.Response:
+    state, replay_id = request.app[STATE], request.match_info["replay_id"]
+    return web.json_response(await course.change(state, replay_id, body, SUBMITTED_BY), status=202)

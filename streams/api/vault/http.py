@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
 from aiohttp import web
 
-from streams.api.fields import Body, noted
 from streams.api.serving.request_body import read_body
 from streams.api.serving.state import STATE
 from streams.api.tenants.guards import known_tenant
+from streams.api.vault.erase_request import ErasureRequest
 from streams.api.vault.erasure import erase
 from streams.api.vault.rewrap import rewrap
 from streams.http.moments import rfc3339
 
 routes = web.RouteTableDef()
-
-
-class ErasureRequest(Body):
-    """Body of `POST /v1/tenants/{t}/erase`; the note is kept for ever."""
-
-    note: Annotated[str, noted("must say why the tenant is erased; name nobody in it")]
 
 
 @routes.post("/v1/vault/rewrap")

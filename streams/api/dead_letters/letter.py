@@ -1,0 +1,81 @@
+"""What calls do with one dead letter: show it, replay it, discard it."""
+
+from __future__ import annotations
+
+from streams.api.dead_letters import table as dead_letters
+from streams.api.dead_letters.discards import discarded
+from streams.api.dead_letters.job_replay import JobReplay, replayed, unknown_letter
+from streams.api.dead_letters.producer import NotTaken
+from streams.api.dead_letters.record_replay import replay_records
+from streams.api.dead_letters.replay_request import ReplayRequest
+from streams.api.dead_letters.table import dead_letter_json, dead_record_json
+from streams.api.jobs import table as jobs
+from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal
+from streams.api.rows.json_values import Json
+from streams.http.moments import rfc3339
+from streams.serde.records import DeadLetter
+
+
+async def show(state: AppState, id_: str) -> Json:
+    """Return a dead letter with its job, or with the bytes of its record; refuse with 404."""
+    letter = await state.query(lambda db: dead_letters.dead_letter(db, id_))
+    if letter is None:
+        raise unknown_letter(id_)
+    shown = await state.query(lambda db: dead_letters.shown_letter(db, letter))
+    if letter.kind == "record":
+        return shown | dead_record_json(letter)
+    job = await state.query(lambda db: jobs.shown_job(db, id_, state.topology))
+    return shown | {"job": job}
+
+
+async def replay(state: AppState, id_: str, wanted: ReplayRequest, key: str | None) -> Json:
+    """Run a dead job, or one in review, again as a new job; send a dead record in again.
+
+    Raises:
+        Refusal: as of `replayed`; 409, the record is not sent in again; 422, the body has a field
+            that is only for jobs.
+    """
+    letter = await state.query(lambda db: dead_letters.dead_letter(db, id_))
+    if letter is None or letter.kind == "job":
+        return await replayed(state, JobReplay(id_, wanted, key))
+    wanted.require_record()
+    return await _record_replayed(state, id_, wanted)
+
+
+async def discard(state: AppState, id_: str, note: str) -> Json:
+    """Mark a dead letter about which nothing is left to do: lists leave it out from now on.
+
+    Raises:
+        Refusal: 404; 409, it is on its way to its stage, or Kafka does not take it.
+    """
+    try:
+        letter = await discarded(state, id_, note)
+    except NotTaken as error:
+        detail = f"Kafka refuses the dead letter ({error}): see `tidegate topology plan` for dlq"
+        raise Refusal(409, "not-taken", detail) from None
+    if letter is None:
+        raise unknown_letter(id_)
+    return await state.query(lambda db: dead_letters.shown_letter(db, letter))
+
+
+async def _record_replayed(state: AppState, id_: str, wanted: ReplayRequest) -> Json:
+    try:
+        done = await replay_records(state, [id_], wanted.incident_note, again=wanted.again)
+    except NotTaken as error:
+        detail = f"Kafka refuses the record ({error}): see `tidegate topology plan` for its topic"
+        raise Refusal(409, "not-taken", detail) from None
+    for _, reason in done.left_out:
+        raise Refusal(409, reason.name, reason.detail)
+    if not done.sent:
+        raise unknown_letter(id_)
+    return dead_letter_json(done.sent[0]) | {"sent": _sent(state, done.sent[0])}
+
+
+def _sent(state: AppState, letter: DeadLetter) -> Json:
+    """Return where the letter went, and the time that its record has for the stage."""
+    return {
+        "topic": state.topology.letter_input(letter.stage),
+        "partition": letter.partition,
+        "timestamp": rfc3339(letter.timestamp),
+    }

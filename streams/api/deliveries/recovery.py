@@ -1,0 +1,149 @@
+"""Recoveries: the deliveries of an endpoint that were parked or dead are driven anew."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from streams.api.command_results import delivery_command, run_delivery_command
+from streams.api.deliveries import table as deliveries
+from streams.api.deliveries.table import RecoveryRange
+from streams.api.endpoints.table import endpoint_state, recovery_json
+from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal
+from streams.api.rows.json_values import Json
+from streams.api.tenants.guards import known_tenant, refuse_erased
+from streams.api.tenants.writes import standing_endpoint
+from streams.http.moments import rfc3339
+from streams.serde import ids
+from streams.serde.delivery_records import RECOVER, EndpointState, Recovery
+from streams.serde.records import TenantRecord
+from streams.tenants.endpoints import endpoint_settings
+
+
+async def preview(state: AppState, selected: RecoveryRange) -> Json:
+    """Count what a recovery would drive anew; refuse as `recover` does, unless it is disabled."""
+    await _present(state, selected.tenant_id, selected.endpoint_id)
+    matched = await state.query(lambda db: deliveries.count(db, selected))
+    return {"dry_run": True, "matched": matched, **_asked(selected)}
+
+
+async def recover(state: AppState, selected: RecoveryRange, key: str | None) -> Json:
+    """Begin a recovery; the same key begins it once.
+
+    Raises:
+        Refusal: 404, the tenant is unknown; 409, it was erased, it has no such endpoint or a
+            disabled one, or the key belongs to another recovery.
+    """
+    endpoint = await _present(state, selected.tenant_id, selected.endpoint_id)
+    matched = await state.query(lambda db: deliveries.count(db, selected))
+    await _require_enabled(state, endpoint)
+    command_id = ids.recovery_command_id(selected.tenant_id, selected.endpoint_id, key)
+    begun = await _begun(state, selected, command_id)
+    if begun is not None and _differs(begun, selected):
+        raise _key_reused(begun)
+    return {
+        "dry_run": False,
+        "command_id": command_id,
+        "matched": matched,
+        **_asked(selected),
+        "recovery": None if begun is None else recovery_json(begun),
+        "answered": begun is not None,
+    }
+
+
+async def _begun(state: AppState, selected: RecoveryRange, command_id: str) -> Recovery | None:
+    """Begin a recovery, or find the one that this command began; None if the stage is late."""
+
+    def shown(connection: sqlite3.Connection) -> Recovery | None:
+        found = _recovery(connection, selected.tenant_id, selected.endpoint_id)
+        return found if found is not None and found.command_id == command_id else None
+
+    found = await state.query(shown)
+    if found is not None:
+        return found
+    command = delivery_command(
+        command_id,
+        selected.tenant_id,
+        selected.endpoint_id,
+        RECOVER,
+        since=selected.since,
+        until=selected.until,
+        statuses=selected.statuses,
+    )
+    row = ("endpoint_states", (selected.tenant_id, selected.endpoint_id))
+    return await run_delivery_command(state, command, row, shown)
+
+
+def _differs(begun: Recovery, selected: RecoveryRange) -> bool:
+    """Whether a recovery takes something else than is asked for."""
+    until = begun.until if selected.until is None else selected.until
+    asked = (selected.since, until, selected.statuses)
+    return (begun.since, begun.until, begun.statuses) != asked
+
+
+def _key_reused(begun: Recovery) -> Refusal:
+    """Tell which recovery has the key: `2h ago` is another time in each call."""
+    which = f"since {rfc3339(begun.since)} until {rfc3339(begun.until)}"
+    return Refusal(
+        409,
+        "key-reused",
+        f"this key belongs to a recovery {which} of status {', '.join(begun.statuses)}: ask for "
+        "that again, or send a new key",
+    )
+
+
+def _recovery(connection: sqlite3.Connection, tenant_id: str, endpoint_id: str) -> Recovery | None:
+    return endpoint_state(connection, tenant_id, endpoint_id).recovery
+
+
+def _asked(selected: RecoveryRange) -> Json:
+    return {
+        "tenant_id": selected.tenant_id,
+        "endpoint_id": selected.endpoint_id,
+        "since": rfc3339(selected.since),
+        "until": rfc3339(selected.until),
+        "statuses": list(selected.statuses),
+    }
+
+
+async def _present(state: AppState, tenant_id: str, name: str) -> TenantRecord:
+    """Return the record of an endpoint, which may be disabled.
+
+    Raises:
+        Refusal: 404 the tenant is unknown; 409 it was erased, or it has no such endpoint.
+    """
+    await known_tenant(state, tenant_id)
+    await refuse_erased(state, tenant_id)
+    record = await standing_endpoint(state, tenant_id, name)
+    if record is None:
+        where = f"/v1/tenants/{tenant_id}/endpoints/{name}"
+        missing = f"tenant {tenant_id!r} has no endpoint {name!r}: create it with PUT {where}"
+        raise Refusal(409, "endpoint-missing", missing)
+    return record
+
+
+async def _require_enabled(state: AppState, record: TenantRecord) -> None:
+    """Check that neither a person nor the delivery stage has disabled an endpoint.
+
+    Raises:
+        Refusal: 409, it is disabled.
+    """
+    found = await state.query(lambda db: endpoint_state(db, record.tenant_id, record.id))
+    why = _disabled_because(record, found)
+    if why is not None:
+        where = f"/v1/tenants/{record.tenant_id}/endpoints/{record.id}"
+        enable = f'PUT {where} {{"enabled":true}} enables it'
+        raise Refusal(
+            409,
+            "endpoint-disabled",
+            f"endpoint {record.id!r} is disabled ({why}): {enable}, then recover it",
+        )
+
+
+def _disabled_because(record: TenantRecord, state: EndpointState) -> str | None:
+    settings = endpoint_settings(record)
+    if not settings.enabled:
+        return "by its settings"
+    # A later PUT with enabled true enables an endpoint that the stage has disabled; a rotation or
+    # a rewrapping writes its record too, and does not.
+    return state.disabled_because if (state.disabled_at or 0) >= settings.set_at else None

@@ -1,0 +1,54 @@
+"""Shows one delivery, and drives it anew."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from streams.api.command_results import delivery_command, run_delivery_command
+from streams.api.deliveries import table as deliveries
+from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal, unknown
+from streams.api.rows.json_values import Json
+from streams.api.tenants.guards import refuse_erased
+from streams.serde import ids
+from streams.serde.delivery_records import RETRY
+
+
+async def show(state: AppState, delivery_id: str) -> Json:
+    """Return a delivery with all its attempts that are kept; refuse with 404 if it is unknown."""
+    shown = await state.query(lambda db: deliveries.shown_delivery(db, delivery_id))
+    if shown is None:
+        raise _unknown(delivery_id)
+    return shown
+
+
+async def retry(state: AppState, delivery_id: str) -> Json:
+    """Make a delivery due now, whatever its status; each call drives it anew.
+
+    Raises:
+        Refusal: 404; 409, its tenant was erased, or the delivery stage refuses.
+    """
+    row = await state.query(lambda db: deliveries.delivery(db, delivery_id))
+    if row is None:
+        raise _unknown(delivery_id)
+    await refuse_erased(state, row.tenant_id)
+    command = delivery_command(
+        ids.new_id("cmd"), row.tenant_id, row.endpoint_id, RETRY, delivery_id=delivery_id
+    )
+
+    def shown(connection: sqlite3.Connection) -> bool | None:
+        found = deliveries.delivery(connection, delivery_id)
+        return True if found is not None and found.command_id == command.command_id else None
+
+    answered = await run_delivery_command(state, command, ("deliveries", (delivery_id,)), shown)
+    found = await state.query(lambda db: deliveries.shown_delivery(db, delivery_id))
+    return {**(found or {}), "answered": answered is not None}
+
+
+def _unknown(delivery_id: str) -> Refusal:
+    return unknown(
+        "delivery",
+        delivery_id,
+        "it was never made, is not shown yet, or has been purged since it ended: compare the id "
+        "with GET /v1/deliveries",
+    )

@@ -1,0 +1,102 @@
+"""Pauses and resumes tenants, types, pools, sources and tools, by records on `tenants`."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from functools import partial
+
+import structlog
+
+from streams.api.job_types.known import doubt_about
+from streams.api.operator_state import AppState
+from streams.api.pauses import paused as pauses
+from streams.api.pauses.pause_request import PauseRequest, ResumeRequest
+from streams.api.pauses.paused import pause_json
+from streams.api.refusal import Refusal, invalid
+from streams.api.rows.json_values import Json
+from streams.api.tenants import table as tenants
+from streams.api.tenants.guards import known_tenant, refuse_erased
+from streams.process.wall_clock import wall_ms
+from streams.serde.records import TenantRecord
+from streams.tenants.pauses import Key, Pause, keys_of, partition_in
+
+log = structlog.get_logger(__name__)
+
+
+async def pause(state: AppState, wanted: PauseRequest) -> Json:
+    """Start nothing more of a tenant, type, pool, source or tool; a second pause has a new reason.
+
+    `warning` says that no job of the type is known, or is null.
+
+    Raises:
+        Refusal: 404 or 409, the tenant is unknown or erased; 422, the pool is not declared; 503,
+            the read model is late.
+    """
+    warning = await _doubt(state, wanted)
+    async with state.tenant_writes:
+        before = await _paused(state, wanted)
+        at = max(wall_ms(), 0 if before is None else before.at + 1)
+        made = Pause(wanted.scope, wanted.value, wanted.by, wanted.reason, at)
+        records = made.records(state.topology.partitions)
+        await _write(state, {(each.tenant_id, each.kind, each.id): each for each in records})
+    log.warning("paused", scope=made.scope, value=made.value, by=made.by, reason=made.reason)
+    return {**pause_json(made), "warning": warning}
+
+
+async def resume(state: AppState, wanted: ResumeRequest) -> Json:
+    """Let what was paused start again, also if the topology no longer declares it.
+
+    Raises:
+        Refusal: 409, it is not paused; 503, the read model is late.
+    """
+    async with state.tenant_writes:
+        before = await _paused(state, wanted)
+        if before is None:
+            what = f"{wanted.scope} {wanted.value!r} is not paused"
+            raise Refusal(409, "not-paused", f"{what}: GET /v1/limits lists all pauses")
+        keys = keys_of(wanted.scope, wanted.value, state.topology.partitions)
+        await _write(state, dict.fromkeys(keys))
+    log.warning("resumed", scope=wanted.scope, value=wanted.value, by=wanted.by)
+    return {**pause_json(before), "resumed_by": wanted.by}
+
+
+async def _doubt(state: AppState, wanted: PauseRequest) -> str | None:
+    """Return a warning about what shall be paused.
+
+    Raises:
+        Refusal: 404 or 409, the tenant is unknown or erased; 422, the pool is not declared.
+    """
+    if wanted.scope == "tenant":
+        await known_tenant(state, wanted.value)
+        await refuse_erased(state, wanted.value)
+    elif wanted.scope == "pool" and wanted.value not in state.topology.pools:
+        raise invalid("value", f"is no pool: the topology has {', '.join(state.topology.pools)}")
+    elif wanted.scope == "job_type":
+        return await state.query(lambda db: doubt_about(db, state.topology, wanted.value))
+    return None
+
+
+async def _paused(state: AppState, wanted: ResumeRequest) -> Pause | None:
+    found = await state.query(pauses.all_pauses)
+    return found.get((wanted.scope, wanted.value))
+
+
+async def _write(state: AppState, records: dict[Key, TenantRecord | None]) -> None:
+    """Write or delete records, and return once the read model shows all of that.
+
+    Raises:
+        Refusal: 503, the read model is late: send the call again.
+        KafkaUnavailable: one was not acknowledged: send the call again.
+    """
+    sent = (state.set_tenant(key, each, partition_in(key)) for key, each in records.items())
+    await asyncio.gather(*sent)
+    for key, record in records.items():
+        await state.wait_until(("tenants", key), partial(_is_shown, key=key, record=record))
+
+
+def _is_shown(connection: sqlite3.Connection, key: Key, record: TenantRecord | None) -> bool:
+    found = tenants.setting(connection, *key)
+    if found is None or record is None:
+        return found is record
+    return found.updated_at >= record.updated_at
