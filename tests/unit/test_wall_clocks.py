@@ -57,7 +57,6 @@ READ_IN = {
     "streams/event_replay/progress.py": "dates of records: shown",
     "streams/event_replay/replaying.py": "dates of records: shown",
     "streams/api/replays/course.py": "a time in the future is an error; dates",
-    "streams/api/deliveries/http_recoveries.py": "the end of a recovery's preview",
     "streams/delivery/egress/retry_after.py": "how long a receiver asks to wait: at most a day",
     "streams/api/sources/signing.py": "signs a test delivery",
     "streams/dev/welcome.py": "signs the test delivery of `tidegate dev`",
