@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from streams.api.resources import RESOURCES
+
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
     {
@@ -195,3 +197,70 @@ def test_what_is_no_stage_and_in_no_group_reads_by_a_tail() -> None:
     assert {name for name in found if room(name) != "streams.runtime"} == OF_GROUPS | {
         "streams.kafka.tail"
     }
+
+
+HTTP = {"aiohttp", "streams.http.problem"}
+TERMINAL = {"typer", "streams.cli"}
+WRITING = {"streams.api.command_results", "streams.api.tenants.writes"}
+"""Modules that only use cases need: a call parses a request, asks one of them, and answers."""
+
+
+def role(module: str) -> str:
+    """The role of a module of the API, by its name (`streams/api/__init__.py` tells them)."""
+    folder, name = module.split(".")[2:3], module.rsplit(".", maxsplit=1)[-1]
+    if room(module) == "streams.cli":
+        return "command"
+    if folder == ["serving"] or re.match("http(_|$)", name):
+        return "call"
+    if folder == ["rows"] or re.search("(^|_)table$", name):
+        return "table"
+    return "use case"
+
+
+API = {module: role(module) for module in MODULES if module.startswith("streams.api.")}
+MAY_IMPORT = {
+    "table": {"table", "use case"},  # of these, what reads alone: a test below
+    "use case": {"table", "use case"},
+    "call": {"table", "use case", "call"},
+    "command": {"command"},
+}
+
+
+def test_each_role_of_the_api_imports_those_below_it_alone() -> None:
+    found = [
+        f"{module}: {imported}"
+        for module, of in API.items()
+        for imported in imports(module)
+        if imported in API and API[imported] not in MAY_IMPORT[of]
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(("role", "theirs"), [("call", HTTP), ("command", TERMINAL)])
+def test_only_calls_know_http_and_only_commands_the_terminal(role: str, theirs: set[str]) -> None:
+    found = [
+        f"{module}: {imported}"
+        for module, of in API.items()
+        for imported in imports(module)
+        if of != role and theirs & {imported, imported.split(".")[0], room(imported)}
+    ]
+    assert found == []
+
+
+def test_a_table_imports_only_what_reads() -> None:
+    """Neither a table nor what it imports can refuse a call, or write."""
+    writes = {"streams.api.operator_state", "streams.api.refusal", "pydantic"}
+    seen = [module for module, of in API.items() if of == "table"]
+    for module in seen:
+        seen += sorted({name for name in imports(module) if name in API} - set(seen))
+    assert [m for m in seen if writes & set(imports(m)) or m.startswith("streams.api.read")] == []
+
+
+def test_a_call_leaves_every_change_to_a_use_case() -> None:
+    found = [m for m, of in API.items() if of == "call" and WRITING & set(imports(m))]
+    assert found == []
+
+
+def test_every_folder_with_a_table_or_calls_is_a_resource() -> None:
+    folders = {m.split(".")[2] for m, of in API.items() if of in ("table", "call")}
+    assert folders - {"rows", "serving"} == {resource.folder for resource in RESOURCES}
