@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from streams.api.approvals import cli_tables as tables
 from streams.api.jobs.cli_submission import json_value
-from streams.cli import tables
 from streams.cli.cells import Json, tell
 from streams.cli.operator_command import Answer, Api, command, part
 from streams.cli.options import Page

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from streams.api.dead_letters import cli_tables as tables
 from streams.api.jobs import cli_sentences as job_sentences
 from streams.api.live.cli_watch import follow
-from streams.cli import tables
 from streams.cli.operator_command import (
     Answer,
     Api,

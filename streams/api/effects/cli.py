@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from streams.api.effects import cli_tables as tables
 from streams.api.effects.cli_settlement import Done, NotDone, settlement
-from streams.cli import tables
 from streams.cli.cells import Json, tell
 from streams.cli.operator_command import Answer, Api, command, part
 from streams.cli.options import Note, OfTenant, Page

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from streams.api.duplicates.cli_tables import duplicates
 from streams.api.events import cli_tables as event_tables
 from streams.api.events.cli_count import count_events
 from streams.api.events.cli_export import export_events
@@ -13,7 +14,6 @@ from streams.api.events.cli_seek import seek
 from streams.api.events.cli_tail import tail_events
 from streams.api.jobs import cli_sentences as job_sentences
 from streams.api.replays.cli import replay_events
-from streams.cli import tables
 from streams.cli.operator_command import Answer, Api, command, part, tell_how_to_follow
 from streams.cli.options import EventId, Page
 
@@ -87,7 +87,7 @@ def event_payload(api: Api, event_id: EventId) -> bytes:
     return api.download(f"/v1/events/{part(event_id)}/payload")
 
 
-@command(events, "duplicates", tables.duplicates)
+@command(events, "duplicates", duplicates)
 def list_duplicates(api: Api, page: Page) -> Answer:
     """List events that were delivered again, newest duplicate first.
 

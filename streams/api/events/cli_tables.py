@@ -8,7 +8,7 @@ from math import ceil
 from rich.console import Console
 
 from streams.api.deliveries import cli_tables as delivery_tables
-from streams.cli import tables
+from streams.api.jobs import cli_tables as job_tables
 from streams.cli.cells import Json, cell, console_of_any_width, print_fields
 from streams.cli.lists import listed, page
 from streams.topology.by_value import ATTRIBUTE
@@ -86,8 +86,8 @@ def _event(console: Console, found: Json) -> None:
         _without_job(console, found)
     else:
         console.print("its job")
-        tables.job(found["job"])
-    tables.replays(console, found["replays"])
+        job_tables.job(found["job"])
+    job_tables.replays(console, found["replays"])
     for letter in found["dead_letters"]:
         print_fields(console, {k: v for k, v in letter.items() if k != "replays"}, "dead letter")
 

@@ -9,10 +9,10 @@ import typer
 from streams.api.effects.cli_settlement import Done, NotDone, settlement
 from streams.api.events import cli_tables as event_tables
 from streams.api.jobs import cli_sentences as job_sentences
+from streams.api.jobs import cli_tables as tables
 from streams.api.jobs.cli_review import reviewed
 from streams.api.jobs.cli_submission import submit
 from streams.api.live.cli_watch import follow
-from streams.cli import tables
 from streams.cli.operator_command import (
     Answer,
     Api,

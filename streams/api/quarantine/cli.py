@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from streams.cli import tables
+from streams.api.quarantine import cli_tables as tables
 from streams.cli.operator_command import Answer, Api, command, part
 from streams.cli.options import EventId, Page
+from streams.cli.tables import one
 
 quarantine = typer.Typer(
     no_args_is_help=True, help="List, show and release bodies that did not fit their source."
@@ -30,7 +31,7 @@ def list_quarantined(
     return api.get("/v1/quarantine", **page.query, status=status)
 
 
-@command(quarantine, "show", tables.one)
+@command(quarantine, "show", one)
 def show_quarantined(api: Api, id_: EventId) -> Answer:
     """Show why one body does not fit, and what became of it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from streams.cli import tables
+from streams.api.rejections import cli_tables as tables
 from streams.cli.operator_command import Answer, Api, command
 from streams.cli.options import Page
 

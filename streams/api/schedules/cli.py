@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from streams.api.jobs.cli_submission import input_value
-from streams.cli import tables
+from streams.api.schedules import cli_tables as tables
 from streams.cli.operator_command import Answer, Api, command, part, require_tenant
 from streams.cli.options import OfTenant, Page
 from streams.cli.quantities import duration, moment

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from ingress.schemes import SCHEMES
+from streams.api.sources import cli_tables as tables
 from streams.api.sources.cli_advice import after_rotation, has_a_secret
-from streams.cli import tables
 from streams.cli.changes import changed, tell_changes
 from streams.cli.operator_command import Answer, Api, command, found_or_none, part, require_tenant
 from streams.cli.options import Ingress, OfTenant, Tenant
@@ -23,6 +23,7 @@ from streams.cli.signing_secret import (
     asked_secret,
     given_secret,
 )
+from streams.cli.tables import one
 
 sources = typer.Typer(no_args_is_help=True, help="List, show, set, rotate and disable sources.")
 
@@ -50,7 +51,7 @@ def list_sources(api: Api, tenant: Tenant = None) -> Answer:
             return found
 
 
-@command(sources, "show", tables.one)
+@command(sources, "show", one)
 def show_source(api: Api, name: Name, tenant: OfTenant, ingress: Ingress = None) -> Answer:
     """Show a source, the URL that its vendor calls, and until when old secrets verify.
 
@@ -59,7 +60,7 @@ def show_source(api: Api, name: Name, tenant: OfTenant, ingress: Ingress = None)
     return api.get(_path(tenant, name)) | {"hook_url": hook_url(api, ingress, tenant, name)}
 
 
-@command(sources, "set", tables.one)
+@command(sources, "set", one)
 def set_source(
     api: Api,
     name: Name,
@@ -125,7 +126,7 @@ def set_source(
     return {**after, "hook_url": url, **secret.shown}
 
 
-@command(sources, "rotate", tables.one)
+@command(sources, "rotate", one)
 def rotate(
     api: Api,
     name: Name,

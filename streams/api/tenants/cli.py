@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from streams.cli import tables
+from streams.api.tenants import cli_tables as tables
 from streams.cli.changes import tell_changes
 from streams.cli.operator_command import Answer, Api, command, found_or_none, part
 from streams.cli.options import Cursor, Limit, TenantId

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
+from streams.api.dead_letters import cli_tables as letter_tables
+from streams.api.duplicates.cli_tables import duplicates
 from streams.api.events import cli_tables as event_tables
-from streams.cli import tables
+from streams.api.jobs import cli_tables as job_tables
+from streams.api.quarantine.cli_tables import quarantined
+from streams.api.rejections.cli_tables import rejections
 from streams.cli.lists import listed
+from streams.cli.tables import Show
 
 ID = "job_d8utnr6f0dbu0aulueh5k9hsqk"
 
@@ -36,7 +41,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def shown(capsys: pytest.CaptureFixture[str], *jobs: dict[str, Any]) -> list[str]:
-    tables.jobs({"jobs": list(jobs), "next_cursor": None})
+    job_tables.jobs({"jobs": list(jobs), "next_cursor": None})
     text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     return [line.rstrip() for line in text.splitlines()]
 
@@ -79,10 +84,10 @@ def test_a_list_says_what_a_job_waits_for_since_when_and_until_when(
 
 EVENT_ID = "evt_01a1fe75-b9c2-77c7-bd07-45821f07d1f7"
 AT = "2026-11-21T14:00:22.123Z"
-LISTS: dict[str, tuple[tables.Show, dict[str, Any]]] = {
-    "jobs": (tables.jobs, job(last_error="TimeoutError: no answer")),
+LISTS: dict[str, tuple[Show, dict[str, Any]]] = {
+    "jobs": (job_tables.jobs, job(last_error="TimeoutError: no answer")),
     "dead_letters": (
-        tables.dead_letters,
+        letter_tables.dead_letters,
         {
             "id": ID,
             "tenant_id": "acme",
@@ -98,7 +103,7 @@ LISTS: dict[str, tuple[tables.Show, dict[str, Any]]] = {
         },
     ),
     "quarantine": (
-        tables.quarantined,
+        quarantined,
         {
             "id": EVENT_ID,
             "tenant_id": "acme",
@@ -110,7 +115,7 @@ LISTS: dict[str, tuple[tables.Show, dict[str, Any]]] = {
         },
     ),
     "duplicates": (
-        tables.duplicates,
+        duplicates,
         {
             "fingerprint": "0b" * 16,
             "tenant_id": "acme",
@@ -121,7 +126,7 @@ LISTS: dict[str, tuple[tables.Show, dict[str, Any]]] = {
         },
     ),
     "rejections": (
-        tables.rejections,
+        rejections,
         {
             "last_at": AT,
             "tenant_id": "acme",
@@ -133,7 +138,7 @@ LISTS: dict[str, tuple[tables.Show, dict[str, Any]]] = {
         },
     ),
     "held": (
-        tables.held,
+        job_tables.held,
         {
             "reason": "no_worker",
             "jobs": 12,
@@ -218,13 +223,13 @@ def test_what_a_person_wants_first_is_whole_at_110_characters(
     terminal.setenv("COLUMNS", "110")
     cause = "PermanentError: no address of grace"
     letter = {**LISTS["dead_letters"][1], "detail": cause, "replayed_at": None}
-    tables.dead_letters({"dead_letters": [letter, letter], "next_cursor": None})
+    letter_tables.dead_letters({"dead_letters": [letter, letter], "next_cursor": None})
     head, first, *_ = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert head.split()[:2] == ["reason", "type"]
     assert "replay" not in head
     assert cause in first
     for outcome in ({"replay_outcome": "superseded"}, {"replayed_status": "needs_review"}):
-        tables.dead_letters({"dead_letters": [{**letter, **outcome}], "next_cursor": None})
+        letter_tables.dead_letters({"dead_letters": [{**letter, **outcome}], "next_cursor": None})
         assert next(iter(outcome.values())) in capsys.readouterr().out
     run = {
         "attempt": 1,
@@ -233,7 +238,7 @@ def test_what_a_person_wants_first_is_whole_at_110_characters(
         "error": cause * 2,
         "worker_id": "default-0/01a22153-9b26-7707-98ec-86dce9eb522d",
     }
-    listed([run], tables._HISTORY, None)
+    listed([run], job_tables._HISTORY, None)
     assert "default-0  PermanentError: no address of grace" in re.sub(
         r"\x1b\[[0-9;]*m", "", capsys.readouterr().out
     )
