@@ -18,7 +18,7 @@ from streams.api.operator_state import AppState, not_shown
 from streams.api.refusal import Refusal
 from streams.api.serving.middlewares import problems
 from streams.api.serving.state import STATE
-from streams.api.tenants import http as api_tenants
+from streams.api.sources import http as api_sources
 from streams.api.vault.rewrap import rewrap
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import TENANT
@@ -81,7 +81,7 @@ def stalled() -> Stalled:
 async def api(stalled: Stalled) -> AsyncIterator[TestClient[Any, Any]]:
     app = web.Application(middlewares=[problems])
     app[STATE] = stalled  # type: ignore[misc]
-    app.add_routes(api_tenants.routes)
+    app.add_routes(api_sources.routes)
     async with TestClient(TestServer(app)) as client:
         yield client
 
