@@ -55,14 +55,32 @@ def write(value: object, *, sort_keys: bool = False) -> bytes:
         TypeError: the value, or one in it, cannot be written without changing it: NaN, infinity,
             an integer beyond 64 bits, a lone surrogate, a key that is not a string, or no JSON.
     """
+    text = unchecked(value, sort_keys=sort_keys)
+    check(value, text)
+    return text
+
+
+def unchecked(value: object, *, sort_keys: bool = False) -> bytes:
+    """What `write` gives for a value that `check` lets pass.
+
+    Raises:
+        TypeError: the value, or one in it, cannot be written.
+    """
     try:
         # orjson sorts the members of dicts alone, so dataclasses become dicts.
-        text = orjson.dumps(value, *((_as_dict, _SORTED) if sort_keys else (_of_model,)))
+        return orjson.dumps(value, *((_as_dict, _SORTED) if sort_keys else (_of_model,)))
     except TypeError as error:
         raise TypeError(_SAID.get(str(error), str(error))) from error
+
+
+def check(value: object, text: bytes) -> None:
+    """Check that a value is what `unchecked` has written; this takes seconds for a large one.
+
+    Raises:
+        TypeError: it has NaN or infinity, which are `null` in the text.
+    """
     if b"null" in text and not all(map(math.isfinite, _floats(value))):
         raise TypeError("it has a number that is NaN or infinite")
-    return text
 
 
 def digest(value: object) -> bytes:

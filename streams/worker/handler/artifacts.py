@@ -14,7 +14,7 @@ from streams.serde.sizes import MAX_VALUE_BYTES
 from streams.worker.handler.invoke import call
 from streams.worker.handler.redacted import check_names, clean_json
 from streams.worker.handler.run_session import RunSession
-from streams.worker.handler.values import check_size, from_json, is_label, json_of, to_json
+from streams.worker.handler.values import check_size, from_json, is_label, refused, to_json
 
 if TYPE_CHECKING:
     from streams.artifacts.reference import Reference
@@ -78,7 +78,7 @@ class Artifacts:
         Raises:
             PermanentError: it is not JSON, or too large for an artifact, too.
         """
-        text = marked_off(json_of(value, what))
+        text = marked_off(await _json_of(value, what))
         if self._store is None or not MAX_VALUE_BYTES < len(text) <= MOST_BYTES:
             check_size(text, what)
             return clean_json(text.decode(), self._session.redaction, what)
@@ -128,3 +128,18 @@ class Artifacts:
                 raise PermanentError(f"{error}: it was removed, or its tenant erased") from error
             except StoreUnavailable as error:
                 raise TransientError(str(error)) from error
+
+
+async def _json_of(value: object, what: str) -> bytes:
+    """The JSON of a value; a large one is searched for NaN beside the event loop.
+
+    Raises:
+        PermanentError: it is not JSON.
+    """
+    with refused(what):
+        text = user_json.unchecked(value)
+        if len(text) > MAX_VALUE_BYTES:
+            await call(partial(user_json.check, value, text))
+        else:
+            user_json.check(value, text)
+    return text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from streams import user_json
@@ -27,8 +28,19 @@ def json_of(value: object, what: str) -> bytes:
     Raises:
         PermanentError: it is not JSON; the message names it by `what`.
     """
-    try:
+    with refused(what):
         return user_json.write(value)
+
+
+@contextmanager
+def refused(what: str) -> Iterator[None]:
+    """Refuse a value that cannot be written.
+
+    Raises:
+        PermanentError: it is not JSON; the message names it by `what`.
+    """
+    try:
+        yield
     except TypeError as error:
         raise PermanentError(
             f"{what} is not JSON ({error}): return plain dicts, lists, strings and numbers"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from streams import App, Context, PermanentError, TransientError
+from streams import App, Context, PermanentError, TransientError, user_json
 from streams.artifacts.store import StoreUnavailable
 from streams.redaction.redaction import Redaction
 from streams.testing import Bench, Saved, crash_points
@@ -251,3 +252,33 @@ def test_calls_that_hang_in_the_pool_of_threads_hold_no_large_value_up(
             assert (job.status, job.error) == ("succeeded", None)
         finally:
             go_on.set()
+
+
+def test_a_large_value_is_searched_for_what_is_no_json_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes seconds, in which no other run of the worker would go on."""
+    found, floats = set[int](), user_json._floats
+
+    def seen(value: object) -> Iterator[float]:
+        found.add(threading.get_ident())
+        return floats(value)
+
+    monkeypatch.setattr(user_json, "_floats", seen)
+
+    async def keep(ctx: Context) -> Any:
+        found.clear()
+        await ctx.step("large", lambda: [None] * 100_000)
+        assert found
+        assert threading.get_ident() not in found
+
+    assert run(keep)[:2] == ("succeeded", None)
+
+
+def test_a_large_value_that_is_no_json_fails_the_job_by_name() -> None:
+    async def keep(ctx: Context) -> Any:
+        return ["x" * 300_000, float("nan")]
+
+    status, error, artifacts = run(keep)
+    assert (status, artifacts) == ("failed", [])
+    assert "the handler's result is not JSON" in error
