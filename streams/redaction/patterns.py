@@ -24,6 +24,7 @@ _ESCAPES = re.compile(r"(?<!\\)\\++(?:[nrt]|u(?P<code>[0-9A-Fa-f]{4}))")
 text."""
 _BEGUN_ESCAPE = re.compile(r"(?<!\\)\\++(?:u[0-9A-Fa-f]{0,3})?\Z")
 
+_LETTER = "ü"
 _BORDER = "\0"
 _BATCH_CHARS = 65_536
 
@@ -89,11 +90,14 @@ class Patterns:
     def unfinished(self, text: str) -> int:
         """The place from which the end of a text may become one; its length if none."""
         begin, seen = max(0, len(text) - MOST_HELD), _seen(text)
+        escape = _BEGUN_ESCAPE.search(text, begin)
+        if escape:  # it may become a letter, which goes on with the word before it
+            seen = seen[: escape.start()] + _LETTER * len(escape[0])
         found = [pattern.search(seen, begin) for pattern in self._unfinished]
         if self._own:
             found.append(_LINE.search(text, begin))
         if found:
-            found.append(_BEGUN_ESCAPE.search(text, begin))
+            found.append(escape)
         return min((each.start() for each in found if each), default=len(text))
 
     def outside(self, text: str, cut: int) -> int:
@@ -117,7 +121,7 @@ def _seen(text: str) -> str:
 
 def _unescaped(found: re.Match[str]) -> str:
     is_letter = found["code"] is not None and chr(int(found["code"], 16)).isalnum()
-    return ("ü" if is_letter else "\n") * len(found[0])
+    return (_LETTER if is_letter else "\n") * len(found[0])
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:

@@ -52,6 +52,14 @@ def test_cut_into_many_pieces_it_is_as_the_whole(text: str) -> None:
         assert told + stream.finish() == rules.text(text)
 
 
+def test_an_escape_that_comes_in_pieces_goes_on_with_the_word_before_it() -> None:
+    text = '{"to": "j\\u00fcrg@ex\\u00e4mple.ch", "said": "\\u201cann@example.com\\u201d"}'
+    rules = Redaction(presets=["mail"])
+    stream = rules.stream()
+    assert "".join(map(stream.feed, text)) + stream.finish() == rules.text(text)
+    assert rules.text(text).count("[redacted]") == 2
+
+
 def test_words_that_are_no_secret_are_not_held_back_for_long() -> None:
     stream = redaction().stream()
     assert stream.feed("one two three") == "one two "
