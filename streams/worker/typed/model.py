@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError, SchemaError
 from streams import user_json
 from streams.errors import ConfigError, PermanentError
 from streams.model_faults import Fault, faults
+from streams.worker.typed.copies import costly_faults
 from streams.worker.typed.long_names import are_too_long
 from streams.worker.typed.unions import exponential_union
 
@@ -51,6 +52,8 @@ class Model:
         except (PydanticUserError, SchemaError, TypeError) as error:
             told = f"{what}: the {side} {self.name} cannot be a type of JSON: {error}"
             raise ConfigError(told) from error
+        # A message may have all that the type allows, such as each member of an enum.
+        self._most_listed = min(_MOST_LISTED, _MOST_LISTED_CHARS // len(self.schema))
         again = exponential_union(described) if side == "input" else None
         if again is not None:
             raise ConfigError(
@@ -99,6 +102,9 @@ class Model:
     def _read(self, document: object, text: str) -> Any:
         if are_too_long(document, text):
             raise self._misfit([(self._side, "has too long names for so many values")], 1)
+        costly = costly_faults(self._adapter, document, text, self._most_listed)
+        if costly is not None:
+            raise self._misfit(*self._found(costly))
         try:
             return self._adapter.validate_json(text)
         except ValidationError as error:
@@ -107,9 +113,7 @@ class Model:
     def _found(self, error: ValidationError) -> tuple[list[Fault], int]:
         """The faults, as far as they may be listed, and how many there are."""
         count = error.error_count()
-        # A message may have all that the type allows, such as each member of an enum.
-        most = min(_MOST_LISTED, _MOST_LISTED_CHARS // len(self.schema))
-        return (faults(error, self._side) if count <= most else []), count
+        return (faults(error, self._side) if count <= self._most_listed else []), count
 
     def _described(self) -> dict[str, Any]:
         if self._side == "result":

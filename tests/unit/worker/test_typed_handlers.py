@@ -1,6 +1,7 @@
 """A handler's annotations type its input and its result: both are checked when it runs."""
 
 import json
+import subprocess
 import sys
 from dataclasses import dataclass
 from datetime import date
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic_core import core_schema
 from support.worker_bench import bench
 from typing_extensions import TypedDict
 
@@ -159,6 +161,68 @@ def test_a_body_with_a_long_name_above_many_faults_fails_its_job_and_not_its_wor
     job = ran(handler, payload=body)
     assert job.status == "failed"
     assert (job.error or "").endswith("input: has too long names for so many values")
+
+
+UNKNOWN_EVENT = """
+import resource
+from functools import reduce
+from operator import or_
+from pydantic import create_model
+from streams import App, Context
+from streams.testing import Bench
+
+kinds = [create_model(f"M{n}", **{f"m{n}_{f}": (int, ...) for f in range(10)}) for n in range(10)]
+app = App("shop")
+
+
+async def handler(ctx: Context) -> None: ...
+
+
+handler.__annotations__["ctx"] = Context[reduce(or_, kinds)]
+app.job("job")(handler)
+with Bench(app) as at:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(at.event("order.paid", {"other": [1] * 300_000}).run().error)
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_a_large_value_is_not_copied_for_each_field_that_is_missing() -> None:
+    """Pydantic has the whole object in each error: this one took a gigabyte."""
+    ran = subprocess.run(
+        [sys.executable, "-c", UNKNOWN_EVENT], capture_output=True, text=True, check=True
+    )
+    *_, error, mebibytes = ran.stdout.splitlines()
+    assert "M0.m0_0: must be given" in error
+    assert "90 more faults" in error
+    assert int(mebibytes) < 300
+
+
+def test_a_large_document_may_have_values_that_only_its_json_fits() -> None:
+    class Point:
+        """Made of JSON's text alone."""
+
+        @classmethod
+        def __get_pydantic_core_schema__(cls, *_: Any) -> Any:
+            of_json = core_schema.no_info_after_validator_function(
+                lambda _: cls(), core_schema.str_schema()
+            )
+            return core_schema.json_or_python_schema(of_json, core_schema.is_instance_schema(cls))
+
+        @classmethod
+        def __get_pydantic_json_schema__(cls, *_: Any) -> dict[str, str]:
+            return {"type": "string"}
+
+    class Strict(BaseModel):
+        model_config = ConfigDict(strict=True)
+        due: date
+        points: list[Point]
+
+    async def handler(ctx: Context[Strict]) -> int:
+        return len(ctx.input.points)
+
+    given = {"due": "2026-01-31", "points": ["x" * 10] * 9_000}
+    assert ran(handler, payload=given).result == 9_000
 
 
 async def test_long_messages_and_names_leave_room_for_the_other_fields() -> None:
