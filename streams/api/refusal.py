@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from streams.http.problem_document import problem_document
+from streams.http.problem_document import CONTENT_TYPE, problem_document
 from streams.model_faults import faults
 
 
@@ -17,6 +17,8 @@ class Refusal(Exception):
     `extra` has further members of the problem.
     """
 
+    content_type: ClassVar[str] = CONTENT_TYPE
+
     def __init__(self, status: int, name: str, detail: str, **extra: Any) -> None:
         super().__init__(detail)
         self.status = status
@@ -25,7 +27,7 @@ class Refusal(Exception):
         self.extra = extra
 
     def json(self) -> dict[str, Any]:
-        """Return the problem alone, for an answer that contains several."""
+        """Return what is answered: the problem, which an answer may contain beside others."""
         return problem_document(self.status, self.name, self.detail, **self.extra)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
+import orjson
 import structlog
 from aiohttp import hdrs, web
 
@@ -21,28 +22,23 @@ _HTTP_ERRORS = {
 }
 
 
-class OwnAnswer(Exception):
-    """An error whose answer has another form, because its clients are those of another server."""
-
-    def response(self) -> web.Response:
-        raise NotImplementedError
-
-
 def answer_to(error: Exception) -> web.StreamResponse | None:
     """Return the answer to a call that an error ended; None for one that is a bug."""
     if isinstance(error, web.HTTPException):
         return _of_http(error)
-    if isinstance(error, OwnAnswer):
-        return error.response()
     refusal = _refusal(error)
     return None if refusal is None else refused(refusal)
 
 
 def refused(refusal: Refusal) -> web.Response:
-    """Return the problem of a refusal."""
+    """Return the answer that a refusal is."""
     seconds = _RETRY_AFTER.get(refusal.status)
-    headers = {} if seconds is None else {"Retry-After": str(seconds)}
-    return problem(refusal.status, refusal.name, refusal.detail, headers=headers, **refusal.extra)
+    return web.Response(
+        status=refusal.status,
+        body=orjson.dumps(refusal.json(), option=orjson.OPT_APPEND_NEWLINE),
+        content_type=refusal.content_type,
+        headers={} if seconds is None else {"Retry-After": str(seconds)},
+    )
 
 
 def not_ready() -> Refusal:
