@@ -31,7 +31,7 @@ READ_IN = {
     "streams/api/pauses/pausing.py": "when something was paused: shown",
     "streams/api/schedules/changes.py": "whether a schedule never fires: an error",
     "streams/api/schedules/table.py": "which five times come next: shown",
-    "streams/api/live/http.py": "whether a stream's id is older than what is kept: a snapshot",
+    "streams/api/live/resumption.py": "whether an id is older than what is kept: a gap",
     "streams/api/live/reader.py": "the hour in which an id was given out: as above",
     "streams/api/live/tickets.py": "how long a ticket opens a stream: 401, ask for another",
     "streams/worker/live/output.py": "the date of what a run says: shown",

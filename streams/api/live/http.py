@@ -6,35 +6,22 @@ import asyncio
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
 
 import structlog
 from aiohttp import web
-from pydantic import Field
 
-from streams.api.fields import Body
-from streams.api.jobs.known import not_there
-from streams.api.live.frames import Frame
 from streams.api.live.hub import Hub
-from streams.api.live.position import (
-    HOUR_MS,
-    TOPIC_OF_JOBS,
-    MalformedPosition,
-    Position,
-    read_position,
-    subject_digest,
-)
 from streams.api.live.reader import Reader
 from streams.api.live.reading import Reading
-from streams.api.live.subject import MOST_JOBS, Subject, of_jobs, of_workflow, unknown
-from streams.api.live.tickets import LIFETIME_SECONDS, Tickets
-from streams.api.operator_state import AppState
+from streams.api.live.resumption import has_seen_all, kept, position_of, require_known
+from streams.api.live.subject import MOST_JOBS, Subject, of_jobs, of_workflow
+from streams.api.live.ticket_request import TicketRequest
+from streams.api.live.tickets import LIFETIME_SECONDS, Tickets, digest_of_workflow
 from streams.api.refusal import Refusal, invalid
 from streams.api.serving.request_body import read_body
 from streams.api.serving.state import STATE
 from streams.api.workflows.http import WORKFLOW, workflow_in
 from streams.errors import TidegateError
-from streams.process.wall_clock import wall_ms
 
 log = structlog.get_logger(__name__)
 routes = web.RouteTableDef()
@@ -70,27 +57,11 @@ class Streams:
 STREAMS: web.AppKey[Streams] = web.AppKey("streams", Streams)
 
 
-class TicketRequest(Body):
-    """Body of `POST /v1/stream-tickets`: jobs, or a workflow, perhaps with its tenant."""
-
-    jobs: Annotated[list[str], Field(max_length=MOST_JOBS, default_factory=list)]
-    workflow_id: str | None = None
-    tenant_id: str | None = None
-
-
 @routes.post("/v1/stream-tickets")
 async def make_ticket(request: web.Request) -> web.Response:
     """Give a ticket that opens one stream of these jobs, or of this workflow, without a token."""
     wanted = await read_body(request, TicketRequest)
-    if bool(wanted.jobs) == (wanted.workflow_id is not None):
-        raise invalid("jobs", "name either jobs or a workflow_id")
-    if wanted.jobs and wanted.tenant_id is not None:
-        raise invalid("tenant_id", "only a workflow is named with its tenant")
-    if wanted.workflow_id is not None:
-        digest = _digest_of_workflow(wanted.workflow_id, wanted.tenant_id)
-    else:
-        digest = of_jobs(wanted.jobs).digest
-    ticket = request.app[STREAMS].tickets.issue(digest)
+    ticket = request.app[STREAMS].tickets.issue(wanted.digest())
     return web.json_response({"ticket": ticket, "expires_in": LIFETIME_SECONDS}, status=201)
 
 
@@ -127,15 +98,10 @@ def takes_ticket(request: web.Request, tickets: Tickets) -> bool:
             digest = of_jobs(_named(request.query)).digest
         case path if path == OF_WORKFLOW:
             tenant_id = request.query.get("tenant_id")
-            digest = _digest_of_workflow(request.match_info["workflow_id"], tenant_id)
+            digest = digest_of_workflow(request.match_info["workflow_id"], tenant_id)
         case _:
             return False
     return tickets.take(ticket, digest)
-
-
-def _digest_of_workflow(workflow_id: str, tenant_id: str | None) -> bytes:
-    """Return what a ticket is about: a stream that names another tenant is another one."""
-    return subject_digest("workflow ticket", [f"{tenant_id or ''}\0{workflow_id}"])
 
 
 def _named(query: Mapping[str, str]) -> list[str]:
@@ -144,11 +110,12 @@ def _named(query: Mapping[str, str]) -> list[str]:
 
 async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
     state, streams = request.app[STATE], request.app[STREAMS]
-    position = _position(request, about)
-    await _require_known(state, streams.hub, about, position)
-    if await _has_seen_all(state, about, position):
+    given = request.headers.get("Last-Event-ID") or request.query.get("last_event_id")
+    position = position_of(given, about)
+    await require_known(state, streams.hub, about, position)
+    if await has_seen_all(state, about, position):
         return web.Response(status=204)
-    position, first = _kept(position, streams.kept_ms)
+    position, first = kept(position, streams.kept_ms)
     response = web.StreamResponse(headers=_HEADERS)
     await response.prepare(request)
     if request.transport is not None:
@@ -175,65 +142,7 @@ async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
     return response
 
 
-async def _require_known(state: AppState, hub: Hub, about: Subject, position: Position) -> None:
-    """Return if all jobs are there; a reader who saw one elsewhere waits until it is here.
-
-    Raises:
-        Refusal: 404, a job is unknown; 503, it is accepted, or the rows do not come in time.
-    """
-    missing = await state.query(lambda db: unknown(db, about))
-    if missing and position.offsets:
-        seen_in = position.offsets.keys() & set(range(state.topology.partitions))
-        await asyncio.gather(*(hub.settle(each, TOPIC_OF_JOBS) for each in seen_in))
-        missing = await state.query(lambda db: unknown(db, about))
-    if missing:
-        raise await not_there(state, missing[0])
-
-
 def _break_off(request: web.Request) -> None:
     """Break the connection: the status is sent, so no error can be answered any more."""
     if request.transport is not None:
         request.transport.abort()
-
-
-def _position(request: web.Request, about: Subject) -> Position:
-    """Return the reader's position.
-
-    Raises:
-        Refusal: 400, the id is malformed, or of another stream.
-    """
-    text = request.headers.get("Last-Event-ID") or request.query.get("last_event_id")
-    if not text:
-        return Position(about.digest)
-    try:
-        found = read_position(text)
-    except MalformedPosition as error:
-        told = f"Last-Event-ID is no id that a stream gave out ({error}): leave it out"
-        raise Refusal(400, "malformed-event-id", told) from None
-    if found.digest != about.digest:
-        told = "Last-Event-ID is of a stream of other jobs: leave it out"
-        raise Refusal(400, "malformed-event-id", told)
-    return found
-
-
-def _kept(position: Position, kept_ms: int) -> tuple[Position, tuple[Frame, ...]]:
-    """Return where a reader goes on, and what it is told first if something may be missing."""
-    is_kept = position.hour * HOUR_MS >= wall_ms() - kept_ms
-    if is_kept or not (position.offsets or position.ended):
-        return position, ()
-    reason = f"what was said is kept for {kept_ms // HOUR_MS} hours, and this id may be older"
-    return Position(position.digest), (Frame("gap", {"reason": reason}),)
-
-
-async def _has_seen_all(state: AppState, about: Subject, position: Position) -> bool:
-    """Whether the reader was told all ends, and nothing lives again since.
-
-    What a run says after its job's end is told to nobody.
-    """
-    if len(position.ended) < about.parts:
-        return False
-    reading = Reading(about, position, state.topology)
-    page = await state.query(lambda db: reading.page(db, reading.everything))
-    if page.unsettled or len(position.ended) < about.parts:
-        return False
-    return all(frame.part is None for frame in page.frames)

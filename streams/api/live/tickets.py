@@ -13,7 +13,7 @@ import hmac
 import secrets
 from collections.abc import Callable
 
-from streams.api.live.position import DIGEST_BYTES
+from streams.api.live.position import DIGEST_BYTES, subject_digest
 from streams.process.wall_clock import wall_ms
 
 LIFETIME_SECONDS = 30
@@ -60,3 +60,8 @@ class Tickets:
 
     def _mac(self, body: bytes) -> bytes:
         return hmac.digest(self._key, body, hashlib.sha256)[:_MAC_BYTES]
+
+
+def digest_of_workflow(workflow_id: str, tenant_id: str | None) -> bytes:
+    """Return what a ticket is about: a stream that names another tenant is another one."""
+    return subject_digest("workflow ticket", [f"{tenant_id or ''}\0{workflow_id}"])

@@ -29,7 +29,7 @@ from support.live_desk import (
 )
 from support.operator_cluster import make_entry, make_job
 
-from streams.api.live import http as http_live
+from streams.api.live import resumption
 from streams.api.live.position import TOPICS, Position, read_position
 from streams.api.live.table import TABLE, newest_lines
 from streams.api.refusal import Refusal
@@ -195,7 +195,7 @@ async def test_an_id_before_old_tokens_is_no_good_once_they_are_gone(
         rows.fold(*log.append(*(token("job_a", n, f"{n} ") for n in range(4)), at=old))
         async with await opened(client, EVENTS) as answer:
             cut = (await until(answer, "token"))[-1].id
-        monkeypatch.setattr(http_live, "wall_ms", lambda: now + HOUR_MS)
+        monkeypatch.setattr(resumption, "wall_ms", lambda: now + HOUR_MS)
         rows.writer.execute("DELETE FROM live WHERE at < ?", (now - 5 * HOUR_MS,))
         rows.fold(*log.append(token("job_a", 4, "4 "), DONE))
         got = await whole(client, last=cut)
