@@ -9,9 +9,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import structlog
+
 from streams.artifacts.store import ArtifactGone, Entry, StoreUnavailable
 
+log = structlog.get_logger(__name__)
+
 _UNFINISHED = ".unfinished-"
+_NOT_FOR_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)
 _NOTHING_THERE = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
@@ -52,13 +57,13 @@ class LocalStore:
             raise StoreUnavailable(f"cannot read an artifact: {error}") from error
 
     def entries(self, folder: str = "") -> Iterator[Entry]:
-        for parent, _, names in os.walk(self._directory / folder, onerror=_unless_gone):
+        for parent, _, names in os.walk(self._directory / folder, onerror=_passed_over):
             for name in names:
                 file = Path(parent, name)
                 try:
                     found = file.stat()
                 except OSError as error:
-                    _unless_gone(error)
+                    _passed_over(error)
                     continue
                 path = file.relative_to(self._directory).as_posix()
                 yield Entry(path, found.st_size, int(found.st_mtime * 1000))
@@ -68,7 +73,9 @@ class LocalStore:
         try:
             target.unlink(missing_ok=True)
         except OSError as error:
-            _unless_gone(error)
+            if error.errno not in _NOTHING_THERE:
+                told = f"cannot remove the artifact at {path}: {error}"
+                raise StoreUnavailable(told) from error
         with suppress(OSError):  # it has others
             for folder in (target.parent, *self._above(target)):
                 if folder != self._directory:
@@ -81,19 +88,19 @@ class LocalStore:
 
 
 def _make_durable(folder: Path) -> None:
-    """Keep the entries of a folder through a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    """Keep the entries of a folder through a loss of power, if its file system can."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _NOT_FOR_FOLDERS:
+            raise
 
 
-def _unless_gone(error: OSError) -> None:
-    """Return if there is nothing, because it was removed meanwhile.
-
-    Raises:
-        StoreUnavailable: another reason, such as missing rights.
-    """
+def _passed_over(error: OSError) -> None:
+    """Say what cannot be read, unless it was removed meanwhile: nothing of it is ever swept."""
     if error.errno not in _NOTHING_THERE:
-        raise StoreUnavailable(f"the store of artifacts refuses: {error}") from error
+        log.warning("a part of the store of artifacts cannot be read", reason=str(error))

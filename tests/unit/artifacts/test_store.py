@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from streams.artifacts.local import LocalStore
 from streams.artifacts.reference import Reference
@@ -98,15 +100,24 @@ def test_a_reference_that_nobody_saved_is_refused(field: str, text: str) -> None
         Reference.of_json({**given, field: text})
 
 
-@pytest.mark.parametrize("name", ["scandir", "stat"])
-def test_folders_that_may_not_be_read_are_told_and_do_not_count_as_empty(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize(("name", "refused"), [("scandir", "job_1"), ("stat", "art_1")])
+def test_what_may_not_be_read_is_told_and_hides_nothing_else(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, name: str, refused: str
 ) -> None:
     """Workers of another user write what only they can read: nothing would be swept, silently."""
-    store.put("acme/job_1/art_1", [b"one"])
-    monkeypatch.setattr(os, name, refuses)
-    with pytest.raises(StoreUnavailable, match="Permission denied"):
-        list(store.entries())
+    for path in ("acme/job_1/art_1", "acme/job_2/art_2"):
+        store.put(path, [b"one"])
+    real = getattr(os, name)
+
+    def for_some(path: object, **given: object) -> object:
+        if str(path).endswith(refused):
+            refuses()
+        return real(path, **given)
+
+    monkeypatch.setattr(os, name, for_some)
+    with capture_logs() as lines:
+        assert [each.path for each in store.entries()] == ["acme/job_2/art_2"]
+    assert "Permission denied" in lines[0]["reason"]
 
 
 def test_an_object_that_may_not_be_removed_is_told(
@@ -136,3 +147,15 @@ def test_an_object_outlives_a_loss_of_power(
     monkeypatch.setattr(os, "fsync", noted)
     store.put("acme/job_1/art_1", [b"one"])
     assert synced == [False, True, True, True]
+
+
+def test_a_file_system_that_makes_no_folders_durable_keeps_objects_too(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_files(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    store.put("acme/job_1/art_1", [b"one"])
+    assert store.get("acme/job_1/art_1") == b"one"
