@@ -78,6 +78,7 @@ async def open_with(keyring: DataKeyring, tenant_id: str, purpose: str, sealed: 
     """
     key = await find_key(keyring, tenant_id, sealed.key_id) if sealed.key_id else None
     try:
+        keyring.newest(tenant_id)  # without a key, this alone tells that the tenant is erased
         return open_json(key, keyring.vault, tenant_id, purpose, sealed)
     except VaultError as error:
         raise PermanentError(str(error)) from error

@@ -36,7 +36,9 @@ def test_a_value_opens_for_its_tenant_and_place_alone(with_key: bool) -> None:
 
 async def test_the_newest_data_key_seals_and_an_erasure_ends_it() -> None:
     keyring, record = DataKeyring(VAULT), new_key_record(VAULT, "acme")
-    assert seal_with(keyring, "acme", "apr_1", VALUE).key_id == ""
+    early = seal_with(keyring, "acme", "apr_1", VALUE)
+    assert early.key_id == ""
+    assert await open_with(keyring, "acme", "apr_1", early) == VALUE
     keyring.apply(tenant_key("acme", "data_key", record.id), TENANT.encode(record))
     sealed = seal_with(keyring, "acme", "apr_1", VALUE)
     assert sealed.key_id == record.id
@@ -45,5 +47,6 @@ async def test_the_newest_data_key_seals_and_an_erasure_ends_it() -> None:
     keyring.apply(tenant_key("acme", "erasure", ""), TENANT.encode(erased))
     with pytest.raises(PermanentError, match=str(Erased("acme"))):
         seal_with(keyring, "acme", "apr_1", VALUE)
-    with pytest.raises(PermanentError):
-        await open_with(keyring, "acme", "apr_1", sealed)
+    for each in (sealed, early):
+        with pytest.raises(PermanentError):
+            await open_with(keyring, "acme", "apr_1", each)
