@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from streams.api.live.hub import Hub
 from streams.api.live.reader import Reader
 from streams.api.live.reading import Reading
 from streams.api.live.resumption import has_seen_all, kept, position_of, require_known
+from streams.api.live.sender import sender
 from streams.api.live.subject import MOST_JOBS, Subject, of_jobs, of_workflow
 from streams.api.live.ticket_request import TicketRequest
 from streams.api.live.tickets import LIFETIME_SECONDS, Tickets, digest_of_workflow
@@ -25,12 +25,6 @@ from streams.errors import TidegateError
 
 log = structlog.get_logger(__name__)
 routes = web.RouteTableDef()
-
-MOST_UNSENT_BYTES = 256 * 1024
-SLOW_SECONDS = 5.0
-"""A reader that has more than `MOST_UNSENT_BYTES` unsent for so long is closed, and resumes."""
-_AT_ONCE_BYTES = 64 * 1024
-"""A large event is sent in such parts, so that it may take longer on a slow line."""
 
 OF_JOB = "/v1/jobs/{job_id}/events"
 OF_WORKFLOW = WORKFLOW + "/events"
@@ -118,18 +112,7 @@ async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
     position, first = kept(position, streams.kept_ms)
     response = web.StreamResponse(headers=_HEADERS)
     await response.prepare(request)
-    if request.transport is not None:
-        high = MOST_UNSENT_BYTES
-        request.transport.set_write_buffer_limits(high, low=high - _AT_ONCE_BYTES)
-
-    async def send(piece: bytes) -> None:
-        try:
-            for begin in range(0, len(piece), _AT_ONCE_BYTES):
-                async with asyncio.timeout(SLOW_SECONDS):
-                    await response.write(piece[begin : begin + _AT_ONCE_BYTES])
-        except TimeoutError:
-            raise ConnectionResetError("the reader is too slow") from None
-
+    send = sender(response, request.transport)
     reader = Reader(streams.hub, Reading(about, position, state.topology), send)
     try:
         await reader.run(first)

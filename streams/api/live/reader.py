@@ -33,6 +33,8 @@ class Reader:
         self._awake = asyncio.Event()
         self._closed = False
         self._is_first = True
+        self._is_quiet = False
+        self._sent_at = 0.0
 
     def wake(self, changed: Iterable[Change]) -> None:
         """Have the reader look at these changes."""
@@ -53,31 +55,40 @@ class Reader:
         """
         await self._write(first)
         self._hub.attend(self, self._reading.interests)
+        loop = asyncio.get_running_loop()
+        self._sent_at = loop.time()
+        self._silence = loop.call_later(QUIET_SECONDS, self._listen, loop)
         try:
             self.wake(self._reading.everything)
             while not self._closed:
-                await self._look()
+                await self._go_on()
                 if self._reading.is_over:
                     return
-                await self._wait()
+                await self._awake.wait()
         finally:
+            self._silence.cancel()
             self._hub.leave(self)
 
-    async def _wait(self) -> None:
-        """Wait for a change or for the stream's close; meanwhile show that it lives."""
-        while not self._awake.is_set():
-            try:
-                async with asyncio.timeout(QUIET_SECONDS):
-                    await self._awake.wait()
-            except TimeoutError:
-                self._reading.position.hour = wall_ms() // HOUR_MS
-                await self._send(moved(str(self._reading.position)))
-                if waiting := self._reading.waiting:
-                    self.wake(waiting)
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake the reader if it sent nothing for so long, and listen again when it may be so."""
+        if loop.time() >= self._sent_at + QUIET_SECONDS:
+            self._is_quiet, self._sent_at = True, loop.time()
+            self._awake.set()
+        self._silence = loop.call_at(self._sent_at + QUIET_SECONDS, self._listen, loop)
+
+    async def _go_on(self) -> None:
+        """Look at what changed; if nothing did for long, show that the stream lives."""
+        self._awake.clear()
+        if self._changed:
+            await self._look()
+        elif self._is_quiet:
+            self._reading.position.hour = wall_ms() // HOUR_MS
+            await self._sent(moved(str(self._reading.position)))
+            if waiting := self._reading.waiting:
+                self.wake(waiting)
 
     async def _look(self) -> None:
         """Send what is new of the changes; those that come meanwhile are looked at next."""
-        self._awake.clear()
         changed, self._changed = self._changed, set()
         before = self._reading.interests
         heard = self._hub.heard() if self._reading.is_of_several else None
@@ -112,7 +123,11 @@ class Reader:
                 unsent += written(frame, str(position), first=self._is_first)
                 self._is_first = False
             if len(unsent) >= PAGE_BYTES:
-                await self._send(bytes(unsent))
+                await self._sent(bytes(unsent))
                 unsent.clear()
         if unsent:
-            await self._send(bytes(unsent))
+            await self._sent(bytes(unsent))
+
+    async def _sent(self, piece: bytes) -> None:
+        self._sent_at, self._is_quiet = asyncio.get_running_loop().time(), False
+        await self._send(piece)

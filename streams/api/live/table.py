@@ -95,18 +95,18 @@ def line_json(said: Said) -> Json:
 
 
 def _row(record: Record) -> Row:
-    said = LIVE.decode(record.value)
+    said = LIVE.read(record.value)
     return (
-        said.job_id,
+        said["job_id"],
         record.offset,
-        said.tenant_id,
+        said["tenant_id"],
         record.timestamp,
-        said.kind,
-        said.run_id,
-        said.epoch,
-        said.step,
-        said.n,
-        said.text,
+        said["kind"],
+        said["run_id"],
+        said["epoch"],
+        said["step"],
+        said["n"],
+        said["text"],
     )
 
 

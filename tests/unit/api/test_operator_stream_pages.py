@@ -25,7 +25,7 @@ from support.live_desk import (
 )
 from support.operator_cluster import make_job
 
-from streams.api.live import http as http_live
+from streams.api.live import sender
 from streams.api.live.frames import Frame
 from streams.api.live.page import Page
 from streams.api.live.position import Position
@@ -191,7 +191,7 @@ async def test_a_damaged_file_that_a_reader_meets_is_noted(tmp_path: Path) -> No
 async def test_a_slow_line_takes_longer_for_a_large_event_and_is_not_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_live, "SLOW_SECONDS", 1.0)
+    monkeypatch.setattr(sender, "SLOW_SECONDS", 1.0)
     log, large = Log(), '"' + "x" * 8_000_000 + '"'
     async with desk(tmp_path) as (rows, client):
         rows.fold(*log.append(replace(DONE, result=large)))

@@ -31,8 +31,7 @@ from support.live_desk import (
 )
 from support.operator_cluster import make_entry, make_job
 
-from streams.api.live import http as http_live
-from streams.api.live import reader
+from streams.api.live import reader, sender
 from streams.api.live.rounds import SharedReads
 from streams.process.wall_clock import wall_ms
 from streams.serde.ids import partition_for
@@ -467,7 +466,7 @@ async def test_a_quiet_stream_shows_that_it_lives_with_its_position(
 async def test_a_reader_that_sleeps_is_closed_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_live, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(sender, "SLOW_SECONDS", 0.2)
     log, text = Log(), "x" * 16_000
     async with desk(tmp_path) as (rows, client):
         rows.fold(*log.append(RUNNING))

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from streams.api.live import http as calls
-from streams.api.live.http import MOST_UNSENT_BYTES, SLOW_SECONDS
 from streams.api.live.reader import QUIET_SECONDS
+from streams.api.live.sender import MOST_UNSENT_BYTES, SLOW_SECONDS
 from streams.api.live.subject import MOST_JOBS, MOST_MEMBERS
 from streams.api.live.tickets import LIFETIME_SECONDS
 from streams.testing import Bench
