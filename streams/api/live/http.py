@@ -112,7 +112,7 @@ async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
     position, first = kept(position, streams.kept_ms)
     response = web.StreamResponse(headers=_HEADERS)
     await response.prepare(request)
-    send = sender(response, request.transport)
+    send = sender(response.write, request.transport)
     reader = Reader(streams.hub, Reading(about, position, state.topology), send)
     try:
         await reader.run(first)

@@ -11,6 +11,7 @@ import base64
 import binascii
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -38,6 +39,8 @@ HOUR_MS = 3_600_000
 _VERSION = 1
 _MOST_BITS = 63
 _LONGEST = 8_000
+_VARINTS_KEPT = 8_192
+"""Of the offsets of a position, all but one are those of the id before; and readers share them."""
 
 
 class MalformedPosition(ValueError):
@@ -113,6 +116,7 @@ def read_position(text: str) -> Position:
     return found
 
 
+@lru_cache(_VARINTS_KEPT)
 def _varint(number: int) -> bytes:
     """LEB128: seven bits in each byte, the lowest first."""
     out = bytearray()

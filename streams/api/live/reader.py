@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 15.0
 """After so long without a frame a stream sends its position, so that no proxy ends it."""
+_SOON_SECONDS = 0.01
+"""A timer may fire a little early, and one for less than that would fire over and over."""
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -71,10 +73,11 @@ class Reader:
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wake the reader if it sent nothing for so long, and listen again when it may be so."""
-        if loop.time() >= self._sent_at + QUIET_SECONDS:
-            self._is_quiet, self._sent_at = True, loop.time()
+        left = self._sent_at + QUIET_SECONDS - loop.time()
+        if left < _SOON_SECONDS:
+            self._is_quiet, self._sent_at, left = True, loop.time(), QUIET_SECONDS
             self._awake.set()
-        self._silence = loop.call_at(self._sent_at + QUIET_SECONDS, self._listen, loop)
+        self._silence = loop.call_later(left, self._listen, loop)
 
     async def _go_on(self) -> None:
         """Look at what changed; if nothing did for long, show that the stream lives."""

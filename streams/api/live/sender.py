@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from aiohttp import web
-
 from streams.api.live.reader import Send
 
 MOST_UNSENT_BYTES = 256 * 1024
@@ -15,8 +13,8 @@ _AT_ONCE_BYTES = 64 * 1024
 """A large event is sent in such parts, so that it may take longer on a slow line."""
 
 
-def sender(response: web.StreamResponse, transport: asyncio.Transport | None) -> Send:
-    """Return what sends to a reader, and breaks off if the reader is too slow."""
+def sender(write: Send, transport: asyncio.Transport | None) -> Send:
+    """Return what writes to a reader's transport, and breaks off if the reader is too slow."""
     if transport is not None:
         high = MOST_UNSENT_BYTES
         transport.set_write_buffer_limits(high, low=high - _AT_ONCE_BYTES)
@@ -25,16 +23,16 @@ def sender(response: web.StreamResponse, transport: asyncio.Transport | None) ->
         for begin in range(0, len(piece), _AT_ONCE_BYTES):
             part = piece[begin : begin + _AT_ONCE_BYTES]
             if transport is None or not transport.get_write_buffer_size():
-                await response.write(part)  # there is room, so it waits for nobody
+                await write(part)  # there is room, so it waits for nobody
             else:
-                await _written(response, part)
+                await _written(write, part)
 
     return send
 
 
-async def _written(response: web.StreamResponse, part: bytes) -> None:
+async def _written(write: Send, part: bytes) -> None:
     try:
         async with asyncio.timeout(SLOW_SECONDS):
-            await response.write(part)
+            await write(part)
     except TimeoutError:
         raise ConnectionResetError("the reader is too slow") from None
