@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -191,9 +192,10 @@ def _be_ended_with_worker(life: int) -> None:
     A pipe whose other end is closed sends a signal to the group that owns it (fcntl(2), F_SETSIG).
     """
     if sys.platform == "linux":
-        fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+        with suppress(OSError):  # a sandbox may not know it
+            fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
+            fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 if __name__ == "__main__":

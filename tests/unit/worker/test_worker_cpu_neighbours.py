@@ -115,6 +115,16 @@ def test_a_process_whose_interpreter_is_kept_ends_with_its_worker(tmp_path: Path
             os.kill(int(file.read_text()), signal.SIGKILL)
 
 
+def test_a_system_that_ends_no_process_by_a_pipe_runs_handlers_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(*_: object) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr("fcntl.fcntl", unknown)
+    child._be_ended_with_worker(0)
+
+
 @pytest.fixture
 def first_process() -> Iterator[None]:
     libc = ctypes.CDLL(None)
