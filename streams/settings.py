@@ -75,6 +75,8 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".tidegate")
     instance: str = "0"
     admin_token: SecretStr | None = None
+    take_admin_token: bool = True
+    """Whether the operator takes the admin token beside the tokens that were made with it."""
     vault_key_file: Files = ()
     vault_keys: SecretStr | None = None
     cluster_key_file: Path | None = None

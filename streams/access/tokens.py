@@ -64,11 +64,6 @@ def parse(text: str) -> Token | None:
     return Token(id_, secret) if _check(body) == check else None
 
 
-def is_ours(text: str) -> bool:
-    """Return whether a text begins as a token does, however it goes on."""
-    return text.startswith(f"{PREFIX}_")
-
-
 def _random(size: int) -> str:
     encoded = base64.b32hexencode(secrets.token_bytes(size)).decode()
     return encoded.rstrip("=").lower()

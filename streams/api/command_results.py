@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.discards import answered
-from streams.api.operator_state import SUBMITTED_BY, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
 from streams.api.rows.table import RowKey
 from streams.api.sent_commands import SentCommand, Subject
@@ -91,7 +91,7 @@ def refusal_letter(connection: sqlite3.Connection, ids: Sequence[str]) -> DeadLe
 
 
 def delivery_command(
-    command_id: str, tenant_id: str, endpoint_id: str, kind: CommandKind, **fields: Any
+    by: str, command_id: str, tenant_id: str, endpoint_id: str, kind: CommandKind, **fields: Any
 ) -> DeliveryCommand:
     """Return a command of the operator, sent now; `fields` are those of its kind."""
     given: dict[str, Any] = {
@@ -104,7 +104,7 @@ def delivery_command(
         "tenant_id": tenant_id,
         "endpoint_id": endpoint_id,
         "kind": kind,
-        "submitted_by": SUBMITTED_BY,
+        "submitted_by": by,
         "at": wall_ms(),
     }
     return DeliveryCommand(**(given | fields))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from streams.access.principal import BOOTSTRAP, Principal
 from streams.api.dead_letters.producer import RecordReplays
 from streams.api.read_model.database import Database
 from streams.api.read_model.follower import Follower
@@ -35,9 +36,6 @@ T = TypeVar("T")
 
 SHOWN_WITHIN_SECONDS = 5.0
 """How long a call waits for the read model to show its effect; then it answers without it."""
-
-SUBMITTED_BY = "operator"
-"""The author of every call: whoever has the admin token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +68,12 @@ class AppState:
     """Records written to `tenants`, with their offsets, that the read model may not show yet. The
     next change of the same record must start from them, or it would bring back what they removed.
     """
+    principal: Principal = BOOTSTRAP
+    """Who asks: what is read is restricted to their tenants, and what is done has their name."""
+
+    def asked_by(self, principal: Principal) -> AppState:
+        """Return the same parts, as one who calls sees them."""
+        return replace(self, principal=principal)
 
     def drop_shown(self) -> None:
         """Forget the writes that the read model has folded in: it knows what came after them, too.
@@ -88,8 +92,8 @@ class AppState:
         return ours if shown is None or ours.updated_at >= shown.updated_at else shown
 
     async def query(self, look: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a query on the read model, off the event loop."""
-        return await asyncio.to_thread(self.database.read, look)
+        """Run a query on the caller's rows of the read model, off the event loop."""
+        return await asyncio.to_thread(self.database.read, look, self.principal.tenants)
 
     async def wait_for(
         self,

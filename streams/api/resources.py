@@ -24,6 +24,7 @@ class Resource:
 
 
 RESOURCES = (
+    Resource("tokens", "tokens"),
     Resource("tenants", "tenants"),
     Resource("sources", "sources"),
     Resource("endpoints", "endpoints"),

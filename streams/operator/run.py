@@ -14,6 +14,9 @@ from aiohttp import web
 from confluent_kafka import Message
 from prometheus_client import REGISTRY
 
+from streams.access.authentication import Authentication
+from streams.access.book import AccessBook
+from streams.access.permissions import all_roles
 from streams.api import STAGE
 from streams.api.artifacts.sweep import sweep_for_ever
 from streams.api.dead_letters.producer import RecordReplays
@@ -29,8 +32,9 @@ from streams.api.read_model.follower import Follower
 from streams.api.read_model.projections import kept_ms
 from streams.api.read_model.read_barrier import ReadBarrier
 from streams.api.read_model.row_notifier import RowNotifier
+from streams.api.serving.access import ACCESS, OPEN_PATHS, Access, authenticated
+from streams.api.serving.call import require_declared
 from streams.api.serving.middlewares import (
-    authenticated,
     caught_up,
     newline_ended,
     problems,
@@ -40,6 +44,7 @@ from streams.api.serving.problems import not_ready
 from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.api.tenants import table as tenants
+from streams.api.tokens.upkeep import keep_uses, require_administrator, write_uses
 from streams.artifacts.store import open_store
 from streams.delivery.egress.configured import egress_policy
 from streams.errors import KafkaUnavailable, PoisonRecord
@@ -56,6 +61,7 @@ from streams.operator.metrics import ReadModelCollector
 from streams.operator.served_tls import served_tls
 from streams.probe_routes import probe_routes, served
 from streams.process.shutdown import ProcessEnd
+from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
 from streams.tenants.follower import Failed, TenantsFollower
 from streams.topology.model import Topology
@@ -101,24 +107,41 @@ def build(
         ConfigError: no admin token or no vault key.
     """
     vault = open_vault(settings)
-    token = settings.required_admin_token("the operator's")
-    tickets = Tickets(token)
-    check = authenticated(token, tickets, open_schemas=not settings.schemas_need_token)
-    guards = [newline_ended, problems, check, traced, caught_up]
+    access = _access(settings, topology, vault, lambda: app[STATE].ready())  # noqa: PLW0108  as below
+    guards = [newline_ended, problems, authenticated(access), traced, caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
+    app[ACCESS] = access
 
     async def state(app: web.Application) -> AsyncIterator[None]:
-        async for each in _state(settings, topology, vault, admissions, failed):
+        async for each in _state(settings, topology, vault, admissions, failed, access):
             app[STATE] = each
-            app[STREAMS] = _streams(settings, topology, each, tickets)
+            app[STREAMS] = _streams(settings, topology, each, access.tickets)
+            watching = asyncio.create_task(app[STREAMS].watch.run())
             yield
+            watching.cancel()
             await app[STREAMS].hub.reads.close()
 
     app.cleanup_ctx.append(state)
     app.on_shutdown.append(_end_streams)
     app.add_routes(probe_routes(lambda: app[STATE].ready()))  # noqa: PLW0108  set at the start-up
     app.add_routes(routes())
+    require_declared(app, OPEN_PATHS)
     return app
+
+
+def _access(
+    settings: Settings, topology: Topology, vault: Vault, is_known: Callable[[], bool]
+) -> Access:
+    """Return what tells who calls.
+
+    Raises:
+        ConfigError: the admin token is to be taken, and there is none.
+    """
+    takes = settings.take_admin_token
+    bootstrap = settings.required_admin_token("the operator's") if takes else None
+    book = AccessBook(all_roles(topology.roles))
+    known = Authentication(bootstrap, book, wall_ms)
+    return Access(known, Tickets(vault), not settings.schemas_need_token, is_known)
 
 
 def _streams(settings: Settings, topology: Topology, state: AppState, tickets: Tickets) -> Streams:
@@ -144,6 +167,7 @@ async def _state(
     vault: Vault,
     admissions: Admissions,
     failed: Failed,
+    access: Access,
 ) -> AsyncIterator[AppState]:
     directory = settings.data_dir / "operator" / settings.instance
     database = Database(directory / "read_model.sqlite")
@@ -160,7 +184,9 @@ async def _state(
     follower.start()
     view.start()
     book = DataKeyring(vault)
-    settings_of = TenantsFollower(settings, topology, STAGE, book.apply, _passed_over, failed)
+    known = access.authentication
+    fold = partial(_fold, book, known.book)
+    settings_of = TenantsFollower(settings, topology, STAGE, fold, _passed_over, failed)
 
     def ready() -> bool:  # `settings_of` checks the topics before it is ready
         return follower.ready and settings_of.ready
@@ -189,10 +215,16 @@ async def _state(
         Preview(settings, topology, closed),
         ready,
     )
-    sweeping = asyncio.create_task(sweep_for_ever(shared, store)) if store else None
+    tasks = [
+        asyncio.create_task(keep_uses(shared, known)),
+        asyncio.create_task(require_administrator(known, ready, failed)),
+    ]
+    if store:
+        tasks.append(asyncio.create_task(sweep_for_ever(shared, store)))
     yield shared
-    if sweeping is not None:
-        sweeping.cancel()
+    for task in tasks:
+        task.cancel()
+    await write_uses(shared, known)
     await asyncio.to_thread(replays.stop)
     reader.stopping.set()
     await asyncio.to_thread(settings_of.stop)
@@ -202,6 +234,14 @@ async def _state(
         REGISTRY.unregister(each)
     await producer.close()
     database.close()
+
+
+def _fold(keyring: DataKeyring, book: AccessBook, key: bytes | None, value: bytes | None) -> None:
+    """Have each of those that follow `tenants` take a record, also if one of them cannot."""
+    try:
+        keyring.apply(key, value)
+    finally:
+        book.apply(key, value)
 
 
 async def _serve(settings: Settings, topology: Topology, admissions: Admissions) -> None:

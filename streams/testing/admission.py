@@ -10,6 +10,7 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from ingress.receive.admission import DirectAdmission
+from streams.access.principal import BOOTSTRAP
 from streams.api.events.batch_request import EventRequest
 from streams.api.job_types.input_schema.check import misfits
 from streams.api.jobs.job_request import JobRequest
@@ -130,7 +131,9 @@ class Admission:
                 dedup_key=key,
                 timeout_seconds=timeout_seconds,
             )
-            body = asked.submission(self._topology, new_traceparent(), self._pipeline.now)
+            body = asked.submission(
+                self._topology, new_traceparent(), self._pipeline.now, BOOTSTRAP.id
+            )
         except ValidationError as error:
             raise _refused(invalid_model(error)) from None
         except Refusal as error:

@@ -27,7 +27,6 @@ from support.operator_cluster import (
 )
 
 from streams.api import operator_state as app_state
-from streams.api.operator_state import SUBMITTED_BY
 from streams.api.read_model.fold_session import FoldSession
 from streams.cli.api_client import CallFailed, NoAnswer
 from streams.event_replay import preview, spans
@@ -96,7 +95,7 @@ def test_a_replay_asks_for_one_job_for_each_selected_event(
     replay = begun(operator, "k1")
     shown = ended(operator, replay)
     assert (shown["events"], shown["jobs"], shown["jobs_by_type"]) == (2, 2, {"draft_reply": 2})
-    assert (shown["note"], shown["asked_by"]) == (WANTED["note"], SUBMITTED_BY)
+    assert (shown["note"], shown["asked_by"]) == (WANTED["note"], "operator")
     assert (shown["records_read"], shown["seconds_left"]) == (shown["records_total"], None)
     found = {body.event: (command, body) for command, body in asked_for(cluster)}
     assert found.keys() == {ENVELOPE.encode(first), ENVELOPE.encode(second)}

@@ -25,7 +25,8 @@ from streams.api.read_model.projections import Changes, project
 from streams.api.read_model.row_notifier import FOLDED, RowNotifier
 from streams.api.rows.table import RowKey
 from streams.api.sent_commands import SentCommands
-from streams.api.serving.middlewares import authenticated, newline_ended, problems
+from streams.api.serving.access import authenticated
+from streams.api.serving.middlewares import newline_ended, problems
 from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.process.wall_clock import wall_ms
@@ -35,6 +36,8 @@ from streams.serde.ids import partition_for
 from streams.serde.keys import checkpoint_key, held_key, ledger_key, workflow_key
 from streams.serde.records import Held, Job, LedgerEntry, LiveOutput, Progress, StepResult, Workflow
 from streams.topology.load import load
+from streams.vault.key_encryption import local_vault
+from support.callers import TICKET_KEY, AskedByAnybody, access_of
 from support.conditions import PATIENCE_SECONDS
 
 TOKEN = "an-operator-s-token"
@@ -51,7 +54,7 @@ class StepOf:
     step: StepResult
 
 
-class Rows:
+class Rows(AskedByAnybody):
     """One replica's read model: `fold` gives it records that are on the topics."""
 
     home = AppState.home
@@ -66,7 +69,7 @@ class Rows:
         self.reads = 0
         self.settled = asyncio.Event()
         self.settled.set()
-        self.tickets = Tickets(TOKEN)
+        self.tickets = Tickets(local_vault(TICKET_KEY))
         reads, width = SharedReads(self.query), self.topology.partitions
         self.hub = Hub(self.notifier, reads, self.read_barrier, width)
         self.streams = Streams(self.hub, self.tickets, kept_hours * HOUR_MS)
@@ -172,7 +175,7 @@ def line(job_id: str, n: int, message: str) -> LiveOutput:
 @asynccontextmanager
 async def serving(rows: Rows) -> AsyncIterator[TestClient[Any, Any]]:
     """The API of a replica."""
-    check = authenticated(TOKEN, rows.tickets, open_schemas=False)
+    check = authenticated(access_of(TOKEN, rows.tickets))
     app = web.Application(middlewares=[newline_ended, problems, check])
     app[STATE] = rows  # type: ignore[misc]
     app[STREAMS] = rows.streams

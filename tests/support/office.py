@@ -22,6 +22,7 @@ from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.serde.records import CommandBody
 from streams.vault.key_encryption import local_vault
+from support.callers import AskedByAnybody, as_operator
 from support.dispatching import Desk
 
 VAULT = local_vault(b"v" * 32)
@@ -42,7 +43,7 @@ _TOPICS = (
 )
 
 
-class Office:
+class Office(AskedByAnybody):
     """What the API needs of the operator: commands reach the dispatcher, rows are what it wrote."""
 
     home = AppState.home
@@ -83,7 +84,7 @@ async def office(
 
     monkeypatch.setattr(command_results, "answered", answered)
     rows = Database(tmp_path / "m.sqlite").open_writer()
-    app = web.Application(middlewares=[problems])
+    app = web.Application(middlewares=[problems, as_operator])
     app[STATE] = Office(desk, rows)  # type: ignore[misc]
     app.add_routes(routes())
     async with TestClient(TestServer(app)) as client:

@@ -23,9 +23,10 @@ from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
 from streams.serde.records import CommandBody, TenantRecord
 from streams.topology.load import load
+from support.callers import AskedByAnybody, as_operator
 
 
-class OperatorDesk:
+class OperatorDesk(AskedByAnybody):
     """What the calls need of the operator; `sent` are the commands that they sent.
 
     `tenant_records` are the keys of records that they wrote on `tenants`, with their partitions.
@@ -84,7 +85,7 @@ class OperatorDesk:
 @asynccontextmanager
 async def client_of(desk: OperatorDesk) -> AsyncIterator[TestClient[Any, Any]]:
     """The API over a desk."""
-    app = web.Application(middlewares=[problems])
+    app = web.Application(middlewares=[problems, as_operator])
     app[STATE] = desk  # type: ignore[misc]
     app.add_routes(routes())
     async with TestClient(TestServer(app)) as client:

@@ -14,6 +14,7 @@ from streams.api.approvals.table import Shown, approval_json, seal_edit
 from streams.api.command_results import run_command
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
+from streams.api.rights import author
 from streams.api.rows.json_values import Json
 from streams.approval_edits import Arguments, edited
 from streams.errors import VaultError
@@ -33,7 +34,7 @@ async def approve(state: AppState, id_: str, wanted: ApproveRequest) -> Json:
     if shown.asked is None:
         told = "what was asked cannot be shown here, so nobody can approve it: reject it"
         raise Refusal(410, "approval-unreadable", told)
-    body = _decision(shown, wanted, approved=True)
+    body = _decision(state, shown, wanted, approved=True)
     if wanted.edit is not None:
         body = await _with_edit(state, shown, shown.asked["arguments"], body, wanted.edit)
     return await _decided(state, shown, body)
@@ -46,7 +47,7 @@ async def reject(state: AppState, id_: str, wanted: DecisionRequest) -> Json:
         Refusal: 404; 409, somebody has decided already.
     """
     shown = await _pending(state, id_)
-    return await _decided(state, shown, _decision(shown, wanted, approved=False))
+    return await _decided(state, shown, _decision(state, shown, wanted, approved=False))
 
 
 async def known_approval(state: AppState, id_: str) -> Shown:
@@ -58,9 +59,9 @@ async def known_approval(state: AppState, id_: str) -> Shown:
     return shown
 
 
-def _decision(shown: Shown, wanted: DecisionRequest, *, approved: bool) -> Decide:
+def _decision(state: AppState, shown: Shown, wanted: DecisionRequest, *, approved: bool) -> Decide:
     id_ = shown.approval.approval_id
-    return Decide(id_, new_id("dec"), approved, wanted.by, wanted.note.strip())
+    return Decide(id_, new_id("dec"), approved, author(state, wanted.by), wanted.note.strip())
 
 
 async def _with_edit(

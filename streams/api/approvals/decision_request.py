@@ -7,14 +7,13 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from streams.api.fields import Body, Name, Writable, bounded
-from streams.api.operator_state import SUBMITTED_BY
 
 
 class DecisionRequest(Body):
-    """Body of a rejection; `by` names the person, for whom whoever holds the token vouches."""
+    """Body of a rejection; `by` names the person for whom an administrator vouches."""
 
     note: Annotated[str, AfterValidator(bounded)] = ""
-    by: Name = SUBMITTED_BY
+    by: Name | None = None
 
 
 class ApproveRequest(DecisionRequest):

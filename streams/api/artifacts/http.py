@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from streams.access.permissions import PAYLOAD_READ, READ
 from streams.api.artifacts.stored import content, saved_by
 from streams.api.serving.attachment import attachment
-from streams.api.serving.state import STATE
+from streams.api.serving.call import ROW, Calls, state_of
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 
-@routes.get("/v1/jobs/{job_id}/artifacts")
+@calls.get("/v1/jobs/{job_id}/artifacts", of=ROW, needs=READ)
 async def list_artifacts(request: web.Request) -> web.Response:
     """List what a job has saved, at most 1,000, in the order of writing."""
-    found = await saved_by(request.app[STATE], request.match_info["job_id"])
+    found = await saved_by(state_of(request), request.match_info["job_id"])
     return web.json_response({"artifacts": found})
 
 
-@routes.get("/v1/jobs/{job_id}/artifacts/{artifact}")
+@calls.get(
+    "/v1/jobs/{job_id}/artifacts/{artifact}", of=ROW, needs=PAYLOAD_READ, verb="artifact.read"
+)
 async def get_artifact(request: web.Request) -> web.Response:
     """Answer the bytes that a job has saved."""
     path = request.match_info
-    return attachment(await content(request.app[STATE], path["job_id"], path["artifact"]))
+    return attachment(await content(state_of(request), path["job_id"], path["artifact"]))

@@ -44,4 +44,5 @@ TABLE = Table(
     key="part INTEGER",
     columns="record BLOB NOT NULL",
     row=_row,
+    belongs="TRUE",  # the caps of all tenants together hold for everybody
 )

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from streams.api.dead_letters import letters
 from streams.api.dead_letters.producer import NotTaken
-from streams.api.operator_state import SUBMITTED_BY, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
 from streams.errors import KafkaUnavailable
 from streams.http.moments import rfc3339
@@ -41,7 +41,10 @@ async def discarded(state: AppState, id_: str, note: str) -> DeadLetter | None:
                 return kept.letter
             _require_settled(kept.letter, state.topology, at)
             marked = replace(
-                kept.letter, discarded_at=at, discarded_by=SUBMITTED_BY, discard_note=note
+                kept.letter,
+                discarded_at=at,
+                discarded_by=state.principal.id,
+                discard_note=note,
             )
             await transaction.commit([letters.rewritten(marked, kept.partition)])
             await letters.shown(state, [kept.partition])

@@ -4,49 +4,60 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from streams.access.permissions import OPERATE, READ
 from streams.api.dead_letters import letter
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.page_replay import replay_selected
 from streams.api.dead_letters.replay_request import BulkReplayRequest, DiscardRequest, ReplayRequest
+from streams.api.serving.call import LISTED, ROW, Calls, state_of
 from streams.api.serving.listing import cursor_in, page_query
 from streams.api.serving.request_body import idempotency_key, read_body
-from streams.api.serving.state import STATE
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 
-@routes.get("/v1/dlq/{id}")
+@calls.get("/v1/dlq/{id}", of=ROW, needs=READ)
 async def get_dead_letter(request: web.Request) -> web.Response:
     """Show a dead letter with its job, or with the bytes of its record."""
-    return web.json_response(await letter.show(request.app[STATE], request.match_info["id"]))
+    return web.json_response(await letter.show(state_of(request), request.match_info["id"]))
 
 
-@routes.get("/v1/dlq:count")
+@calls.get("/v1/dlq:count", of=LISTED, needs=READ)
 async def count(request: web.Request) -> web.Response:
     """Count dead letters by error, under the filters of their list."""
     query = page_query(request, dead_letters.LISTING.filters)
-    found, more = await request.app[STATE].query(lambda db: dead_letters.errors(db, query))
+    found, more = await state_of(request).query(lambda db: dead_letters.errors(db, query))
     return web.json_response({"errors": found, "more": more})
 
 
-@routes.post("/v1/dlq/{id}/replay")
+@calls.post(
+    "/v1/dlq/{id}/replay", of=ROW, needs=OPERATE, verb="dead_letter.replay", body=ReplayRequest
+)
 async def replay(request: web.Request) -> web.Response:
     """Run a dead job, or one in review, again as a new job; send a dead record in again."""
-    state, id_ = request.app[STATE], request.match_info["id"]
+    state, id_ = state_of(request), request.match_info["id"]
     wanted, key = await read_body(request, ReplayRequest), idempotency_key(request)
     return web.json_response(await letter.replay(state, id_, wanted, key), status=202)
 
 
-@routes.post("/v1/dlq:replay")
+@calls.post(
+    "/v1/dlq:replay",
+    of=LISTED,
+    needs=OPERATE,
+    verb="dead_letter.replay_all",
+    body=BulkReplayRequest,
+)
 async def replay_in_bulk(request: web.Request) -> web.Response:
     """Replay dead jobs, oldest first, and records, in the order of their offsets, a page a call."""
-    state, wanted = request.app[STATE], await read_body(request, BulkReplayRequest)
+    state, wanted = state_of(request), await read_body(request, BulkReplayRequest)
     return web.json_response(await replay_selected(state, wanted, cursor_in(wanted.cursor)))
 
 
-@routes.post("/v1/dlq/{id}/discard")
+@calls.post(
+    "/v1/dlq/{id}/discard", of=ROW, needs=OPERATE, verb="dead_letter.discard", body=DiscardRequest
+)
 async def discard(request: web.Request) -> web.Response:
     """Mark a dead letter about which nothing is left to do: lists leave it out from now on."""
-    state, id_ = request.app[STATE], request.match_info["id"]
+    state, id_ = state_of(request), request.match_info["id"]
     wanted = await read_body(request, DiscardRequest)
     return web.json_response(await letter.discard(state, id_, wanted.note))

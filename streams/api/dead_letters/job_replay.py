@@ -16,7 +16,7 @@ from streams.api.dead_letters.replay_request import ReplayRequest
 from streams.api.effects.table import begun_effects, effect_json
 from streams.api.jobs import table as jobs
 from streams.api.jobs.replays import replays
-from streams.api.operator_state import SUBMITTED_BY, AppState
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, all_invalid, key_reused, unknown
 from streams.api.rows.json_values import Json
 from streams.api.sent_commands import SentCommand, Subject
@@ -44,13 +44,13 @@ class JobReplay:
     def subject(self) -> Subject:
         return "replay", self.id
 
-    def command(self) -> Replay:
+    def command(self, by: str) -> Replay:
         wanted = self.wanted
         return Replay(
             self.id,
             wanted.incident_note,
             wanted.fresh_scope,
-            SUBMITTED_BY,
+            by,
             wanted.again,
             tuple(wanted.repeat_effects),
             wanted.type,
@@ -103,7 +103,9 @@ async def made(state: AppState, sent: Requested) -> Json:
     )
     if found is None:
         now = wall_ms()
-        pending = from_replay(new_id, asked.command(), sent.job, state.topology, at=now, now=now)
+        pending = from_replay(
+            new_id, asked.command(state.principal.id), sent.job, state.topology, at=now, now=now
+        )
         return jobs.unread_job(pending)
     state.sent_commands.shown(asked.subject, new_id)
     require_same(found[0], asked.wanted)
@@ -248,7 +250,7 @@ def _not_repeated(job: Job, action: str) -> str:
 
 async def _send(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
     link_to(job.traceparent, REPLAY_OF)
-    offset = await state.command(job.tenant_id, new_id, asked.command())
+    offset = await state.command(job.tenant_id, new_id, asked.command(state.principal.id))
     told = letter_ids(state, job.tenant_id, offset)
     state.sent_commands.remember(asked.subject, SentCommand(new_id, asked.wanted.digest(), 0, told))
     return told

@@ -13,7 +13,7 @@ from streams import dead_letter
 from streams.api.dead_letters import letters
 from streams.api.dead_letters.eligibility import Unfit, unfit
 from streams.api.dead_letters.producer import NotTaken, Outgoing
-from streams.api.operator_state import SUBMITTED_BY, AppState
+from streams.api.operator_state import AppState
 from streams.dead_letter import REPLAY_HEADER
 from streams.process.wall_clock import wall_ms
 from streams.serde.ids import new_id
@@ -23,13 +23,14 @@ from streams.topology.model import Topology
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """When (milliseconds) and why records are sent in; `again` includes those sent in before.
+    """When (ms), by whom and why records are sent in; `again` includes those sent in before.
 
     `id` is another one for each call: time and note do not tell two operators apart that are asked
     at once, and the one that was overtaken would take the mark for its own.
     """
 
     at: int
+    by: str
     note: str
     again: bool = False
     id: bytes = field(default_factory=lambda: new_id("rpl").encode())
@@ -53,7 +54,7 @@ async def replay_records(
         KafkaUnavailable: no transaction can be opened.
         NotTaken: the broker will never take one of them; none was sent.
     """
-    mark = Mark(wall_ms(), note, again)
+    mark = Mark(wall_ms(), state.principal.id, note, again)
     found = await letters.settled(state, lambda retried: _attempt(state, ids, mark, retried))
     await letters.shown(state, {letter.partition or 0 for letter in found.sent})
     return found
@@ -89,7 +90,7 @@ def _marked(letter: DeadLetter, mark: Mark) -> DeadLetter:
     return replace(
         letter,
         replayed_at=mark.at,
-        replayed_by=SUBMITTED_BY,
+        replayed_by=mark.by,
         note=mark.note,
         headers=headers,
         replay_outcome=None,

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from streams.access.permissions import OPERATE
 from streams.api.deliveries import recovery
 from streams.api.deliveries.recover_request import RecoverRequest
+from streams.api.serving.call import TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.request_body import idempotency_key, read_body
-from streams.api.serving.state import STATE
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 _PATH = "/v1/tenants/{tenant_id}/endpoints/{endpoint_id}/recover"
 
 
-@routes.post(_PATH)
+@calls.post(_PATH, of=TENANT_IN_PATH, needs=OPERATE, verb="endpoint.recover", body=RecoverRequest)
 async def recover(request: web.Request) -> web.Response:
     """Count what a recovery would drive anew, or begin it; the same key begins it once."""
-    state, path = request.app[STATE], request.match_info
+    state, path = state_of(request), request.match_info
     wanted, key = await read_body(request, RecoverRequest), idempotency_key(request)
     selected = wanted.selection(path["tenant_id"], path["endpoint_id"])
     if wanted.dry_run:

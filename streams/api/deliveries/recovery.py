@@ -62,6 +62,7 @@ async def _begun(state: AppState, selected: RecoveryRange, command_id: str) -> R
     if found is not None:
         return found
     command = delivery_command(
+        state.principal.id,
         command_id,
         selected.tenant_id,
         selected.endpoint_id,

@@ -33,7 +33,12 @@ async def retry(state: AppState, delivery_id: str) -> Json:
         raise _unknown(delivery_id)
     await refuse_erased(state, row.tenant_id)
     command = delivery_command(
-        ids.new_id("cmd"), row.tenant_id, row.endpoint_id, RETRY, delivery_id=delivery_id
+        state.principal.id,
+        ids.new_id("cmd"),
+        row.tenant_id,
+        row.endpoint_id,
+        RETRY,
+        delivery_id=delivery_id,
     )
 
     def shown(connection: sqlite3.Connection) -> bool | None:

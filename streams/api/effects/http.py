@@ -4,31 +4,45 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from streams.access.permissions import SETTLE
 from streams.api.effects import settlement
 from streams.api.effects.settle_request import SettleRequest
-from streams.api.operator_state import SUBMITTED_BY
+from streams.api.serving.call import PRINCIPAL, ROW, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.request_body import read_body
-from streams.api.serving.state import STATE
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 
-@routes.post("/v1/jobs/{job_id}/effects/{action:(?s:.+)}/settle")
+@calls.post(
+    "/v1/jobs/{job_id}/effects/{action:(?s:.+)}/settle",
+    of=ROW,
+    needs=SETTLE,
+    verb="effect.settle",
+    body=SettleRequest,
+)
 async def settle(request: web.Request) -> web.Response:
     """Settle one effect of a job in review, which continues once all are settled, or of one that
     has ended, for its replay."""
-    state, path = request.app[STATE], request.match_info
+    state, path = state_of(request), request.match_info
     wanted = await read_body(request, SettleRequest)
-    shown = await settlement.settle(state, path["job_id"], path["action"], wanted, SUBMITTED_BY)
+    shown = await settlement.settle(
+        state, path["job_id"], path["action"], wanted, request[PRINCIPAL].id
+    )
     return web.json_response(shown, status=202)
 
 
-@routes.post("/v1/tenants/{tenant_id}/effects/{action:(?s:.+)}/settle")
+@calls.post(
+    "/v1/tenants/{tenant_id}/effects/{action:(?s:.+)}/settle",
+    of=TENANT_IN_PATH,
+    needs=SETTLE,
+    verb="effect.settle",
+    body=SettleRequest,
+)
 async def settle_shared(request: web.Request) -> web.Response:
     """Settle an effect that counts beyond its job; the jobs that wait for it go on."""
-    state, path = request.app[STATE], request.match_info
+    state, path = state_of(request), request.match_info
     wanted = await read_body(request, SettleRequest)
     shown = await settlement.settle_shared(
-        state, path["tenant_id"], path["action"], wanted, SUBMITTED_BY
+        state, path["tenant_id"], path["action"], wanted, request[PRINCIPAL].id
     )
     return web.json_response(shown, status=202)

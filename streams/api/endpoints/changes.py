@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streams.access.permissions import SECRETS
 from streams.api.endpoints.destinations import check_target
 from streams.api.endpoints.endpoint_request import EndpointRequest, EndpointRotation
 from streams.api.endpoints.table import endpoints_count, shown_endpoint
 from streams.api.new_secret import NewSecret
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
+from streams.api.rights import require_permission
 from streams.api.rows.json_values import Json
 from streams.api.tenants.guards import known_tenant
 from streams.api.tenants.writes import changing, removed, standing_endpoint, with_newest, written
@@ -48,6 +50,7 @@ async def put(state: AppState, tenant_id: str, name: str, wanted: EndpointReques
         record = _wanted(state, before, wanted, tenant_id, name)
         if before is not None and not wanted.has_secret:
             return await _set(state, record, None)
+        require_permission(state.principal, SECRETS)
         secret, made = _chosen(wanted)
         key = endpoint_key(state.vault, tenant_id, name, secret)
         return await _set(state, replace(record, keys=(key,)), made)

@@ -4,44 +4,51 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from streams.access.permissions import CONFIGURE, READ, SECRETS
 from streams.api.endpoints import changes
 from streams.api.endpoints.endpoint_request import EndpointRequest, EndpointRotation
 from streams.api.endpoints.table import endpoints_page
+from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import name_in, read_body
-from streams.api.serving.state import STATE
 from streams.api.tenants.guards import known_tenant
 from streams.process.wall_clock import wall_ms
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 ENDPOINTS = "/v1/tenants/{tenant_id}/endpoints"
 ENDPOINT = ENDPOINTS + "/{endpoint}"
 
 
-@routes.put(ENDPOINT)
+@calls.put(ENDPOINT, of=TENANT_IN_PATH, needs=CONFIGURE, verb="endpoint.set", body=EndpointRequest)
 async def put_endpoint(request: web.Request) -> web.Response:
     """Create or replace an endpoint; see `EndpointRequest`. A secret made here is shown here."""
-    state = request.app[STATE]
+    state = state_of(request)
     tenant_id, name = name_in(request, "tenant_id"), name_in(request, "endpoint")
     wanted = await read_body(request, EndpointRequest)
     return web.json_response(await changes.put(state, tenant_id, name, wanted))
 
 
-@routes.post(ENDPOINT + "/rotate")
+@calls.post(
+    ENDPOINT + "/rotate",
+    of=TENANT_IN_PATH,
+    needs=SECRETS,
+    verb="endpoint.rotate",
+    body=EndpointRotation,
+)
 async def rotate_key(request: web.Request) -> web.Response:
     """Give an endpoint a new key; the old one signs beside it until the overlap is over."""
-    state, path = request.app[STATE], request.match_info
+    state, path = state_of(request), request.match_info
     wanted = await read_body(request, EndpointRotation)
     shown = await changes.rotate(state, path["tenant_id"], path["endpoint"], wanted)
     return web.json_response(shown)
 
 
-@routes.get("/v1/endpoints")
-@routes.get(ENDPOINTS)
+@calls.get("/v1/endpoints", of=LISTED, needs=READ)
+@calls.get(ENDPOINTS, of=TENANT_IN_PATH, needs=READ)
 async def list_endpoints(request: web.Request) -> web.Response:
     """List the endpoints of a tenant, or of all, by tenant and id."""
-    state, tenant_id = request.app[STATE], request.match_info.get("tenant_id")
+    state, tenant_id = state_of(request), request.match_info.get("tenant_id")
     query = page_query(request, {})
     if tenant_id is not None:
         await known_tenant(state, tenant_id)
@@ -51,17 +58,17 @@ async def list_endpoints(request: web.Request) -> web.Response:
     return list_answer("endpoints", page)
 
 
-@routes.get(ENDPOINT)
+@calls.get(ENDPOINT, of=TENANT_IN_PATH, needs=READ)
 async def get_endpoint(request: web.Request) -> web.Response:
     """Show an endpoint, its keys without their secrets, and the names of its headers."""
     path = request.match_info
-    shown = await changes.show(request.app[STATE], path["tenant_id"], path["endpoint"])
+    shown = await changes.show(state_of(request), path["tenant_id"], path["endpoint"])
     return web.json_response(shown)
 
 
-@routes.delete(ENDPOINT)
+@calls.delete(ENDPOINT, of=TENANT_IN_PATH, needs=CONFIGURE, verb="endpoint.remove")
 async def remove_endpoint(request: web.Request) -> web.Response:
     """Delete an endpoint with its keys; what was not delivered yet is parked."""
     path = request.match_info
-    gone = await changes.remove(request.app[STATE], path["tenant_id"], path["endpoint"])
+    gone = await changes.remove(state_of(request), path["tenant_id"], path["endpoint"])
     return web.json_response(gone)

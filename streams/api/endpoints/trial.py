@@ -35,6 +35,7 @@ async def send_test(state: AppState, tenant_id: str, name: str, sample: str | No
         detail = f"endpoint {record.id!r} has no url: only jobs with a callback_url use it"
         raise Refusal(409, "endpoint-without-url", detail)
     command = delivery_command(
+        state.principal.id,
         ids.new_id("cmd"),
         record.tenant_id,
         record.id,

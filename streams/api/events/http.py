@@ -4,32 +4,40 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from streams.access.permissions import OPERATE, PAYLOAD_READ, READ
 from streams.api.events.known import payload, story
 from streams.api.events.reroute import reroute
 from streams.api.events.route_request import RouteRequest
-from streams.api.operator_state import SUBMITTED_BY
 from streams.api.serving.attachment import attachment
+from streams.api.serving.call import PRINCIPAL, ROW, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.request_body import read_body
-from streams.api.serving.state import STATE
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 
-@routes.post("/v1/tenants/{tenant_id}/events:route")
+@calls.post(
+    "/v1/tenants/{tenant_id}/events:route",
+    of=TENANT_IN_PATH,
+    needs=OPERATE,
+    verb="event.route",
+    body=RouteRequest,
+)
 async def route_event(request: web.Request) -> web.Response:
     """Make an event's job, unless it has one; answer the job."""
-    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
+    state, tenant_id = state_of(request), request.match_info["tenant_id"]
     wanted = await read_body(request, RouteRequest)
-    return web.json_response(await reroute(state, tenant_id, wanted, SUBMITTED_BY), status=202)
+    return web.json_response(
+        await reroute(state, tenant_id, wanted, request[PRINCIPAL].id), status=202
+    )
 
 
-@routes.get("/v1/events/{event_id}")
+@calls.get("/v1/events/{event_id}", of=ROW, needs=READ)
 async def get_event(request: web.Request) -> web.Response:
     """Show an event with its duplicates, job, replays, dead letters, quarantine, deliveries."""
-    return web.json_response(await story(request.app[STATE], request.match_info["event_id"]))
+    return web.json_response(await story(state_of(request), request.match_info["event_id"]))
 
 
-@routes.get("/v1/events/{event_id}/payload")
+@calls.get("/v1/events/{event_id}/payload", of=ROW, needs=PAYLOAD_READ, verb="event.read_payload")
 async def get_payload(request: web.Request) -> web.Response:
     """Answer the raw body, exactly as its vendor signed it."""
-    return attachment(await payload(request.app[STATE], request.match_info["event_id"]))
+    return attachment(await payload(state_of(request), request.match_info["event_id"]))

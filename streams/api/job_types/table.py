@@ -120,4 +120,5 @@ TABLE = Table(
     key="app TEXT",
     columns="at INTEGER NOT NULL, types TEXT NOT NULL, record BLOB NOT NULL",
     row=_row,
+    belongs="TRUE",  # it is of the application, not of a tenant
 )

@@ -56,6 +56,7 @@ TABLE = Table(
     key="part INTEGER, pool TEXT, type TEXT, tenant_id TEXT",
     columns="id TEXT NOT NULL, since INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
+    belongs="(tenant_id {covered} OR tenant_id = '')",  # why a job waits, that is all tenants'
     rowid=True,
     indexes={"newest": "(since, id)"},
 )

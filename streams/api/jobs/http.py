@@ -4,59 +4,67 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from streams.access.permissions import OPERATE, PAYLOAD_READ, READ
 from streams.api.jobs import table as jobs
 from streams.api.jobs.cancel import cancel
 from streams.api.jobs.job_request import CancelRequest, JobRequest
 from streams.api.jobs.known import shown_job
 from streams.api.jobs.payload import payload
 from streams.api.jobs.submit import submit
-from streams.api.operator_state import SUBMITTED_BY
 from streams.api.serving.attachment import attachment
+from streams.api.serving.call import LISTED, PRINCIPAL, ROW, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import idempotency_key, read_body, traceparent
-from streams.api.serving.state import STATE
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 
-@routes.post("/v1/tenants/{tenant_id}/jobs")
+@calls.post(
+    "/v1/tenants/{tenant_id}/jobs",
+    of=TENANT_IN_PATH,
+    needs=OPERATE,
+    verb="job.submit",
+    body=JobRequest,
+)
 async def submit_job(request: web.Request) -> web.Response:
     """Submit a job; a repetition with the same key and body answers the same job.
 
     `warning` says that nothing is known to handle its type, or is null.
     """
-    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
+    state, tenant_id = state_of(request), request.match_info["tenant_id"]
     wanted = await read_body(request, JobRequest)
     key = idempotency_key(request)
     shown = await submit(state, tenant_id, wanted, key, traceparent(request))
     return web.json_response(shown, status=202)
 
 
-@routes.get("/v1/jobs/{job_id}")
+@calls.get("/v1/jobs/{job_id}", of=ROW, needs=READ)
 async def get_job(request: web.Request) -> web.Response:
     """Show a job with its effects, steps and progress."""
-    return web.json_response(await shown_job(request.app[STATE], request.match_info["job_id"]))
+    return web.json_response(await shown_job(state_of(request), request.match_info["job_id"]))
 
 
-@routes.get("/v1/jobs/{job_id}/payload")
+@calls.get("/v1/jobs/{job_id}/payload", of=ROW, needs=PAYLOAD_READ, verb="job.read_payload")
 async def get_payload(request: web.Request) -> web.Response:
     """Answer the raw body of the event that gave the job, exactly as its vendor signed it."""
-    return attachment(await payload(request.app[STATE], request.match_info["job_id"]))
+    return attachment(await payload(state_of(request), request.match_info["job_id"]))
 
 
-@routes.get("/v1/jobs")
+@calls.get("/v1/jobs", of=LISTED, needs=READ)
 async def list_jobs(request: web.Request) -> web.Response:
     """List jobs newest first, by tenant, status and type."""
     query = page_query(request, jobs.FILTERS)
-    state = request.app[STATE]
+    state = state_of(request)
     page = await state.query(lambda db: jobs.jobs_page(db, query, state.topology))
     return list_answer("jobs", page)
 
 
-@routes.post("/v1/jobs/{job_id}/cancel")
+@calls.post(
+    "/v1/jobs/{job_id}/cancel", of=ROW, needs=OPERATE, verb="job.cancel", body=CancelRequest
+)
 async def cancel_job(request: web.Request) -> web.Response:
     """Cancel a job: at once unless it runs, else as soon as its handler stops."""
-    state, job_id = request.app[STATE], request.match_info["job_id"]
+    state, job_id = state_of(request), request.match_info["job_id"]
     wanted = await read_body(request, CancelRequest)
-    shown = await cancel(state, job_id, wanted.reason, SUBMITTED_BY)
+    shown = await cancel(state, job_id, wanted.reason, request[PRINCIPAL].id)
     return web.json_response(shown, status=202)

@@ -8,7 +8,6 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from streams.api.fields import Body, Moment, Name, WebLink, Writable, bounded, stored_json
-from streams.api.operator_state import SUBMITTED_BY
 from streams.api.refusal import invalid
 from streams.errors import LONGEST_WAIT_SECONDS
 from streams.http.moments import milliseconds
@@ -41,8 +40,8 @@ class JobRequest(Body):
             raise ValueError("give delay_seconds or run_at, not both")
         return self
 
-    def submission(self, topology: Topology, traceparent: str, now: int) -> Submit:
-        """Return the command's body; `now` in milliseconds.
+    def submission(self, topology: Topology, traceparent: str, now: int, by: str) -> Submit:
+        """Return the command's body, in the name of `by`; `now` in milliseconds.
 
         A delay is sent as a delay: it counts from the broker's time of the command.
 
@@ -65,7 +64,7 @@ class JobRequest(Body):
             timeout_seconds=self.timeout_seconds,
             workflow_id=self.workflow_id,
             callback_url=self.callback_url,
-            submitted_by=SUBMITTED_BY,
+            submitted_by=by,
             request_hash=self.digest(),
             traceparent=traceparent,
         )

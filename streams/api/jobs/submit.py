@@ -30,7 +30,7 @@ async def submit(
     now = wall_ms()
     if wanted.callback_url is not None:
         await ready_for_callbacks(state, tenant_id, wanted.callback_url)
-    command = wanted.submission(state.topology, traceparent, now)
+    command = wanted.submission(state.topology, traceparent, now, state.principal.id)
     asked = Submission(tenant_id, ids.submitted_job_id(tenant_id, key), command, key is not None)
     shown = await submitted(state, asked, now)
     if shown is None:

@@ -57,6 +57,7 @@ TABLE = Table(
     key="name TEXT, value TEXT, part INTEGER, kind TEXT",
     columns="at INTEGER NOT NULL, held INTEGER NOT NULL, next_at INTEGER NOT NULL",
     row=_row,
+    belongs="FALSE",  # it counts all tenants together
     indexes={"by_age": "(at)", "in_use": f"(name, value, held, next_at) WHERE {_IN_USE}"},
     split=no_tombstone,
     expires=True,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 from aiohttp import web
 
+from streams.access.permissions import READ
+from streams.api.live.access_watch import AccessWatch
 from streams.api.live.hub import Hub
 from streams.api.live.reader import Reader
 from streams.api.live.reading import Reading
@@ -18,13 +20,13 @@ from streams.api.live.subject import MOST_JOBS, Subject, of_jobs, of_workflow
 from streams.api.live.ticket_request import TicketRequest
 from streams.api.live.tickets import LIFETIME_SECONDS, Tickets, digest_of_workflow
 from streams.api.refusal import Refusal, invalid
+from streams.api.serving.call import NAMED, PRINCIPAL, ROW, STANDS, Calls, state_of
 from streams.api.serving.request_body import read_body
-from streams.api.serving.state import STATE
 from streams.api.workflows.http import WORKFLOW, workflow_in
 from streams.errors import TidegateError
 
 log = structlog.get_logger(__name__)
-routes = web.RouteTableDef()
+calls = Calls()
 
 OF_JOB = "/v1/jobs/{job_id}/events"
 OF_WORKFLOW = WORKFLOW + "/events"
@@ -46,26 +48,27 @@ class Streams:
     hub: Hub
     tickets: Tickets
     kept_ms: int
+    watch: AccessWatch = field(default_factory=AccessWatch)
 
 
 STREAMS: web.AppKey[Streams] = web.AppKey("streams", Streams)
 
 
-@routes.post("/v1/stream-tickets")
+@calls.post("/v1/stream-tickets", of=NAMED, needs=READ, verb="", body=TicketRequest)
 async def make_ticket(request: web.Request) -> web.Response:
     """Give a ticket that opens one stream of these jobs, or of this workflow, without a token."""
     wanted = await read_body(request, TicketRequest)
-    ticket = request.app[STREAMS].tickets.issue(wanted.digest())
+    ticket = request.app[STREAMS].tickets.issue(wanted.digest(), request[PRINCIPAL].id)
     return web.json_response({"ticket": ticket, "expires_in": LIFETIME_SECONDS}, status=201)
 
 
-@routes.get(OF_JOB, allow_head=False)
+@calls.get(OF_JOB, of=ROW, needs=READ, allow_head=False)
 async def stream_job(request: web.Request) -> web.StreamResponse:
     """Tell what a job does, from what the reader saw last."""
     return await _stream(request, of_jobs([request.match_info["job_id"]]))
 
 
-@routes.get(OF_JOBS, allow_head=False)
+@calls.get(OF_JOBS, of=NAMED, needs=READ, allow_head=False)
 async def stream_jobs(request: web.Request) -> web.StreamResponse:
     """Tell what several jobs do."""
     about = of_jobs(_named(request.query))
@@ -74,17 +77,17 @@ async def stream_jobs(request: web.Request) -> web.StreamResponse:
     return await _stream(request, about)
 
 
-@routes.get(OF_WORKFLOW, allow_head=False)
+@calls.get(OF_WORKFLOW, of=ROW, needs=READ, allow_head=False)
 async def stream_workflow(request: web.Request) -> web.StreamResponse:
     """Tell what the jobs of a workflow do, and how it stands."""
     return await _stream(request, of_workflow(await workflow_in(request)))
 
 
-def takes_ticket(request: web.Request, tickets: Tickets) -> bool:
-    """Return whether a request for a stream has a ticket for it; the ticket is used up then."""
+def ticket_holder(request: web.Request, tickets: Tickets) -> str | None:
+    """Return whose ticket a request for a stream has for it; the ticket is used up then."""
     resource, ticket = request.match_info.route.resource, request.query.get("ticket")
     if ticket is None or resource is None:
-        return False
+        return None
     match resource.canonical:
         case path if path == OF_JOB:
             digest = of_jobs([request.match_info["job_id"]]).digest
@@ -94,7 +97,7 @@ def takes_ticket(request: web.Request, tickets: Tickets) -> bool:
             tenant_id = request.query.get("tenant_id")
             digest = digest_of_workflow(request.match_info["workflow_id"], tenant_id)
         case _:
-            return False
+            return None
     return tickets.take(ticket, digest)
 
 
@@ -103,7 +106,7 @@ def _named(query: Mapping[str, str]) -> list[str]:
 
 
 async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
-    state, streams = request.app[STATE], request.app[STREAMS]
+    state, streams = state_of(request), request.app[STREAMS]
     given = request.headers.get("Last-Event-ID") or request.query.get("last_event_id")
     position = position_of(given, about)
     await require_known(state, streams.hub, about, position)
@@ -114,8 +117,14 @@ async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
     await response.prepare(request)
     send = sender(response.write, request.transport)
     reader = Reader(streams.hub, Reading(about, position, state.topology), send)
+
+    def end() -> None:
+        reader.close()
+        _break_off(request)
+
     try:
-        await reader.run(first)
+        with streams.watch.watching(request[PRINCIPAL].id, request[STANDS], end):
+            await reader.run(first)
     except (ConnectionError, TidegateError, Refusal, sqlite3.Error) as error:
         log.debug("a stream is broken off: its reader resumes", path=request.path, why=str(error))
         _break_off(request)

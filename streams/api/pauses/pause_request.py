@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from streams.api.fields import Body, Name, noted
-from streams.api.operator_state import SUBMITTED_BY
 from streams.limits.paused import Scope
 
 
 class ResumeRequest(Body):
-    """Body of a resume; `by` names the person, for whom whoever holds the token vouches."""
+    """Body of a resume; `by` names the person for whom an administrator vouches."""
 
     scope: Scope
     value: Name
-    by: Name = SUBMITTED_BY
+    by: Name | None = None
 
 
 class PauseRequest(ResumeRequest):

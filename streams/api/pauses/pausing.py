@@ -14,6 +14,7 @@ from streams.api.pauses import paused as pauses
 from streams.api.pauses.pause_request import PauseRequest, ResumeRequest
 from streams.api.pauses.paused import pause_json
 from streams.api.refusal import Refusal, invalid
+from streams.api.rights import author, require_every_tenant
 from streams.api.rows.json_values import Json
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import known_tenant, refuse_erased
@@ -33,11 +34,13 @@ async def pause(state: AppState, wanted: PauseRequest) -> Json:
         Refusal: 404 or 409, the tenant is unknown or erased; 422, the pool is not declared; 503,
             the read model is late.
     """
+    by = author(state, wanted.by)
+    _require_all_of_it(state, wanted)
     warning = await _doubt(state, wanted)
     async with state.tenant_writes:
         before = await _paused(state, wanted)
         at = max(wall_ms(), 0 if before is None else before.at + 1)
-        made = Pause(wanted.scope, wanted.value, wanted.by, wanted.reason, at)
+        made = Pause(wanted.scope, wanted.value, by, wanted.reason, at)
         records = made.records(state.topology.partitions)
         await _write(state, {(each.tenant_id, each.kind, each.id): each for each in records})
     log.warning("paused", scope=made.scope, value=made.value, by=made.by, reason=made.reason)
@@ -50,6 +53,8 @@ async def resume(state: AppState, wanted: ResumeRequest) -> Json:
     Raises:
         Refusal: 409, it is not paused; 503, the read model is late.
     """
+    by = author(state, wanted.by)
+    _require_all_of_it(state, wanted)
     async with state.tenant_writes:
         before = await _paused(state, wanted)
         if before is None:
@@ -57,8 +62,14 @@ async def resume(state: AppState, wanted: ResumeRequest) -> Json:
             raise Refusal(409, "not-paused", f"{what}: GET /v1/limits lists all pauses")
         keys = keys_of(wanted.scope, wanted.value, state.topology.partitions)
         await _write(state, dict.fromkeys(keys))
-    log.warning("resumed", scope=wanted.scope, value=wanted.value, by=wanted.by)
-    return {**pause_json(before), "resumed_by": wanted.by}
+    log.warning("resumed", scope=wanted.scope, value=wanted.value, by=by)
+    return {**pause_json(before), "resumed_by": by}
+
+
+def _require_all_of_it(state: AppState, wanted: ResumeRequest) -> None:
+    """Check that the caller may pause what counts all tenants together."""
+    if wanted.scope != "tenant":
+        require_every_tenant(state.principal)
 
 
 async def _doubt(state: AppState, wanted: PauseRequest) -> str | None:

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import structlog
 
+from streams.api.read_model.restricted import RestrictedConnection
 from streams.api.tables import TABLES
 
 T = TypeVar("T")
@@ -109,9 +110,16 @@ class Database:
         log.warning("read model is rebuilt from the topics", reason=reason, path=str(self.path))
         return self._create()
 
-    def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a query on this thread's own read-only connection, in one snapshot."""
-        generation, connection = self._reader()
+    def read(
+        self, query: Callable[[sqlite3.Connection], T], tenants: frozenset[str] | None = None
+    ) -> T:
+        """Run a query on this thread's own read-only connection, in one snapshot.
+
+        With `tenants`, only their rows exist for the query.
+        """
+        generation, connection = self._reader(restricted=tenants is not None)
+        if isinstance(connection, RestrictedConnection):
+            connection.cover(tenants or frozenset())
         connection.execute("BEGIN")
         try:
             return query(connection)
@@ -123,28 +131,38 @@ class Database:
             connection.execute("ROLLBACK")
 
     def release(self) -> None:
-        """Close this thread's connection; a thread that ends keeps it open otherwise."""
-        held: tuple[int, sqlite3.Connection] | None = getattr(self._mine, "held", None)
-        if held is not None:
-            self._readers.remove(held[1])
-            held[1].close()
-            del self._mine.held
+        """Close this thread's connections; a thread that ends keeps them open otherwise."""
+        for _, connection in self._held().values():
+            self._readers.remove(connection)
+            connection.close()
+        self._held().clear()
 
     def close(self) -> None:
         """Close every thread's reading connection; do not read afterwards."""
         while self._readers:
             self._readers.pop().close()
 
-    def _reader(self) -> tuple[int, sqlite3.Connection]:
+    def _reader(self, *, restricted: bool) -> tuple[int, sqlite3.Connection]:
         """Return this thread's connection, and the generation of the file that it reads."""
-        held: tuple[int, sqlite3.Connection] | None = getattr(self._mine, "held", None)
+        held = self._held().get(restricted)
         if held is not None and held[0] == self._generation:
             return held
-        self.release()
-        generation, connection = self._generation, self._connect(read_only=True)
+        if held is not None:
+            self.release()
+        factory = RestrictedConnection if restricted else sqlite3.Connection
+        generation, connection = self._generation, self._connect(factory, read_only=True)
+        if isinstance(connection, RestrictedConnection):
+            connection.restrict(TABLES)
         self._readers.append(connection)
-        self._mine.held = (generation, connection)
+        self._held()[restricted] = (generation, connection)
         return generation, connection
+
+    def _held(self) -> dict[bool, tuple[int, sqlite3.Connection]]:
+        """Return this thread's connections: of all rows, and of some tenants' rows alone."""
+        held: dict[bool, tuple[int, sqlite3.Connection]] | None = getattr(self._mine, "held", None)
+        if held is None:
+            held = self._mine.held = {}
+        return held
 
     def _create(self) -> sqlite3.Connection:
         for suffix in ("", "-wal", "-shm"):
@@ -156,13 +174,16 @@ class Database:
         connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT")
         return connection
 
-    def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
+    def _connect(
+        self, factory: type[sqlite3.Connection] = sqlite3.Connection, *, read_only: bool = False
+    ) -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
             uri=True,
             timeout=10,
             isolation_level=None,
             check_same_thread=False,
+            factory=factory,
         )
         if not read_only:
             connection.execute("PRAGMA journal_mode=WAL")

@@ -14,6 +14,7 @@ from streams.api.refusal import Refusal, unknown
 from streams.api.replays import table as event_replays
 from streams.api.replays.replay_request import ReplayEventsRequest
 from streams.api.replays.table import replay_json, selection_json
+from streams.api.rights import require_every_tenant
 from streams.api.rows.json_values import Json
 from streams.api.tenants.guards import enabled_tenant
 from streams.errors import KafkaUnavailable
@@ -40,7 +41,9 @@ async def begin(state: AppState, wanted: ReplayEventsRequest, key: str | None, b
             422, the selection is too wide to be counted; 503, it may have begun.
     """
     asked = wanted.asked(state.topology, wall_ms())
-    if asked.tenant_id is not None:
+    if asked.tenant_id is None:
+        require_every_tenant(state.principal)
+    else:
         await enabled_tenant(state, asked.tenant_id)
     if wanted.dry_run:
         found = await _previewed(state, asked)

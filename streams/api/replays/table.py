@@ -100,6 +100,10 @@ TABLE = Table(
     key="id TEXT, kind TEXT",
     columns="tenant_id TEXT, at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
+    belongs=(
+        "(SELECT a.tenant_id FROM main.replays a WHERE a.id = replays.id AND a.kind = 'asked')"
+        " {covered}"
+    ),
     indexes={"newest": "(at, id) WHERE kind = 'asked'"},
 )
 LISTING = Listing(TABLE.name, ("/v1/replays",), _item, where="kind = 'asked'")

@@ -52,6 +52,8 @@ class Table:
     """
     rowid: bool = False
     """Whether a table with a key of several columns has a rowid, too: the order of its writing."""
+    belongs: str = "tenant_id {covered}"
+    """SQL: whether a row is of a tenant that the reader may see; `{covered}` are those tenants."""
     reports_poison: bool = True
     """Whether a record that is no row becomes a dead letter; False if a stage reports it."""
 
@@ -60,9 +62,13 @@ class Table:
         return len(_names(self.key))
 
     @property
+    def has_rowid(self) -> bool:
+        return self.key_size == 1 or self.rowid
+
+    @property
     def ddl(self) -> str:
         """SQL that creates the table and its indexes."""
-        rowid = " WITHOUT ROWID" if self.key_size > 1 and not self.rowid else ""
+        rowid = "" if self.has_rowid else " WITHOUT ROWID"
         keys_ = ", ".join(_names(self.key))
         lines = [f"CREATE TABLE {self.name} ({self._columns}, PRIMARY KEY ({keys_})){rowid};"]
         for name, definition in self.indexes.items():

@@ -14,6 +14,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from streams.access.permissions import READ
 from streams.api.schemas.registry import (
     CONTENT_TYPE,
     Registry,
@@ -22,10 +23,10 @@ from streams.api.schemas.registry import (
     part_of,
     schema_by_id,
 )
-from streams.api.serving.state import STATE
+from streams.api.serving.call import SHARED, Calls, state_of
 from streams.serde.schemas import Schema
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 ROOTS = ("/schemas/", "/subjects", "/associations/", "/config", "/mode")
 """What the paths of all calls begin with."""
@@ -36,31 +37,31 @@ _ID, _SUBJECT = "/schemas/ids/{id}", "/subjects/{subject}"
 _VERSION = _SUBJECT + "/versions/{version}"
 
 
-@routes.get("/schemas/types")
+@calls.get("/schemas/types", of=SHARED, needs=READ)
 async def types(_: web.Request) -> web.Response:
     """List the kinds of schemas."""
     return _answer(["AVRO"])
 
 
-@routes.get(_ID)
+@calls.get(_ID, of=SHARED, needs=READ)
 async def schema_of_id(request: web.Request) -> web.Response:
     """Show a schema, as a text within JSON."""
     return _answer({"schema": _schema(request).text})
 
 
-@routes.get(_ID + "/schema")
+@calls.get(_ID + "/schema", of=SHARED, needs=READ)
 async def text_of_id(request: web.Request) -> web.Response:
     """Show a schema itself."""
     return _text(_schema(request))
 
 
-@routes.get(_ID + "/subjects")
+@calls.get(_ID + "/subjects", of=SHARED, needs=READ)
 async def subjects_of_id(request: web.Request) -> web.Response:
     """List the subjects that have a schema."""
     return _page(request, _registry(request).subjects(_schema(request)))
 
 
-@routes.get(_ID + "/versions")
+@calls.get(_ID + "/versions", of=SHARED, needs=READ)
 async def versions_of_id(request: web.Request) -> web.Response:
     """List the versions that a schema is, by subject."""
     found = _schema(request)
@@ -68,7 +69,7 @@ async def versions_of_id(request: web.Request) -> web.Response:
     return _page(request, [{"subject": name, "version": found.version} for name in names])
 
 
-@routes.get("/subjects")
+@calls.get("/subjects", of=SHARED, needs=READ)
 async def all_subjects(request: web.Request) -> web.Response:
     """List all subjects, or those that begin with `subjectPrefix`."""
     begin = request.query.get("subjectPrefix", "").removeprefix(_ALL_CONTEXTS)
@@ -76,14 +77,14 @@ async def all_subjects(request: web.Request) -> web.Response:
     return _page(request, [name for name in found if name.startswith(begin)])
 
 
-@routes.post(_SUBJECT)
+@calls.post(_SUBJECT, of=SHARED, needs=READ, verb="")
 async def look_up(request: web.Request) -> web.Response:
     """Show the version of a subject that a schema is."""
     subject, body = request.match_info["subject"], await request.read()
     return _answer(_version_json(request, _registry(request).same(subject, body)))
 
 
-@routes.get(_SUBJECT + "/versions")
+@calls.get(_SUBJECT + "/versions", of=SHARED, needs=READ)
 async def versions_of_subject(request: web.Request) -> web.Response:
     """List the versions of a subject."""
     subject = request.match_info["subject"]
@@ -93,20 +94,20 @@ async def versions_of_subject(request: web.Request) -> web.Response:
     return _page(request, [schema.version for schema in found])
 
 
-@routes.post(_SUBJECT + "/versions")
+@calls.post(_SUBJECT + "/versions", of=SHARED, needs=READ, verb="")
 async def register(request: web.Request) -> web.Response:
     """Tell the id of a schema that is there already; serializers ask this before they write."""
     subject, body = request.match_info["subject"], await request.read()
     return _answer({"id": _registry(request).registered(subject, body).id})
 
 
-@routes.get(_VERSION)
+@calls.get(_VERSION, of=SHARED, needs=READ)
 async def version(request: web.Request) -> web.Response:
     """Show a version of a subject."""
     return _answer(_version_json(request, _version(request)))
 
 
-@routes.get(_VERSION + "/schema")
+@calls.get(_VERSION + "/schema", of=SHARED, needs=READ)
 async def text_of_version(request: web.Request) -> web.Response:
     """Show the schema itself."""
     return _text(_version(request))
@@ -130,18 +131,18 @@ for _path, _told in (
     ("/config", {"compatibilityLevel": "BACKWARD_TRANSITIVE"}),  # a reader reads all older versions
     ("/mode", {"mode": "READONLY"}),  # nothing can be registered
 ):
-    routes.get(_path)(_of_registry(_told))
-    routes.get(_path + "/{subject}")(_of_registry(_told))
+    calls.get(_path, of=SHARED, needs=READ)(_of_registry(_told))
+    calls.get(_path + "/{subject}", of=SHARED, needs=READ)(_of_registry(_told))
 
 
-@routes.get("/associations/{rest:.*}")
+@calls.get("/associations/{rest:.*}", of=SHARED, needs=READ)
 async def associations(_: web.Request) -> web.Response:
     """Tell newer clients, which ask this first, that a subject follows from the topic's name."""
     raise RegistryError(40401, "this registry has no associations")
 
 
 def _registry(request: web.Request) -> Registry:
-    state = request.app[STATE]
+    state = state_of(request)
     return Registry(state.topic_prefix, tuple(state.topology.topics))
 
 

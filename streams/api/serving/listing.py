@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from streams.access.permissions import READ
 from streams.api.refusal import all_invalid, invalid
 from streams.api.rows.cursor import Cursor, parse_cursor
 from streams.api.rows.paging import Filters, Listing, Page, PageQuery
-from streams.api.serving.state import STATE
+from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
 from streams.api.tenants.guards import known_tenant
 from streams.http.moments import milliseconds
 
@@ -19,21 +21,37 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 
 
-def lister(listing: Listing) -> Handler:
+def listed(listings: Iterable[Listing]) -> Calls:
+    """Return the calls of lists that need no code of their own."""
+    calls = Calls()
+    for listing in listings:
+        for path in listing.paths:
+            of = TENANT_IN_PATH if "{tenant_id}" in path else LISTED
+            calls.get(path, of=of, needs=READ)(_lister(listing))
+    return calls
+
+
+def _lister(listing: Listing) -> Handler:
     """Return the handler of a list; below a tenant's path it shows that tenant's rows alone."""
 
     async def handle(request: web.Request) -> web.Response:
-        state, path = request.app[STATE], dict(request.match_info)
+        state, path = state_of(request), dict(request.match_info)
         filters = {name: values for name, values in listing.filters.items() if name not in path}
         query = page_query(request, filters)
         if "tenant_id" in path:
             await known_tenant(state, path["tenant_id"])
         times = {name: _moment(name, request.query.get(name)) for name in listing.times}
         query = replace(query, filters={**query.filters, **times, **path})
-        page = await state.query(lambda db: listing.page(db, query))
+        shown = listing if state.principal.has_every_tenant else _of_tenants_alone(listing)
+        page = await state.query(lambda db: shown.page(db, query))
         return list_answer(listing.name, page)
 
     return handle
+
+
+def _of_tenants_alone(listing: Listing) -> Listing:
+    """Return a list without the rows that are of all tenants together."""
+    return replace(listing, where=f"{listing.where} AND tenant_id <> ''")
 
 
 def page_query(request: web.Request, filters: Filters) -> PageQuery:

@@ -1,5 +1,7 @@
-"""Middlewares of every call, outermost first: format, answer errors, authenticate, trace, check
-rows."""
+"""Middlewares of every call, outermost first: format, answer errors, trace, check rows.
+
+`serving/access.py` has the one that authenticates, which comes before the tracing.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,10 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Middleware
 
-from streams.api.live.http import takes_ticket
-from streams.api.live.tickets import Tickets
-from streams.api.schemas.http import ROOTS
-from streams.api.serving import pages
+from streams.api.serving.access import is_of_schemas, is_open
 from streams.api.serving.problems import answer_to, not_ready
 from streams.api.serving.state import STATE
-from streams.http.admin_token import AdminToken
 from streams.http.problem import problem
 from streams.tracing import conventions as names
 from streams.tracing import spans
@@ -23,10 +20,6 @@ from streams.tracing import spans
 log = structlog.get_logger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
-"""They need no token and no read model, and neither do pages. Schemas need no read model, and a
-token if it is set so."""
 
 
 @web.middleware
@@ -51,21 +44,6 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
             return answer
         log.exception("call failed", method=request.method, path=request.path)
         return problem(500, "internal-error", "the operator failed; its log has the reason")
-
-
-def authenticated(token: str, tickets: Tickets, *, open_schemas: bool) -> Middleware:
-    """Refuse calls without the admin token, except a stream that a ticket opens."""
-    admin = AdminToken(token)
-
-    @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if _is_open(request) or (open_schemas and _is_of_schemas(request)):
-            return await handler(request)
-        if takes_ticket(request, tickets):
-            return await handler(request)
-        return admin.refusal(request) or await handler(request)
-
-    return check
 
 
 @web.middleware
@@ -93,15 +71,7 @@ async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
 @web.middleware
 async def caught_up(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse calls while rows are still missing: a missing row may still appear."""
-    open_ = _is_open(request) or _is_of_schemas(request)
+    open_ = is_open(request) or is_of_schemas(request)
     if not open_ and not request.app[STATE].ready():
         raise not_ready()
     return await handler(request)
-
-
-def _is_open(request: web.Request) -> bool:
-    return request.path in OPEN_PATHS or request.path.startswith(pages.ROOTS)
-
-
-def _is_of_schemas(request: web.Request) -> bool:
-    return request.path.startswith(ROOTS)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from aiohttp import web
 
+from streams.api.serving.call import OPEN, Calls
+
 ROOTS = ("/approvals/", "/pages/")
 """Paths that begin so need no token and no read model."""
 
@@ -26,16 +28,16 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 
-@routes.get("/approvals/{approval_id}")
+@calls.get("/approvals/{approval_id}", of=OPEN)
 async def approval_page(_: web.Request) -> web.Response:
     """The page on which a person reads what a job asks, and decides."""
     return _file("approval.html", "text/html")
 
 
-@routes.get("/pages/{name}")
+@calls.get("/pages/{name}", of=OPEN)
 async def page_file(request: web.Request) -> web.Response:
     """A script or style of the pages."""
     name = request.match_info["name"]

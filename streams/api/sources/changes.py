@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streams.access.permissions import SECRETS
 from streams.api.endpoints.destinations import check_target, set_up_callbacks
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
+from streams.api.rights import require_permission
 from streams.api.rows.json_values import Json
 from streams.api.sources.source_request import RotateRequest, SourceRequest
 from streams.api.tenants.guards import known_tenant
@@ -25,6 +27,8 @@ async def put(state: AppState, tenant_id: str, name: str, wanted: SourceRequest)
         Refusal: 404, the tenant is unknown; 409, it was erased; 422, the secret is missing or of
             no use, or no request is sent to the callback's URL.
     """
+    if wanted.has_secret:
+        require_permission(state.principal, SECRETS)
     secrets = [wanted.new_secret(wanted.scheme)] if wanted.has_secret else []
     if wanted.callback_url is not None:
         await check_target(state, "callback_url", wanted.callback_url)

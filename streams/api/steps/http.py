@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from streams.api.operator_state import SUBMITTED_BY
+from streams.access.permissions import SETTLE
+from streams.api.serving.call import PRINCIPAL, ROW, Calls, state_of
 from streams.api.serving.request_body import read_body
-from streams.api.serving.state import STATE
 from streams.api.steps import settlement
 from streams.api.steps.steps_request import StepsRequest
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 
-@routes.post("/v1/jobs/{job_id}/steps")
+@calls.post(
+    "/v1/jobs/{job_id}/steps", of=ROW, needs=SETTLE, verb="job.settle_steps", body=StepsRequest
+)
 async def settle_steps(request: web.Request) -> web.Response:
     """Let a job go on whose code diverged from its finished steps.
 
     Those in `keep` stay and need not be asked for any more; those in `drop` are deleted.
     """
-    state, job_id = request.app[STATE], request.match_info["job_id"]
+    state, job_id = state_of(request), request.match_info["job_id"]
     wanted = await read_body(request, StepsRequest)
-    shown = await settlement.settle_steps(state, job_id, wanted, SUBMITTED_BY)
+    shown = await settlement.settle_steps(state, job_id, wanted, request[PRINCIPAL].id)
     return web.json_response(shown, status=202)

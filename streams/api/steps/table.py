@@ -126,4 +126,5 @@ TABLE = Table(
     "changed_args INTEGER NOT NULL, code TEXT, artifact_of TEXT",
     row=_row,
     indexes={"of_artifact": "(artifact_of) WHERE artifact_of IS NOT NULL"},
+    belongs=("(SELECT j.tenant_id FROM main.jobs j WHERE j.job_id = steps.job_id) {covered}"),
 )

@@ -16,8 +16,13 @@ async def known_tenant(state: AppState, tenant_id: str) -> TenantRecord:
     """
     record = await state.query(lambda db: tenants.tenant(db, tenant_id))
     if record is None:
-        raise unknown("tenant", tenant_id, f"create it with PUT /v1/tenants/{tenant_id}")
+        raise unknown_tenant(tenant_id)
     return record
+
+
+def unknown_tenant(tenant_id: str) -> Refusal:
+    """Return the 404 of a tenant that does not exist, or not for the caller."""
+    return unknown("tenant", tenant_id, f"create it with PUT /v1/tenants/{tenant_id}")
 
 
 async def enabled_tenant(state: AppState, tenant_id: str) -> TenantRecord:

@@ -4,43 +4,44 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from streams.access.permissions import CONFIGURE, READ
+from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import name_in, read_body
-from streams.api.serving.state import STATE
 from streams.api.tenants import changes
 from streams.api.tenants import table as tenants
 from streams.tenants.settings import TenantSettings
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 TENANT = "/v1/tenants/{tenant_id}"
 
 
-@routes.put(TENANT)
+@calls.put(TENANT, of=TENANT_IN_PATH, needs=CONFIGURE, verb="tenant.set", body=TenantSettings)
 async def put_tenant(request: web.Request) -> web.Response:
     """Create a tenant, or replace its settings and enable it."""
     tenant_id = name_in(request, "tenant_id")
     settings = await read_body(request, TenantSettings)
-    return web.json_response(await changes.put(request.app[STATE], tenant_id, settings))
+    return web.json_response(await changes.put(state_of(request), tenant_id, settings))
 
 
-@routes.get("/v1/tenants")
+@calls.get("/v1/tenants", of=LISTED, needs=READ)
 async def list_tenants(request: web.Request) -> web.Response:
     """List tenants by id, disabled and erased ones too."""
     query = page_query(request, {})
-    page = await request.app[STATE].query(lambda db: tenants.tenants_page(db, query))
+    page = await state_of(request).query(lambda db: tenants.tenants_page(db, query))
     return list_answer("tenants", page)
 
 
-@routes.get(TENANT)
+@calls.get(TENANT, of=TENANT_IN_PATH, needs=READ)
 async def get_tenant(request: web.Request) -> web.Response:
     """Show a tenant and the names of its sources."""
-    shown = await changes.show(request.app[STATE], request.match_info["tenant_id"])
+    shown = await changes.show(state_of(request), request.match_info["tenant_id"])
     return web.json_response(shown)
 
 
-@routes.delete(TENANT)
+@calls.delete(TENANT, of=TENANT_IN_PATH, needs=CONFIGURE, verb="tenant.disable")
 async def disable_tenant(request: web.Request) -> web.Response:
     """Disable a tenant: its hooks and submissions are refused, its data stays."""
-    shown = await changes.disable(request.app[STATE], request.match_info["tenant_id"])
+    shown = await changes.disable(state_of(request), request.match_info["tenant_id"])
     return web.json_response(shown)

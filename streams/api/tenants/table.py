@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import orjson
 
+from streams.access import token_records
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
 from streams.api.rows.paging import Page, PageQuery
@@ -199,6 +200,8 @@ _READERS: dict[str, Callable[[TenantRecord], object]] = {
     "endpoint": endpoint_settings,
     "erasure": _erased_at,
     "pause": pause_in,
+    token_records.KIND: token_records.grant_in,
+    token_records.USE: token_records.use_in,
 }
 """What reads the bodies of each kind that the API shows."""
 
@@ -209,6 +212,7 @@ TABLE = Table(
     key="tenant_id TEXT, kind TEXT, id TEXT",
     columns="updated_at INTEGER NOT NULL, limits INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
+    belongs="(tenant_id {covered} OR (tenant_id = '' AND kind = 'pause'))",
     indexes={
         "data_keys": "(updated_at) WHERE kind = 'data_key'",
         "erasures": "(tenant_id) WHERE kind = 'erasure'",

@@ -17,7 +17,7 @@ import orjson
 import structlog
 
 from streams.api.artifacts.sweep import remove_of
-from streams.api.operator_state import SUBMITTED_BY, AppState
+from streams.api.operator_state import AppState
 from streams.api.rows.table import Row
 from streams.api.tenants import table as tenants
 from streams.artifacts.reference import path_of_tenant
@@ -53,7 +53,7 @@ async def erase(state: AppState, tenant_id: str, note: str) -> Erasure:
         KafkaUnavailable: a record was not acknowledged: call again.
     """
     async with state.tenant_writes:
-        erasure = await _marked(state, tenant_id) or Erasure(note, SUBMITTED_BY, wall_ms())
+        erasure = await _marked(state, tenant_id) or Erasure(note, state.principal.id, wall_ms())
         await _mark(state, tenant_id, erasure)
         await _forget_settings(state, tenant_id)
         gone = Counter(kind for of, kind, _ in await destroy_erased(state) if of == tenant_id)

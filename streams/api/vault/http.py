@@ -6,27 +6,34 @@ from dataclasses import asdict
 
 from aiohttp import web
 
+from streams.access.permissions import ADMIN
+from streams.api.serving.call import EVERY_TENANT, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.request_body import read_body
-from streams.api.serving.state import STATE
 from streams.api.tenants.guards import known_tenant
 from streams.api.vault.erase_request import ErasureRequest
 from streams.api.vault.erasure import erase
 from streams.api.vault.rewrap import rewrap
 from streams.http.moments import rfc3339
 
-routes = web.RouteTableDef()
+calls = Calls()
 
 
-@routes.post("/v1/vault/rewrap")
+@calls.post("/v1/vault/rewrap", of=EVERY_TENANT, needs=ADMIN, verb="vault.rewrap")
 async def rewrap_all(request: web.Request) -> web.Response:
     """Seal all data keys and secrets again, under the first key-encryption key."""
-    return web.json_response(asdict(await rewrap(request.app[STATE])))
+    return web.json_response(asdict(await rewrap(state_of(request))))
 
 
-@routes.post("/v1/tenants/{tenant_id}/erase")
+@calls.post(
+    "/v1/tenants/{tenant_id}/erase",
+    of=TENANT_IN_PATH,
+    needs=ADMIN,
+    verb="tenant.erase",
+    body=ErasureRequest,
+)
 async def erase_tenant(request: web.Request) -> web.Response:
     """Destroy a tenant's data keys and secrets for ever, so that nothing opens its bodies."""
-    state, tenant_id = request.app[STATE], request.match_info["tenant_id"]
+    state, tenant_id = state_of(request), request.match_info["tenant_id"]
     wanted = await read_body(request, ErasureRequest)
     await known_tenant(state, tenant_id)
     erasure = await erase(state, tenant_id, wanted.note)

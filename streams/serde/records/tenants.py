@@ -18,7 +18,17 @@ class SigningKey:
 @dataclass(frozen=True, slots=True)
 class TenantRecord:
     tenant_id: str
-    kind: Literal["tenant", "source", "endpoint", "data_key", "erasure", "pause", "session_end"]
+    kind: Literal[
+        "tenant",
+        "source",
+        "endpoint",
+        "data_key",
+        "erasure",
+        "pause",
+        "session_end",
+        "token",
+        "token_use",
+    ]
     id: str
     disabled: bool
     body: str

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.access.tokens import Token, is_ours, mint, parse
+from streams.access.tokens import Token, mint, parse
 
 
 def test_a_token_is_read_back_and_none_is_made_twice() -> None:
@@ -32,11 +32,6 @@ def test_no_changed_character_is_taken_for_a_token(data: st.DataObject) -> None:
 )
 def test_other_texts_are_no_tokens(text: str) -> None:
     assert parse(text) is None
-
-
-def test_what_begins_as_a_token_is_told_from_other_secrets() -> None:
-    assert is_ours(mint().text[:-1])
-    assert not is_ours("an-operator-s-token")
 
 
 def test_the_digest_alone_is_kept_and_tells_the_secret() -> None:

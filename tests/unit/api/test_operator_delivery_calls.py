@@ -12,6 +12,7 @@ from unittest.mock import AsyncMock
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from support.callers import AskedByAnybody, as_operator
 from support.outgoing_rows import (
     AT,
     make_attempt,
@@ -54,7 +55,7 @@ SINCE = "2023-11-14T22:13:20Z"
 Api = TestClient[Any, Any]
 
 
-class Desk:
+class Desk(AskedByAnybody):
     """A read model, and the delivery stage beside it: `obey` makes records of each command."""
 
     home, newest, drop_shown = AppState.home, AppState.newest, AppState.drop_shown
@@ -107,7 +108,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.fixture
 async def api(desk: Desk) -> AsyncIterator[Api]:
-    app = web.Application(middlewares=[problems])
+    app = web.Application(middlewares=[problems, as_operator])
     app[STATE] = desk  # type: ignore[misc]
     app.add_routes(routes())
     async with TestClient(TestServer(app)) as client:

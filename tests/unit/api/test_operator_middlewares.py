@@ -8,12 +8,13 @@ import orjson
 import pytest
 from aiohttp import ClientSession, web
 from opentelemetry.trace import StatusCode
+from support.callers import access_of
 from support.recorded_spans import SAMPLED, UNSAMPLED, parent_id, recording, traceparent
 
-from streams.api.live.tickets import Tickets
 from streams.api.refusal import Refusal
 from streams.api.serving import request_body
-from streams.api.serving.middlewares import authenticated, newline_ended, problems, traced
+from streams.api.serving.access import authenticated
+from streams.api.serving.middlewares import newline_ended, problems, traced
 
 
 async def _job(_: web.Request) -> web.Response:
@@ -35,7 +36,7 @@ async def url() -> AsyncIterator[str]:
     guards = [
         newline_ended,
         problems,
-        authenticated("right", Tickets("right"), open_schemas=True),
+        authenticated(access_of("right", open_schemas=True)),
         traced,
     ]
     app = web.Application(middlewares=guards)
@@ -51,11 +52,11 @@ async def url() -> AsyncIterator[str]:
 @pytest.mark.parametrize(
     ("authorization", "detail", "challenge"),
     [
-        (None, "send the admin token", 'Bearer realm="tidegate"'),
-        ("Basic right", "send the admin token", 'Bearer realm="tidegate"'),
+        (None, "send a token", 'Bearer realm="tidegate"'),
+        ("Basic right", "send a token", 'Bearer realm="tidegate"'),
         (
             "Bearer wrong",
-            "is not this process's",
+            "is not known here",
             'Bearer realm="tidegate", error="invalid_token"',
         ),
     ],

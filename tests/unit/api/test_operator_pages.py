@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from support.callers import access_of
 
-from streams.api.live.tickets import Tickets
 from streams.api.serving import pages
-from streams.api.serving.middlewares import authenticated, caught_up, problems
+from streams.api.serving.access import authenticated
+from streams.api.serving.middlewares import caught_up, problems
 
 
 @pytest.fixture
@@ -21,11 +22,11 @@ async def api() -> AsyncIterator[TestClient[Any, Any]]:
     app = web.Application(
         middlewares=[
             problems,
-            authenticated("right", Tickets("right"), open_schemas=False),
+            authenticated(access_of("right", open_schemas=False)),
             caught_up,
         ]
     )
-    app.add_routes(pages.routes)
+    app.add_routes(pages.calls)
     async with TestClient(TestServer(app)) as client:
         yield client
 

@@ -17,6 +17,7 @@ from streams.api.live.position import (
     subject_digest,
 )
 from streams.api.live.tickets import LIFETIME_SECONDS, Tickets
+from streams.vault.key_encryption import local_vault
 
 DIGEST = subject_digest("jobs", ["job_a"])
 NUMBERS = st.integers(0, 2**63 - 1)
@@ -67,14 +68,15 @@ def test_a_frame_moves_its_own_topic_alone_and_never_back() -> None:
 
 def test_a_ticket_is_for_its_subject_once_and_for_its_time() -> None:
     now = 1_000_000
-    tickets, other = Tickets("token", lambda: now), Tickets("another token", lambda: now)
-    ticket = tickets.issue(DIGEST)
+    vault, another = local_vault(b"k" * 32), local_vault(b"o" * 32)
+    tickets, other = Tickets(vault, lambda: now), Tickets(another, lambda: now)
+    ticket = tickets.issue(DIGEST, "token:t")
     assert not other.take(ticket, DIGEST)
     assert not tickets.take(ticket, subject_digest("jobs", ["job_b"]))
     assert not tickets.take(ticket[:-1], DIGEST)
-    assert tickets.take(ticket, DIGEST)
+    assert tickets.take(ticket, DIGEST) == "token:t"
     assert not tickets.take(ticket, DIGEST)
-    late = tickets.issue(DIGEST)
+    late = tickets.issue(DIGEST, "token:t")
     now += LIFETIME_SECONDS * 1000
     assert not tickets.take(late, DIGEST)
-    assert Tickets("token", lambda: now - 1).take(late, DIGEST), "every replica knows it"
+    assert Tickets(vault, lambda: now - 1).take(late, DIGEST), "every replica knows it"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from support.callers import AskedByAnybody
 
 from streams.api.dead_letters import producer as record_producer
 from streams.api.dead_letters import record_replay
@@ -70,7 +71,7 @@ def fold(rows: sqlite3.Connection, *letters: DeadLetter) -> None:
         rows.executemany(changes.table.upsert, changes.upserts())
 
 
-class Bench:
+class Bench(AskedByAnybody):
     """Parts with a log in memory; `late` are letters that only catching up brings."""
 
     def __init__(self, rows: sqlite3.Connection, *fates: Exception | None) -> None:

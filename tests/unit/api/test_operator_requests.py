@@ -34,7 +34,7 @@ def source(**body: Any) -> SourceRequest:
 
 
 def run_at(**body: Any) -> int | None:
-    return job(**body).submission(TOPOLOGY, "", NOW).run_at
+    return job(**body).submission(TOPOLOGY, "", NOW, "operator").run_at
 
 
 def test_times_become_milliseconds_and_never_earlier_ones() -> None:
@@ -48,13 +48,13 @@ def test_times_become_milliseconds_and_never_earlier_ones() -> None:
 def test_a_delay_is_sent_as_it_was_asked_for_whatever_the_clock_says() -> None:
     for now in (0, NOW):
         for seconds, milliseconds in ((0, 0), (1.5, 1_500), (1.1, 1_100), (0.0001, 1)):
-            submit = job(delay_seconds=seconds).submission(TOPOLOGY, "", now)
+            submit = job(delay_seconds=seconds).submission(TOPOLOGY, "", now, "operator")
             assert (submit.run_at, submit.delay_ms) == (None, milliseconds)
-    assert job().submission(TOPOLOGY, "", NOW).delay_ms is None
+    assert job().submission(TOPOLOGY, "", NOW, "operator").delay_ms is None
 
 
 def stored(value: Any) -> int:
-    return len(job(input=value).submission(TOPOLOGY, "", NOW).input)
+    return len(job(input=value).submission(TOPOLOGY, "", NOW, "operator").input)
 
 
 def test_an_input_is_measured_as_it_is_kept() -> None:
@@ -163,13 +163,13 @@ def test_an_input_nested_deeper_than_can_be_written_is_refused() -> None:
     shallow = deep
     while isinstance(shallow, list) and len(json.dumps(shallow)) > 400:
         shallow = shallow[0]
-    assert job(input=shallow).submission(TOPOLOGY, "", NOW).input.startswith("[[")
+    assert job(input=shallow).submission(TOPOLOGY, "", NOW, "operator").input.startswith("[[")
 
 
 def test_an_integer_that_would_not_be_kept_exactly_is_refused() -> None:
     with pytest.raises(ValidationError, match="more than 64 bits: write it as a string"):
         job(input={"id": 2**64})
-    assert job(input=2**64 - 1).submission(TOPOLOGY, "", NOW).input == str(2**64 - 1)
+    assert job(input=2**64 - 1).submission(TOPOLOGY, "", NOW, "operator").input == str(2**64 - 1)
 
 
 def test_the_hash_is_of_the_meaning_not_of_the_text() -> None:
@@ -189,8 +189,8 @@ def test_the_hash_is_of_the_meaning_not_of_the_text() -> None:
 
 
 def test_a_delayed_submission_hashes_alike_whenever_it_is_sent() -> None:
-    early = job(delay_seconds=5).submission(TOPOLOGY, "", NOW)
-    late = job(delay_seconds=5).submission(TOPOLOGY, "", NOW + 60_000)
+    early = job(delay_seconds=5).submission(TOPOLOGY, "", NOW, "operator")
+    late = job(delay_seconds=5).submission(TOPOLOGY, "", NOW + 60_000, "operator")
     assert early.request_hash == late.request_hash
     assert early == late
 

@@ -17,11 +17,12 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
+from support.callers import access_of
 from support.dispatching import envelope
 from support.schema_versions import LATER, another_version
 
-from streams.api.live.tickets import Tickets
-from streams.api.serving.middlewares import authenticated, caught_up, problems
+from streams.api.serving.access import authenticated
+from streams.api.serving.middlewares import caught_up, problems
 from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.serde import schemas
@@ -37,13 +38,13 @@ async def serve(*, open_schemas: bool) -> AsyncIterator[str]:
     """The operator's API while its read model is not ready, under the topic prefix `dev.`."""
     guards = [
         problems,
-        authenticated("right", Tickets("right"), open_schemas=open_schemas),
+        authenticated(access_of("right", open_schemas=open_schemas)),
         caught_up,
     ]
     app = web.Application(middlewares=guards)
-    app[STATE] = SimpleNamespace(  # type: ignore[misc]
-        topology=load(), topic_prefix="dev.", follower=SimpleNamespace(ready=False)
-    )
+    state = SimpleNamespace(topology=load(), topic_prefix="dev.")
+    state.asked_by = lambda _: state
+    app[STATE] = state  # type: ignore[misc]
     app.add_routes(routes())
     async with TestServer(app) as server:
         yield str(server.make_url(""))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from support.callers import AskedByAnybody, as_operator
 from support.webhooks import SECRET, VAULT, source
 
 from ingress.schemes import verify
@@ -28,7 +29,7 @@ URL = "http://127.0.0.1:8080/v1/hooks/acme/shop"
 BODY = b'{"id": "e1"}'
 
 
-class Desk:
+class Desk(AskedByAnybody):
     """What the call needs of the application's state."""
 
     newest, drop_shown, vault = AppState.newest, AppState.drop_shown, VAULT
@@ -53,7 +54,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 async def asked(desk: Desk, **more: object) -> tuple[int, dict[str, Any]]:
-    app = web.Application(middlewares=[problems])
+    app = web.Application(middlewares=[problems, as_operator])
     app[STATE] = desk  # type: ignore[misc]
     app.add_routes(routes())
     body = {"url": URL, "body_base64": base64.b64encode(BODY).decode(), **more}

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from support.callers import AskedByAnybody, as_operator
 from support.webhooks import VAULT, source, tenant
 
 from streams.api.operator_state import AppState, not_shown
@@ -31,7 +32,7 @@ SHOP = ("acme", "source", "shop")
 PATH = "/v1/tenants/acme/sources/shop"
 
 
-class Stalled:
+class Stalled(AskedByAnybody):
     """Parts whose read model stands still, and the topic behind them."""
 
     home, newest, drop_shown = AppState.home, AppState.newest, AppState.drop_shown
@@ -79,9 +80,9 @@ def stalled() -> Stalled:
 
 @pytest.fixture
 async def api(stalled: Stalled) -> AsyncIterator[TestClient[Any, Any]]:
-    app = web.Application(middlewares=[problems])
+    app = web.Application(middlewares=[problems, as_operator])
     app[STATE] = stalled  # type: ignore[misc]
-    app.add_routes(api_sources.routes)
+    app.add_routes(api_sources.calls)
     async with TestClient(TestServer(app)) as client:
         yield client
 

@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
-from streams.api.live import http as calls
+from streams.api.live.http import calls
 from streams.api.live.reader import QUIET_SECONDS
 from streams.api.live.sender import MOST_UNSENT_BYTES, SLOW_SECONDS
 from streams.api.live.subject import MOST_JOBS, MOST_MEMBERS
@@ -46,8 +45,7 @@ def test_the_page_names_every_call(call: str) -> None:
 
 
 def test_the_page_names_every_path_and_event() -> None:
-    routes = [each for each in calls.routes if isinstance(each, web.RouteDef)]
-    for route in routes:
+    for route in calls:
         assert re.sub(r"{\w+}", "{id}", route.path) in PAGE
     events = ("status", "token", "reset", "log", "step", "effect", "progress", "gap", "end")
     assert re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE) == list(events)

@@ -1,0 +1,1 @@
+"""Tokens of the API: make, list and revoke them."""

@@ -1,0 +1,135 @@
+"""Makes and revokes tokens; nobody makes one that may do more than they may."""
+
+from __future__ import annotations
+
+from streams.access import tokens
+from streams.access.authentication import Authentication
+from streams.access.permissions import CUSTOM
+from streams.access.principal import Principal
+from streams.access.token_records import EVERY_TENANT, PARTITION, TokenGrant
+from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal, invalid, unknown
+from streams.api.tenants.guards import known_tenant
+from streams.api.tokens.token_request import DEFAULT_DAYS, TokenRequest
+from streams.process.wall_clock import wall_ms
+from streams.serde.codec import TENANT
+from streams.serde.keys import tenant_key
+
+_DAY_MS = 86_400_000
+
+
+async def minted(
+    state: AppState, access: Authentication, wanted: TokenRequest
+) -> tuple[TokenGrant, str]:
+    """Make a token; return what it grants, and its text, which is told this once.
+
+    Raises:
+        Refusal: 403, it would go beyond the caller's own rights; 404, a tenant is unknown; 422, the
+            role is.
+        KafkaUnavailable: it was not acknowledged: nobody has the token, make another one.
+    """
+    token, now = tokens.mint(), wall_ms()
+    grant = TokenGrant(
+        id=token.id,
+        name=wanted.name,
+        role=wanted.role or CUSTOM,
+        permissions=frozenset(wanted.permissions or ()),
+        tenants=await _tenants(state, wanted),
+        digest=token.digest,
+        made_at=now,
+        made_by=state.principal.id,
+        expires_at=_expires_at(state.principal, access, wanted, now),
+    )
+    if grant.role != CUSTOM and grant.role not in access.book.roles:
+        known = ", ".join(sorted(access.book.roles))
+        raise invalid("role", f"{grant.role!r} is not one of {known}")
+    if not _is_within(state.principal, access, grant):
+        raise _beyond("its permissions or tenants are more than yours")
+    await _write(state, access, grant, now)
+    return grant, token.text
+
+
+async def revoked(state: AppState, access: Authentication, token_id: str) -> TokenGrant:
+    """End a token at once; one that has ended already stays as it is.
+
+    Raises:
+        Refusal: 404, the caller knows no such token; 409, nobody could administer without it.
+        KafkaUnavailable: it was not acknowledged: call again.
+    """
+    async with state.tenant_writes:
+        grant = known_grant(state.principal, access, token_id)
+        now = max(wall_ms(), grant.made_at + 1)
+        if grant.revoked_at is not None:
+            return grant
+        _require_another(access, grant, now)
+        ended = grant.revoked(now, state.principal.id)
+        await _write(state, access, ended, now)
+    return ended
+
+
+def seen_grants(principal: Principal, access: Authentication) -> list[TokenGrant]:
+    """Return the tokens that the caller may know of: those within its own rights."""
+    return [each for each in access.book.grants() if _is_within(principal, access, each)]
+
+
+def known_grant(principal: Principal, access: Authentication, token_id: str) -> TokenGrant:
+    """Return a token that the caller may know of.
+
+    Raises:
+        Refusal: 404, there is none.
+    """
+    grant = access.book.grant(token_id)
+    if grant is None or not _is_within(principal, access, grant):
+        raise unknown("token", token_id, "GET /v1/tokens lists them")
+    return grant
+
+
+def _is_within(principal: Principal, access: Authentication, grant: TokenGrant) -> bool:
+    return principal.contains(access.book.permissions(grant), grant.tenants)
+
+
+async def _tenants(state: AppState, wanted: TokenRequest) -> frozenset[str] | None:
+    if wanted.tenants is None:
+        return state.principal.tenants
+    if wanted.tenants == [EVERY_TENANT]:
+        return None
+    for tenant_id in sorted(set(wanted.tenants)):
+        await known_tenant(state, tenant_id)
+    return frozenset(wanted.tenants)
+
+
+def _expires_at(
+    principal: Principal, access: Authentication, wanted: TokenRequest, now: int
+) -> int:
+    """Return when a new token ends; one that asks for no time ends with its maker's at the latest.
+
+    Raises:
+        Refusal: 403, it would outlive its maker's token.
+    """
+    own = access.expires_at(principal.id)
+    at = now + (wanted.expires_days or DEFAULT_DAYS) * _DAY_MS
+    if own is None or at <= own:
+        return at
+    if wanted.expires_days is not None:
+        raise _beyond("it would outlive your token")
+    return own
+
+
+def _beyond(why: str) -> Refusal:
+    return Refusal(403, "beyond-own-rights", f"you cannot make such a token: {why}")
+
+
+def _require_another(access: Authentication, grant: TokenGrant, now: int) -> None:
+    """Check that somebody can still make tokens for all tenants without this one."""
+    others = [each for each in access.book.administrators(now) if each.id != grant.id]
+    is_one = any(each.id == grant.id for each in access.book.administrators(now))
+    if is_one and not others and not access.takes_bootstrap:
+        told = "this is the last token that can administer all tenants: make another one first"
+        raise Refusal(409, "last-administrator", told)
+
+
+async def _write(state: AppState, access: Authentication, grant: TokenGrant, at: int) -> None:
+    record = grant.record(at)
+    await state.set_tenant(grant.key, record, PARTITION)
+    # Other operators read it within a second, and this one knows it from now on.
+    access.book.apply(tenant_key(*grant.key), TENANT.encode(record))

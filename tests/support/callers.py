@@ -1,0 +1,43 @@
+"""Who calls the operator's API in tests: the middleware and the part of a state that say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from streams.access.authentication import Authentication
+from streams.access.book import AccessBook
+from streams.access.permissions import all_roles
+from streams.access.principal import BOOTSTRAP, Principal
+from streams.api.live.tickets import Tickets
+from streams.api.serving.access import Access
+from streams.api.serving.call import PRINCIPAL, STANDS
+from streams.process.wall_clock import wall_ms
+from streams.vault.key_encryption import local_vault
+
+TICKET_KEY = b"k" * 32
+
+
+@web.middleware
+async def as_operator(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every call is one of the bootstrap token."""
+    request[PRINCIPAL], request[STANDS] = BOOTSTRAP, lambda: True
+    return await handler(request)
+
+
+class AskedByAnybody:
+    """The part of a state that says who asks: it does not restrict what is read."""
+
+    principal: Principal = BOOTSTRAP
+
+    def asked_by(self, principal: Principal) -> Any:
+        self.principal = principal
+        return self
+
+
+def access_of(token: str, tickets: Tickets | None = None, *, open_schemas: bool = False) -> Access:
+    """What knows a bootstrap token, and no other ones."""
+    known = Authentication(token, AccessBook(all_roles({})), wall_ms)
+    return Access(known, tickets or Tickets(local_vault(TICKET_KEY)), open_schemas)

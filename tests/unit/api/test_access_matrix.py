@@ -1,0 +1,362 @@
+"""Each route, asked by each role about its own tenant, another one, and an unknown one.
+
+Rows of the other tenant lie in every table, and their records are no records: a call that found one
+would fail, so its answer would differ from the one for an id that does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from support.callers import TICKET_KEY
+from support.operator_desk import OperatorDesk
+
+from streams.access.authentication import Authentication
+from streams.access.book import AccessBook
+from streams.access.permissions import CUSTOM, PERMISSIONS, READ, ROLES, all_roles
+from streams.access.principal import BOOTSTRAP, Principal
+from streams.access.token_records import TokenGrant
+from streams.access.tokens import mint
+from streams.api.live.http import STREAMS, Streams
+from streams.api.live.tickets import Tickets
+from streams.api.read_model.database import Database
+from streams.api.refusal import Refusal
+from streams.api.serving.access import ACCESS, OPEN_PATHS, Access, authenticated
+from streams.api.serving.call import (
+    EVERY_TENANT,
+    LISTED,
+    NAMED,
+    OPEN,
+    ROW,
+    SHARED,
+    TENANT_IN_PATH,
+    Call,
+    Calls,
+    call_of,
+    require_declared,
+)
+from streams.api.serving.middlewares import caught_up, newline_ended, problems
+from streams.api.serving.routes import routes
+from streams.api.serving.state import STATE
+from streams.api.tables import TABLES
+from streams.errors import ConfigError
+from streams.process.wall_clock import wall_ms
+from streams.serde.codec import TENANT
+from streams.serde.keys import tenant_key
+from streams.vault.key_encryption import local_vault
+
+OWN, OTHER, NOBODY = "acme", "beta", "nobodys"
+CALLS = [found for each in routes() if (found := call_of(getattr(each, "handler", None)))]
+HOUR_MS = 3_600_000
+BODIES: dict[str, dict[str, Any]] = {
+    "ReplayRequest": {"incident_note": "x"},
+    "BulkReplayRequest": {"incident_note": "x"},
+    "DiscardRequest": {"note": "x"},
+    "SettleRequest": {"status": "not_done", "note": "x"},
+    "MoveRequest": {"pool": "default", "note": "x"},
+    "BulkMoveRequest": {"pool": "default", "note": "x", "type": "t"},
+    "StepsRequest": {"note": "x"},
+    "ReleaseRequest": {"note": "x"},
+    "StopRequest": {"note": "x"},
+    "TicketRequest": {"jobs": ["x"]},
+    "ReplayEventsRequest": {"note": "x", "job": "t", "since": "2026-01-01T00:00:00Z"},
+}
+"""Bodies with which a call gets as far as its row."""
+
+
+def shown(call: Call) -> str:
+    return f"{call.method} {call.path}"
+
+
+def path_of(call: Call, tenant: str, id_: str) -> str:
+    """A path of a call with these values."""
+    path = call.path.replace("{tenant_id}", tenant)
+    return re.sub(r"{\w+(:[^}]*)?}", id_, path)
+
+
+class NoRecords:
+    """Sends no record in again: a transaction begins, and nothing is in it."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+
+    async def open(self) -> None:
+        return
+
+
+class MatrixDesk(OperatorDesk):
+    """An operator's parts that read what the caller may see."""
+
+    def __init__(self, database: Database, writer: sqlite3.Connection) -> None:
+        super().__init__(writer)
+        self.database, self.vault = database, local_vault(TICKET_KEY)
+        self.records = NoRecords()
+
+    def asked_by(self, principal: Principal) -> Any:
+        asked = copy.copy(self)
+        asked.principal = principal
+        return asked
+
+    async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
+        return self.database.read(query, self.principal.tenants)
+
+    async def wait_for(self, row: Any, query: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
+        return await self.query(query)
+
+    def ready(self) -> bool:
+        return True
+
+
+class Office:
+    """Tokens of each role, of one tenant and of all."""
+
+    def __init__(self) -> None:
+        self.book = AccessBook(all_roles({}))
+        self.access = Authentication("bootstrap", self.book, wall_ms)
+
+    def token(self, role: str, tenants: frozenset[str] | None, *permissions: str) -> str:
+        token = mint()
+        grant = TokenGrant(
+            id=token.id,
+            name=role,
+            role=role,
+            permissions=frozenset(permissions),
+            tenants=tenants,
+            digest=token.digest,
+            made_at=wall_ms(),
+            made_by="operator",
+            expires_at=wall_ms() + HOUR_MS,
+        )
+        self.book.apply(tenant_key(*grant.key), TENANT.encode(grant.record(wall_ms())))
+        return token.text
+
+
+def fill(writer: sqlite3.Connection) -> None:
+    """Write a row of the other tenant, and of none, into every table; its record is none."""
+    for table in TABLES:
+        if table.belongs == "TRUE":
+            continue  # its rows are of all tenants together
+        columns = writer.execute(f"PRAGMA table_info({table.name})").fetchall()
+        for tenant, id_ in ((OTHER, f"id-{OTHER}"), ("", "id-none")):
+            row = [_value(name, kind, tenant, id_) for _, name, kind, *_ in columns]
+            marks = ", ".join("?" * len(row))
+            writer.execute(f"INSERT INTO {table.name} VALUES ({marks})", row)
+
+
+def _value(name: str, kind: str, tenant: str, id_: str) -> Any:
+    match name, kind:
+        case "tenant_id", _:
+            return tenant
+        case _, "INTEGER":
+            return len(id_)
+        case _, "BLOB":
+            return b"no record"
+        case _:
+            return id_
+
+
+class Api:
+    """The whole API over such rows."""
+
+    def __init__(self, client: TestClient[Any, Any], office: Office, sent: MatrixDesk) -> None:
+        self.client, self.office, self.desk = client, office, sent
+
+    async def ask(self, token: str, call: Call, path: str) -> tuple[int, dict[str, Any]]:
+        body = BODIES.get(call.body.__name__, {}) if call.body else None
+        headers = {"Authorization": f"Bearer {token}"}
+        async with self.client.request(call.method, path, headers=headers, json=body) as answer:
+            raw = await answer.read()
+            found = orjson.loads(raw) if answer.content_type.endswith("json") else {}
+            return answer.status, found
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    database = Database(tmp_path / "read_model.sqlite")
+    writer = database.open_writer()
+    fill(writer)
+    office, tickets = Office(), Tickets(local_vault(TICKET_KEY))
+    desk = MatrixDesk(database, writer)
+    access = Access(office.access, tickets, open_schemas=True)
+    guards = [newline_ended, problems, authenticated(access), caught_up]
+    app = web.Application(middlewares=guards)
+    app[STATE] = desk  # type: ignore[misc]
+    app[ACCESS] = access
+    app[STREAMS] = Streams(None, tickets, HOUR_MS)  # type: ignore[arg-type]
+    app.add_routes(routes())
+    require_declared(app, OPEN_PATHS)
+    async with TestClient(TestServer(app)) as client:
+        yield Api(client, office, desk)
+    writer.close()
+    database.close()
+
+
+def of(*scopes: Any) -> Iterator[Call]:
+    return (call for call in CALLS if call.of in scopes)
+
+
+def test_every_route_is_declared_and_has_a_verb_of_its_own() -> None:
+    assert len(CALLS) == len(list(routes())) > 80
+    verbs = [call.verb for call in CALLS if call.verb]
+    assert all(re.fullmatch(r"[a-z_]+\.[a-z_]+", verb) for verb in verbs)
+    changing = [c for c in CALLS if c.method != "GET" and c.needs != READ]
+    assert all(call.verb for call in changing), "what changes something is in the audit"
+
+
+def test_a_route_without_a_declaration_does_not_start() -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/v1/forgotten", handler)
+    with pytest.raises(ConfigError, match="GET /v1/forgotten"):
+        require_declared(app, OPEN_PATHS)
+    for path, needs, scope in (
+        ("/v1/half", None, ROW),
+        ("/v1/half", READ, OPEN),
+        ("/v1/half", READ, TENANT_IN_PATH),
+        ("/v1/half/{tenant_id}", READ, LISTED),
+    ):
+        with pytest.raises(ConfigError, match="/v1/half"):
+            Calls().get(path, of=scope, needs=needs)
+
+
+@pytest.mark.parametrize("role", [*ROLES, CUSTOM])
+@pytest.mark.parametrize("tenants", [None, frozenset({OWN})])
+def test_a_role_may_make_the_calls_for_which_it_has_the_permission(
+    role: str, tenants: frozenset[str] | None
+) -> None:
+    principal = Principal("token:t", "t", role, ROLES.get(role, frozenset()), tenants)
+    for call in CALLS:
+        found = refused(call, principal, OWN)
+        if call.of is OPEN:
+            assert found is None
+        elif call.needs not in principal.permissions:
+            assert found == (403, "permission-missing"), shown(call)
+        elif call.of is EVERY_TENANT and tenants is not None:
+            assert found == (403, "every-tenant-needed"), shown(call)
+        else:
+            assert found is None, shown(call)
+        if call.of is TENANT_IN_PATH and tenants and call.needs in principal.permissions:
+            assert refused(call, principal, OTHER) == (404, "tenant-unknown"), shown(call)
+
+
+def refused(call: Call, principal: Principal, tenant: str) -> tuple[int, str] | None:
+    try:
+        call.require(principal, tenant)
+    except Refusal as refusal:
+        return refusal.status, refusal.name
+    return None
+
+
+def test_each_permission_opens_some_calls_and_each_role_has_one_of_its_own() -> None:
+    opened = {permission: [c for c in CALLS if c.needs == permission] for permission in PERMISSIONS}
+    assert all(opened.values()), opened
+    assert BOOTSTRAP.permissions == set(PERMISSIONS)
+
+
+async def test_without_a_token_only_open_calls_are_answered(api: Api) -> None:
+    for call in of(TENANT_IN_PATH, ROW, LISTED, NAMED, EVERY_TENANT, SHARED):
+        path = path_of(call, OTHER, f"id-{OTHER}")
+        if path.startswith(("/schemas", "/subjects", "/config", "/mode", "/associations")):
+            continue
+        async with api.client.request(call.method, path) as answer:
+            assert answer.status == 401, shown(call)
+
+
+@pytest.mark.parametrize("role", list(ROLES))
+async def test_a_missing_permission_is_refused_before_anything_is_looked_up(
+    api: Api, role: str
+) -> None:
+    token = api.office.token(role, frozenset({OWN}))
+    for call in of(TENANT_IN_PATH, ROW, LISTED, NAMED, EVERY_TENANT):
+        if call.needs in ROLES[role]:
+            continue
+        answers = [
+            await api.ask(token, call, path_of(call, OWN, id_)) for id_ in (f"id-{OTHER}", NOBODY)
+        ]
+        assert answers[0] == answers[1], shown(call)
+        status, found = answers[0]
+        assert (status, found["permission"]) == (403, call.needs), shown(call)
+    assert api.desk.sent == []
+    assert api.desk.tenant_records == []
+
+
+async def test_another_tenants_path_is_as_unknown_as_one_that_is_not_there(api: Api) -> None:
+    token = api.office.token("admin", frozenset({OWN}))
+    for call in of(TENANT_IN_PATH):
+        answers = [
+            await api.ask(token, call, path_of(call, tenant, "x")) for tenant in (OTHER, NOBODY)
+        ]
+        assert renamed(answers[0], OTHER) == answers[1], shown(call)
+        assert answers[0][0] == 404, shown(call)
+    assert api.desk.tenant_records == []
+
+
+async def test_another_tenants_row_is_as_unknown_as_one_that_is_not_there(api: Api) -> None:
+    token = api.office.token("admin", frozenset({OWN}))
+    for call in of(ROW):
+        answers = [
+            await api.ask(token, call, path_of(call, OWN, id_)) for id_ in (f"id-{OTHER}", NOBODY)
+        ]
+        assert renamed(answers[0], f"id-{OTHER}") == answers[1], shown(call)
+        assert answers[0][0] == 404, shown(call)
+    assert api.desk.sent == []
+
+
+async def test_those_rows_are_there_for_whoever_has_all_tenants(api: Api) -> None:
+    """Otherwise the tests above would prove nothing."""
+    looks = [call for call in of(ROW) if call.method == "GET" and "events" not in call.path]
+    asked = [
+        await api.ask("bootstrap", call, path_of(call, OTHER, f"id-{OTHER}")) for call in looks
+    ]
+    assert [shown(c) for c, (status, _) in zip(looks, asked, strict=True) if status == 404] == []
+
+
+def renamed(answer: tuple[int, Any], id_: str) -> tuple[int, Any]:
+    status, found = answer
+    return status, orjson.loads(orjson.dumps(found).replace(id_.encode(), NOBODY.encode()))
+
+
+async def test_lists_counts_and_bulk_acts_have_no_row_of_another_tenant(api: Api) -> None:
+    token = api.office.token("admin", frozenset({OWN}))
+    for call in of(LISTED):
+        for query in ("", f"?tenant_id={OTHER}"):
+            status, found = await api.ask(token, call, path_of(call, OWN, "x") + query)
+            assert status == 200 or (query and status == 422), (shown(call), found)
+            assert OTHER not in orjson.dumps(found).decode().replace("next_cursor", ""), shown(call)
+            lists = [value for value in found.values() if isinstance(value, list)]
+            assert status != 200 or not any(lists), (shown(call), found)
+    assert api.desk.sent == []
+
+
+async def test_what_a_query_or_a_body_names_is_looked_up_as_the_callers_own(api: Api) -> None:
+    token = api.office.token("admin", frozenset({OWN}))
+    headers = {"Authorization": f"Bearer {token}"}
+    cases: list[tuple[str, str, dict[str, Any] | None, int]] = [
+        ("GET", f"/v1/stream?jobs=id-{OTHER}", None, 404),
+        ("POST", "/v1/limits/pause", {"scope": "tenant", "value": OTHER, "reason": "x"}, 404),
+        ("POST", "/v1/limits/pause", {"scope": "pool", "value": "default", "reason": "x"}, 403),
+        ("POST", "/v1/limits/resume", {"scope": "tenant", "value": OTHER}, 409),
+        ("POST", "/v1/limits/resume", {"scope": "pool", "value": "default"}, 403),
+        ("POST", "/v1/replays", BODIES["ReplayEventsRequest"], 403),
+        ("POST", "/v1/replays", BODIES["ReplayEventsRequest"] | {"tenant_id": OTHER}, 404),
+        ("POST", "/v1/tokens", {"name": "t", "role": "viewer", "tenants": [OTHER]}, 404),
+        ("POST", "/v1/tokens", {"name": "t", "role": "viewer", "tenants": ["*"]}, 403),
+    ]
+    for method, path, body, expected in cases:
+        async with api.client.request(method, path, headers=headers, json=body) as answer:
+            found = orjson.loads(await answer.read())
+            assert answer.status == expected, (path, body, found)
+    assert api.desk.sent == []
+    assert api.desk.tenant_records == []

@@ -1,0 +1,117 @@
+"""On a restricted connection the rows of some tenants exist, and no others."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streams.api.read_model.database import Database
+from streams.api.tables import TABLES
+
+TENANTS = ("acme", "beta", "gamma", "")
+OF_EVERYBODY = {"backlog", "job_types"}
+OF_NOBODY = {"limit_grants"}
+OF_ALL_TOGETHER = {"held": 1, "tenants": 1}
+"""Rows under no tenant that everybody may see."""
+
+
+def values(table_columns: list[tuple[str, str]], tenant: str, number: int) -> list[object]:
+    found: list[object] = []
+    for name, kind in table_columns:
+        if name == "tenant_id":
+            found.append(tenant)
+        elif name == "kind" and number >= 0:
+            found.append("asked" if tenant else "pause")
+        else:
+            text = f"{tenant}-{number}"
+            found.append({"INTEGER": number, "BLOB": b""}.get(kind, text))
+    return found
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """A row of each tenant, and of none, in every table."""
+    made = Database(tmp_path / "read_model.sqlite")
+    writer = made.open_writer()
+    for table in TABLES:
+        columns = [
+            (name, kind) for _, name, kind, *_ in writer.execute(f"PRAGMA table_info({table.name})")
+        ]
+        marks = ", ".join("?" * len(columns))
+        for number, tenant in enumerate(TENANTS):
+            row = values(columns, tenant, number)
+            writer.execute(f"INSERT INTO {table.name} VALUES ({marks})", row)
+    yield made
+    writer.close()
+    made.close()
+
+
+def counted(database: Database, tenants: frozenset[str] | None) -> dict[str, int]:
+    def look(connection: sqlite3.Connection) -> dict[str, int]:
+        names = [table.name for table in TABLES]
+        counts = [connection.execute(f"SELECT count(*) FROM {n}").fetchone()[0] for n in names]
+        return dict(zip(names, counts, strict=True))
+
+    return database.read(look, tenants)
+
+
+@pytest.mark.parametrize("tenants", [set(), {"acme"}, {"acme", "beta"}, {"unknown"}])
+def test_every_table_has_the_rows_of_the_covered_tenants_alone(
+    database: Database, tenants: set[str]
+) -> None:
+    own = len(tenants & {"acme", "beta"})
+    for name, found in counted(database, frozenset(tenants)).items():
+        expected = own + OF_ALL_TOGETHER.get(name, 0)
+        expected = len(TENANTS) if name in OF_EVERYBODY else expected
+        assert found == (0 if name in OF_NOBODY else expected), name
+
+
+def test_a_connection_serves_one_principal_after_another(database: Database) -> None:
+    for tenants in ({"acme"}, {"beta", "gamma"}, set(), {"beta"}, {"acme"}):
+        found = database.read(
+            lambda db: {t for (t,) in db.execute("SELECT tenant_id FROM jobs")}, frozenset(tenants)
+        )
+        assert found == tenants
+        assert counted(database, None)["jobs"] == len(TENANTS)
+
+
+def test_steps_are_those_of_the_covered_tenants_jobs(database: Database) -> None:
+    look = "SELECT job_id FROM steps"
+    assert database.read(lambda db: db.execute(look).fetchall(), frozenset({"beta"})) == [
+        ("beta-1",)
+    ]
+
+
+def test_queries_that_name_an_index_or_a_rowid_run_as_on_the_table(database: Database) -> None:
+    asked = (
+        "SELECT count(*) FROM jobs INDEXED BY jobs_running",
+        "SELECT max(rowid) FROM held",
+        "SELECT rowid, id FROM quarantine WHERE rowid > 0 ORDER BY rowid LIMIT 5",
+    )
+    for sql in asked:
+        assert database.read(lambda db, sql=sql: _rows(db, sql), frozenset({"acme"}))  # type: ignore[misc]
+
+
+def _rows(connection: sqlite3.Connection, sql: str) -> list[object]:
+    return connection.execute(sql).fetchall()
+
+
+def test_a_list_of_one_tenant_is_read_in_the_order_of_its_index(database: Database) -> None:
+    """Otherwise each page would sort all of the tenant's rows."""
+
+    def plan(connection: sqlite3.Connection) -> str:
+        sql = (
+            "EXPLAIN QUERY PLAN SELECT created_at, job_id, record FROM jobs WHERE TRUE"
+            " ORDER BY created_at DESC, job_id DESC LIMIT 51"
+        )
+        return "\n".join(str(row) for row in connection.execute(sql))
+
+    assert "TEMP B-TREE" not in database.read(plan, frozenset({"acme"}))
+
+
+def test_nothing_can_be_written_through_a_restricted_connection(database: Database) -> None:
+    with pytest.raises(sqlite3.OperationalError):
+        database.read(lambda db: db.execute("DELETE FROM main.jobs"), frozenset({"acme"}))
