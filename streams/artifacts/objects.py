@@ -37,15 +37,15 @@ class ObjectStore:
             return found
 
     def entries(self, folder: str = "") -> Iterator[Entry]:
-        from pyarrow.fs import FileSelector, FileType
+        from pyarrow.fs import FileType
 
-        at = FileSelector(self._at(folder).rstrip("/"), allow_not_found=True, recursive=True)
-        with self._asked(folder):
-            found = self._system.get_file_info(at)
-        for each in found:
+        # One tenant after the other: a listing is in memory as a whole.
+        for each in self._found(folder, recursive=bool(folder)):
+            path = each.path.removeprefix(f"{self._folder}/")
             if each.type == FileType.File:
-                path = each.path.removeprefix(f"{self._folder}/")
                 yield Entry(path, each.size, each.mtime_ns // 1_000_000)
+            elif not folder:
+                yield from self.entries(path)
 
     def remove(self, path: str) -> None:
         try:
@@ -57,6 +57,14 @@ class ObjectStore:
         if not any(self.entries(folder)):  # pyarrow keeps an object then that stands for the folder
             with suppress(ArtifactGone), self._asked(folder):
                 self._system.delete_dir(self._at(folder))
+
+    def _found(self, folder: str, *, recursive: bool) -> list[Any]:
+        from pyarrow.fs import FileSelector
+
+        at = FileSelector(self._at(folder).rstrip("/"), allow_not_found=True, recursive=recursive)
+        with self._asked(folder):
+            found: list[Any] = self._system.get_file_info(at)
+            return found
 
     def _at(self, path: str) -> str:
         return f"{self._folder}/{path}"

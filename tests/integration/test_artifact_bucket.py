@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 from moto.server import ThreadedMotoServer
 
+from streams.artifacts.objects import ObjectStore
 from streams.artifacts.store import ArtifactGone, ArtifactStore, StoreUnavailable, open_store
 
 LARGE = bytes(range(256)) * 40_000  # more than one part of an upload has
@@ -65,6 +67,22 @@ def test_the_last_removed_object_of_a_job_leaves_nothing_in_the_bucket(
     store.remove(paths[1])
     with urlopen(f"{endpoint}/kept?list-type=2&prefix=some/folder/acme/job_5", timeout=30) as told:
         assert b"<Key>" not in told.read()
+
+
+def test_a_listing_takes_no_more_memory_than_the_objects_of_one_tenant(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tenant in ("acme", "globex"):
+        store.put(f"{tenant}/job_6/art_6", [b"one"])
+    listed, found = [], ObjectStore._found
+
+    def noted(self: ObjectStore, folder: str, *, recursive: bool) -> list[Any]:
+        listed.append((folder, recursive))
+        return found(self, folder, recursive=recursive)
+
+    monkeypatch.setattr(ObjectStore, "_found", noted)
+    assert {"acme/job_6/art_6", "globex/job_6/art_6"} <= {each.path for each in store.entries()}
+    assert listed == [("", False), ("acme", True), ("globex", True)]
 
 
 def test_an_upload_that_breaks_off_leaves_nothing(store: ArtifactStore) -> None:

@@ -31,7 +31,7 @@ _YOUNG_MS = 86_400_000
 """So young, an artifact stays: its job may not be shown yet, and clocks may differ."""
 _AT_ONCE = 500
 _PAGE_SECONDS = 900.0
-"""A bucket is listed as a whole before its first page."""
+"""All that a tenant has in a bucket is listed before its first page."""
 
 
 async def sweep_for_ever(state: AppState, store: ArtifactStore) -> None:

@@ -75,8 +75,9 @@ class Process:
         self._shut()
 
     def _watch(self) -> None:
-        os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
-        self._kill_group()  # what it left behind; its number is not given away before it is reaped
+        with suppress(ChildProcessError):  # a handler of the worker waited for any child, this one
+            os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+            self._kill_group()  # what it left; its number is not given away before it is reaped
         self._reap()
         with suppress(ChildProcessError):  # the first process of a container is given its orphans
             while True:

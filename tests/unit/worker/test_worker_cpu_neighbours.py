@@ -25,6 +25,7 @@ from streams.serde.effect_states import FAILED, UNKNOWN
 from streams.serde.records import Ended, Outcome
 from streams.worker.blocking import child
 from streams.worker.blocking.messages import Returned
+from streams.worker.blocking.process import Process
 
 SECONDS = 2 * PATIENCE_SECONDS
 _SUBREAPER = 36
@@ -123,6 +124,21 @@ def test_a_system_that_ends_no_process_by_a_pipe_runs_handlers_too(
 
     monkeypatch.setattr("fcntl.fcntl", unknown)
     child._be_ended_with_worker(0)
+
+
+def test_a_process_whose_end_somebody_else_was_told_leaves_no_file_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As by `os.wait`, or with SIGCHLD ignored, in another handler of the worker."""
+    waitid, before = os.waitid, len(os.listdir("/proc/self/fd"))
+
+    def told_to_another(kind: int, pid: int, flags: int) -> None:
+        waitid(kind, pid, os.WEXITED)
+        raise ChildProcessError(10, "No child processes")
+
+    monkeypatch.setattr(os, "waitid", told_to_another)
+    Process().kill()
+    eventually(lambda: len(os.listdir("/proc/self/fd")) <= before, what="closed files")
 
 
 @pytest.fixture
