@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
+from streams.api.remedy import Remedy
 from streams.http.problem_document import CONTENT_TYPE, problem_document
 from streams.model_faults import faults
 
@@ -14,17 +15,19 @@ from streams.model_faults import faults
 class Refusal(Exception):
     """An error of a call: its status, the stable name of its type, and what the client does next.
 
-    `extra` has further members of the problem.
+    `remedy` is the call that the detail names, `extra` has further members of the problem.
     """
 
     content_type: ClassVar[str] = CONTENT_TYPE
 
-    def __init__(self, status: int, name: str, detail: str, **extra: Any) -> None:
+    def __init__(
+        self, status: int, name: str, detail: str, *, remedy: Remedy | None = None, **extra: Any
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.name = name
         self.detail = detail
-        self.extra = extra
+        self.extra = extra if remedy is None else {"remedy": remedy.json(), **extra}
 
     def json(self) -> dict[str, Any]:
         """Return what is answered: the problem, which an answer may contain beside others."""
@@ -54,6 +57,8 @@ def key_reused(job_id: str, made: str) -> Refusal:
     return Refusal(409, "key-reused", belongs, job_id=job_id)
 
 
-def unknown(what: str, id_: str, hint: str) -> Refusal:
-    """Return the 404 for an id."""
-    return Refusal(404, f"{what.replace(' ', '-')}-unknown", f"no {what} {id_!r}: {hint}")
+def unknown(what: str, id_: str, hint: str, remedy: Remedy) -> Refusal:
+    """Return the 404 for an id; the hint names the remedy."""
+    return Refusal(
+        404, f"{what.replace(' ', '-')}-unknown", f"no {what} {id_!r}: {hint}", remedy=remedy
+    )

@@ -23,11 +23,17 @@ _LATER = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GAT
 
 
 class CallFailed(TidegateError):
-    """The API refused a call, or did not answer; `name` is the problem's, such as `job-unknown`."""
+    """The API refused a call, or did not answer; `name` is the problem's, such as `job-unknown`.
 
-    def __init__(self, message: str, name: str = "") -> None:
+    `remedy` is the call that helps, as the problem has it.
+    """
+
+    def __init__(
+        self, message: str, name: str = "", remedy: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.name = name
+        self.remedy = remedy
 
 
 class NoAnswer(CallFailed):
@@ -187,7 +193,8 @@ def answer_of(url: str, status: int, raw: bytes) -> dict[str, Any]:
         raise TokenRefused(f"the operator at {url} refuses the token")
     if isinstance(found, dict) and "detail" in found:
         failed = NoAnswer if status in _LATER else CallFailed
-        raise failed(str(found["detail"]), str(found.get("type", "")).rpartition(":")[2])
+        name = str(found.get("type", "")).rpartition(":")[2]
+        raise failed(str(found["detail"]), name, found.get("remedy"))
     if status in _LATER:
         raise NoAnswer(f"{url} answers {status}, as a proxy does without an operator: try again")
     raise CallFailed(f"the answer of {url} ({status}) is not the operator's API's: check --url")

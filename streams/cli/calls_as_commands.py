@@ -1,4 +1,4 @@
-"""Tells people which command makes a call that the API's errors name as a remedy.
+"""Tells people which command makes the call that a problem of the API names as its remedy.
 
 The API speaks HTTP to its clients: `create it with PUT /v1/tenants/acme`. A person who types
 commands is told `tidegate tenants set acme`. Only the table below maps one to the other.
@@ -6,16 +6,18 @@ commands is told `tidegate tenants set acme`. Only the table below maps one to t
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
 
 _COMMANDS = {
     "PUT /v1/tenants/{t}": "tenants set {t}",
     "PUT /v1/tenants/{t}/sources/{s}": "sources set {s} --tenant {t} --scheme SCHEME",
     "PUT /v1/tenants/{t}/endpoints/listen": "listen --tenant {t}",
-    "PUT /v1/tenants/{t}/endpoints/{e}": "endpoints set {e} --tenant {t} --to URL",
     'PUT /v1/tenants/{t}/endpoints/{e} {"enabled":true}': "endpoints set {e} --tenant {t} --enable",
+    "PUT /v1/tenants/{t}/endpoints/{e}": "endpoints set {e} --tenant {t} --to URL",
     "GET /v1/jobs": "jobs list",
     "GET /v1/jobs/{id}": "jobs show {id}",
     "GET /v1/jobs/{id}/artifacts": "jobs artifacts {id}",
@@ -28,39 +30,50 @@ _COMMANDS = {
     "GET /v1/approvals": "approvals list",
     "GET /v1/tenants/{t}/schedules": "schedules list --tenant {t}",
     "GET /v1/events": "events list",
-    "GET /v1/duplicates": "events duplicates",
     "GET /v1/quarantine": "quarantine list",
     "GET /v1/dlq": "dlq list",
     "GET /v1/deliveries": "deliveries list",
     "GET /v1/replays": "replays list",
+    "GET /v1/tokens": "tokens list",
     "GET /v1/replays/{id}": "replays show {id}",
 }
-"""Calls with their paths' ids in braces, and the commands that make them."""
-_ID = r"(?P<\1>[^\\s/?`'\"]*[\\w~-])"
-"""An id in a path, without the punctuation of the sentence after it."""
+"""Calls with their paths' ids in braces, and the commands that make them; the first that fits
+counts."""
 
 
-def told_in_commands(detail: str, command: Callable[..., str]) -> str:
-    """The detail of an error with each call in it as a command; calls without one stay.
+def told_in_commands(
+    detail: str, remedy: Mapping[str, Any] | None, command: Callable[..., str]
+) -> str:
+    """The detail of a problem with its remedy as a command; a call without one stays.
 
     `command` gives the command line of a command's words.
     """
-    for call, words in _FORMS:
-        detail = call.sub(partial(_typed, words, command), detail)
-    return detail
+    if remedy is None:
+        return detail
+    call = [remedy["method"], remedy["path"]]
+    if "body" in remedy:
+        call.append(orjson.dumps(remedy["body"]).decode())
+    words = _words(call)
+    return detail if words is None else detail.replace(" ".join(call), f"`{command(*words)}`")
 
 
-def _typed(words: Sequence[str], command: Callable[..., str], found: re.Match[str]) -> str:
-    return f"`{command(*(word.format(**found.groupdict()) for word in words))}`"
+def _words(call: Sequence[str]) -> list[str] | None:
+    """The words of the command that makes a call; None without one."""
+    method, path, *body = call
+    for form, words in _COMMANDS.items():
+        known = form.split(" ", 2)
+        ids = _ids(known[1], path)
+        if [method, *body] == [known[0], *known[2:]] and ids is not None:
+            return [word.format(**ids) for word in words.split()]
+    return None
 
 
-def _pattern(call: str) -> re.Pattern[str]:
-    """A pattern for the call alone, not for the beginning of a longer path."""
-    return re.compile(re.sub(r"\\{(\w+)\\}", _ID, re.escape(call)) + r"(?![/\w])")
-
-
-_FORMS = [
-    (_pattern(call), _COMMANDS[call].split())
-    for call in sorted(_COMMANDS, key=lambda call: len(re.sub(r"{\w+}", "", call)), reverse=True)
-]
-"""The most specific call comes first: one with a body before the same call without it."""
+def _ids(form: str, path: str) -> dict[str, str] | None:
+    """The ids in a path, by their names in a form; None if the path has another form."""
+    names, parts = form.split("/"), path.split("/")
+    if len(names) != len(parts):
+        return None
+    pairs = list(zip(names, parts, strict=True))
+    if any(name != part for name, part in pairs if not name.startswith("{")):
+        return None
+    return {name.strip("{}"): unquote(part) for name, part in pairs if name.startswith("{")}

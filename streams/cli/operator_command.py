@@ -176,7 +176,8 @@ def _errors_shown(api: Api) -> Iterator[None]:
         tell(f"{error}: {api.remedy()}")
         raise typer.Exit(1) from None
     except TidegateError as error:
-        tell(told_in_commands(str(error), api.command))
+        helps = error.remedy if isinstance(error, CallFailed) else None
+        tell(told_in_commands(str(error), helps, api.command))
         raise typer.Exit(exit_code(error)) from None
 
 

@@ -14,6 +14,7 @@ from streams.api.approvals.table import Shown, approval_json, seal_edit
 from streams.api.command_results import run_command
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
+from streams.api.remedy import get
 from streams.api.rights import author
 from streams.api.rows.json_values import Json
 from streams.approval_edits import Arguments, edited
@@ -54,8 +55,9 @@ async def known_approval(state: AppState, id_: str) -> Shown:
     """Return an approval; refuse with 404 if it is unknown."""
     shown = await state.query(lambda db: approvals.approval(db, state.vault, id_))
     if shown is None:
+        all_ = get("approvals")
         hint = "it was never asked, is not shown yet, or was purged with its job"
-        raise unknown("approval", id_, f"{hint}: compare the id with GET /v1/approvals")
+        raise unknown("approval", id_, f"{hint}: compare the id with {all_}", all_)
     return shown
 
 

@@ -10,6 +10,7 @@ from streams.api.jobs.known import known_job
 from streams.api.operator_state import AppState
 from streams.api.payloads import refuse_erased_body
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 from streams.artifacts.reference import Reference, path_of, path_of_job
 from streams.artifacts.sealing import MAX_HEAD_BYTES, head_of, opened
@@ -48,8 +49,8 @@ async def content(state: AppState, job_id: str, artifact: str) -> bytes:
         reference = head_of(data)[0].reference
         return await opened(state.keyring, job.tenant_id, reference, data)
     except ArtifactGone:
-        hint = f"GET /v1/jobs/{job.job_id}/artifacts lists what is there"
-        raise unknown("artifact", artifact, hint) from None
+        all_ = get("jobs", job.job_id, "artifacts")
+        raise unknown("artifact", artifact, f"{all_} lists what is there", all_) from None
     except PermanentError as error:
         raise Refusal(410, "artifact-gone", str(error)) from None
     except TransientError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from streams.api.backlog.table import backlog
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
+from streams.api.remedy import get
 from streams.limits.backlog import RETRY_SECONDS, Backlog, Depth, QueueCaps
 
 _WHOSE = {"tenant": " of tenant {!r}", "job_type": " of type {!r}", "global": ""}
@@ -31,9 +32,11 @@ async def refuse_full(state: AppState, tenant_id: str, type_: str) -> None:
 def full_refusal(full: Depth) -> Refusal:
     """Return the 429 of a job that a cap does not let in."""
     whose = _WHOSE[full.line.scope].format(full.line.value)
+    all_ = get("backlog")
     detail = (
         f"{full.jobs:,} jobs{whose} wait, and max_queued lets {full.cap:,}: send it again in "
-        f"{RETRY_SECONDS} s or later; GET /v1/backlog shows how many wait"
+        f"{RETRY_SECONDS} s or later; {all_} shows how many wait"
     )
     limit = {"scope": full.line.scope, "value": full.line.value or None}
-    return Refusal(429, "backlog-full", detail, limit=limit, depth=full.jobs, cap=full.cap)
+    facts = {"limit": limit, "depth": full.jobs, "cap": full.cap}
+    return Refusal(429, "backlog-full", detail, remedy=all_, **facts)

@@ -18,6 +18,7 @@ from streams.api.jobs import table as jobs
 from streams.api.jobs.replays import replays
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, all_invalid, key_reused, unknown
+from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 from streams.api.sent_commands import SentCommand, Subject
 from streams.api.tenants.guards import refuse_erased
@@ -30,6 +31,8 @@ from streams.serde.records import DeadLetter, Job, Replay
 from streams.topology.model import Topology
 from streams.tracing.conventions import REPLAY_OF
 from streams.tracing.spans import link_to
+
+LETTERS = get("dlq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,7 @@ def _refuse_unreplayable(job: Job) -> None:
 
 
 def unknown_letter(id_: str) -> Refusal:
-    return unknown("dead letter", id_, "GET /v1/dlq lists them")
+    return unknown("dead letter", id_, f"{LETTERS} lists them", LETTERS)
 
 
 async def _refuse_clashes(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:

@@ -10,6 +10,7 @@ from streams.api.deliveries.table import RecoveryRange
 from streams.api.endpoints.table import endpoint_state, recovery_json
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
+from streams.api.remedy import put
 from streams.api.rows.json_values import Json
 from streams.api.tenants.guards import known_tenant, refuse_erased
 from streams.api.tenants.writes import standing_endpoint
@@ -117,9 +118,9 @@ async def _present(state: AppState, tenant_id: str, name: str) -> TenantRecord:
     await refuse_erased(state, tenant_id)
     record = await standing_endpoint(state, tenant_id, name)
     if record is None:
-        where = f"/v1/tenants/{tenant_id}/endpoints/{name}"
-        missing = f"tenant {tenant_id!r} has no endpoint {name!r}: create it with PUT {where}"
-        raise Refusal(409, "endpoint-missing", missing)
+        create = put("tenants", tenant_id, "endpoints", name)
+        missing = f"tenant {tenant_id!r} has no endpoint {name!r}: create it with {create}"
+        raise Refusal(409, "endpoint-missing", missing, remedy=create)
     return record
 
 
@@ -132,12 +133,12 @@ async def _require_enabled(state: AppState, record: TenantRecord) -> None:
     found = await state.query(lambda db: endpoint_state(db, record.tenant_id, record.id))
     why = _disabled_because(record, found)
     if why is not None:
-        where = f"/v1/tenants/{record.tenant_id}/endpoints/{record.id}"
-        enable = f'PUT {where} {{"enabled":true}} enables it'
+        enable = put("tenants", record.tenant_id, "endpoints", record.id, body='{"enabled":true}')
         raise Refusal(
             409,
             "endpoint-disabled",
-            f"endpoint {record.id!r} is disabled ({why}): {enable}, then recover it",
+            f"endpoint {record.id!r} is disabled ({why}): {enable} enables it, then recover it",
+            remedy=enable,
         )
 
 

@@ -8,6 +8,7 @@ from streams.api.command_results import delivery_command, run_delivery_command
 from streams.api.deliveries import table as deliveries
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 from streams.api.tenants.guards import refuse_erased
 from streams.serde import ids
@@ -51,9 +52,6 @@ async def retry(state: AppState, delivery_id: str) -> Json:
 
 
 def _unknown(delivery_id: str) -> Refusal:
-    return unknown(
-        "delivery",
-        delivery_id,
-        "it was never made, is not shown yet, or has been purged since it ended: compare the id "
-        "with GET /v1/deliveries",
-    )
+    all_ = get("deliveries")
+    hint = "it was never made, is not shown yet, or has been purged since it ended"
+    return unknown("delivery", delivery_id, f"{hint}: compare the id with {all_}", all_)

@@ -10,6 +10,7 @@ from streams.api.effects.table import TABLE, effect, effect_alone, shared_effect
 from streams.api.jobs.known import commanded, known_job, shown_job
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 from streams.api.rows.table import find
 from streams.api.tenants.guards import known_tenant
@@ -52,7 +53,8 @@ async def settle_shared(
     await state.read_barrier(("ledger", state.home(tenant_id)))
     entry = await state.query(lambda db: shared_effect(db, tenant_id, action))
     if entry is None:
-        raise unknown("effect", action, "GET /v1/effects lists them")
+        all_ = get("effects")
+        raise unknown("effect", action, f"{all_} lists them", all_)
     command = wanted.command(entry, by)
     if _is_settled(entry, command):
         return effect_alone(entry) | {"answered": True}
@@ -100,7 +102,8 @@ async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
     """Return the effect as the ledger has it; refuse with 404 if there is none."""
     entry = await state.query(lambda db: effect(db, job, action))
     if entry is None:
-        raise unknown("effect", action, f"GET /v1/jobs/{job.job_id} lists them")
+        its_job = get("jobs", job.job_id)
+        raise unknown("effect", action, f"{its_job} lists them", its_job)
     return entry
 
 

@@ -11,6 +11,7 @@ from streams.api.endpoints.table import endpoints_count, shown_endpoint
 from streams.api.new_secret import NewSecret
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import put
 from streams.api.rights import require_permission
 from streams.api.rows.json_values import Json
 from streams.api.tenants.guards import known_tenant
@@ -32,7 +33,7 @@ MOST_ENDPOINTS = 1_000
 concerns."""
 
 
-async def put(state: AppState, tenant_id: str, name: str, wanted: EndpointRequest) -> Json:
+async def put_endpoint(state: AppState, tenant_id: str, name: str, wanted: EndpointRequest) -> Json:
     """Create or replace an endpoint. A secret that is made here is in the answer, and in no other.
 
     Raises:
@@ -95,8 +96,8 @@ async def known_endpoint(state: AppState, tenant_id: str, name: str) -> TenantRe
     """
     record = await standing_endpoint(state, tenant_id, name)
     if record is None:
-        where = f"/v1/tenants/{tenant_id}/endpoints/{name}"
-        raise unknown("endpoint", name, f"create it with PUT {where}")
+        create = put("tenants", tenant_id, "endpoints", name)
+        raise unknown("endpoint", name, f"create it with {create}", create)
     return record
 
 

@@ -26,7 +26,7 @@ async def put_endpoint(request: web.Request) -> web.Response:
     state = state_of(request)
     tenant_id, name = name_in(request, "tenant_id"), name_in(request, "endpoint")
     wanted = await read_body(request, EndpointRequest)
-    return web.json_response(await changes.put(state, tenant_id, name, wanted))
+    return web.json_response(await changes.put_endpoint(state, tenant_id, name, wanted))
 
 
 @calls.post(

@@ -17,6 +17,7 @@ from streams.api.events.batch_request import EventRequest
 from streams.api.fields import validated
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
+from streams.api.remedy import put
 from streams.api.rows.json_values import Json
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import enabled_tenant
@@ -92,6 +93,7 @@ def _callback_url(source: TenantRecord | None) -> str | None:
     if source is None:
         return None
     if source.disabled:
-        enable = f"PUT /v1/tenants/{source.tenant_id}/sources/{source.id} enables it"
-        raise Refusal(403, "source-disabled", f"source {source.id!r} is disabled: {enable}")
+        enable = put("tenants", source.tenant_id, "sources", source.id)
+        detail = f"source {source.id!r} is disabled: {enable} enables it"
+        raise Refusal(403, "source-disabled", detail, remedy=enable)
     return source_settings(source).callback_url

@@ -7,6 +7,7 @@ from streams.api.events.story import shown_event
 from streams.api.operator_state import AppState
 from streams.api.payloads import open_body
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 
 
@@ -31,11 +32,10 @@ async def payload(state: AppState, event_id: str) -> bytes:
 
 
 def _unknown(event_id: str) -> Refusal:
-    return unknown(
-        "event",
-        event_id,
+    all_ = get("events")
+    hint = (
         "it is a duplicate, waits in the quarantine, is not shown yet, or is older than the list "
-        "(TIDEGATE_EVENTS_LISTED_HOURS, 24 by default): GET /v1/events lists events, "
-        "GET /v1/duplicates what came again, GET /v1/quarantine the bodies that wait, "
-        "and the topic `events` keeps older events",
+        f"(TIDEGATE_EVENTS_LISTED_HOURS, 24 by default): {all_} lists events; duplicates and "
+        "bodies in quarantine have lists of their own, and the topic `events` keeps older events"
     )
+    return unknown("event", event_id, hint, all_)

@@ -8,6 +8,7 @@ from streams.access.permissions import READ
 from streams.api.job_types import table as job_types
 from streams.api.job_types.table import job_type_json
 from streams.api.refusal import unknown
+from streams.api.remedy import get
 from streams.api.serving.call import SHARED, Calls, state_of
 
 calls = Calls()
@@ -27,6 +28,7 @@ async def get_job_type(request: web.Request) -> web.Response:
     state, name = state_of(request), request.match_info["type"]
     found = await state.query(lambda db: job_types.job_type(db, name))
     if found is None:
-        hint = "no worker has announced it: compare the name with GET /v1/job-types"
-        raise unknown("job type", name, hint)
+        all_ = get("job-types")
+        hint = f"no worker has announced it: compare the name with {all_}"
+        raise unknown("job type", name, hint, all_)
     return web.json_response(job_type_json(found, state.topology))

@@ -6,6 +6,7 @@ from streams.api.command_results import outstanding
 from streams.api.jobs import table as jobs
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job
@@ -62,9 +63,6 @@ async def not_there(state: AppState, job_id: str) -> Refusal:
 
 
 def _unknown(job_id: str) -> Refusal:
-    return unknown(
-        "job",
-        job_id,
-        "it was never accepted, is not shown yet, or has been purged since it "
-        "ended: compare the id with GET /v1/jobs",
-    )
+    all_ = get("jobs")
+    hint = "it was never accepted, is not shown yet, or has been purged since it ended"
+    return unknown("job", job_id, f"{hint}: compare the id with {all_}", all_)

@@ -14,6 +14,7 @@ from streams.api.pauses import paused as pauses
 from streams.api.pauses.pause_request import PauseRequest, ResumeRequest
 from streams.api.pauses.paused import pause_json
 from streams.api.refusal import Refusal, invalid
+from streams.api.remedy import get
 from streams.api.rights import author, require_every_tenant
 from streams.api.rows.json_values import Json
 from streams.api.tenants import table as tenants
@@ -59,7 +60,8 @@ async def resume(state: AppState, wanted: ResumeRequest) -> Json:
         before = await _paused(state, wanted)
         if before is None:
             what = f"{wanted.scope} {wanted.value!r} is not paused"
-            raise Refusal(409, "not-paused", f"{what}: GET /v1/limits lists all pauses")
+            all_ = get("limits")
+            raise Refusal(409, "not-paused", f"{what}: {all_} lists all pauses", remedy=all_)
         keys = keys_of(wanted.scope, wanted.value, state.topology.partitions)
         await _write(state, dict.fromkeys(keys))
     log.warning("resumed", scope=wanted.scope, value=wanted.value, by=by)

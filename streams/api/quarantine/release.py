@@ -13,6 +13,7 @@ from streams.api.operator_state import AppState
 from streams.api.payloads import open_body, refuse_erased_body
 from streams.api.quarantine import table as quarantine
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get, put
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import enabled_tenant
 from streams.errors import Erased, Misfit
@@ -45,7 +46,8 @@ async def known_body(state: AppState, id_: str) -> Quarantined:
     """Return what is known of a body in quarantine; refuse with 404 if there is none."""
     record = await state.query(lambda db: quarantine.quarantined(db, id_))
     if record is None:
-        raise unknown("quarantined body", id_, "GET /v1/quarantine lists them")
+        all_ = get("quarantine")
+        raise unknown("quarantined body", id_, f"{all_} lists them", all_)
     return record
 
 
@@ -100,10 +102,11 @@ async def _settings(state: AppState, record: Quarantined) -> SourceSettings:
         lambda db: tenants.setting(db, record.tenant_id, "source", record.source)
     )
     if found is None or found.disabled:
-        where = f"/v1/tenants/{record.tenant_id}/sources/{record.source}"
+        set_up = put("tenants", record.tenant_id, "sources", record.source)
         raise Refusal(
             409,
             "source-disabled",
-            f"its source has no mapping now: set it up with PUT {where}, then release it",
+            f"its source has no mapping now: set it up with {set_up}, then release it",
+            remedy=set_up,
         )
     return source_settings(found)

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 from streams.api.job_types import known as known_types
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get
 from streams.api.replays import table as event_replays
 from streams.api.replays.replay_request import ReplayEventsRequest
 from streams.api.replays.table import replay_json, selection_json
@@ -31,6 +32,8 @@ from streams.serde.replay_records import (
     ReplayRecord,
     ReplayStopped,
 )
+
+_ALL = get("replays")
 
 
 async def begin(state: AppState, wanted: ReplayEventsRequest, key: str | None, by: str) -> Json:
@@ -80,7 +83,7 @@ async def known_replay(state: AppState, replay_id: str) -> Replay:
     if known.asked is None:  # the read model may be late: a 404 would say that none has begun
         known = await _shown(state, replay_id)
     if known.asked is None:
-        raise unknown("replay", replay_id, "GET /v1/replays lists them")
+        raise unknown("replay", replay_id, f"{_ALL} lists them", _ALL)
     return known
 
 
@@ -139,12 +142,14 @@ async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked, by: st
     try:
         await _write(state, replay_id, asked, by)
     except KafkaUnavailable as error:
+        look = get("replays", replay_id)
         raise Refusal(
             503,
             "kafka-unavailable",
             f"not acknowledged by Kafka ({error}): replay {replay_id} may have begun. Look at "
-            f"GET /v1/replays/{replay_id} before you ask again, or ask with the same "
+            f"{look} before you ask again, or ask with the same "
             "Idempotency-Key",
+            remedy=look,
             replay_id=replay_id,
         ) from None
     with suppress(Refusal, sqlite3.Error):

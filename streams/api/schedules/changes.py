@@ -10,6 +10,7 @@ from streams.api.job_types.input_check import refuse_misfit
 from streams.api.job_types.known import doubt_about
 from streams.api.operator_state import AppState, not_shown
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 from streams.api.schedules import table as schedules
 from streams.api.schedules.schedule_request import ScheduleRequest
@@ -108,8 +109,8 @@ async def _run(
 async def _known(state: AppState, tenant_id: str, id_: str) -> ScheduleRow:
     row = await _found(state, tenant_id, id_)
     if row is None:
-        where = f"GET /v1/tenants/{tenant_id}/schedules"
-        raise unknown("schedule", id_, f"compare the id with {where}")
+        all_ = get("tenants", tenant_id, "schedules")
+        raise unknown("schedule", id_, f"compare the id with {all_}", all_)
     return row
 
 

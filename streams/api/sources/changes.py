@@ -8,6 +8,7 @@ from streams.access.permissions import SECRETS
 from streams.api.endpoints.destinations import check_target, set_up_callbacks
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
+from streams.api.remedy import put
 from streams.api.rights import require_permission
 from streams.api.rows.json_values import Json
 from streams.api.sources.source_request import RotateRequest, SourceRequest
@@ -20,7 +21,7 @@ from streams.tenants.settings import source_record, source_settings
 from streams.tenants.source_keys import holds, signing_key
 
 
-async def put(state: AppState, tenant_id: str, name: str, wanted: SourceRequest) -> Json:
+async def put_source(state: AppState, tenant_id: str, name: str, wanted: SourceRequest) -> Json:
     """Create or replace a source and its signing secret; see `SourceRequest`.
 
     Raises:
@@ -79,8 +80,8 @@ async def known_source(state: AppState, tenant_id: str, name: str) -> TenantReco
     """
     record = await newest(state, (tenant_id, "source", name))
     if record is None:
-        where = f"/v1/tenants/{tenant_id}/sources/{name}"
-        raise unknown("source", name, f"create it with PUT {where}")
+        create = put("tenants", tenant_id, "sources", name)
+        raise unknown("source", name, f"create it with {create}", create)
     return record
 
 
@@ -91,9 +92,9 @@ def require_secret(record: TenantRecord) -> None:
         Refusal: 409, it is disabled.
     """
     if record.disabled:
-        where = f"/v1/tenants/{record.tenant_id}/sources/{record.id}"
-        enable = f"enable it with PUT {where}"
-        raise Refusal(409, "source-disabled", f"a disabled source has no secret: {enable}")
+        enable = put("tenants", record.tenant_id, "sources", record.id)
+        detail = f"a disabled source has no secret: enable it with {enable}"
+        raise Refusal(409, "source-disabled", detail, remedy=enable)
 
 
 async def _kept_keys(

@@ -28,7 +28,7 @@ async def put_source(request: web.Request) -> web.Response:
     state = state_of(request)
     tenant_id, name = name_in(request, "tenant_id"), name_in(request, "source")
     wanted = await read_body(request, SourceRequest)
-    return web.json_response(await changes.put(state, tenant_id, name, wanted))
+    return web.json_response(await changes.put_source(state, tenant_id, name, wanted))
 
 
 @calls.post(

@@ -9,6 +9,7 @@ from streams.api.jobs import table as jobs
 from streams.api.jobs.known import commanded, known_job
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 from streams.api.steps.steps_request import StepsRequest
 from streams.api.steps.table import steps_of
@@ -54,4 +55,5 @@ async def _require_known(state: AppState, job: Job, ids: tuple[str, ...]) -> Non
     names = {step.name for step in found}
     for id_ in ids:
         if id_ not in names:
-            raise unknown("step", id_, f"GET /v1/jobs/{job.job_id} lists them")
+            its_job = get("jobs", job.job_id)
+            raise unknown("step", id_, f"{its_job} lists them", its_job)

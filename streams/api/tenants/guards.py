@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import put
 from streams.api.tenants import table as tenants
 from streams.serde.records import TenantRecord
 
@@ -22,7 +23,8 @@ async def known_tenant(state: AppState, tenant_id: str) -> TenantRecord:
 
 def unknown_tenant(tenant_id: str) -> Refusal:
     """Return the 404 of a tenant that does not exist, or not for the caller."""
-    return unknown("tenant", tenant_id, f"create it with PUT /v1/tenants/{tenant_id}")
+    create = put("tenants", tenant_id)
+    return unknown("tenant", tenant_id, f"create it with {create}", create)
 
 
 async def enabled_tenant(state: AppState, tenant_id: str) -> TenantRecord:
@@ -34,8 +36,9 @@ async def enabled_tenant(state: AppState, tenant_id: str) -> TenantRecord:
     record = await known_tenant(state, tenant_id)
     await refuse_erased(state, tenant_id)
     if record.disabled:
-        enable = f"PUT /v1/tenants/{tenant_id} enables it"
-        raise Refusal(403, "tenant-disabled", f"tenant {tenant_id!r} is disabled: {enable}")
+        enable = put("tenants", tenant_id)
+        detail = f"tenant {tenant_id!r} is disabled: {enable} enables it"
+        raise Refusal(403, "tenant-disabled", detail, remedy=enable)
     return record
 
 

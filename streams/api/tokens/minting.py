@@ -9,6 +9,7 @@ from streams.access.principal import Principal
 from streams.access.token_records import EVERY_TENANT, PARTITION, TokenGrant
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
+from streams.api.remedy import get
 from streams.api.tenants.guards import known_tenant
 from streams.api.tokens.token_request import DEFAULT_DAYS, TokenRequest
 from streams.process.wall_clock import wall_ms
@@ -80,7 +81,8 @@ def known_grant(principal: Principal, access: Authentication, token_id: str) -> 
     """
     grant = access.book.grant(token_id)
     if grant is None or not _is_within(principal, access, grant):
-        raise unknown("token", token_id, "GET /v1/tokens lists them")
+        all_ = get("tokens")
+        raise unknown("token", token_id, f"{all_} lists them", all_)
     return grant
 
 

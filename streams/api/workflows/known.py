@@ -5,6 +5,7 @@ from __future__ import annotations
 from streams.api.jobs.known import known_job
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 from streams.api.rows.paging import PageQuery
 from streams.api.workflows import table as workflows
@@ -21,8 +22,9 @@ async def known_workflow(state: AppState, id_: str, tenant_id: str | None) -> Wo
         told = f"{len(found)} workflows have the id {id_!r}: name one of their tenants by "
         raise Refusal(409, "workflow-ambiguous", f"{told}tenant_id: {tenants}")
     if not found:
+        all_ = get("workflows")
         hint = "it was never begun, is not shown yet, or has been purged since it ended"
-        raise unknown("workflow", id_, f"{hint}: compare the id with GET /v1/workflows")
+        raise unknown("workflow", id_, f"{hint}: compare the id with {all_}", all_)
     return found[0]
 
 
@@ -34,8 +36,9 @@ async def shown_node(state: AppState, found: Workflow, job_id: str, query: PageQ
     """
     job = await known_job(state, job_id)
     if not holds(found, job):
-        told = f"GET /v1/workflows/{found.workflow_id} shows what is in that one"
-        raise unknown("job", job.job_id, f"it is not in workflow {found.workflow_id}: {told}")
+        its = get("workflows", found.workflow_id)
+        told = f"it is not in workflow {found.workflow_id}: {its} shows what is in that one"
+        raise unknown("job", job.job_id, told, its)
     most = state.topology.workflows.most_levels
     node = await state.query(lambda db: workflow_tree.node_json(db, job, query, state.topology))
     path = await state.query(lambda db: workflow_tree.above(db, job, most))

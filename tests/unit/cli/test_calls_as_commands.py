@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,89 +13,74 @@ from support.operator_api import OperatorApi, invoke, problem
 
 from streams import api
 from streams.api.jobs.cli import jobs
+from streams.api.remedy import Remedy, get, put
 from streams.cli.calls_as_commands import told_in_commands
 
-CALL = re.compile(r"\b(GET|PUT|POST|DELETE) (?!FROM)")
+
+def told(detail: str, remedy: Remedy | None) -> str:
+    call = None if remedy is None else remedy.json()
+    return told_in_commands(detail, call, lambda *words: shlex.join(["tidegate", *words]))
 
 
-def told(detail: str) -> str:
-    return told_in_commands(detail, lambda *words: shlex.join(["tidegate", *words]))
+SOURCE = put("tenants", "acme", "sources", "my.shop")
+CRM = put("tenants", "a", "endpoints", "crm")
+ENABLE = put("tenants", "a", "endpoints", "crm", body='{"enabled":true}')
 
 
 @pytest.mark.parametrize(
-    ("detail", "shown"),
+    ("remedy", "shown"),
     [
-        (
-            "no tenant 'acme': create it with PUT /v1/tenants/acme",
-            "no tenant 'acme': create it with `tidegate tenants set acme`",
-        ),
-        (
-            "set it up with PUT /v1/tenants/acme/sources/my.shop, then release it",
-            "set it up with `tidegate sources set my.shop --tenant acme --scheme SCHEME`, then "
-            "release it",
-        ),
-        (
-            'PUT /v1/tenants/a/endpoints/crm {"enabled":true} enables it',
-            "`tidegate endpoints set crm --tenant a --enable` enables it",
-        ),
-        (
-            "no endpoint 'listen': create it with PUT /v1/tenants/a/endpoints/listen",
-            "no endpoint 'listen': create it with `tidegate listen --tenant a`",
-        ),
-        (
-            "GET /v1/events lists events, GET /v1/quarantine the bodies that wait",
-            "`tidegate events list` lists events, `tidegate quarantine list` the bodies that wait",
-        ),
-        ("GET /v1/jobs/job_1. It", "`tidegate jobs show job_1`. It"),
-        ("PUT /v1/tenants/$(x)", "`tidegate tenants set '$(x'`)"),
-        ("POST /v1/vault/rewrap does it", "POST /v1/vault/rewrap does it"),
-        ("PUT /v1/tenants/a/unknown/b", "PUT /v1/tenants/a/unknown/b"),
+        (put("tenants", "acme"), "`tidegate tenants set acme`"),
+        (SOURCE, "`tidegate sources set my.shop --tenant acme --scheme SCHEME`"),
+        (ENABLE, "`tidegate endpoints set crm --tenant a --enable`"),
+        (CRM, "`tidegate endpoints set crm --tenant a --to URL`"),
+        (put("tenants", "a", "endpoints", "listen"), "`tidegate listen --tenant a`"),
+        (get("jobs", "job_1"), "`tidegate jobs show job_1`"),
+        (put("tenants", "$(x) /?{}"), "`tidegate tenants set '$(x) /?{}'`"),
+        (Remedy("POST", "/v1/vault/rewrap"), "POST /v1/vault/rewrap"),
+        (put("tenants", "a", "unknown", "b"), "PUT /v1/tenants/a/unknown/b"),
     ],
 )
-def test_a_call_is_told_as_the_command_that_makes_it(detail: str, shown: str) -> None:
-    assert told(detail) == shown
+def test_a_remedy_is_told_as_the_command_that_makes_its_call(remedy: Remedy, shown: str) -> None:
+    detail = f"it is not there: {remedy} helps, then go on"
+    assert told(detail, remedy) == f"it is not there: {shown} helps, then go on"
 
 
-def _texts(file: Path) -> Iterator[str]:
-    """The texts of a module, with x for each value in them; docstrings and routes are left out."""
-    tree = ast.parse(file.read_text())
-    inner = {
-        id(part)
-        for each in ast.walk(tree)
-        if isinstance(each, ast.JoinedStr)
-        for part in ast.walk(each)
-        if part is not each
-    }
-    for each in ast.walk(tree):
-        if isinstance(each, ast.JoinedStr):
-            yield "".join(
-                str(part.value) if isinstance(part, ast.Constant) else "x" for part in each.values
-            )
-        elif isinstance(each, ast.Constant) and id(each) not in inner:
-            text = str(each.value)
-            if "\n" not in text and not text.endswith("."):
-                yield text
+def test_a_call_in_a_detail_that_is_no_remedy_stays_as_it_is() -> None:
+    """A detail may repeat a person's words, which are not to be read as calls."""
+    note = "the note says: PUT /v1/tenants/acme"
+    assert told(note, None) == note
+    assert told(note, get("jobs")) == note
 
 
-def test_every_call_that_the_api_names_has_a_command() -> None:
-    named = [
-        text
-        for file in sorted(Path(api.__file__).parent.rglob("*.py"))
-        for text in _texts(file)
-        if CALL.search(text)
-    ]
-    assert len(named) >= 10
-    for text in named:
-        # A path that stands in a variable is that of a source, endpoint or tenant.
-        whole = text.replace("PUT x", "PUT /v1/tenants/x/sources/x")
-        assert not CALL.search(told(whole)), text
+def calls(file: Path) -> Iterator[Remedy]:
+    """The remedies that a module names, with x for each value in them."""
+    for each in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(each, ast.Call) or not isinstance(each.func, ast.Name):
+            continue
+        if each.func.id in ("get", "put"):
+            parts = [str(a.value) if isinstance(a, ast.Constant) else "x" for a in each.args]
+            body = [str(k.value.value) for k in each.keywords if isinstance(k.value, ast.Constant)]
+            make = get if each.func.id == "get" else partial(put, body=next(iter(body), None))
+            yield make(*parts)
+
+
+def test_every_remedy_of_the_api_has_a_command() -> None:
+    folder = Path(api.__file__).parent
+    files = [f for f in folder.rglob("*.py") if "streams.api.remedy import" in f.read_text()]
+    named = [remedy for file in sorted(files) for remedy in calls(file)]
+    assert len(named) >= 20
+    for remedy in named:
+        assert told(f"{remedy}", remedy).startswith("`tidegate "), remedy
 
 
 def test_a_refused_command_tells_the_command_to_type_and_where_it_goes(
     operator: OperatorApi,
 ) -> None:
     detail = "no tenant 'acme': create it with PUT /v1/tenants/acme"
-    operator.on("POST", "/v1/tenants/acme/jobs", problem(404, "tenant-unknown", detail))
+    status, told_so = problem(404, "tenant-unknown", detail)
+    told_so["remedy"] = put("tenants", "acme").json()
+    operator.on("POST", "/v1/tenants/acme/jobs", (status, told_so))
     done = invoke(operator, jobs, "submit", "greet", "--tenant", "acme")
     create = f"tidegate tenants set acme --url {operator.url}"
     assert (done.exit_code, done.stderr) == (
