@@ -12,7 +12,9 @@ from streams.api.serving.problems import refused
 def test_the_problem_has_the_call_that_helps_as_its_detail_names_it() -> None:
     create = put("tenants", "a", "sources", "of a/b")
     refusal = unknown("source", "of a/b", f"create it with {create}", create)
-    problem = orjson.loads(refused(refusal).body or b"")
+    body = refused(refusal).body
+    assert isinstance(body, bytes)
+    problem = orjson.loads(body)
     assert problem["remedy"] == {"method": "PUT", "path": "/v1/tenants/a/sources/of%20a%2Fb"}
     assert problem["detail"].endswith("create it with PUT /v1/tenants/a/sources/of%20a%2Fb")
 
