@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streams.dispatcher import fired_times, metrics, schedule_rows
+from streams.dispatcher import fired_times, schedule_rows
 from streams.dispatcher.due import DueEntry
-from streams.dispatcher.job import is_live
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.schedule import (
     changed,
@@ -24,17 +23,15 @@ from streams.dispatcher.schedule import (
     timetable,
     unread,
 )
+from streams.dispatcher.schedule_jobs import live_job, make, take
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
-from streams.dispatcher.transitions import place, stop
 from streams.errors import PoisonRecord
-from streams.new_jobs import from_schedule
 from streams.runtime.part import handles
 from streams.runtime.processor import REST_SECONDS, Context
 from streams.schedules import time_zones
 from streams.schedules.definition import ID, SKIP, check, most_missed
 from streams.schedules.timetable import WrongSchedule
-from streams.serde.ids import scheduled_job_id
 from streams.serde.job_states import CANCELLED
 from streams.serde.records import (
     Command,
@@ -183,7 +180,7 @@ class Schedules(Part):
         elif is_over(row):
             schedule_rows.delete(step, row)
             return
-        if row.queued is not None and self._live_job(step, row) is None:
+        if row.queued is not None and live_job(step, row) is None:
             row = self._release(step, replace(row, queued=None), row.queued)
         if row.due_at is not None and row.due_at <= step.now:
             row = self._fire(step, row)
@@ -206,60 +203,11 @@ class Schedules(Part):
             late = (step.now - came[-1].at) / 1000
             return skipped(row, came[-1], f"it was missed by {late:.1f} s")
         for each in came:
-            row = self._take(step, row, each)
-        return row
-
-    def _take(self, step: Step, row: ScheduleRow, time: Occurrence) -> ScheduleRow:
-        """Make the job of a time, unless that of an earlier one lives."""
-        live = None if row.spec.overlap == "allow" else self._live_job(step, row)
-        if live is None:
-            return self._make(step, row, time)
-        if row.spec.overlap == "skip":
-            return skipped(row, time, f"job {live.job_id} had not ended")
-        if row.spec.overlap == "queue_one" and row.queued is not None:
-            return skipped(row, time, f"another time waited for job {live.job_id}")
-        if row.queued is not None:
-            row = skipped(row, row.queued, f"its next time came before job {live.job_id} ended")
-        metrics.SCHEDULES.labels("queued").inc()
-        row = replace(row, queued=time)
-        if row.spec.overlap == "cancel_running":
-            stop(step, live, f"schedule {row.schedule_id}: its next time has come")
-            if self._live_job(step, row) is None:
-                return self._make(step, replace(row, queued=None), time)
+            row = take(step, row, each, self.topology)
         return row
 
     def _release(self, step: Step, row: ScheduleRow, time: Occurrence) -> ScheduleRow:
         """Make the job of a time that has waited."""
         if row.tenant_id in self.shared.closed:
             return skipped(row, time, _CLOSED)
-        return self._make(step, row, time)
-
-    def _make(self, step: Step, row: ScheduleRow, time: Occurrence) -> ScheduleRow:
-        job_id = self._job_id(step, row, time)
-        found = place(step, job_id, time.at)
-        if found is None and step.table.get(job_id) is None:
-            return skipped(row, time, "it was too long ago")
-        if found is None:
-            metrics.TWINS.inc()
-        else:
-            topology = self.topology
-            step.admit(from_schedule(job_id, row, time, topology, place=found, now=step.now))
-            metrics.SCHEDULES.labels("made").inc()
-            metrics.SCHEDULE_LATENESS.observe(max(0, step.now - time.at) / 1000)
-        return replace(row, last_job_id=job_id, last_at=time.at)
-
-    def _job_id(self, step: Step, row: ScheduleRow, time: Occurrence) -> str:
-        """The id of a time's job, which no job has of a deleted schedule of the same id.
-
-        In another time zone a nominal time may come twice.
-        """
-        who = row.tenant_id, row.schedule_id, row.generation
-        job_id = scheduled_job_id(*who, time.name)
-        known = step.table.get(job_id)
-        if known is None or known.created_at >= row.created_at:
-            return job_id
-        return scheduled_job_id(*who, f"{time.name} {row.created_at}")
-
-    def _live_job(self, step: Step, row: ScheduleRow) -> Job | None:
-        job = None if row.last_job_id is None else step.table.get(row.last_job_id)
-        return job if job is not None and is_live(job) else None
+        return make(step, row, time, self.topology)
