@@ -24,6 +24,7 @@ from yarl import URL
 from streams.errors import JobError, PermanentError, TransientError
 from streams.worker.http_answers import Answer
 from streams.worker.http_connections import SAFE, Sent, Sockets, watched
+from streams.worker.http_names import Names
 from streams.worker.tool_call import present_call, proof
 
 CONNECT_SECONDS = 10.0
@@ -120,7 +121,9 @@ class Request:
         self._call = self._call or present_call()  # it may be made before the call that awaits it
         self._sockets = Sockets()
         self._session = ClientSession(
-            connector=TCPConnector(force_close=True, socket_factory=self._sockets),
+            connector=TCPConnector(
+                resolver=Names(), force_close=True, socket_factory=self._sockets
+            ),
             cookie_jar=DummyCookieJar(),
             timeout=self._limits(),
             response_class=Answer,

@@ -13,13 +13,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
+from aiohttp import (
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    TCPConnector,
+)
 from pydantic import SecretStr
 
 from streams.errors import PermanentError, SecretUnresolved, TransientError
 from streams.tenants.secret_reference import resolve
 from streams.worker.credentials.provider import Credential, Scope
 from streams.worker.credentials.questions import Questions
+from streams.worker.http_names import Names
 
 _SECONDS = 60.0
 """For how long a value without a lease is used; a rotated or deleted one is noticed within it."""
@@ -61,7 +69,11 @@ class HttpKeyValue:
     async def _asked(self, path: str, token: str) -> Any:
         headers = {"X-Vault-Token": token, "X-Vault-Request": "true"}
         async with (
-            ClientSession(timeout=_TIMEOUT, cookie_jar=DummyCookieJar()) as session,
+            ClientSession(
+                connector=TCPConnector(resolver=Names()),
+                timeout=_TIMEOUT,
+                cookie_jar=DummyCookieJar(),
+            ) as session,
             # A redirect would take the token to another host.
             session.get(f"{self._url}/v1/{path}", headers=headers, allow_redirects=False) as answer,
         ):

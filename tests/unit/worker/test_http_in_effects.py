@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -34,6 +36,26 @@ def service() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
     server.server_close()
+
+
+@app.job("asks")
+async def asks(ctx: Context) -> int:
+    return (await ctx.http.post(ctx.input)).status
+
+
+def test_a_bench_waits_for_a_name_that_is_looked_up(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = socket.getaddrinfo
+
+    def slow(*args: Any, **options: Any) -> Any:
+        time.sleep(0.1)
+        return found(*args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with Bench(app, strict=False) as bench:
+        job = bench.submit("asks", service.replace("127.0.0.1", "localhost")).run()
+    assert (job.status, job.result) == ("succeeded", 200)
 
 
 @app.job("charge")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from aiohttp import (
 )
 from aiohttp.test_utils import TestServer
 from support.certificates import self_signed, server_tls
+from yarl import URL
 
 from streams.errors import JobError, LeaseLost, PermanentError, RetryAfter, TransientError
 from streams.worker import http_answers
@@ -441,3 +443,27 @@ async def test_a_body_without_an_end_does_not_fill_the_memory(
         await Http(run).post(f"{service.url}?size=1001")
     async with Http(run).get(f"{service.url}?size=1001") as whole:
         assert len(await whole.content.read()) == 1_001
+
+
+async def test_names_whose_servers_hang_hold_up_no_other(
+    run: Run, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_fail, begun, found = threading.Event(), asyncio.Event(), socket.getaddrinfo
+    loop = asyncio.get_running_loop()
+
+    def looked_up(host: str, *args: Any, **options: Any) -> Any:
+        if host != "hangs.test":
+            return found(host, *args, **options)
+        loop.call_soon_threadsafe(begun.set)
+        may_fail.wait(30)
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    hang = [asyncio.create_task(Http(run).get("http://hangs.test/")._whole()) for _ in range(50)]
+    await begun.wait()
+    answer = await Http(run).get(f"http://localhost:{URL(service.url).port}/", timeout=5)
+    assert answer.status == 200
+    may_fail.set()
+    for failed in asyncio.as_completed(hang):
+        with pytest.raises(TransientError, match="nothing was sent"):
+            await failed
