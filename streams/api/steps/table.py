@@ -75,11 +75,11 @@ def heartbeat_of(connection: sqlite3.Connection, job: Job) -> str | None:
 def any_has_artifact_of(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> bool:
     """Whether a job of the tenant has a step or wait whose large value is an artifact of another.
 
-    A job that is purged has no steps any more.
+    A job that is purged has no steps any more. `+` keeps SQLite from all jobs of the tenant.
     """
     row = connection.execute(
         "SELECT 1 FROM steps JOIN jobs USING (job_id) "
-        "WHERE steps.artifact_of = ? AND jobs.tenant_id = ? LIMIT 1",
+        "WHERE steps.artifact_of = ? AND +jobs.tenant_id = ? LIMIT 1",
         (job_id, tenant_id),
     )
     return row.fetchone() is not None

@@ -16,6 +16,7 @@ from streams import user_json
 from streams.api.artifacts import sweep as artifact_sweep
 from streams.api.artifacts.sweep import sweep, sweep_for_ever
 from streams.api.read_model.database import Database
+from streams.api.steps import table as steps
 from streams.artifacts.store import Entry
 from streams.serde.codec import JOB, STEP_RESULT, TENANT
 from streams.serde.keys import checkpoint_key, tenant_key
@@ -96,6 +97,17 @@ async def test_a_large_value_of_a_purged_job_stays_while_a_job_is_kept_that_has_
     desk.purge("job_long", "job", "a")
     assert await sweep(desk, store, NOW) == 1
     assert store.paths == set()
+
+
+def test_a_sweep_looks_at_no_job_that_has_no_such_value(rows: sqlite3.Connection) -> None:
+    statements: list[str] = []
+    rows.set_trace_callback(statements.append)
+    steps.any_has_artifact_of(rows, "acme", "job_old")
+    rows.set_trace_callback(None)
+    plan = rows.execute(f"EXPLAIN QUERY PLAN {statements[0]}").fetchall()
+    first, second = (row[3] for row in plan)
+    assert "steps_of_artifact (artifact_of=?)" in first
+    assert "jobs_1 (job_id=?)" in second
 
 
 @pytest.mark.parametrize(
