@@ -70,6 +70,7 @@ class Rows(AskedByAnybody):
         self.settled = asyncio.Event()
         self.settled.set()
         self.tickets = Tickets(local_vault(TICKET_KEY))
+        self.access = access_of(TOKEN, self.tickets)
         reads, width = SharedReads(self.query), self.topology.partitions
         self.hub = Hub(self.notifier, reads, self.read_barrier, width)
         self.streams = Streams(self.hub, self.tickets, kept_hours * HOUR_MS)
@@ -175,7 +176,7 @@ def line(job_id: str, n: int, message: str) -> LiveOutput:
 @asynccontextmanager
 async def serving(rows: Rows) -> AsyncIterator[TestClient[Any, Any]]:
     """The API of a replica."""
-    check = authenticated(access_of(TOKEN, rows.tickets))
+    check = authenticated(rows.access)
     app = web.Application(middlewares=[newline_ended, problems, check])
     app[STATE] = rows  # type: ignore[misc]
     app[STREAMS] = rows.streams

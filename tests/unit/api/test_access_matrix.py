@@ -6,32 +6,21 @@ would fail, so its answer would differ from the one for an id that does not exis
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
-from support.callers import TICKET_KEY
-from support.operator_desk import OperatorDesk
+from support.access_desk import BOOTSTRAP_TOKEN, Api, serving
 
-from streams.access.authentication import Authentication
-from streams.access.book import AccessBook
-from streams.access.permissions import CUSTOM, PERMISSIONS, READ, ROLES, all_roles
+from streams.access.permissions import CUSTOM, PERMISSIONS, READ, ROLES
 from streams.access.principal import BOOTSTRAP, Principal
-from streams.access.token_records import TokenGrant
-from streams.access.tokens import mint
-from streams.api.live.http import STREAMS, Streams
-from streams.api.live.tickets import Tickets
-from streams.api.read_model.database import Database
 from streams.api.refusal import Refusal
-from streams.api.serving.access import ACCESS, OPEN_PATHS, Access, authenticated
+from streams.api.serving.access import OPEN_PATHS
 from streams.api.serving.call import (
     EVERY_TENANT,
     LISTED,
@@ -45,15 +34,9 @@ from streams.api.serving.call import (
     call_of,
     require_declared,
 )
-from streams.api.serving.middlewares import caught_up, newline_ended, problems
 from streams.api.serving.routes import routes
-from streams.api.serving.state import STATE
 from streams.api.tables import TABLES
 from streams.errors import ConfigError
-from streams.process.wall_clock import wall_ms
-from streams.serde.codec import TENANT
-from streams.serde.keys import tenant_key
-from streams.vault.key_encryption import local_vault
 
 OWN, OTHER, NOBODY = "acme", "beta", "nobodys"
 CALLS = [found for each in routes() if (found := call_of(getattr(each, "handler", None)))]
@@ -84,63 +67,6 @@ def path_of(call: Call, tenant: str, id_: str) -> str:
     return re.sub(r"{\w+(:[^}]*)?}", id_, path)
 
 
-class NoRecords:
-    """Sends no record in again: a transaction begins, and nothing is in it."""
-
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-
-    async def open(self) -> None:
-        return
-
-
-class MatrixDesk(OperatorDesk):
-    """An operator's parts that read what the caller may see."""
-
-    def __init__(self, database: Database, writer: sqlite3.Connection) -> None:
-        super().__init__(writer)
-        self.database, self.vault = database, local_vault(TICKET_KEY)
-        self.records = NoRecords()
-
-    def asked_by(self, principal: Principal) -> Any:
-        asked = copy.copy(self)
-        asked.principal = principal
-        return asked
-
-    async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
-        return self.database.read(query, self.principal.tenants)
-
-    async def wait_for(self, row: Any, query: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
-        return await self.query(query)
-
-    def ready(self) -> bool:
-        return True
-
-
-class Office:
-    """Tokens of each role, of one tenant and of all."""
-
-    def __init__(self) -> None:
-        self.book = AccessBook(all_roles({}))
-        self.access = Authentication("bootstrap", self.book, wall_ms)
-
-    def token(self, role: str, tenants: frozenset[str] | None, *permissions: str) -> str:
-        token = mint()
-        grant = TokenGrant(
-            id=token.id,
-            name=role,
-            role=role,
-            permissions=frozenset(permissions),
-            tenants=tenants,
-            digest=token.digest,
-            made_at=wall_ms(),
-            made_by="operator",
-            expires_at=wall_ms() + HOUR_MS,
-        )
-        self.book.apply(tenant_key(*grant.key), TENANT.encode(grant.record(wall_ms())))
-        return token.text
-
-
 def fill(writer: sqlite3.Connection) -> None:
     """Write a row of the other tenant, and of none, into every table; its record is none."""
     for table in TABLES:
@@ -165,40 +91,17 @@ def _value(name: str, kind: str, tenant: str, id_: str) -> Any:
             return id_
 
 
-class Api:
-    """The whole API over such rows."""
-
-    def __init__(self, client: TestClient[Any, Any], office: Office, sent: MatrixDesk) -> None:
-        self.client, self.office, self.desk = client, office, sent
-
-    async def ask(self, token: str, call: Call, path: str) -> tuple[int, dict[str, Any]]:
-        body = BODIES.get(call.body.__name__, {}) if call.body else None
-        headers = {"Authorization": f"Bearer {token}"}
-        async with self.client.request(call.method, path, headers=headers, json=body) as answer:
-            raw = await answer.read()
-            found = orjson.loads(raw) if answer.content_type.endswith("json") else {}
-            return answer.status, found
-
-
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    database = Database(tmp_path / "read_model.sqlite")
-    writer = database.open_writer()
-    fill(writer)
-    office, tickets = Office(), Tickets(local_vault(TICKET_KEY))
-    desk = MatrixDesk(database, writer)
-    access = Access(office.access, tickets, open_schemas=True)
-    guards = [newline_ended, problems, authenticated(access), caught_up]
-    app = web.Application(middlewares=guards)
-    app[STATE] = desk  # type: ignore[misc]
-    app[ACCESS] = access
-    app[STREAMS] = Streams(None, tickets, HOUR_MS)  # type: ignore[arg-type]
-    app.add_routes(routes())
-    require_declared(app, OPEN_PATHS)
-    async with TestClient(TestServer(app)) as client:
-        yield Api(client, office, desk)
-    writer.close()
-    database.close()
+    async with serving(tmp_path) as made:
+        fill(made.desk.rows)
+        yield made
+
+
+async def ask(api: Api, token: str, call: Call, path: str) -> tuple[int, dict[str, Any]]:
+    """A call with the least body that it needs."""
+    body = BODIES.get(call.body.__name__, {}) if call.body else None
+    return await api.ask(token, call.method, path, body)
 
 
 def of(*scopes: Any) -> Iterator[Call]:
@@ -283,7 +186,7 @@ async def test_a_missing_permission_is_refused_before_anything_is_looked_up(
         if call.needs in ROLES[role]:
             continue
         answers = [
-            await api.ask(token, call, path_of(call, OWN, id_)) for id_ in (f"id-{OTHER}", NOBODY)
+            await ask(api, token, call, path_of(call, OWN, id_)) for id_ in (f"id-{OTHER}", NOBODY)
         ]
         assert answers[0] == answers[1], shown(call)
         status, found = answers[0]
@@ -296,7 +199,7 @@ async def test_another_tenants_path_is_as_unknown_as_one_that_is_not_there(api: 
     token = api.office.token("admin", frozenset({OWN}))
     for call in of(TENANT_IN_PATH):
         answers = [
-            await api.ask(token, call, path_of(call, tenant, "x")) for tenant in (OTHER, NOBODY)
+            await ask(api, token, call, path_of(call, tenant, "x")) for tenant in (OTHER, NOBODY)
         ]
         assert renamed(answers[0], OTHER) == answers[1], shown(call)
         assert answers[0][0] == 404, shown(call)
@@ -307,7 +210,7 @@ async def test_another_tenants_row_is_as_unknown_as_one_that_is_not_there(api: A
     token = api.office.token("admin", frozenset({OWN}))
     for call in of(ROW):
         answers = [
-            await api.ask(token, call, path_of(call, OWN, id_)) for id_ in (f"id-{OTHER}", NOBODY)
+            await ask(api, token, call, path_of(call, OWN, id_)) for id_ in (f"id-{OTHER}", NOBODY)
         ]
         assert renamed(answers[0], f"id-{OTHER}") == answers[1], shown(call)
         assert answers[0][0] == 404, shown(call)
@@ -318,7 +221,7 @@ async def test_those_rows_are_there_for_whoever_has_all_tenants(api: Api) -> Non
     """Otherwise the tests above would prove nothing."""
     looks = [call for call in of(ROW) if call.method == "GET" and "events" not in call.path]
     asked = [
-        await api.ask("bootstrap", call, path_of(call, OTHER, f"id-{OTHER}")) for call in looks
+        await ask(api, BOOTSTRAP_TOKEN, call, path_of(call, OTHER, f"id-{OTHER}")) for call in looks
     ]
     assert [shown(c) for c, (status, _) in zip(looks, asked, strict=True) if status == 404] == []
 
@@ -332,7 +235,7 @@ async def test_lists_counts_and_bulk_acts_have_no_row_of_another_tenant(api: Api
     token = api.office.token("admin", frozenset({OWN}))
     for call in of(LISTED):
         for query in ("", f"?tenant_id={OTHER}"):
-            status, found = await api.ask(token, call, path_of(call, OWN, "x") + query)
+            status, found = await ask(api, token, call, path_of(call, OWN, "x") + query)
             assert status == 200 or (query and status == 422), (shown(call), found)
             assert OTHER not in orjson.dumps(found).decode().replace("next_cursor", ""), shown(call)
             lists = [value for value in found.values() if isinstance(value, list)]
