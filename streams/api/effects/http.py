@@ -7,7 +7,7 @@ from aiohttp import web
 from streams.access.permissions import SETTLE
 from streams.api.effects import settlement
 from streams.api.effects.settle_request import SettleRequest
-from streams.api.serving.call import PRINCIPAL, ROW, TENANT_IN_PATH, Calls, state_of
+from streams.api.serving.call import ROW, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.request_body import read_body
 
 calls = Calls()
@@ -25,9 +25,7 @@ async def settle(request: web.Request) -> web.Response:
     has ended, for its replay."""
     state, path = state_of(request), request.match_info
     wanted = await read_body(request, SettleRequest)
-    shown = await settlement.settle(
-        state, path["job_id"], path["action"], wanted, request[PRINCIPAL].id
-    )
+    shown = await settlement.settle(state, path["job_id"], path["action"], wanted)
     return web.json_response(shown, status=202)
 
 
@@ -42,7 +40,5 @@ async def settle_shared(request: web.Request) -> web.Response:
     """Settle an effect that counts beyond its job; the jobs that wait for it go on."""
     state, path = state_of(request), request.match_info
     wanted = await read_body(request, SettleRequest)
-    shown = await settlement.settle_shared(
-        state, path["tenant_id"], path["action"], wanted, request[PRINCIPAL].id
-    )
+    shown = await settlement.settle_shared(state, path["tenant_id"], path["action"], wanted)
     return web.json_response(shown, status=202)

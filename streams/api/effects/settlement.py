@@ -21,7 +21,7 @@ from streams.serde.job_states import AT_REST
 from streams.serde.records import Job, LedgerEntry, Settle
 
 
-async def settle(state: AppState, job_id: str, action: str, wanted: SettleRequest, by: str) -> Json:
+async def settle(state: AppState, job_id: str, action: str, wanted: SettleRequest) -> Json:
     """Settle an effect of a job in review, or of one that has ended (for its replay).
 
     Return the job. One in review continues once all its effects are settled.
@@ -32,7 +32,7 @@ async def settle(state: AppState, job_id: str, action: str, wanted: SettleReques
     """
     job = await _current(state, job_id)
     entry = await _known(state, job, action)
-    command = wanted.command(entry, by)
+    command = wanted.command(entry, state.principal.id)
     if _is_settled(entry, command):
         return await shown_job(state, job_id)
     if not is_shared(entry.scope):
@@ -42,7 +42,7 @@ async def settle(state: AppState, job_id: str, action: str, wanted: SettleReques
 
 
 async def settle_shared(
-    state: AppState, tenant_id: str, action: str, wanted: SettleRequest, by: str
+    state: AppState, tenant_id: str, action: str, wanted: SettleRequest
 ) -> Json:
     """Settle an effect that counts beyond its job; the jobs that wait for it go on.
 
@@ -55,7 +55,7 @@ async def settle_shared(
     if entry is None:
         all_ = get("effects")
         raise unknown("effect", action, f"{all_} lists them", all_)
-    command = wanted.command(entry, by)
+    command = wanted.command(entry, state.principal.id)
     if _is_settled(entry, command):
         return effect_alone(entry) | {"answered": True}
     found = await _settled(state, entry.job_id, entry, command)

@@ -9,7 +9,7 @@ from streams.api.events.known import payload, story
 from streams.api.events.reroute import reroute
 from streams.api.events.route_request import RouteRequest
 from streams.api.serving.attachment import attachment
-from streams.api.serving.call import PRINCIPAL, ROW, TENANT_IN_PATH, Calls, state_of
+from streams.api.serving.call import ROW, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.request_body import read_body
 
 calls = Calls()
@@ -26,9 +26,7 @@ async def route_event(request: web.Request) -> web.Response:
     """Make an event's job, unless it has one; answer the job."""
     state, tenant_id = state_of(request), request.match_info["tenant_id"]
     wanted = await read_body(request, RouteRequest)
-    return web.json_response(
-        await reroute(state, tenant_id, wanted, request[PRINCIPAL].id), status=202
-    )
+    return web.json_response(await reroute(state, tenant_id, wanted), status=202)
 
 
 @calls.get("/v1/events/{event_id}", of=ROW, needs=READ)

@@ -15,7 +15,7 @@ from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job, Reroute
 
 
-async def reroute(state: AppState, tenant_id: str, wanted: RouteRequest, by: str) -> Json:
+async def reroute(state: AppState, tenant_id: str, wanted: RouteRequest) -> Json:
     """Make an event's job, unless it has one; return the job.
 
     Raises:
@@ -28,7 +28,8 @@ async def reroute(state: AppState, tenant_id: str, wanted: RouteRequest, by: str
     before = await state.query(lambda db: jobs.job(db, job_id))
     if before is None or before.status in TERMINAL:
         fingerprint = ids.fingerprint(tenant_id, wanted.source, wanted.dedup_key)
-        await _route(state, tenant_id, job_id, Reroute(fingerprint, wanted.note, by), before)
+        command = Reroute(fingerprint, wanted.note, state.principal.id)
+        await _route(state, tenant_id, job_id, command, before)
     shown = await state.query(lambda db: jobs.shown_job(db, job_id, state.topology))
     if shown is None:
         raise not_shown()

@@ -13,14 +13,14 @@ from streams.serde.job_states import TERMINAL
 from streams.serde.records import Cancel, Job
 
 
-async def cancel(state: AppState, job_id: str, reason: str, by: str) -> Json:
+async def cancel(state: AppState, job_id: str, reason: str) -> Json:
     """Cancel a job: at once unless it runs, else as soon as its handler stops.
 
     Raises:
         Refusal: 404; 409, it has ended, or the dispatcher refuses.
     """
     job = await live_job(state, job_id)
-    command = Cancel(reason, by, job.incarnation)
+    command = Cancel(reason, state.principal.id, job.incarnation)
 
     def heard(connection: sqlite3.Connection) -> Job | None:
         found = jobs.job(connection, job_id)

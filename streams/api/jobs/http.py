@@ -12,7 +12,7 @@ from streams.api.jobs.known import shown_job
 from streams.api.jobs.payload import payload
 from streams.api.jobs.submit import submit
 from streams.api.serving.attachment import attachment
-from streams.api.serving.call import LISTED, PRINCIPAL, ROW, TENANT_IN_PATH, Calls, state_of
+from streams.api.serving.call import LISTED, ROW, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import idempotency_key, read_body, traceparent
 
@@ -66,5 +66,5 @@ async def cancel_job(request: web.Request) -> web.Response:
     """Cancel a job: at once unless it runs, else as soon as its handler stops."""
     state, job_id = state_of(request), request.match_info["job_id"]
     wanted = await read_body(request, CancelRequest)
-    shown = await cancel(state, job_id, wanted.reason, request[PRINCIPAL].id)
+    shown = await cancel(state, job_id, wanted.reason)
     return web.json_response(shown, status=202)

@@ -19,7 +19,7 @@ from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job, Move
 
 
-async def move(state: AppState, job_id: str, wanted: MoveRequest, by: str) -> Json:
+async def move(state: AppState, job_id: str, wanted: MoveRequest) -> Json:
     """Move a job; one that runs moves when it waits again.
 
     Raises:
@@ -35,14 +35,12 @@ async def move(state: AppState, job_id: str, wanted: MoveRequest, by: str) -> Js
             return job
         return found if found.asked_pool == wanted.pool else None
 
-    command, row = Move(wanted.pool, wanted.note, by), ("jobs", (job_id,))
+    command, row = Move(wanted.pool, wanted.note, state.principal.id), ("jobs", (job_id,))
     found = await run_command(state, job.tenant_id, job_id, command, row, moved)
     return await commanded(state, job_id, answered=found is not None)
 
 
-async def move_page(
-    state: AppState, wanted: BulkMoveRequest, cursor: Cursor | None, by: str
-) -> Json:
+async def move_page(state: AppState, wanted: BulkMoveRequest, cursor: Cursor | None) -> Json:
     """Move a page of the waiting jobs of a type; return once the commands are durable.
 
     Raises:
@@ -52,7 +50,7 @@ async def move_page(
     asked = WaitingFilter(wanted.type, wanted.pool, wanted.tenant_id)
     found = await state.query(lambda db: movable_jobs.selected(db, asked, wanted.limit, cursor))
     if not wanted.dry_run:
-        command = Move(wanted.pool, wanted.note, by)
+        command = Move(wanted.pool, wanted.note, state.principal.id)
         await asyncio.gather(*(state.command(tenant, id_, command) for id_, tenant in found.jobs))
     return {
         "dry_run": wanted.dry_run,

@@ -9,7 +9,7 @@ from streams.api.quarantine import release as releasing
 from streams.api.quarantine.release_request import ReleaseRequest
 from streams.api.quarantine.table import quarantined_json
 from streams.api.serving.attachment import attachment
-from streams.api.serving.call import PRINCIPAL, ROW, Calls, state_of
+from streams.api.serving.call import ROW, Calls, state_of
 from streams.api.serving.request_body import read_body
 
 calls = Calls()
@@ -41,5 +41,5 @@ async def release(request: web.Request) -> web.Response:
     """Normalize a body again under its source's present mapping, and let it in as an event."""
     state, id_ = state_of(request), request.match_info["id"]
     wanted = await read_body(request, ReleaseRequest)
-    record = await releasing.release(state, id_, wanted.note, request[PRINCIPAL].id)
+    record = await releasing.release(state, id_, wanted.note)
     return web.json_response(quarantined_json(record), status=202)

@@ -24,7 +24,7 @@ from streams.serde.records import Quarantined
 from streams.tenants.settings import SourceSettings, source_settings
 
 
-async def release(state: AppState, id_: str, note: str, by: str) -> Quarantined:
+async def release(state: AppState, id_: str, note: str) -> Quarantined:
     """Normalize a body again under its source's present mapping, and let it in as an event.
 
     Raises:
@@ -34,7 +34,7 @@ async def release(state: AppState, id_: str, note: str, by: str) -> Quarantined:
     record = await known_body(state, id_)
     if record.released_at is not None:
         return record
-    return await _released(state, record, note, by)
+    return await _released(state, record, note)
 
 
 async def payload(state: AppState, id_: str) -> bytes:
@@ -51,7 +51,7 @@ async def known_body(state: AppState, id_: str) -> Quarantined:
     return record
 
 
-async def _released(state: AppState, record: Quarantined, note: str, by: str) -> Quarantined:
+async def _released(state: AppState, record: Quarantined, note: str) -> Quarantined:
     await refuse_erased_body(state, record.tenant_id)
     await enabled_tenant(state, record.tenant_id)
     settings = await _settings(state, record)
@@ -69,7 +69,11 @@ async def _released(state: AppState, record: Quarantined, note: str, by: str) ->
             reason=misfit.reason,
         ) from None
     noted = replace(
-        record, released_at=wall_ms(), note=note, released_by=by, job_id=admitted.job_id
+        record,
+        released_at=wall_ms(),
+        note=note,
+        released_by=state.principal.id,
+        job_id=admitted.job_id,
     )
     await _write(state, noted)
     return noted

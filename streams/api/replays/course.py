@@ -36,7 +36,7 @@ from streams.serde.replay_records import (
 _ALL = get("replays")
 
 
-async def begin(state: AppState, wanted: ReplayEventsRequest, key: str | None, by: str) -> Json:
+async def begin(state: AppState, wanted: ReplayEventsRequest, key: str | None) -> Json:
     """Begin a replay, or with `dry_run` count what it would do; the same key begins it once.
 
     Raises:
@@ -52,20 +52,20 @@ async def begin(state: AppState, wanted: ReplayEventsRequest, key: str | None, b
         found = await _previewed(state, asked)
         return found | {"warning": await _doubt(state, asked.job)}
     doubt = await _doubt(state, asked.job)
-    known = await _begun(state, ids.event_replay_id(asked.tenant_id, key), asked, by)
+    known = await _begun(state, ids.event_replay_id(asked.tenant_id, key), asked)
     return shown_json(known) | {"warning": doubt}
 
 
-async def change(state: AppState, replay_id: str, body: ReplayPaused, by: str) -> Json:
+async def change(state: AppState, replay_id: str, body: ReplayPaused) -> Json:
     """Let a replay stand still, or go on.
 
     Raises:
         Refusal: 404; 409, it has ended.
     """
-    return await _changed(state, await known_replay(state, replay_id), body, by)
+    return await _changed(state, await known_replay(state, replay_id), body)
 
 
-async def stop(state: AppState, replay_id: str, note: str, by: str) -> tuple[Json, bool]:
+async def stop(state: AppState, replay_id: str, note: str) -> tuple[Json, bool]:
     """End a replay for good; return it, and whether it had not ended before.
 
     Raises:
@@ -74,7 +74,7 @@ async def stop(state: AppState, replay_id: str, note: str, by: str) -> tuple[Jso
     known = await known_replay(state, replay_id)
     if known.ended or known.stopped is not None:
         return shown_json(known), False
-    return await _changed(state, known, ReplayStopped(note), by), True
+    return await _changed(state, known, ReplayStopped(note)), True
 
 
 async def known_replay(state: AppState, replay_id: str) -> Replay:
@@ -117,11 +117,11 @@ async def _previewed(state: AppState, asked: ReplayAsked) -> Json:
     return {"dry_run": True, **found, "selection": selection_json(asked), "rate": asked.rate}
 
 
-async def _begun(state: AppState, replay_id: str, asked: ReplayAsked, by: str) -> Replay:
+async def _begun(state: AppState, replay_id: str, asked: ReplayAsked) -> Replay:
     """Begin a replay, or find the one that this key began."""
     known = await _shown(state, replay_id)
     if known.asked is None:
-        known = await _asked_for(state, replay_id, asked, by)
+        known = await _asked_for(state, replay_id, asked)
     if known.asked is not None and known.asked.digest != asked.digest:
         raise Refusal(
             409,
@@ -133,14 +133,14 @@ async def _begun(state: AppState, replay_id: str, asked: ReplayAsked, by: str) -
     return known
 
 
-async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked, by: str) -> Replay:
+async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked) -> Replay:
     """Ask for a replay, which has begun also where the read model is late.
 
     Raises:
         Refusal: 503, it may have begun.
     """
     try:
-        await _write(state, replay_id, asked, by)
+        await _write(state, replay_id, asked)
     except KafkaUnavailable as error:
         look = get("replays", replay_id)
         raise Refusal(
@@ -154,22 +154,20 @@ async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked, by: st
         ) from None
     with suppress(Refusal, sqlite3.Error):
         return await _shown(state, replay_id)
-    return Replay(replay_id, asked, wall_ms(), by)
+    return Replay(replay_id, asked, wall_ms(), state.principal.id)
 
 
-async def _changed(
-    state: AppState, known: Replay, body: ReplayPaused | ReplayStopped, by: str
-) -> Json:
+async def _changed(state: AppState, known: Replay, body: ReplayPaused | ReplayStopped) -> Json:
     if known.ended or known.stopped is not None:
         raise Refusal(
             409, "replay-ended", f"replay {known.replay_id} is {known.status}: begin another one"
         )
-    await _write(state, known.replay_id, body, by)
+    await _write(state, known.replay_id, body)
     return shown_json(await _shown(state, known.replay_id))
 
 
-async def _write(state: AppState, replay_id: str, body: ReplayBody, by: str) -> None:
-    record = ReplayRecord(replay_id, wall_ms(), by, body)
+async def _write(state: AppState, replay_id: str, body: ReplayBody) -> None:
+    record = ReplayRecord(replay_id, wall_ms(), state.principal.id, body)
     await state.producer.send(
         TOPIC,
         keys.replay_key(replay_id, KINDS[type(body)]),

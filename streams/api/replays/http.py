@@ -7,7 +7,7 @@ from aiohttp import web
 from streams.access.permissions import OPERATE, READ
 from streams.api.replays import course
 from streams.api.replays.replay_request import ReplayEventsRequest, StopRequest
-from streams.api.serving.call import NAMED, PRINCIPAL, ROW, Calls, state_of
+from streams.api.serving.call import NAMED, ROW, Calls, state_of
 from streams.api.serving.request_body import idempotency_key, read_body
 from streams.serde.replay_records import ReplayPaused
 
@@ -21,7 +21,7 @@ async def begin(request: web.Request) -> web.Response:
     """Begin a replay, or with `dry_run` count what it would do; the same key begins it once."""
     state, key = state_of(request), idempotency_key(request)
     wanted = await read_body(request, ReplayEventsRequest)
-    shown = await course.begin(state, wanted, key, request[PRINCIPAL].id)
+    shown = await course.begin(state, wanted, key)
     return web.json_response(shown, status=200 if wanted.dry_run else 202)
 
 
@@ -49,12 +49,10 @@ async def stop(request: web.Request) -> web.Response:
     """End a replay for good; the jobs that it has made stay."""
     state, replay_id = state_of(request), request.match_info["replay_id"]
     wanted = await read_body(request, StopRequest)
-    shown, is_new = await course.stop(state, replay_id, wanted.note, request[PRINCIPAL].id)
+    shown, is_new = await course.stop(state, replay_id, wanted.note)
     return web.json_response(shown, status=202 if is_new else 200)
 
 
 async def _changed(request: web.Request, body: ReplayPaused) -> web.Response:
     state, replay_id = state_of(request), request.match_info["replay_id"]
-    return web.json_response(
-        await course.change(state, replay_id, body, request[PRINCIPAL].id), status=202
-    )
+    return web.json_response(await course.change(state, replay_id, body), status=202)

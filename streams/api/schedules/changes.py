@@ -21,7 +21,7 @@ from streams.serde.records import DeleteSchedule, PauseSchedule, ScheduleRow, Se
 
 
 async def set_schedule(
-    state: AppState, tenant_id: str, wanted: ScheduleRequest, by: str
+    state: AppState, tenant_id: str, wanted: ScheduleRequest
 ) -> tuple[Json, bool]:
     """Create a schedule, or change the one of this id; return it, and whether it is new.
 
@@ -38,7 +38,7 @@ async def set_schedule(
         told = f"application {before.app} declares schedule {wanted.id}: change it in its code"
         raise Refusal(409, "schedule-declared", told)
     await refuse_misfit(state, spec.job, spec.input)
-    body = SetSchedule(wanted.id, spec, wanted.paused, wanted.note, by)
+    body = SetSchedule(wanted.id, spec, wanted.paused, wanted.note, state.principal.id)
 
     def is_set(row: ScheduleRow | None) -> bool:
         return row is not None and row.spec == spec and wanted.paused in (None, row.paused)
@@ -49,7 +49,7 @@ async def set_schedule(
 
 
 async def pause_schedule(
-    state: AppState, tenant_id: str, id_: str, note: str, by: str, *, pause: bool
+    state: AppState, tenant_id: str, id_: str, note: str, *, pause: bool
 ) -> Json:
     """Stop a schedule, or let it go on with its next time.
 
@@ -57,7 +57,7 @@ async def pause_schedule(
         Refusal: 404; 409, the dispatcher refuses.
     """
     row = await _known(state, tenant_id, id_)
-    body = PauseSchedule(row.schedule_id, pause, note.strip(), by)
+    body = PauseSchedule(row.schedule_id, pause, note.strip(), state.principal.id)
 
     def is_done(found: ScheduleRow | None) -> bool:
         return found is not None and found.paused == pause
@@ -65,14 +65,14 @@ async def pause_schedule(
     return _json(await _run(state, row.tenant_id, body, is_done))
 
 
-async def delete_schedule(state: AppState, tenant_id: str, id_: str, by: str) -> Json:
+async def delete_schedule(state: AppState, tenant_id: str, id_: str) -> Json:
     """Remove a schedule; its jobs stay.
 
     Raises:
         Refusal: 404; 409, the dispatcher refuses.
     """
     row = await _known(state, tenant_id, id_)
-    body = DeleteSchedule(row.schedule_id, by)
+    body = DeleteSchedule(row.schedule_id, state.principal.id)
     await _run(state, row.tenant_id, body, lambda found: found is None)
     return {"tenant_id": row.tenant_id, "id": row.schedule_id, "removed": True}
 

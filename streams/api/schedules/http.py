@@ -7,7 +7,7 @@ from aiohttp import web
 from streams.access.permissions import CONFIGURE, OPERATE, READ
 from streams.api.schedules import changes
 from streams.api.schedules.schedule_request import NoteRequest, ScheduleRequest
-from streams.api.serving.call import PRINCIPAL, TENANT_IN_PATH, Calls, state_of
+from streams.api.serving.call import TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.request_body import read_body
 
 calls = Calls()
@@ -26,7 +26,7 @@ async def set_schedule(request: web.Request) -> web.Response:
     """
     state, tenant_id = state_of(request), request.match_info["tenant_id"]
     wanted = await read_body(request, ScheduleRequest)
-    shown, is_new = await changes.set_schedule(state, tenant_id, wanted, request[PRINCIPAL].id)
+    shown, is_new = await changes.set_schedule(state, tenant_id, wanted)
     return web.json_response(shown, status=201 if is_new else 200)
 
 
@@ -58,9 +58,7 @@ async def resume_schedule(request: web.Request) -> web.Response:
 async def delete_schedule(request: web.Request) -> web.Response:
     """Remove a schedule; its jobs stay."""
     state, path = state_of(request), request.match_info
-    gone = await changes.delete_schedule(
-        state, path["tenant_id"], path["schedule_id"], request[PRINCIPAL].id
-    )
+    gone = await changes.delete_schedule(state, path["tenant_id"], path["schedule_id"])
     return web.json_response(gone)
 
 
@@ -68,11 +66,6 @@ async def _pause(request: web.Request, *, pause: bool) -> web.Response:
     state, path = state_of(request), request.match_info
     wanted = await read_body(request, NoteRequest)
     shown = await changes.pause_schedule(
-        state,
-        path["tenant_id"],
-        path["schedule_id"],
-        wanted.note,
-        request[PRINCIPAL].id,
-        pause=pause,
+        state, path["tenant_id"], path["schedule_id"], wanted.note, pause=pause
     )
     return web.json_response(shown)

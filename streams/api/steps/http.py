@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.access.permissions import SETTLE
-from streams.api.serving.call import PRINCIPAL, ROW, Calls, state_of
+from streams.api.serving.call import ROW, Calls, state_of
 from streams.api.serving.request_body import read_body
 from streams.api.steps import settlement
 from streams.api.steps.steps_request import StepsRequest
@@ -23,5 +23,5 @@ async def settle_steps(request: web.Request) -> web.Response:
     """
     state, job_id = state_of(request), request.match_info["job_id"]
     wanted = await read_body(request, StepsRequest)
-    shown = await settlement.settle_steps(state, job_id, wanted, request[PRINCIPAL].id)
+    shown = await settlement.settle_steps(state, job_id, wanted)
     return web.json_response(shown, status=202)

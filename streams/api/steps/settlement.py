@@ -16,7 +16,7 @@ from streams.api.steps.table import steps_of
 from streams.serde.records import Job, SettleSteps
 
 
-async def settle_steps(state: AppState, job_id: str, wanted: StepsRequest, by: str) -> Json:
+async def settle_steps(state: AppState, job_id: str, wanted: StepsRequest) -> Json:
     """Let a job go on: steps in `keep` need not be asked for any more, those in `drop` are deleted.
 
     Raises:
@@ -29,7 +29,7 @@ async def settle_steps(state: AppState, job_id: str, wanted: StepsRequest, by: s
     await _require_known(state, job, (*wanted.keep, *wanted.drop))
     run_id = job.run_id or ""
     ids = (tuple(wanted.keep), tuple(wanted.drop))
-    command = SettleSteps(run_id, *ids, wanted.note, by)
+    command = SettleSteps(run_id, *ids, wanted.note, state.principal.id)
 
     def decided(connection: sqlite3.Connection) -> bool | None:
         found = jobs.job(connection, job_id)
