@@ -12,7 +12,7 @@ from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import Cluster, RunningOperator, make_cluster, running
 
-from streams.api.endpoints import http as endpoints
+from streams.api.endpoints import changes
 from streams.api.jobs import submit
 from streams.cli.api_client import CallFailed
 from streams.delivery.message.signing import new_key_pair, new_secret
@@ -179,7 +179,7 @@ def test_endpoints_are_listed_by_id_a_page_at_a_time(operator: RunningOperator) 
 def test_a_tenant_has_a_bounded_number_of_endpoints(
     operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "MOST_ENDPOINTS", 2)
+    monkeypatch.setattr(changes, "MOST_ENDPOINTS", 2)
     path = "/v1/tenants/acme/endpoints"
     for name in ("one", "two", "two"):
         operator.send("PUT", f"{path}/{name}", {"url": URL})
