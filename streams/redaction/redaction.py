@@ -12,11 +12,13 @@ from streams import user_json
 from streams.redaction.json_texts import replaced, texts
 from streams.redaction.log_values import cleaned, opened
 from streams.redaction.paths import Fields
-from streams.redaction.patterns import Patterns
+from streams.redaction.patterns import MOST_HELD, Patterns
 from streams.redaction.secrets import KnownSecrets
 from streams.redaction.stream import StreamRedaction
 
 _MOST_ROUNDS = 10
+_MOST_LOGGED = 262_144
+"""So much of a text in a log line is searched: all runs would wait while a large body is."""
 
 
 class Redaction:
@@ -77,7 +79,7 @@ class Redaction:
             return values
         whole = self._fields.out_of(opened(values)) if self._fields else values
         left = {name: self._fields.out_of(value) for name, value in whole.items()}
-        return {name: cleaned(value, self.text) for name, value in left.items()}
+        return {name: cleaned(value, self.head) for name, value in left.items()}
 
     def covers(self, text: str) -> bool:
         """Whether something would be taken out of a text."""
@@ -93,6 +95,14 @@ class Redaction:
         while (outside := self._patterns.outside(text, self.secrets.outside(text, cut))) < cut:
             cut = outside
         return cut
+
+    def head(self, text: str) -> str:
+        """A text of a log line without secrets; of a very long one the beginning."""
+        if len(text) <= _MOST_LOGGED:
+            return self.text(text)
+        # Where it is cut there may be a part of a secret.
+        kept = self.text(text[:_MOST_LOGGED])[:-MOST_HELD]
+        return f"{kept}[...] of {len(text):,} characters"
 
     def _changed(self, found: list[str]) -> dict[str, str]:
         """Of these texts, those that hold secrets, each with what becomes of it.

@@ -55,7 +55,8 @@ class Http:
     never takes longer than the run may.
 
     In an effect's function, a request that may do something carries the effect's `Idempotency-Key`.
-    Every request carries `traceparent`. None is repeated. At its end its connection is, too.
+    Every request carries `traceparent`. None is repeated. Its connection ends
+    with it.
 
     Raises:
         TransientError: nothing was sent, because there was no connection; in an effect only if no

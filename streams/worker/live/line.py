@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _MESSAGE_CHARS = 2_000
 _FIELDS_CHARS = 4_000
+_MOST_BYTES = 65_536
+"""Larger fields are not searched for secrets, which would hold up other runs, and not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +42,22 @@ def written(line: Line, redaction: Redaction) -> str:
         return shown(value) if plain is value else plain
 
     def shown(value: object) -> str:
-        return redaction.text(_encodable(_repr(value)))[:_MESSAGE_CHARS]
+        return redaction.head(_encodable(_repr(value)))[:_MESSAGE_CHARS]
 
     try:
         fields = orjson.dumps(dict(line.fields), default=told, option=orjson.OPT_NON_STR_KEYS)
-        clean = redaction.json(fields.decode())
+        clean = redaction.json(fields.decode()) if len(fields) <= _MOST_BYTES else _left_out(fields)
     except TypeError:
         clean = orjson.dumps({"fields": shown(_members(line.fields, redaction))}).decode()
     if len(clean) > _FIELDS_CHARS:
-        clean = orjson.dumps({"left_out": f"fields of {len(clean):,} characters"}).decode()
-    message = redaction.text(_encodable(line.message))[:_MESSAGE_CHARS]
+        clean = _left_out(clean)
+    message = redaction.head(_encodable(line.message))[:_MESSAGE_CHARS]
     head = orjson.dumps({"level": line.level, "message": message})
     return f'{head[:-1].decode()},"fields":{clean}}}'
+
+
+def _left_out(fields: str | bytes) -> str:
+    return orjson.dumps({"left_out": f"fields of {len(fields):,} characters"}).decode()
 
 
 def _members(fields: Mapping[str, Any], redaction: Redaction) -> object:

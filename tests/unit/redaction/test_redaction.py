@@ -221,3 +221,16 @@ def test_a_log_line_that_contains_itself_is_written_all_the_same() -> None:
     value: dict[str, object] = {"iban": "CH93"}
     value["self"] = value
     assert "CH93" not in written(Line("info", "x", value), Redaction(["$..iban"]))
+
+
+@pytest.mark.parametrize("around", [str, str.encode])
+def test_of_a_very_long_text_a_log_line_has_the_beginning(around: Callable[[str], object]) -> None:
+    redaction = knowing("secret-value-1")
+    value = around("secret-value-1 " + "x" * 262_120 + " secret-value-1" * 200_000)
+    kept = str(redaction.members({"body": value})["body"])
+    assert kept.startswith(("[redacted] x", "b'[redacted] x"))
+    assert "secret" not in kept
+    assert len(kept) < 262_144
+    shown = json.loads(written(Line("info", str(value), {"body": str(value)}), redaction))
+    assert shown["fields"].keys() == {"left_out"}
+    assert "secret" not in shown["message"]
