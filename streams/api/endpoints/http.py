@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from streams.access.permissions import CONFIGURE, READ, SECRETS
-from streams.api.endpoints import changes
+from streams.access.permissions import CONFIGURE, OPERATE, READ, SECRETS
+from streams.api.endpoints import changes, trial
 from streams.api.endpoints.endpoint_request import EndpointRequest, EndpointRotation
+from streams.api.endpoints.sample_request import SampleRequest
 from streams.api.endpoints.table import endpoints_page
 from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.listing import list_answer, page_query
@@ -72,3 +73,14 @@ async def remove_endpoint(request: web.Request) -> web.Response:
     path = request.match_info
     gone = await changes.remove(state_of(request), path["tenant_id"], path["endpoint"])
     return web.json_response(gone)
+
+
+@calls.post(
+    ENDPOINT + "/test", of=TENANT_IN_PATH, needs=OPERATE, verb="endpoint.test", body=SampleRequest
+)
+async def send_test(request: web.Request) -> web.Response:
+    """Deliver a test, to a disabled endpoint too; answer once it is delivered or has failed."""
+    state, path = state_of(request), request.match_info
+    sample = (await read_body(request, SampleRequest)).stored()
+    told = await trial.send_test(state, path["tenant_id"], path["endpoint"], sample)
+    return web.json_response(told)

@@ -1,18 +1,22 @@
-"""Calls on one event: what became of it, its body, and its job if no route matched it at first."""
+"""Calls on events: what became of one, its body, a job if no route matched; and many at once."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
 from streams.access.permissions import OPERATE, PAYLOAD_READ, READ
+from streams.api.events.batch import let_in
+from streams.api.events.batch_request import BatchRequest
 from streams.api.events.known import payload, story
 from streams.api.events.reroute import reroute
 from streams.api.events.route_request import RouteRequest
 from streams.api.serving.attachment import attachment
 from streams.api.serving.call import ROW, TENANT_IN_PATH, Calls, state_of
-from streams.api.serving.request_body import read_body
+from streams.api.serving.request_body import read_body, traceparent
 
 calls = Calls()
+
+MAX_BATCH_BYTES = 8 * 1024 * 1024
 
 
 @calls.post(
@@ -39,3 +43,17 @@ async def get_event(request: web.Request) -> web.Response:
 async def get_payload(request: web.Request) -> web.Response:
     """Answer the raw body, exactly as its vendor signed it."""
     return attachment(await payload(state_of(request), request.match_info["event_id"]))
+
+
+@calls.post(
+    "/v1/tenants/{tenant_id}/events:batch",
+    of=TENANT_IN_PATH,
+    needs=OPERATE,
+    verb="event.submit",
+    body=BatchRequest,
+)
+async def submit_events(request: web.Request) -> web.Response:
+    """Take up to 500 events; answer `accepted`, `duplicate` or `refused` for each, in order."""
+    state, tenant_id = state_of(request), request.match_info["tenant_id"]
+    wanted = await read_body(request.clone(client_max_size=MAX_BATCH_BYTES), BatchRequest)
+    return web.json_response(await let_in(state, tenant_id, wanted.events, traceparent(request)))

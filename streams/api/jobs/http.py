@@ -1,4 +1,4 @@
-"""Calls on jobs: submit, show, list, cancel. Changes are commands to the dispatcher."""
+"""Calls on jobs: submit, show, list, cancel, move. Changes are commands to the dispatcher."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from streams.api.jobs import table as jobs
 from streams.api.jobs.cancel import cancel
 from streams.api.jobs.job_request import CancelRequest, JobRequest
 from streams.api.jobs.known import shown_job
+from streams.api.jobs.move_request import BulkMoveRequest, MoveRequest
+from streams.api.jobs.moves import move, move_page
 from streams.api.jobs.payload import payload
 from streams.api.jobs.submit import submit
 from streams.api.serving.attachment import attachment
 from streams.api.serving.call import LISTED, ROW, TENANT_IN_PATH, Calls, state_of
-from streams.api.serving.listing import list_answer, page_query
+from streams.api.serving.listing import cursor_in, list_answer, page_query
 from streams.api.serving.request_body import idempotency_key, read_body, traceparent
 
 calls = Calls()
@@ -68,3 +70,19 @@ async def cancel_job(request: web.Request) -> web.Response:
     wanted = await read_body(request, CancelRequest)
     shown = await cancel(state, job_id, wanted.reason)
     return web.json_response(shown, status=202)
+
+
+@calls.post("/v1/jobs/{job_id}/move", of=ROW, needs=OPERATE, verb="job.move", body=MoveRequest)
+async def move_job(request: web.Request) -> web.Response:
+    """Move a job to another pool; one that runs moves when it waits again."""
+    state, job_id = state_of(request), request.match_info["job_id"]
+    wanted = await read_body(request, MoveRequest)
+    return web.json_response(await move(state, job_id, wanted), status=202)
+
+
+@calls.post("/v1/jobs:move", of=LISTED, needs=OPERATE, verb="job.move_all", body=BulkMoveRequest)
+async def move_jobs(request: web.Request) -> web.Response:
+    """Move all waiting jobs of a type to another pool; answer once the commands are durable."""
+    state, wanted = state_of(request), await read_body(request, BulkMoveRequest)
+    cursor = cursor_in(wanted.cursor)
+    return web.json_response(await move_page(state, wanted, cursor))

@@ -10,6 +10,8 @@ from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import name_in, read_body
 from streams.api.sources import changes
+from streams.api.sources.sign_request import SignRequest
+from streams.api.sources.signing import signed
 from streams.api.sources.source_request import RotateRequest, SourceRequest
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import known_tenant
@@ -17,6 +19,9 @@ from streams.api.tenants.table import source_json
 from streams.process.wall_clock import wall_ms
 
 calls = Calls()
+
+MAX_SIGNED_BYTES = 36 * 1024 * 1024
+"""Of the request: the largest body that a source takes, 25 MiB, in base64."""
 
 SOURCES = "/v1/tenants/{tenant_id}/sources"
 SOURCE = SOURCES + "/{source}"
@@ -74,3 +79,11 @@ async def disable_source(request: web.Request) -> web.Response:
     path = request.match_info
     shown = await changes.disable(state_of(request), path["tenant_id"], path["source"])
     return web.json_response(shown)
+
+
+@calls.post(SOURCE + "/sign", of=TENANT_IN_PATH, needs=SECRETS, verb="source.sign")
+async def sign_delivery(request: web.Request) -> web.Response:
+    """Sign a delivery under the source's newest secret; see `SignRequest`."""
+    state, path = state_of(request), request.match_info
+    wanted = await read_body(request.clone(client_max_size=MAX_SIGNED_BYTES), SignRequest)
+    return web.json_response(await signed(state, path["tenant_id"], path["source"], wanted))
