@@ -91,7 +91,7 @@ class Reading:
         around = [job_id for job_id, tables in wanted.items() if "held" in tables]
         told = self._told(wanted, rows)
         said = self._output.of_jobs(connection, self._speaking(wanted), self._limit, page)
-        others = list(self._beside(connection, wanted, rows, page))
+        others = list(self._beside(connection, wanted, rows, page, is_cut=bool(page.again)))
         early, late = self._statuses.of_jobs(connection, told, around, page)
         page.frames = [*early, *said, *others, *late]
         if self._about.kind == "workflow":
@@ -181,8 +181,16 @@ class Reading:
         wanted: Mapping[str, set[str]],
         rows: Mapping[str, JobRow],
         page: Page,
+        *,
+        is_cut: bool,
     ) -> Iterator[Frame]:
-        """Yield what changed in the other tables, of each in its order."""
+        """Yield what changed in the other tables, of each in its order, behind all that was said.
+
+        A step's text comes before its value, so all of this waits while there is more text to come.
+        """
         for table in BESIDE:
             changed = {job_id: row for job_id, row in rows.items() if table in wanted[job_id]}
-            yield from beside(connection, table, changed, self.position, self._limit, page)
+            if is_cut:
+                page.again |= {(job_id, table) for job_id in changed}
+            else:
+                yield from beside(connection, table, changed, self.position, self._limit, page)

@@ -109,6 +109,17 @@ async def test_what_many_jobs_did_comes_in_small_pages_and_in_order(tmp_path: Pa
     ]
 
 
+async def test_all_text_of_a_step_comes_before_its_value(tmp_path: Path) -> None:
+    log, rows, jobs = Log(), Rows(tmp_path / "a.sqlite"), members(2)
+    said = [token(each.job_id, n, "x", step="draft") for n in range(700) for each in jobs]
+    done = [StepOf(each.job_id, StepResult("draft", "step", 0, value='"x"')) for each in jobs]
+    with closing(rows.database), closing(rows.writer):
+        rows.fold(*log.append(*jobs, *said, *done))
+        found = pages(rows, of_jobs([each.job_id for each in jobs]))
+    told = [f.event for page in found for f in page.frames if f.event in ("token", "step")]
+    assert told == ["token"] * 1_400 + ["step"] * 2
+
+
 async def test_many_large_jobs_come_in_small_pages(tmp_path: Path) -> None:
     log, rows = Log(), Rows(tmp_path / "a.sqlite")
     jobs = [replace(job, input='"' + "v" * 100_000 + '"') for job in members(50)]
