@@ -82,6 +82,8 @@ class Settings(BaseSettings):
     cluster_key_file: Path | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
+    public_url: str | None = None
+    """Where browsers find the operator: people return there from the issuer they sign in with."""
     tls_cert: Path | None = None
     """The operator's certificate chain in PEM; TLS ends at the operator if it is given."""
     tls_key: Path | None = None

@@ -98,25 +98,41 @@ class People:
         """Return the session of a cookie; None if there is none, or it is over."""
         plain = self._cookies.open(text)
         session = None if plain is None else decoded(plain)
-        if session is None or not self._lives(session):
+        if session is None or self._now() >= session.ends_at or not self._is_known(session):
             return None
         return session
 
-    async def current(self, session: Session) -> tuple[Session, Principal]:
+    async def current(self, session: Session, *, is_use: bool = True) -> tuple[Session, Principal]:
         """Return an open session as it is now, and who that is.
+
+        A call that is no use of the session, because no person made it, does not prolong it.
 
         Raises:
             SignInRefused: the person has no access any more.
             IssuerUnavailable: the issuer has not confirmed the person for too long.
         """
         found = await self._renewals.of(session)
-        return found.seen(self._now()), self._principal(found)
+        principal = self._principal(found)
+        return (found.seen(self._now()) if is_use else found), principal
 
-    def _lives(self, session: Session) -> bool:
-        desk, now = self.desks.get(session.issuer), self._now()
+    def stands(self, session: Session) -> bool:
+        """Return whether what a session opened may stay open without a further call.
+
+        It may until the person's groups must be asked for again, unless another call had them
+        asked for, and they give what they gave.
+        """
+        newest = self._renewals.newest(session)
+        if not self._is_known(session) or self._now() >= newest.reliable_until:
+            return False
+        grants = self.desks[session.issuer].grants
+        return grants.of(newest.groups) == grants.of(session.groups)
+
+    def _is_known(self, session: Session) -> bool:
+        """Return whether the issuer is still there, and nobody has ended the session."""
+        desk = self.desks.get(session.issuer)
         if desk is None or desk.client.issuer.fingerprint != session.fingerprint:
             return False
-        return now < session.ends_at and not self.ends.has_ended(session)
+        return not self.ends.has_ended(session)
 
     def _principal(self, session: Session) -> Principal:
         granted = self.desks[session.issuer].grants.of(session.groups)

@@ -46,7 +46,7 @@ class Renewals:
                 them.
             IssuerUnavailable: it has not answered for longer than that may be.
         """
-        newest, now = self._newest_of(session), self._clock()
+        newest, now = self.newest(session), self._clock()
         if not newest.is_due(now):
             return newest
         try:
@@ -59,7 +59,8 @@ class Renewals:
                 return newest
             raise
 
-    def _newest_of(self, session: Session) -> Session:
+    def newest(self, session: Session) -> Session:
+        """Return a session as its issuer has confirmed it last, as far as this process knows."""
         kept = self._newest.get(session.id)
         if kept is None or kept.checked_at <= session.checked_at:
             return session

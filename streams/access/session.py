@@ -57,9 +57,9 @@ class Session:
         return min(self.seen_at + IDLE_MS, self.started_at + ABSOLUTE_MS)
 
     @property
-    def usable_until(self) -> int:
+    def reliable_until(self) -> int:
         """How long the person's groups may be taken for granted."""
-        return min(self.ends_at, self.checked_at + RECHECK_BY_MS)
+        return min(self.checked_at + RECHECK_BY_MS, self.started_at + ABSOLUTE_MS)
 
     def is_due(self, now: int) -> bool:
         """Return whether the issuer is to be asked for the person's groups again."""

@@ -58,7 +58,11 @@ def end_of_all(person: str, now: int, by: str, note: str) -> SessionEnd:
 
 
 class SessionEnds:
-    """The ends that are known; one thread folds them in, and any thread may ask."""
+    """The ends that are known; any thread may ask.
+
+    One thread folds them in. What this process writes it may fold in at once: an older end of the
+    same person that is read after it changes nothing.
+    """
 
     def __init__(self) -> None:
         self._ends: dict[str, int] = {}
@@ -81,7 +85,7 @@ class SessionEnds:
             if before is None:
                 self._ends.pop(id_, None)
             else:
-                self._ends[id_] = before
+                self._ends[id_] = max(before, self._ends.get(id_, before))
 
     def has_ended(self, session: Session) -> bool:
         """Return whether a session has ended before its time."""

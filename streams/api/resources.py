@@ -25,6 +25,7 @@ class Resource:
 
 RESOURCES = (
     Resource("tokens", "tokens"),
+    Resource("session", "sessions"),
     Resource("tenants", "tenants"),
     Resource("sources", "sources"),
     Resource("endpoints", "endpoints"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from prometheus_client import REGISTRY
 from streams.access.authentication import Authentication
 from streams.access.book import AccessBook
 from streams.access.permissions import all_roles
+from streams.access.session_ends import SessionEnds
 from streams.api import STAGE
 from streams.api.artifacts.sweep import sweep_for_ever
 from streams.api.dead_letters.producer import RecordReplays
@@ -42,7 +44,9 @@ from streams.api.serving.middlewares import (
 )
 from streams.api.serving.problems import not_ready
 from streams.api.serving.routes import routes
+from streams.api.serving.session import DESK, renew_cookie
 from streams.api.serving.state import STATE
+from streams.api.session.desk import sign_in_desk
 from streams.api.tenants import table as tenants
 from streams.api.tokens.upkeep import keep_uses, require_administrator, write_uses
 from streams.artifacts.store import open_store
@@ -63,7 +67,7 @@ from streams.probe_routes import probe_routes, served
 from streams.process.shutdown import ProcessEnd
 from streams.process.wall_clock import wall_ms
 from streams.settings import Settings
-from streams.tenants.follower import Failed, TenantsFollower
+from streams.tenants.follower import Failed, Fold, TenantsFollower
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault, open_vault
 from streams.vault.keyring import DataKeyring
@@ -110,10 +114,10 @@ def build(
     access = _access(settings, topology, vault, lambda: app[STATE].ready())  # noqa: PLW0108  as below
     guards = [newline_ended, problems, authenticated(access), traced, caught_up]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
-    app[ACCESS] = access
+    app[ACCESS], ends = access, SessionEnds()
 
     async def state(app: web.Application) -> AsyncIterator[None]:
-        async for each in _state(settings, topology, vault, admissions, failed, access):
+        async for each in _state(settings, topology, vault, admissions, failed, access, ends):
             app[STATE] = each
             app[STREAMS] = _streams(settings, topology, each, access.tickets)
             watching = asyncio.create_task(app[STREAMS].watch.run())
@@ -121,7 +125,13 @@ def build(
             watching.cancel()
             await app[STREAMS].hub.reads.close()
 
-    app.cleanup_ctx.append(state)
+    async def signing_in(app: web.Application) -> AsyncIterator[None]:
+        async with sign_in_desk(settings, topology, vault, ends) as desk:
+            app[DESK] = desk
+            yield
+
+    app.cleanup_ctx.extend([state, signing_in])
+    app.on_response_prepare.append(renew_cookie)
     app.on_shutdown.append(_end_streams)
     app.add_routes(probe_routes(lambda: app[STATE].ready()))  # noqa: PLW0108  set at the start-up
     app.add_routes(routes())
@@ -168,6 +178,7 @@ async def _state(
     admissions: Admissions,
     failed: Failed,
     access: Access,
+    ends: SessionEnds,
 ) -> AsyncIterator[AppState]:
     directory = settings.data_dir / "operator" / settings.instance
     database = Database(directory / "read_model.sqlite")
@@ -185,7 +196,7 @@ async def _state(
     view.start()
     book = DataKeyring(vault)
     known = access.authentication
-    fold = partial(_fold, book, known.book)
+    fold = partial(_fold, (book.apply, known.book.apply, ends.apply))
     settings_of = TenantsFollower(settings, topology, STAGE, fold, _passed_over, failed)
 
     def ready() -> bool:  # `settings_of` checks the topics before it is ready
@@ -236,12 +247,11 @@ async def _state(
     database.close()
 
 
-def _fold(keyring: DataKeyring, book: AccessBook, key: bytes | None, value: bytes | None) -> None:
+def _fold(folds: Sequence[Fold], key: bytes | None, value: bytes | None) -> None:
     """Have each of those that follow `tenants` take a record, also if one of them cannot."""
-    try:
-        keyring.apply(key, value)
-    finally:
-        book.apply(key, value)
+    with ExitStack() as each:
+        for fold in folds:
+            each.callback(fold, key, value)
 
 
 async def _serve(settings: Settings, topology: Topology, admissions: Admissions) -> None:

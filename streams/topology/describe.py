@@ -21,7 +21,7 @@ _DAY_MS = 86_400_000
 def as_json(topology: Topology) -> dict[str, Any]:
     """Every declared value, times in milliseconds, sizes in bytes; lists in the file's order."""
     declared = asdict(topology)
-    for named in ("topics", "stages", "priorities", "job_types", "credentials"):
+    for named in ("topics", "stages", "priorities", "job_types", "credentials", "issuers"):
         declared[named] = list(declared[named].values())
     for limit, described in zip(topology.limits, declared["limits"], strict=True):
         described["holds"] = holds(limit)
@@ -32,7 +32,9 @@ def tables(topology: Topology) -> Iterator[Table]:
     """One table each for topics, stages, routes, job types, flow control, limits and the rest."""
     of_effects = (_policies, _approvals)
     of_jobs = (_routes, _job_types, _flow_control, *of_effects, _limits, _max_queued, _breakers)
-    for section in (_topics, _stages, *of_jobs, _credentials, _redaction, _roles, _times):
+    of_people = (_roles, _issuers)
+    of_secrets = (_credentials, _redaction)
+    for section in (_topics, _stages, *of_jobs, *of_secrets, *of_people, _times):
         table = section(topology)
         if not table.rows:
             _row(table, "none")
@@ -206,6 +208,15 @@ def _roles(topology: Topology) -> Table:
     table = _table("Roles of people and tokens", "role", "permissions")
     for name, permissions in all_roles(topology.roles).items():
         _row(table, name, ", ".join(in_order(permissions)))
+    return table
+
+
+def _issuers(topology: Topology) -> Table:
+    table = _table("Sign-in", "issuer", "URL", "client", "role of group", "tenants of group")
+    for each in topology.issuers.values():
+        roles = "\n".join(f"{role} of {group}" for group, role in each.roles.items())
+        tenants = "\n".join(f"{', '.join(t)} of {group}" for group, t in each.tenants.items())
+        _row(table, each.name, each.issuer, each.client_id, roles, tenants or "all")
     return table
 
 

@@ -16,6 +16,7 @@ from streams.topology.breakers import Breaker
 from streams.topology.credentials import CredentialDeclaration
 from streams.topology.declared import Count, Declared, Name, Positive, Span, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
+from streams.topology.issuers import IssuerDeclaration
 from streams.topology.limits import Limit, MaxQueued
 from streams.topology.policies import Policy
 from streams.topology.redaction import RedactionRules
@@ -89,6 +90,7 @@ class TopologyShape(Declared):
     credentials: tuple[CredentialDeclaration, ...] = ()
     redaction: RedactionRules = field(default_factory=RedactionRules)
     roles: dict[Name, tuple[Permission, ...]] = field(default_factory=dict)
+    issuers: tuple[IssuerDeclaration, ...] = ()
 
 
 def build(shape: TopologyShape) -> model.Topology:
@@ -118,6 +120,7 @@ def build(shape: TopologyShape) -> model.Topology:
         credentials={each.name: each for each in shape.credentials},
         redaction=shape.redaction,
         roles=shape.roles,
+        issuers={each.name: each for each in shape.issuers},
     )
 
 

@@ -18,6 +18,7 @@ from streams.topology.by_value import Compared
 from streams.topology.credentials import CredentialDeclaration
 from streams.topology.declared import Count, Declared, Name, Positive, Text
 from streams.topology.flow_control import FlowControl, PriorityBy
+from streams.topology.issuers import IssuerDeclaration
 from streams.topology.limits import Limit, MaxQueued
 from streams.topology.policies import Policy
 from streams.topology.redaction import RedactionRules
@@ -216,6 +217,8 @@ class Topology:
     """What leaves no worker."""
     roles: dict[str, tuple[Permission, ...]] = field(default_factory=dict)
     """Sets of permissions by name, beside the built-in roles of people and tokens."""
+    issuers: dict[str, IssuerDeclaration] = field(default_factory=dict)
+    """Whom people sign in with."""
 
     def route(self, source: str, event_type: str) -> Route | None:
         """The first route that matches an event; None keeps it without a job."""

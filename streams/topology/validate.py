@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from streams.access.permissions import CUSTOM, ROLES
+from streams.access.permissions import CUSTOM, ROLES, all_roles
 from streams.topology.by_value import fault
 from streams.topology.flow_rules import flow_control
 from streams.topology.lifetimes import cleanups, clocks, days, lifetimes, outlives, retention
@@ -41,6 +41,13 @@ def _roles(topology: Topology) -> Found:
             yield problem(f"{name} is a role already; choose another name", ("roles", name))
         elif not permissions:
             yield problem(f"{name} has no permission; give it one, or remove it", ("roles", name))
+
+
+def _issuers(topology: Topology) -> Found:
+    roles = all_roles(topology.roles)
+    for each in topology.issuers.values():
+        for keys, wrong in each.faults(roles):
+            yield problem(wrong, ("issuers", each.name, *keys))
 
 
 def _sizes(topology: Topology) -> Found:
@@ -268,4 +275,5 @@ _RULES = (
     _leases,
     secrecy,
     _roles,
+    _issuers,
 )

@@ -23,6 +23,7 @@ NAMED_LISTS = frozenset(
         "limits",
         "policies",
         "credentials",
+        "issuers",
     }
 )
 """Lists whose items have a `name`: paths show it, overlays merge by it."""

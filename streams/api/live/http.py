@@ -22,6 +22,7 @@ from streams.api.live.tickets import LIFETIME_SECONDS, Tickets, digest_of_workfl
 from streams.api.refusal import Refusal, invalid
 from streams.api.serving.call import NAMED, PRINCIPAL, ROW, STANDS, Calls, state_of
 from streams.api.serving.request_body import read_body
+from streams.api.serving.session import SESSION
 from streams.api.workflows.http import WORKFLOW, workflow_in
 from streams.errors import TidegateError
 
@@ -123,7 +124,7 @@ async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
         _break_off(request)
 
     try:
-        with streams.watch.watching(request[PRINCIPAL].id, request[STANDS], end):
+        with streams.watch.watching(_reader(request), request[STANDS], end):
             await reader.run(first)
     except (ConnectionError, TidegateError, Refusal, sqlite3.Error) as error:
         log.debug("a stream is broken off: its reader resumes", path=request.path, why=str(error))
@@ -132,6 +133,11 @@ async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
         log.exception("a stream failed: its reader resumes", path=request.path)
         _break_off(request)
     return response
+
+
+def _reader(request: web.Request) -> str:
+    """Return who reads: one of a person's sessions may end, and the others not."""
+    return request[SESSION].id if SESSION in request else request[PRINCIPAL].id
 
 
 def _break_off(request: web.Request) -> None:

@@ -6,6 +6,8 @@ import ipaddress
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
@@ -20,8 +22,9 @@ from streams.api.live.tickets import Tickets
 from streams.api.refusal import Refusal
 from streams.api.schemas.http import ROOTS
 from streams.api.serving import pages
-from streams.api.serving.call import PRINCIPAL, STANDS
+from streams.api.serving.call import OPEN, PRINCIPAL, STANDS, call_of
 from streams.api.serving.problems import refused
+from streams.api.serving.session import SESSION, person, stands
 from streams.http.problem import problem
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -61,24 +64,47 @@ def authenticated(access: Access) -> Middleware:
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if is_open(request):
             return await handler(request)
-        found = _caller(access, request)
+        found = await person(request) or _caller(access, request)
         if not isinstance(found, Principal):
             return found
         request[PRINCIPAL] = found
-        request[STANDS] = lambda: access.authentication.standing(found.id) is not None
+        request[STANDS] = _stands(access, request, found)
         return await handler(request)
 
     return check
 
 
 def is_open(request: web.Request) -> bool:
-    """Return whether a path needs no token, whatever is set."""
-    return request.path in OPEN_PATHS or request.path.startswith(pages.ROOTS)
+    """Return whether a call needs no token, whatever is set."""
+    if request.path in OPEN_PATHS or request.path.startswith(pages.ROOTS):
+        return True
+    call = call_of(request.match_info.handler)
+    return call is not None and call.of is OPEN
 
 
 def is_of_schemas(request: web.Request) -> bool:
     """Return whether a path is of the schema registry."""
     return request.path.startswith(ROOTS)
+
+
+async def caller_if_known(request: web.Request) -> Principal | None:
+    """Return who makes an open call; None for somebody who is not known, or not any more."""
+    if hdrs.AUTHORIZATION in request.headers:
+        found = _by_header(request.app[ACCESS], request)
+        return found if isinstance(found, Principal) else None
+    try:
+        return await person(request)
+    except Refusal as refusal:
+        if refusal.status == HTTPStatus.UNAUTHORIZED:
+            return None
+        raise
+
+
+def _stands(access: Access, request: web.Request, found: Principal) -> Callable[[], bool]:
+    """Return what tells whether who calls may still do so."""
+    if SESSION in request:
+        return partial(stands, request)
+    return lambda: access.authentication.standing(found.id) is not None
 
 
 def _caller(access: Access, request: web.Request) -> Principal | web.Response:
@@ -93,7 +119,7 @@ def _by_header(access: Access, request: web.Request) -> Principal | web.Response
     scheme, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     if scheme.lower() != "bearer":
         return _unauthorized("missing")
-    text, address = given.strip(), _address(request)
+    text, address = given.strip(), address_of(request)
     # Nobody guesses a minted token, so many failures stop only those who may guess another one.
     is_minted = parse(text) is not None
     seconds = 0 if is_minted else access.failures.wait_seconds(address)
@@ -124,7 +150,7 @@ def _too_many(seconds: int) -> web.Response:
     return problem(429, "too-many-failures", told, headers=headers)
 
 
-def _address(request: web.Request) -> str:
+def address_of(request: web.Request) -> str:
     """Return the peer's address; of IPv6 its network of 64 bits, which is one host's."""
     try:
         address = ipaddress.ip_address(request.remote or "")

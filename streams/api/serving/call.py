@@ -108,7 +108,7 @@ class Calls:
         path: str,
         *,
         of: Scope,
-        needs: Permission,
+        needs: Permission | None = None,
         verb: str,
         body: type[BaseModel] | None = None,
     ) -> Callable[[Handler], Handler]:

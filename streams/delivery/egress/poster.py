@@ -66,7 +66,7 @@ class Poster:
         Raises:
             ConfigError: the policy's `ca_file` cannot be used.
         """
-        connector = CheckedConnector(self._policy, self._resolve, _trust(self._policy))
+        connector = CheckedConnector(self._policy, self._resolve, trust(self._policy))
         self._session = ClientSession(
             connector=connector,
             headers=_HEADERS,
@@ -229,14 +229,19 @@ def _excerpt(response: ClientResponse, body: bytearray, redact: Collection[str])
     return excerpt(bytes(body), charset, redact)
 
 
-def _trust(policy: EgressPolicy) -> ssl.SSLContext:
-    trust = ssl.create_default_context()
-    trust.set_alpn_protocols(["http/1.1"])
+def trust(policy: EgressPolicy) -> ssl.SSLContext:
+    """Return whom outgoing requests trust: the system's authorities, and those of `ca_file`.
+
+    Raises:
+        ConfigError: `ca_file` cannot be used.
+    """
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
     if policy.ca_file is not None:
         try:
-            trust.load_verify_locations(policy.ca_file)
+            context.load_verify_locations(policy.ca_file)
         except OSError as error:  # ssl.SSLError is one
             raise ConfigError(
                 f"{policy.ca_file} is no file of certificates in PEM form: correct the setting"
             ) from error
-    return trust
+    return context

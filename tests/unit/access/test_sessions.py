@@ -169,6 +169,44 @@ async def test_use_is_written_into_the_cookie_once_a_minute(office: Office) -> N
     assert (await office.people.current(session))[0].seen_at == office.now
 
 
+async def test_what_no_person_does_prolongs_nothing(office: Office) -> None:
+    session = await office.session()
+    office.now += MINUTE
+    assert (await office.people.current(session, is_use=False))[0] is session
+    office.now += RECHECK_FROM_MS
+    found, _ = await office.people.current(session, is_use=False)
+    assert (found.seen_at, found.checked_at) == (session.seen_at, office.now)
+
+
+async def test_what_is_open_stays_open_until_the_groups_must_be_asked_for(office: Office) -> None:
+    session = await office.session()
+    office.now += RECHECK_BY_MS - 1
+    assert office.people.stands(session)
+    office.now += 1
+    assert not office.people.stands(session)
+
+
+async def test_what_is_open_stays_open_while_other_calls_have_the_groups_asked_for(
+    office: Office,
+) -> None:
+    session = await office.session()
+    office.now += RECHECK_FROM_MS
+    await office.people.current(session)
+    office.now += RECHECK_BY_MS - 1
+    assert office.people.stands(session)
+
+
+async def test_what_is_open_ends_with_the_role_or_the_session(office: Office) -> None:
+    session, other = await office.session(), await office.session()
+    office.issuer.person.groups = ["audit"]
+    office.now += RECHECK_FROM_MS
+    await office.people.current(session)
+    assert not office.people.stands(session)
+    assert office.people.stands(other)
+    apply(office.people.ends, end_of(other, office.now, "operator"))
+    assert not office.people.stands(other)
+
+
 @pytest.mark.parametrize("change", ["", "x", "A" * 10_000, "é", "=", "AAAA"])
 async def test_what_was_not_sealed_here_is_no_session(office: Office, change: str) -> None:
     assert office.people.opened(change) is None
@@ -283,6 +321,14 @@ async def test_all_sessions_of_a_person_end_and_later_ones_do_not(office: Office
     assert office.opened(session) is None
     office.now += 1
     assert office.opened(await office.session()) is not None
+
+
+async def test_an_older_end_that_is_read_later_brings_no_session_back(office: Office) -> None:
+    older = end_of_all("person:corp:ada", office.now - MINUTE, "operator", "")
+    session = await office.session()
+    apply(office.people.ends, end_of_all("person:corp:ada", office.now, "operator", ""))
+    apply(office.people.ends, older)
+    assert office.opened(session) is None
 
 
 async def test_an_end_is_forgotten_when_its_sessions_are_over_anyway(office: Office) -> None:

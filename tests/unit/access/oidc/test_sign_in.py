@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from joserfc import jwt
+from joserfc import jws, jwt
 from joserfc.jwk import RSAKey
 from support.local_issuer import (
     CLIENT,
@@ -140,6 +140,11 @@ def with_own_key_in_the_header(
     return sign
 
 
+def with_no_claims(issuer: LocalIssuer) -> Callable[[dict[str, Any], dict[str, Any]], str]:
+    """Signed tokens whose content is a list."""
+    return lambda header, _: jws.serialize_compact(header, b"[1]", issuer.key)
+
+
 @pytest.mark.parametrize(
     ("signed", "reason"),
     [
@@ -147,6 +152,7 @@ def with_own_key_in_the_header(
         (with_public_key, "token-algorithm"),
         (with_foreign_key, "token-signature"),
         (with_own_key_in_the_header, "token-signature"),
+        (with_no_claims, "token-malformed"),
         (lambda _: lambda *_: "not.a.token", "token-malformed"),
         (lambda _: lambda *_: "", "token-malformed"),
         (lambda _: lambda *_: "eyJhbGciOjF9.e30.AA", "token-malformed"),

@@ -1,0 +1,71 @@
+"""Finds out which person calls, from the session in the cookie."""
+
+from __future__ import annotations
+
+from aiohttp import hdrs, web
+
+from streams.access.principal import Principal
+from streams.access.session import Session
+from streams.api.refusal import Refusal
+from streams.api.serving import session_cookies
+from streams.api.session.desk import SignInDesk
+from streams.api.session.forgery import refuse_forgery
+from streams.errors import IssuerUnavailable, SignInRefused
+
+DESK: web.AppKey[SignInDesk] = web.AppKey("sign_in_desk", SignInDesk)
+SESSION: web.RequestKey[Session] = web.RequestKey("session", Session)
+_STREAM = "text/event-stream"
+"""What a browser asks for when it opens a stream again by itself: nobody is there then, maybe."""
+
+_RENEWED: web.RequestKey[str] = web.RequestKey("renewed_session", str)
+
+
+async def person(request: web.Request) -> Principal | None:
+    """Return the person whose session a call has; None for a call without one.
+
+    A call with an `Authorization` header is a program's, whatever cookies it has.
+
+    Raises:
+        Refusal: 401, the session is over; 403, another site made the call; 503, the issuer does not
+            confirm the person.
+    """
+    desk, text = request.app.get(DESK), request.cookies.get(session_cookies.SESSION)
+    if desk is None or not text or hdrs.AUTHORIZATION in request.headers:
+        return None
+    session = desk.people.opened(text)
+    if session is None:
+        raise _over("the session is over")
+    refuse_forgery(request.method, request.headers, desk.origin, session.csrf_token)
+    try:
+        is_use = request.headers.get(hdrs.ACCEPT) != _STREAM
+        current, principal = await desk.people.current(session, is_use=is_use)
+        if current is not session:
+            request[_RENEWED] = desk.people.sealed(current)
+    except SignInRefused as error:
+        raise _over(str(error)) from None
+    except IssuerUnavailable as error:
+        raise issuer_unavailable(error) from None
+    request[SESSION] = current
+    return principal
+
+
+def stands(request: web.Request) -> bool:
+    """Return whether the session of a call still holds, while the call is being answered."""
+    return request.app[DESK].people.stands(request[SESSION])
+
+
+async def renew_cookie(request: web.Request, answer: web.StreamResponse) -> None:
+    """Put a session that has changed into the answer; a signal of aiohttp, before each answer."""
+    text = request.get(_RENEWED)
+    if text is not None and not session_cookies.sets_session(answer):
+        session_cookies.keep_session(answer, text)
+        answer.headers[hdrs.CACHE_CONTROL] = "no-store"
+
+
+def issuer_unavailable(error: IssuerUnavailable) -> Refusal:
+    """Return the refusal of a call for which an issuer had to answer."""
+    return Refusal(503, "issuer-unavailable", f"{error}: try again in a moment")
+
+
+def _over(why: str) -> Refusal:
+    return Refusal(401, "session-over", f"{why}: sign in again at /v1/session/login")

@@ -1,0 +1,40 @@
+"""Refuses calls that a browser sends with a person's cookie, but that no page of Tidegate made.
+
+A browser adds the cookie by itself. So a call must come from Tidegate's own pages, as far as the
+browser says where it comes from, and one that may change something must name the token that only
+those pages can read.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+
+from streams.api.refusal import Refusal
+
+HEADER = "X-CSRF-Token"
+_CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITES = (None, "same-origin", "none")
+
+
+def refuse_forgery(method: str, headers: Mapping[str, str], origin: str, csrf_token: str) -> None:
+    """Return if a call with a cookie may be its person's own.
+
+    Raises:
+        Refusal: 403, another site made it, or it lacks the session's token.
+    """
+    if headers.get("Sec-Fetch-Site") not in _OWN_SITES or headers.get("Origin", origin) != origin:
+        raise Refusal(
+            403,
+            "foreign-origin",
+            f"another site made this call: sessions are for pages of {origin}, tokens for programs",
+        )
+    if method in _CHANGES_NOTHING:
+        return
+    given = headers.get(HEADER, "").encode("utf-8", "surrogateescape")
+    if not hmac.compare_digest(given, csrf_token.encode()):
+        raise Refusal(
+            403,
+            "csrf-token-wrong",
+            f"send the csrf_token of GET /v1/session as the header {HEADER}",
+        )
