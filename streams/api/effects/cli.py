@@ -6,14 +6,19 @@ from typing import Annotated
 
 import typer
 
-from streams.api.effects import cli_tables as tables
 from streams.api.effects.cli_settlement import Done, NotDone, settlement
 from streams.cli.cells import Json, tell
+from streams.cli.lists import page
 from streams.cli.operator_command import Answer, Api, command, part
 from streams.cli.options import Note, OfTenant, Page
 from streams.serde.effect_states import CLAIMED, DONE, FAILED, REVIEW, UNKNOWN
 
 effects = typer.Typer(no_args_is_help=True, help="List side effects, and settle shared ones.")
+
+LIST = page(
+    "effects",
+    ("status", "action", "tenant_id", "began_at", "job_id", "claims", "error"),
+)
 
 _STATES = ", ".join((CLAIMED, DONE, FAILED, UNKNOWN, REVIEW))
 
@@ -27,7 +32,7 @@ def _group() -> None:
     """List side effects, and settle those that count beyond their job."""
 
 
-@command(effects, "list", tables.effects)
+@command(effects, "list", LIST)
 def list_effects(
     api: Api,
     page: Page,

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from streams.api.duplicates.cli_tables import duplicates
 from streams.api.events import cli_tables as event_tables
 from streams.api.events.cli_count import count_events
 from streams.api.events.cli_export import export_events
@@ -87,7 +86,7 @@ def event_payload(api: Api, event_id: EventId) -> bytes:
     return api.download(f"/v1/events/{part(event_id)}/payload")
 
 
-@command(events, "duplicates", duplicates)
+@command(events, "duplicates", event_tables.duplicates)
 def list_duplicates(api: Api, page: Page) -> Answer:
     """List events that were delivered again, newest duplicate first.
 

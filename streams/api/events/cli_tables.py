@@ -191,3 +191,12 @@ def _with_wait(time: str) -> str:
 def _say(console: Console, text: str) -> None:
     # People copy these lines: never wrap them, and let nothing in them act as markup.
     console.print(cell(text), soft_wrap=True, highlight=False)
+
+
+duplicates = page(
+    "duplicates",
+    (
+        *("count", "event_type", "source", "tenant_id"),
+        *("last_at", "first_at", "last_event_id", "fingerprint"),
+    ),
+)

@@ -14,12 +14,9 @@ from streams.serde.job_states import SUCCEEDED
 from streams.serde.step_ids import shown_id
 
 _CAPS = ("limit", "scope", "value", "in_use", "concurrency")
-
 _HISTORY = ("attempt", "kind", "at", "worker_id", "error")
-
 _AS_ITS_STATUS = ("turn", "unread", "scheduled", "review", "outside")
 """Reasons why a job waits that say no more than its status."""
-
 _APART = (
     "effects",
     "steps",
@@ -33,11 +30,8 @@ _APART = (
     "input",
     "log",
 )
-
 _OF_SEVERAL = ("event_ids", "event_count")
-
 _WAITS = ("kind", "name", "match", "job_id", "approval_id", "count", "made", "since", "until")
-
 _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from streams.api.rejections import cli_tables as tables
+from streams.cli.lists import page
 from streams.cli.operator_command import Answer, Api, command
 from streams.cli.options import Page
 
 rejections = typer.Typer(no_args_is_help=True, help="List how often deliveries were refused.")
+
+LIST = page(
+    "rejections", ("count", "reason", "cause", "source", "tenant_id", "last_at", "first_at")
+)
 
 
 @rejections.callback()
@@ -16,7 +20,7 @@ def _group() -> None:
     """List how often deliveries were refused, and why."""
 
 
-@command(rejections, "list", tables.rejections)
+@command(rejections, "list", LIST)
 def list_rejections(api: Api, page: Page) -> Answer:
     """List counts of refused deliveries by source and reason, newest first.
 

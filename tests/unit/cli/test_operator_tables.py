@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from streams.api.dead_letters import cli_tables as letter_tables
-from streams.api.duplicates.cli_tables import duplicates
 from streams.api.events import cli_tables as event_tables
 from streams.api.jobs import cli_tables as job_tables
 from streams.api.quarantine.cli_tables import quarantined
-from streams.api.rejections.cli_tables import rejections
+from streams.api.rejections.cli import LIST as REJECTIONS
 from streams.cli.lists import listed
 from streams.cli.tables import Show
 
@@ -115,7 +114,7 @@ LISTS: dict[str, tuple[Show, dict[str, Any]]] = {
         },
     ),
     "duplicates": (
-        duplicates,
+        event_tables.duplicates,
         {
             "fingerprint": "0b" * 16,
             "tenant_id": "acme",
@@ -126,7 +125,7 @@ LISTS: dict[str, tuple[Show, dict[str, Any]]] = {
         },
     ),
     "rejections": (
-        rejections,
+        REJECTIONS,
         {
             "last_at": AT,
             "tenant_id": "acme",
