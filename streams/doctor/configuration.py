@@ -78,7 +78,8 @@ def keys(settings: Settings, stage: str | None) -> Found:
     if settings.cluster_key_file or "TIDEGATE_CLUSTER_KEY_FILE" in needs:
         paths = (settings.cluster_key_file,) if settings.cluster_key_file else ()
         yield from _key(CLUSTER, lambda: read_cluster_key(settings), paths)
-    if settings.admin_token or "TIDEGATE_ADMIN_TOKEN" in needs:
+    does_without = stage == "operator" and not settings.take_admin_token
+    if settings.admin_token or ("TIDEGATE_ADMIN_TOKEN" in needs and not does_without):
         yield from _token(settings)
 
 

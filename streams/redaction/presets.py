@@ -96,6 +96,7 @@ _TOKEN = Preset(
         r"\bhv[sbr]\.[\w-]{16,}",  # HashiCorp Vault
         r"\bSG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
         r"\bnpm_[A-Za-z0-9]{30,}",
+        r"\btg_[0-9a-v]{16}_[0-9a-v]{20,}(?:_[0-9a-f]{8})?",  # Tidegate's own
         r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,32}KEY-----|\Z)",
     ),
     re.compile(

@@ -40,6 +40,7 @@ from streams.errors import ConfigError
 
 OWN, OTHER, NOBODY = "acme", "beta", "nobodys"
 CALLS = [found for each in routes() if (found := call_of(getattr(each, "handler", None)))]
+API = Path(__file__).parents[3] / "streams/api"
 HOUR_MS = 3_600_000
 BODIES: dict[str, dict[str, Any]] = {
     "ReplayRequest": {"incident_note": "x"},
@@ -114,6 +115,13 @@ def test_every_route_is_declared_and_has_a_verb_of_its_own() -> None:
     assert all(re.fullmatch(r"[a-z_]+\.[a-z_]+", verb) for verb in verbs)
     changing = [c for c in CALLS if c.method != "GET" and c.needs != READ]
     assert all(call.verb for call in changing), "what changes something is in the audit"
+
+
+def test_no_call_reads_with_more_than_its_callers_rights() -> None:
+    """The state of the application is the bootstrap token's; `state_of` has the caller's."""
+    named = [*API.rglob("http.py"), *API.rglob("http_*.py"), API / "serving/listing.py"]
+    assert len(named) > 20
+    assert [path for path in named if re.search(r"\bSTATE\b", path.read_text())] == []
 
 
 def test_a_route_without_a_declaration_does_not_start() -> None:

@@ -63,6 +63,9 @@ def test_a_stage_is_asked_for_the_keys_that_it_needs() -> None:
     assert statuses(configuration.keys(Settings(), "dedup")) == []
     assert statuses(configuration.keys(Settings(), "worker")) == ["fail", "fail"]
     assert statuses(configuration.keys(Settings(), "operator")) == ["fail", "fail"]
+    spared = Settings(take_admin_token=False)
+    assert statuses(configuration.keys(spared, "operator")) == ["fail"]
+    assert statuses(configuration.keys(spared, "analytics")) == ["fail"]
 
 
 @pytest.mark.parametrize(("token", "status"), [("short", "warn"), (SECRET, "ok"), (" ", "fail")])

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from streams.access.tokens import Token
 from streams.redaction.presets import PRESETS
 from streams.redaction.redaction import Redaction
 
@@ -56,6 +57,7 @@ TOKENS = [
     ("hvs.CAESIJ1234567890abcd", "CAESIJ1234567890abcd"),
     ("SG.abcdefghijklmnopqrst.abcdefghijklmnopqrst", "abcdefghijklmnopqrst"),
     ("npm_" + "a1B2" * 9, "a1B2" * 9),
+    (Token("0" * 16, "a1b2" * 13).text, "a1b2" * 13),
     ('{"password": "hunter2-hunter2"}', "hunter2-hunter2"),
     ("https://api.example.com/?api_key=abcdef123&x=1", "abcdef123"),
     ("postgres://app:s3cr3t-pw@db.internal/app", "s3cr3t-pw"),
