@@ -9,14 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from streams.access.principal import BOOTSTRAP, Principal
-from streams.api.dead_letters.producer import RecordReplays
 from streams.api.read_model.database import Database
 from streams.api.read_model.follower import Follower
 from streams.api.read_model.read_barrier import ReadBarrier
 from streams.api.read_model.row_notifier import RowNotifier
 from streams.api.refusal import Refusal
 from streams.api.rows.table import Row, RowKey
-from streams.api.sent_commands import SentCommands
 from streams.artifacts.store import ArtifactStore
 from streams.delivery.egress.policy import EgressPolicy
 from streams.event_admission import Admission
@@ -27,7 +25,7 @@ from streams.kafka.payload_reader import PayloadReader
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
 from streams.serde.codec import COMMAND, TENANT
-from streams.serde.records import Command, CommandBody, TenantRecord
+from streams.serde.records import Call, Command, CommandBody, TenantRecord
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault
 from streams.vault.keyring import DataKeyring
@@ -53,7 +51,6 @@ class AppState:
     payloads: PayloadReader
     admission: Admission
     barrier: ReadBarrier
-    records: RecordReplays
     egress: EgressPolicy
     topic_prefix: str
     preview: Preview
@@ -61,7 +58,6 @@ class AppState:
     """Whether the topics are read to their end, and have the declared numbers of partitions."""
     preview_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a replay of events is previewed: each preview reads much and computes much."""
-    sent_commands: SentCommands = field(default_factory=SentCommands)
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the reading of a record of `tenants` until its replacement is durable."""
     unshown: dict[Row, tuple[int, TenantRecord]] = field(default_factory=dict)
@@ -71,9 +67,12 @@ class AppState:
     principal: Principal = BOOTSTRAP
     """Who asks: what is read is restricted to their tenants, and what is done has their name."""
 
-    def asked_by(self, principal: Principal) -> AppState:
+    request_id: str = ""
+    """That of the call, by which commands and the audit name it."""
+
+    def asked_by(self, principal: Principal, request_id: str) -> AppState:
         """Return the same parts, as one who calls sees them."""
-        return replace(self, principal=principal)
+        return replace(self, principal=principal, request_id=request_id)
 
     def drop_shown(self) -> None:
         """Forget the writes that the read model has folded in: it knows what came after them, too.
@@ -150,14 +149,20 @@ class AppState:
             partition=self.home(key[0]) if partition is None else partition,
         )
 
-    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
-        """Send a command to the dispatcher; return its offset once it is durable.
+    @property
+    def call(self) -> Call:
+        """Who asks, as commands say it: the stage that decides one answers it."""
+        return Call(self.principal.id, self.principal.role, self.request_id)
+
+    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> str:
+        """Send a command to the dispatcher; return its id once it is durable.
 
         Raises:
             KafkaUnavailable: it was not acknowledged; it may still be written.
         """
-        command = Command(ids.new_id("cmd"), tenant_id, job_id, 0, wall_ms(), body)
-        return await self.send_home("jobs.commands", tenant_id, COMMAND.encode(command))
+        command = Command(ids.new_id("cmd"), tenant_id, job_id, 0, wall_ms(), body, self.call)
+        await self.send_home("jobs.commands", tenant_id, COMMAND.encode(command))
+        return command.command_id
 
     async def send_home(self, topic: str, tenant_id: str, value: bytes) -> int:
         """Write a record under a tenant's id, to its partition; return its offset once durable.

@@ -49,6 +49,7 @@ RESOURCES = (
     Resource("events", "events"),
     Resource("replays", "replays"),
     Resource("deliveries", "deliveries"),
+    Resource("audit", "audit"),
     Resource("schemas"),
 )
 

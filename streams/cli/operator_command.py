@@ -38,6 +38,9 @@ from streams.settings import Settings, load_settings
 
 Answer = dict[str, Any]
 
+_OF_COMMAND = frozenset({"tenant_id", "id", "command_id", "answered"})
+"""The fields of an answer that only names a command."""
+
 
 @dataclass(frozen=True)
 class Api:
@@ -143,7 +146,8 @@ def command(
             as_json = given.pop(AS_JSON.name, False)
             with _errors_shown(api):
                 found = ask(api, **arguments(ask, given))
-                _write(found, as_json, table)
+                if as_json or not _is_bare(found):
+                    _write(found, as_json, table)
                 _require_answered(api, found)
 
         run.__doc__ = _unwrapped(ask.__doc__)
@@ -196,6 +200,13 @@ def page_by_page(api: Api, path: str, body: Answer, done: str) -> Answer:
     return total
 
 
+def _is_bare(found: Any) -> bool:
+    """Whether an answer only names a command: the stage has decided nothing that could be shown."""
+    return (
+        isinstance(found, dict) and found.get("answered") is False and found.keys() <= _OF_COMMAND
+    )
+
+
 def _require_answered(api: Api, found: Any) -> None:
     """End a command with 1 whose effect the pipeline has not shown in time.
 
@@ -223,7 +234,9 @@ def _carried_out(found: Answer) -> tuple[tuple[str, ...], str, str]:
         return ("effects", "list", *of), *_DISPATCHER
     if "cancelled" in found:
         return ("workflows", "show", found["workflow_id"]), *_DISPATCHER
-    return ("jobs", "show", found["job_id"]), *_DISPATCHER
+    if "job_id" in found:
+        return ("jobs", "show", found["job_id"]), *_DISPATCHER
+    return ("audit", "list", "--command", found["command_id"]), *_DISPATCHER
 
 
 def _write(found: Any, as_json: bool, table: tables.Show | None) -> None:

@@ -21,7 +21,6 @@ from streams.access.permissions import all_roles
 from streams.access.session_ends import SessionEnds
 from streams.api import STAGE
 from streams.api.artifacts.sweep import sweep_for_ever
-from streams.api.dead_letters.producer import RecordReplays
 from streams.api.jobs.job_request import MAX_INPUT_BYTES
 from streams.api.live import table as live
 from streams.api.live.http import STREAMS, Streams
@@ -220,7 +219,6 @@ async def _state(
         payloads,
         admissions(producer, vault, book, topology),
         ReadBarrier(settings, follower, notifier),
-        RecordReplays(settings),
         egress_policy(settings),
         settings.topic_prefix,
         Preview(settings, topology, closed),

@@ -98,14 +98,13 @@ _OPERATOR = _Use(
         "events jobs jobs.held jobs.backlog jobs.progress jobs.live jobs.types ledger"
         " dispatcher.checkpoints.changelog limits.grants"
         " dlq quarantine approvals schedules workflows rejections duplicates deliveries"
-        " deliveries.attempts deliveries.endpoints tenants payloads replays"
+        " deliveries.attempts deliveries.endpoints tenants payloads replays audit"
     ),
     writes=_names(
         "payloads events.received jobs.commands tenants quarantine dlq replays deliveries.commands"
     ),
     joins=_names("replays"),
     asks=_names("operator events-reader"),
-    writes_as=_names("operator.replays"),
 )
 _WORKER = _Use(
     reads=_names("jobs.replies payloads tenants"),

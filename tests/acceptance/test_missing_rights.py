@@ -37,7 +37,6 @@ SAMPLE = (
     ("pipeline", "Write on transactional id t.pipeline-..."),
     ("delivery", "DescribeConfigs on topic t.jobs"),
     ("worker-default", "Read on group t.worker-default"),
-    ("operator", "Write on transactional id t.operator.replays"),
     ("topology", "Create on topic t.events"),
     ("topology", "Delete on group t.pipeline"),
     ("topology", "Read on topic t.schedule"),

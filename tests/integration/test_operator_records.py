@@ -1,4 +1,4 @@
-"""Dead records go in again on a real broker: to their own place, once, together with their mark."""
+"""Dead records go in again on a real broker: to their own place, with their mark."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Message
 from confluent_kafka.cimpl import NewTopic
 from support.conditions import PATIENCE_SECONDS
 from support.kafka_under_test import KafkaUnderTest
@@ -29,9 +30,10 @@ from support.operator_cluster import (
 from support.topics import create_topics
 
 from streams import dispatcher
-from streams.api.dead_letters import producer as record_producer
-from streams.api.dead_letters.producer import ReplayTransaction
+from streams.api import operator_state
+from streams.errors import RecordTooLarge
 from streams.kafka.admin import admin_client
+from streams.kafka.clients import AwaitedProducer
 from streams.runtime.loop import StageLoop
 from streams.serde.codec import COMMAND, DEAD_LETTER
 from streams.serde.ids import event_job_id
@@ -93,8 +95,13 @@ def cluster(kafka: KafkaUnderTest, tmp_path: Path) -> Cluster:
 
 @pytest.fixture
 def operator(cluster: Cluster) -> Iterator[RunningOperator]:
-    with running(cluster.settings, cluster.topology) as found:
+    with running(cluster.settings, cluster.topology) as found, short_waits():
         yield found
+
+
+def short_waits() -> AbstractContextManager[Any]:
+    """Mostly no stage runs that would answer."""
+    return patch.object(operator_state, "SHOWN_WITHIN_SECONDS", 2.0)
 
 
 def asked(
@@ -139,17 +146,12 @@ def test_a_letter_goes_to_its_own_stage_and_partition_and_says_so(
     }
     (sent,) = cluster.read("jobs.commands")
     assert (sent.partition(), sent.key()) == (1, dead.id.encode())
-    shown = operator.get(f"/v1/dlq/{dead.id}")
-    assert (shown["replayed_by"], shown["note"]) == ("operator", NOTE["incident_note"])
-    assert (shown["replayed_at"] is None, shown["replay_outcome"]) == (False, None)
-    first, marked = (DEAD_LETTER.decode(m.value()) for m in cluster.read("dlq"))
-    unmarked = {name: v for name, v in marked.headers.items() if name != "tidegate-replay"}
-    assert (first, returned(cluster)) == (dead, [marked])
-    assert first == replace(marked, replayed_at=None, replayed_by=None, note=None, headers=unmarked)
-    status, name, _ = replay(operator, dead.id)
-    assert (status, name, len(returned(cluster))) == (409, "already-replayed", 1)
-    assert replay(operator, dead.id, again=True)[0] == 202
-    assert len(returned(cluster)) == 2
+    assert (answer["replayed_by"], answer["note"]) == ("operator", NOTE["incident_note"])
+    assert (answer["replay_outcome"], answer["answered"]) == (None, False)
+    (carried,) = returned(cluster)
+    unmarked = {name: v for name, v in carried.headers.items() if name != "tidegate-replay"}
+    assert dead == replace(carried, replayed_at=None, replayed_by=None, note=None, headers=unmarked)
+    assert len(cluster.read("dlq")) == 1, "its stage writes the letter again, with its answer"
     assert cluster.read("events") == [], "which analytics, exports and consumers read"
 
 
@@ -166,7 +168,8 @@ def test_the_dispatcher_takes_an_event_from_its_letter_and_events_has_it_once(
         operator.shows(f"/v1/dlq/{id_}", reason="set_aside")
     with dispatching(cluster):
         assert replay(operator, id_)[0] == 202
-        operator.shows(f"/v1/dlq/{id_}", replay_outcome="taken")
+        shown = operator.shows(f"/v1/dlq/{id_}", replay_outcome="taken")
+        assert (shown["replayed_by"], shown["note"]) == ("operator", NOTE["incident_note"])
         job_id = event_job_id(event.tenant_id, event.source, event.dedup_key)
         operator.shows(f"/v1/jobs/{job_id}", status="pending")
     assert [m.value() for m in cluster.read("events")] == [written.value()]
@@ -279,7 +282,6 @@ def test_many_go_in_page_by_page_in_the_order_of_their_offsets(
         pages.append(asked(operator, "/v1/dlq:replay", body | cursor)[2])
     assert [page["replayed"] for page in pages] == [3, 2]
     assert [each.value for each in returned(cluster)] == [b"2", b"9", b"10", b"11", b"100"]
-    assert asked(operator, "/v1/dlq:replay", body)[2]["matched"] == 0
     for wrong in ({"since": "yesterday"}, {"limit": 0}, {"cursor": "x"}, {"stag": "x"}):
         assert asked(operator, "/v1/dlq:replay", NOTE | wrong)[:2] == (422, "invalid-request")
 
@@ -288,75 +290,42 @@ def _rfc3339(milliseconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(milliseconds / 1000))
 
 
-def test_two_operators_send_a_record_in_once(cluster: Cluster, tmp_path: Path) -> None:
-    letters = [letter(n) for n in range(4)]
-    cluster.write(*letters)
-    with ExitStack() as stack, ThreadPoolExecutor(8) as pool:
-        both = [
-            stack.enter_context(
-                running(
-                    cluster.settings.model_copy(
-                        update={"instance": name, "data_dir": tmp_path / name}
-                    ),
-                    cluster.topology,
-                )
-            )
-            for name in ("a", "b")
-        ]
-        for each in both:
-            each.shows(f"/v1/dlq/{letters[-1].id}", kind="record")
-        answers = list(pool.map(lambda n: replay(both[n % 2], letters[n // 2].id)[:2], range(8)))
-        # Each letter was asked for twice. Who was told nothing of it asks again.
-        for n, (status, _) in enumerate(answers):
-            if status == 503:
-                answers[n] = replay(both[n % 2], letters[n // 2].id)[:2]
-    by_letter = [sorted(answers[2 * n : 2 * n + 2]) for n in range(4)]
-    assert by_letter == [[(202, ""), (409, "already-replayed")]] * 4
-    assert len(returned(cluster)) == 4
-
-
-def test_an_operator_that_another_has_overtaken_commits_nothing(cluster: Cluster) -> None:
-    slow = ReplayTransaction(cluster.settings)
-    slow._producer.begin_transaction()
-    slow._producer.produce(f"{cluster.settings.topic_prefix}events", b"slow", partition=0)
-    slow._producer.flush(10)
-    ReplayTransaction(cluster.settings)
-    with pytest.raises(KafkaException):
-        slow._producer.commit_transaction(10)
-    assert cluster.read("events") == []
-
-
-@pytest.mark.parametrize("committed", [False, True])
-def test_a_commit_whose_answer_is_lost_is_looked_up_and_never_repeated(
-    cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch, committed: bool
+def test_two_operators_that_are_asked_at_once_harm_nothing(
+    cluster: Cluster, operator: RunningOperator, tmp_path: Path
 ) -> None:
-    dead, told = letter(), list[bool]()
-    cluster.write(dead)
-    operator.shows(f"/v1/dlq/{dead.id}", kind="record")
-
-    class Lossy(Producer):
-        def commit_transaction(self, *arguments: Any) -> None:
-            if told:
-                super().commit_transaction(*arguments)
-                return
-            told.append(True)
-            if committed:
-                super().commit_transaction(*arguments)
-            raise KafkaException(KafkaError(KafkaError._FATAL))
-
-    monkeypatch.setattr(record_producer, "Producer", Lossy)
-    assert replay(operator, dead.id)[0] == 202
-    assert len(returned(cluster)) == 1
-    assert len(cluster.read("dlq")) == 2
+    event = make_event("k1")
+    make_others(cluster)
+    cluster.write(event)
+    (written,) = cluster.read("events")
+    place = ("events", written.partition() or 0, written.offset() or 0)
+    id_ = f"dispatcher:events:{place[1]}:{place[2]}"
+    with dispatching(cluster, place):
+        operator.shows(f"/v1/dlq/{id_}", reason="set_aside")
+    other = cluster.settings.model_copy(update={"instance": "b", "data_dir": tmp_path / "b"})
+    with running(other, cluster.topology) as second, ThreadPoolExecutor(2) as pool:
+        second.shows(f"/v1/dlq/{id_}", reason="set_aside")
+        asked_both = pool.map(lambda each: replay(each, id_)[0], (operator, second))
+        assert list(asked_both) == [202, 202]
+    with dispatching(cluster):
+        operator.shows(f"/v1/dlq/{id_}", replay_outcome="taken")
+        job_id = event_job_id(event.tenant_id, event.source, event.dedup_key)
+        operator.shows(f"/v1/jobs/{job_id}", status="pending", incarnation=1)
 
 
 def test_one_that_the_broker_will_not_take_leaves_the_others_their_way(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record_producer, "MAX_MESSAGE_BYTES", 300_000)
-    letters = [letter(n, value=b"x" * (400_000 if n == 2 else 10)) for n in range(5)]
+    letters = [letter(n, value=b"huge" if n == 2 else b"x") for n in range(5)]
     cluster.write(*letters)
     operator.shows(f"/v1/dlq/{letters[-1].id}", kind="record")
+    send = AwaitedProducer.send
+
+    async def refusing(self: AwaitedProducer, topic: str, *record: Any, **place: Any) -> int:
+        if b"huge" in record[1]:
+            raise RecordTooLarge("MSG_SIZE_TOO_LARGE")
+        return await send(self, topic, *record, **place)
+
+    monkeypatch.setattr(AwaitedProducer, "send", refusing)
     _, _, bulk = asked(operator, "/v1/dlq:replay", NOTE)
     assert bulk["replayed"] == 4
     assert [(each["id"], each["reason"]) for each in bulk["left_out"]] == [

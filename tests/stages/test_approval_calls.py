@@ -94,7 +94,7 @@ async def test_a_decision_that_another_overtakes_is_told_who_decided_and_when(
     lease, id_ = asker.waiting()
     command = Office.command
 
-    async def late(self: Office, *given: Any) -> int:
+    async def late(self: Office, *given: Any) -> str:
         asker.decide(lease, id_, approved=False, by="bob")
         return await command(self, *given)
 

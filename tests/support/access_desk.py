@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -39,27 +38,16 @@ HOUR_MS = 3_600_000
 BOOTSTRAP_TOKEN = "an-operator-s-token"
 
 
-class NoRecords:
-    """Sends no record in again: a transaction begins, and nothing is in it."""
-
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-
-    async def open(self) -> None:
-        return
-
-
 class TenantDesk(OperatorDesk):
     """An operator's parts that read what the caller may see."""
 
     def __init__(self, database: Database, writer: sqlite3.Connection) -> None:
         super().__init__(writer)
         self.database, self.vault = database, local_vault(TICKET_KEY)
-        self.records = NoRecords()
 
-    def asked_by(self, principal: Principal) -> Any:
+    def asked_by(self, principal: Principal, request_id: str) -> Any:
         asked = copy.copy(self)
-        asked.principal = principal
+        asked.principal, asked.request_id = principal, request_id
         return asked
 
     async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:

@@ -15,6 +15,7 @@ from streams.api.live.tickets import Tickets
 from streams.api.serving.access import Access
 from streams.api.serving.call import PRINCIPAL, STANDS
 from streams.process.wall_clock import wall_ms
+from streams.serde.records import Call
 from streams.vault.key_encryption import local_vault
 
 TICKET_KEY = b"k" * 32
@@ -31,9 +32,14 @@ class AskedByAnybody:
     """The part of a state that says who asks: it does not restrict what is read."""
 
     principal: Principal = BOOTSTRAP
+    request_id: str = "req-2"
 
-    def asked_by(self, principal: Principal) -> Any:
-        self.principal = principal
+    @property
+    def call(self) -> Call:
+        return Call(self.principal.id, self.principal.role, self.request_id)
+
+    def asked_by(self, principal: Principal, request_id: str) -> Any:
+        self.principal, self.request_id = principal, request_id
         return self
 
 

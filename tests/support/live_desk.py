@@ -24,7 +24,6 @@ from streams.api.read_model.database import Database, transaction
 from streams.api.read_model.projections import Changes, project
 from streams.api.read_model.row_notifier import FOLDED, RowNotifier
 from streams.api.rows.table import RowKey
-from streams.api.sent_commands import SentCommands
 from streams.api.serving.access import authenticated
 from streams.api.serving.middlewares import newline_ended, problems
 from streams.api.serving.routes import routes
@@ -64,7 +63,6 @@ class Rows(AskedByAnybody):
         self.database = Database(path)
         self.writer = self.database.open_writer()
         self.notifier = RowNotifier(asyncio.get_running_loop())
-        self.sent_commands = SentCommands()
         self.asked: list[Any] = []
         self.reads = 0
         self.settled = asyncio.Event()

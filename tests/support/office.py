@@ -12,11 +12,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from streams.api import command_results
 from streams.api.operator_state import AppState
 from streams.api.read_model.database import Database
 from streams.api.read_model.projections import Changes, project
-from streams.api.sent_commands import SentCommands
 from streams.api.serving.middlewares import problems
 from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
@@ -40,6 +38,7 @@ _TOPICS = (
     "workflows",
     "dlq",
     "tenants",
+    "audit",
 )
 
 
@@ -50,13 +49,10 @@ class Office(AskedByAnybody):
 
     def __init__(self, desk: Desk, rows: sqlite3.Connection) -> None:
         self.desk, self.rows, self.topology = desk, rows, desk.topology
-        self.sent_commands = SentCommands()
         self.vault = VAULT
 
-    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
-        offset = len(self.desk.driver.output("jobs.commands"))
-        self.desk.command(body, job_id, tenant=tenant_id)
-        return offset
+    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> str:
+        return self.desk.command(body, job_id, tenant=tenant_id, call=self.call)
 
     async def query(self, look: Callable[[sqlite3.Connection], Any]) -> Any:
         batch: dict[str, Changes] = {}
@@ -79,10 +75,6 @@ class Office(AskedByAnybody):
 async def office(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[TestClient[Any, Any]]:
-    async def answered(*_: Any) -> None:
-        """Marking the letter of a refusal needs a transaction."""
-
-    monkeypatch.setattr(command_results, "answered", answered)
     rows = Database(tmp_path / "m.sqlite").open_writer()
     app = web.Application(middlewares=[problems, as_operator])
     app[STATE] = Office(desk, rows)  # type: ignore[misc]

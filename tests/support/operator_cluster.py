@@ -23,12 +23,16 @@ from pydantic import SecretStr
 
 from ingress.receive.admission import DirectAdmission
 from streams.api import operator_state as app_state
+from streams.audit import commands
+from streams.audit.commands import asked_of_delivery
+from streams.audit.entries import of_asked
 from streams.cli.api_client import CallFailed, call
 from streams.kafka.admin import LeaderCachingAdmin, admin_client
 from streams.kafka.offsets import latest, offset_in, request_offsets
 from streams.operator.run import build
 from streams.serde import ids, keys
 from streams.serde.codec import (
+    AUDIT_ENTRY,
     COMMAND,
     DEAD_LETTER,
     DELIVERY,
@@ -45,8 +49,17 @@ from streams.serde.codec import (
     TENANT,
     Codec,
 )
-from streams.serde.delivery_records import Delivery, DeliveryAttempt, EndpointState
+from streams.serde.delivery_records import (
+    Delivery,
+    DeliveryAttempt,
+    DeliveryCommand,
+    EndpointState,
+)
 from streams.serde.records import (
+    DONE,
+    REFUSED,
+    AuditEntry,
+    AuditOutcome,
     DeadLetter,
     Envelope,
     EventInfo,
@@ -86,6 +99,7 @@ FOLLOWED = (
     "tenants",
     "quarantine",
     "rejections",
+    "audit",
     "duplicates",
     "dispatcher.checkpoints.changelog",
     "deliveries",
@@ -345,6 +359,8 @@ class Cluster:
             case Quarantined():
                 key = keys.quarantine_key(record.tenant_id, record.source, record.payload_hash)
                 address = ("quarantine", key, QUARANTINED.encode(record))
+            case AuditEntry():
+                address = ("audit", record.tenant_id.encode(), AUDIT_ENTRY.encode(record))
             case Rejection():
                 address = ("rejections", record.id.encode(), REJECTION.encode(record))
             case _:
@@ -370,9 +386,10 @@ def obeying(
         while not stop.is_set():
             message = consumer.poll(0.05)
             if message is not None and message.error() is None:
-                made = obey(codec.decode(message.value()), message)
+                command = codec.decode(message.value())
+                made = obey(command, message)
                 if made:
-                    cluster.write(*made)
+                    cluster.write(*answered(command, made))
 
     thread = threading.Thread(target=live)
     thread.start()
@@ -384,23 +401,25 @@ def obeying(
         consumer.close()
 
 
-def refusal(message: Message, reason: str, detail: str = "no") -> DeadLetter:
-    """The dead letter of a command that a dispatcher turns down."""
-    partition, offset = message.partition() or 0, message.offset() or 0
-    return DeadLetter(
-        f"dispatcher:jobs.commands:{partition}:{offset}",
-        "record",
-        "",
-        reason,
-        detail,
-        "dispatcher",
-        int(time.time() * 1000),
-        "jobs.commands",
-        partition,
-        offset,
-        message.key(),
-        message.value(),
-    )
+def answered(command: Any, made: list[Any]) -> list[Any]:
+    """What a stage writes for a command: its records, and the entry that answers the command."""
+    if any(isinstance(each, AuditEntry) for each in made):
+        return made
+    return [*made, entry_of(command, DONE)]
+
+
+def entry_of(command: Any, outcome: AuditOutcome, **fields: Any) -> AuditEntry:
+    """The entry that answers a command of either kind."""
+    is_delivery = isinstance(command, DeliveryCommand)
+    asked = asked_of_delivery(command) if is_delivery else commands.asked(command)
+    assert asked is not None
+    return of_asked(asked, outcome, int(time.time() * 1000), **fields)
+
+
+def refusal(message: Message, reason: str, detail: str = "no") -> AuditEntry:
+    """The answer to a command that a dispatcher turns down."""
+    command = COMMAND.decode(message.value())
+    return entry_of(command, REFUSED, reason=reason, detail=detail)
 
 
 @dataclass

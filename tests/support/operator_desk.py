@@ -13,15 +13,15 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from streams.api.operator_state import AppState
 from streams.api.read_model.projections import Changes, project
-from streams.api.sent_commands import SentCommands
 from streams.api.serving.middlewares import problems
 from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
+from streams.audit.entries import encoded, of_call
 from streams.runtime.processor import Record
 from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
 from streams.serde.keys import tenant_key
-from streams.serde.records import CommandBody, TenantRecord
+from streams.serde.records import DONE, REFUSED, AuditOutcome, CommandBody, TenantRecord
 from streams.topology.load import load
 from support.callers import AskedByAnybody, as_operator
 
@@ -35,7 +35,7 @@ class OperatorDesk(AskedByAnybody):
     home = AppState.home
 
     def __init__(self, rows: sqlite3.Connection) -> None:
-        self.rows, self.topology, self.sent_commands = rows, load(), SentCommands()
+        self.rows, self.topology = rows, load()
         self.sent: list[CommandBody] = []
         self.tenant_writes = asyncio.Lock()
         self.unshown: dict[Any, Any] = {}
@@ -77,9 +77,19 @@ class OperatorDesk(AskedByAnybody):
     async def read_barrier(self, *_: Any) -> None:
         """The read model has caught up."""
 
-    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> int:
+    async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> str:
+        """Send a command, which no dispatcher decides."""
         self.sent.append(body)
-        return len(self.sent)
+        return f"cmd_{len(self.sent)}"
+
+    def answer(self, command_id: str, reason: str | None = None, detail: str = "") -> None:
+        """Have the read model show that a command was carried out, or refused for a reason."""
+        outcome: AuditOutcome = DONE if reason is None else REFUSED
+        told = None if reason is None else detail
+        entry = of_call(
+            self.call, "verb", "it", outcome, 1, reason=reason, detail=told, command_id=command_id
+        )
+        self.project([("audit", *encoded(entry))])
 
 
 @asynccontextmanager

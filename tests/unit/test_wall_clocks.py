@@ -51,7 +51,7 @@ READ_IN = {
     "streams/cli/receiver.py": "when a request came: shown",
     "streams/delivery/sender.py": "signs attempts, and when they began: shown",
     "streams/dev/sample_event.py": "signs a test delivery",
-    "streams/api/command_results.py": "when a command was given: shown",
+    "streams/api/decisions.py": "when a command was given: shown",
     "streams/api/endpoints/destinations.py": "dates of records: shown",
     "streams/api/endpoints/http.py": "dates of records: shown",
     "streams/event_replay/progress.py": "dates of records: shown",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 from streams.api.approvals import table as approvals
 from streams.api.approvals.decision_request import ApproveRequest, DecisionRequest
 from streams.api.approvals.table import Shown, approval_json, seal_edit
-from streams.api.command_results import run_command
+from streams.api.decisions import decided
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
 from streams.api.remedy import get
@@ -31,7 +30,7 @@ async def approve(state: AppState, id_: str, wanted: ApproveRequest) -> Json:
     Raises:
         Refusal: 404; 409, somebody has decided already; 410, nobody can read what is asked.
     """
-    shown = await _pending(state, id_)
+    shown = await known_approval(state, id_)
     if shown.asked is None:
         told = "what was asked cannot be shown here, so nobody can approve it: reject it"
         raise Refusal(410, "approval-unreadable", told)
@@ -47,7 +46,7 @@ async def reject(state: AppState, id_: str, wanted: DecisionRequest) -> Json:
     Raises:
         Refusal: 404; 409, somebody has decided already.
     """
-    shown = await _pending(state, id_)
+    shown = await known_approval(state, id_)
     return await _decided(state, shown, _decision(state, shown, wanted, approved=False))
 
 
@@ -83,27 +82,14 @@ async def _decided(state: AppState, shown: Shown, body: Decide) -> Json:
     """Send a decision, and return what became of it."""
     about, id_ = shown.approval, shown.approval.approval_id
 
-    def counted(connection: sqlite3.Connection) -> Shown | None:
-        found = approvals.approval(connection, state.vault, id_)
-        votes = () if found is None else found.approval.votes
-        return found if any(vote.decision_id == body.decision_id for vote in votes) else None
-
-    row = ("approvals", (about.tenant_id, about.scope, id_))
     try:
-        found = await run_command(state, about.tenant_id, about.job_id, body, row, counted)
+        told = await decided(state, about.tenant_id, about.job_id, body, "approvals")
     except Refusal as refusal:
         with suppress(Refusal):  # the row that tells more may be late
             await state.read_barrier(("approvals", state.home(about.tenant_id)))
         _require_pending((await known_approval(state, id_)).approval)
         raise refusal from None
-    return {**approval_json(found or shown), "answered": found is not None}
-
-
-async def _pending(state: AppState, id_: str) -> Shown:
-    """Return an approval that nobody has decided; refuse any other with 409."""
-    shown = await known_approval(state, id_)
-    _require_pending(shown.approval)
-    return shown
+    return {**approval_json(await known_approval(state, id_)), **told.json()}
 
 
 def _require_pending(approval: Approval) -> None:

@@ -1,8 +1,7 @@
 """Replays a job as a new one, or says what prevents it.
 
-This module checks a replay before anything is written, so that the person learns the reason. The
-dispatcher checks it again in the transaction that makes the job, and this module answers with its
-refusals, too.
+The dispatcher decides. This module asks it, and adds to a refusal what a person needs to see: the
+earlier replays, the effects to name, the job in the way.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.api.command_results import command_result, letter_ids, outstanding
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.replay_request import ReplayRequest
+from streams.api.decisions import Decision, decision
 from streams.api.effects.table import begun_effects, effect_json
 from streams.api.jobs import table as jobs
 from streams.api.jobs.replays import replays
@@ -20,13 +19,9 @@ from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, all_invalid, key_reused, unknown
 from streams.api.remedy import get
 from streams.api.rows.json_values import Json
-from streams.api.sent_commands import SentCommand, Subject
 from streams.api.tenants.guards import refuse_erased
-from streams.new_jobs import from_replay
-from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 from streams.serde.effect_scopes import is_shared
-from streams.serde.job_states import REPLAYABLE
 from streams.serde.records import DeadLetter, Job, Replay
 from streams.topology.model import Topology
 from streams.tracing.conventions import REPLAY_OF
@@ -43,10 +38,6 @@ class JobReplay:
     wanted: ReplayRequest
     key: str | None
 
-    @property
-    def subject(self) -> Subject:
-        return "replay", self.id
-
     def command(self, by: str) -> Replay:
         wanted = self.wanted
         return Replay(
@@ -62,12 +53,12 @@ class JobReplay:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A replay whose command is durable; `letters` are the ids that its dead letter can have."""
+    """A replay whose command is durable."""
 
     asked: JobReplay
     job: Job
     new_id: str
-    letters: tuple[str, ...]
+    command_id: str
 
     @property
     def id(self) -> str:
@@ -75,66 +66,40 @@ class Requested:
 
 
 async def replayed(state: AppState, asked: JobReplay) -> Json:
-    """Return the new job, as it is shown or as it will first appear.
+    """Return the new job, or what is known of it if the dispatcher is late.
 
     Raises:
         Refusal: 404 or 409, it cannot be replayed; 503, the read model has not caught up.
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
-    return await made(state, await requested(state, asked))
-
-
-async def requested(state: AppState, asked: JobReplay, *, dry_run: bool = False) -> Requested:
-    """Send the command, unless the new job exists; with `dry_run` only check it.
-
-    Raises what `replayed` raises.
-    """
-    async with state.sent_commands.lock(asked.subject):
-        job = await _known(state, asked.id)
-        await refuse_erased(state, job.tenant_id)
-        new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
-        is_new = await _judge(state, asked, job, new_id)
-        letters = await _send(state, asked, job, new_id) if is_new and not dry_run else ()
-    return Requested(asked, job, new_id, letters)
-
-
-async def made(state: AppState, sent: Requested) -> Json:
-    """Return the new job of a requested replay; raises what `replayed` raises."""
-    asked, new_id = sent.asked, sent.new_id
-    found = await command_result(
-        state, sent.letters, ("jobs", (new_id,)), lambda db: _shown(db, new_id, state.topology)
-    )
+    sent = await requested(state, asked)
+    told = await made(state, sent, "jobs")
+    found = await state.query(lambda db: _shown(db, sent.new_id, state.topology))
     if found is None:
-        now = wall_ms()
-        pending = from_replay(
-            new_id, asked.command(state.principal.id), sent.job, state.topology, at=now, now=now
-        )
-        return jobs.unread_job(pending)
-    state.sent_commands.shown(asked.subject, new_id)
+        about = {"job_id": sent.new_id, "tenant_id": sent.job.tenant_id, "replay_of": asked.id}
+        return about | told.json()
     require_same(found[0], asked.wanted)
     return found[1]
 
 
-async def _judge(state: AppState, asked: JobReplay, job: Job, new_id: str) -> bool:
-    """Return whether the new job has to be made; False if it exists.
+async def requested(state: AppState, asked: JobReplay) -> Requested:
+    """Send the command; raises what `replayed` raises."""
+    job = await known_job(state, asked.id)
+    await refuse_erased(state, job.tenant_id)
+    await _refuse_unbegun(state, asked, job)
+    new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
+    link_to(job.traceparent, REPLAY_OF)
+    command = asked.command(state.principal.id)
+    return Requested(asked, job, new_id, await state.command(job.tenant_id, new_id, command))
 
-    Raises:
-        Refusal: 409, the job cannot be replayed.
-    """
 
-    async def is_there() -> bool:
-        return await state.query(lambda db: jobs.job(db, new_id)) is not None
-
-    # The replay of a job in review ends that job; a repeated call must return the same replay.
-    if await is_there():
-        return False
-    _refuse_unreplayable(job)
-    home = state.home(job.tenant_id)
-    await state.read_barrier(("jobs", home), ("ledger", home))
-    if await is_there():  # Another process sent it under the same key.
-        return False
-    await _refuse_clashes(state, asked, job, new_id)
-    return True
+async def made(state: AppState, sent: Requested, *topics: str) -> Decision:
+    """Wait for the decision about a requested replay; raises what `replayed` raises."""
+    try:
+        return await decision(state, sent.job.tenant_id, sent.command_id, *topics)
+    except Refusal as refusal:
+        refusal.extra.update(await _details(state, sent, refusal.name))
+        raise
 
 
 def require_same(made: Job, wanted: ReplayRequest) -> None:
@@ -153,7 +118,7 @@ def _key_reused(job_id: str, what: str) -> Refusal:
     return key_reused(job_id, f"replay {job_id}, made with another {what}")
 
 
-async def _known(state: AppState, id_: str) -> Job:
+async def known_job(state: AppState, id_: str) -> Job:
     """Return the job behind a dead letter, or one in review; refuse with 404 or 409 without one."""
 
     def found(connection: sqlite3.Connection) -> tuple[DeadLetter | None, Job | None]:
@@ -173,90 +138,42 @@ async def _known(state: AppState, id_: str) -> Job:
     return job
 
 
-def _refuse_unreplayable(job: Job) -> None:
-    if job.status not in REPLAYABLE:
-        raise Refusal(
-            409,
-            "not-replayable",
-            f"job {job.job_id} is {job.status}: only "
-            f"{', '.join(sorted(REPLAYABLE))} jobs are replayed",
-        )
-
-
 def unknown_letter(id_: str) -> Refusal:
     return unknown("dead letter", id_, f"{LETTERS} lists them", LETTERS)
 
 
-async def _refuse_clashes(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
-    """Check that the job was not replayed, shares no scope, and repeats no unnamed effect.
-
-    Raises:
-        Refusal: 409; 422 if the call names effects that the job has not begun.
-    """
-    await _refuse_second(state, asked, job, new_id)
-    if asked.wanted.fresh_scope:
-        await _refuse_unnamed_effects(state, asked, job)
-    elif (other := await state.query(lambda db: jobs.sharing(db, job))) is not None:
-        raise Refusal(
-            409,
-            "scope-in-use",
-            f"job {other.job_id} is {other.status} and shares the effects of "
-            f"{job.job_id}: wait for its end, or cancel it",
-            job_id=other.job_id,
-        )
+async def _details(state: AppState, sent: Requested, reason: str) -> Json:
+    """Return what a person needs to see of a refusal."""
+    job = sent.job
+    match reason:
+        case "already-replayed":
+            earlier = await state.query(lambda db: replays(db, job.tenant_id, job.job_id))
+            return {"replays": earlier}
+        case "effects-done":
+            named = sent.asked.wanted.repeat_effects
+            begun = await state.query(lambda db: begun_effects(db, job))
+            return {"effects": [effect_json(e) for e in begun if e.action not in named]}
+        case "scope-in-use":
+            other = await state.query(lambda db: jobs.sharing(db, job))
+            return {} if other is None else {"job_id": other.job_id}
+    return {}
 
 
-async def _refuse_second(state: AppState, asked: JobReplay, job: Job, new_id: str) -> None:
-    earlier = await outstanding(state, asked.subject)
-    if earlier is not None and earlier.job_id == new_id and earlier.digest != asked.wanted.digest():
-        raise _key_reused(new_id, "body")
-    if asked.wanted.again or (earlier is not None and earlier.job_id == new_id):
+async def _refuse_unbegun(state: AppState, asked: JobReplay, job: Job) -> None:
+    """Refuse with 422 to repeat effects that the job has not begun: a name may be misspelt."""
+    named = set(asked.wanted.repeat_effects)
+    if not named:
         return
-    made = await state.query(lambda db: replays(db, job.tenant_id, job.job_id))
-    named = {each["job_id"]: f"{each['job_id']} ({each['status']})" for each in made}
-    for id_ in (job.replayed_as, earlier.job_id if earlier else None):
-        if id_ is not None and id_ not in named:
-            named[id_] = id_
-    if named:
-        raise Refusal(
-            409,
-            "already-replayed",
-            f"job {job.job_id} was replayed before, as "
-            f"{', '.join(named.values())}: to replay it once more, call again with `again` "
-            "(`--again`)",
-            replays=made,
-        )
-
-
-async def _refuse_unnamed_effects(state: AppState, asked: JobReplay, job: Job) -> None:
+    await state.read_barrier(("ledger", state.home(job.tenant_id)))
     begun = await state.query(lambda db: begun_effects(db, job))
-    named, known = set(asked.wanted.repeat_effects), {entry.action for entry in begun}
-    if unknown_ones := sorted(named - known):
+    if unknown_ones := sorted(named - {entry.action for entry in begun}):
         raise all_invalid([("repeat_effects", _not_repeated(job, each)) for each in unknown_ones])
-    unnamed = [entry for entry in begun if entry.action not in named]
-    if unnamed:
-        told = ", ".join(f"{entry.action} ({entry.status})" for entry in unnamed)
-        raise Refusal(
-            409,
-            "effects-done",
-            f"a fresh scope repeats effects that (may) have happened: {told}; "
-            "replay without it, or name each in `repeat_effects` (`--repeat-effect`)",
-            effects=[effect_json(entry) for entry in unnamed],
-        )
 
 
 def _not_repeated(job: Job, action: str) -> str:
     if is_shared(action):
         return f"{action} counts beyond {job.job_id}: a fresh scope does not begin it again"
     return f"{job.job_id} has not begun {action}"
-
-
-async def _send(state: AppState, asked: JobReplay, job: Job, new_id: str) -> tuple[str, ...]:
-    link_to(job.traceparent, REPLAY_OF)
-    offset = await state.command(job.tenant_id, new_id, asked.command(state.principal.id))
-    told = letter_ids(state, job.tenant_id, offset)
-    state.sent_commands.remember(asked.subject, SentCommand(new_id, asked.wanted.digest(), 0, told))
-    return told
 
 
 def _shown(

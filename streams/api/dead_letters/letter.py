@@ -5,7 +5,6 @@ from __future__ import annotations
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.discards import discarded
 from streams.api.dead_letters.job_replay import JobReplay, replayed, unknown_letter
-from streams.api.dead_letters.producer import NotTaken
 from streams.api.dead_letters.record_replay import replay_records
 from streams.api.dead_letters.replay_request import ReplayRequest
 from streams.api.dead_letters.table import dead_letter_json, dead_record_json
@@ -13,6 +12,7 @@ from streams.api.jobs import table as jobs
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
 from streams.api.rows.json_values import Json
+from streams.errors import RecordTooLarge
 from streams.http.moments import rfc3339
 from streams.serde.records import DeadLetter
 
@@ -47,11 +47,11 @@ async def discard(state: AppState, id_: str, note: str) -> Json:
     """Mark a dead letter about which nothing is left to do: lists leave it out from now on.
 
     Raises:
-        Refusal: 404; 409, it is on its way to its stage, or Kafka does not take it.
+        Refusal: 404; 409, Kafka does not take it.
     """
     try:
         letter = await discarded(state, id_, note)
-    except NotTaken as error:
+    except RecordTooLarge as error:
         detail = f"Kafka refuses the dead letter ({error}): see `tidegate topology plan` for dlq"
         raise Refusal(409, "not-taken", detail) from None
     if letter is None:
@@ -60,16 +60,13 @@ async def discard(state: AppState, id_: str, note: str) -> Json:
 
 
 async def _record_replayed(state: AppState, id_: str, wanted: ReplayRequest) -> Json:
-    try:
-        done = await replay_records(state, [id_], wanted.incident_note, again=wanted.again)
-    except NotTaken as error:
-        detail = f"Kafka refuses the record ({error}): see `tidegate topology plan` for its topic"
-        raise Refusal(409, "not-taken", detail) from None
+    done = await replay_records(state, [id_], wanted.incident_note, again=wanted.again)
     for _, reason in done.left_out:
         raise Refusal(409, reason.name, reason.detail)
     if not done.sent:
         raise unknown_letter(id_)
-    return dead_letter_json(done.sent[0]) | {"sent": _sent(state, done.sent[0])}
+    sent = _sent(state, done.sent[0])
+    return dead_letter_json(done.sent[0]) | {"sent": sent, "answered": done.answered}
 
 
 def _sent(state: AppState, letter: DeadLetter) -> Json:

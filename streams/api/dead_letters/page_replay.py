@@ -13,19 +13,22 @@ from typing import TypeVar
 
 from streams.api.dead_letters import to_replay as letters_to_replay
 from streams.api.dead_letters.eligibility import Unfit, unfit
-from streams.api.dead_letters.job_replay import JobReplay, Requested, made, requested
-from streams.api.dead_letters.record_replay import replay_most
+from streams.api.dead_letters.job_replay import JobReplay, Requested, known_job, made, requested
+from streams.api.dead_letters.record_replay import replay_records
 from streams.api.dead_letters.replay_request import BulkReplayRequest, ReplayRequest
 from streams.api.dead_letters.to_replay import DeadJob, LetterPage
+from streams.api.jobs import table as jobs
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
+from streams.api.tenants.guards import refuse_erased
+from streams.serde.job_states import REPLAYABLE
 
 T = TypeVar("T")
 
 _AT_ONCE = 50
-"""So many jobs are judged at the same time: each asks Kafka how far it has to read."""
+"""So many jobs are asked for at the same time."""
 LeftOut = tuple[tuple[str, Unfit], ...]
 """Ids of letters, and why they are not replayed."""
 
@@ -65,32 +68,45 @@ async def replay_selected(
 
 
 async def replay_page(state: AppState, page: LetterPage, note: str) -> PageReplay:
-    """Replay the letters of a page; return once the commands and records are durable.
+    """Replay the letters of a page; return once the stages have decided, or are late.
 
     Raises:
-        Refusal: 503, the read model is late, or it is unknown what was sent: call again.
+        Refusal: 503, the read model is late: call again.
         KafkaUnavailable: Kafka does not answer: call again.
     """
     asked = [_replay(job, note) for job in page.jobs]
     sent, unsent = await _sorted(asked, lambda each: requested(state, each), _AT_ONCE)
     _, refused = await _sorted(sent, lambda each: made(state, each), len(sent))
-    records, left_out = 0, list(unsent + refused)
-    for batch in page.batches:
-        done = await replay_most(state, batch, note)
-        records += len(done.sent)
-        left_out += done.left_out
-    return PageReplay(len(sent) - len(refused), records, tuple(left_out))
+    done = await replay_records(state, page.records, note)
+    left_out = (*unsent, *refused, *done.left_out)
+    return PageReplay(len(sent) - len(refused), len(done.sent), left_out)
 
 
 async def judge_page(state: AppState, page: LetterPage, note: str) -> PageReplay:
-    """Return what `replay_page` would do; raises what it raises."""
+    """Return what `replay_page` would probably do; raises what it raises.
+
+    Of jobs, the dispatcher alone knows: this goes by what the read model shows.
+    """
     asked = [_replay(job, note) for job in page.jobs]
-    fit, left_out = await _sorted(
-        asked, lambda each: requested(state, each, dry_run=True), _AT_ONCE
-    )
-    ids = [id_ for batch in page.batches for id_ in batch]
-    unfit_records = await _unfit(state, ids)
-    return PageReplay(len(fit), len(ids) - len(unfit_records), left_out + unfit_records)
+    fit, left_out = await _sorted(asked, lambda each: _expected(state, each), _AT_ONCE)
+    unfit_records = await _unfit(state, page.records)
+    fit_records = len(page.records) - len(unfit_records)
+    return PageReplay(len(fit), fit_records, left_out + unfit_records)
+
+
+async def _expected(state: AppState, asked: JobReplay) -> None:
+    """Refuse what the dispatcher would refuse, as far as the read model shows it."""
+    job = await known_job(state, asked.id)
+    await refuse_erased(state, job.tenant_id)
+    other = await state.query(lambda db: jobs.sharing(db, job))
+    if job.status not in REPLAYABLE:
+        raise Refusal(409, "not-replayable", f"job {job.job_id} is {job.status}")
+    if job.replayed_as is not None:
+        told = f"job {job.job_id} was replayed as {job.replayed_as}"
+        raise Refusal(409, "already-replayed", told)
+    if other is not None:
+        told = f"job {other.job_id} is {other.status} and works in the scope of {job.job_id}"
+        raise Refusal(409, "scope-in-use", told)
 
 
 def _replay(job: DeadJob, note: str) -> JobReplay:

@@ -1,88 +1,110 @@
-"""Sends dead records in again, each to its own stage and partition, once unless `again` is given.
+"""Sends dead records in again, each to its own stage and partition.
 
-One transaction writes the letter to `dlq`, marked with when, by whom and why it was sent in, and to
-the input that its stage alone reads. The stage answers in the letter (`replay_outcome`).
+One record brings the letter back: marked with when, by whom and why it was sent in, to the input
+that its stage alone reads. The stage answers in the letter (`replay_outcome`), in the transaction
+that takes the record. So nothing is half done, and a letter that is sent in twice does no harm:
+stages take each record of their inputs at least once anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+import sqlite3
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from streams import dead_letter
 from streams.api.dead_letters import letters
+from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.eligibility import Unfit, unfit
-from streams.api.dead_letters.producer import NotTaken, Outgoing
 from streams.api.operator_state import AppState
 from streams.dead_letter import REPLAY_HEADER
+from streams.errors import RecordTooLarge
 from streams.process.wall_clock import wall_ms
 from streams.serde.ids import new_id
 from streams.serde.records import DeadLetter
-from streams.topology.model import Topology
+
+_AT_ONCE = 200
+"""So many letters are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """When (ms), by whom and why records are sent in; `again` includes those sent in before.
+    """When (milliseconds), by whom and why records are sent in; `again` includes those sent before.
 
-    `id` is another one for each call: time and note do not tell two operators apart that are asked
-    at once, and the one that was overtaken would take the mark for its own.
+    `id` is another one for each call, so that a call knows the answers to it.
     """
 
     at: int
-    by: str
     note: str
+    by: str
     again: bool = False
     id: bytes = field(default_factory=lambda: new_id("rpl").encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The letters that were sent in again, as they are now, and those that were left out."""
+    """The letters that were sent in again, as they are now, and those that were left out.
+
+    `answered` is whether the stages of all of them have said what became of them.
+    """
 
     sent: tuple[DeadLetter, ...]
     left_out: tuple[tuple[str, Unfit], ...]
+    answered: bool
 
 
 async def replay_records(
     state: AppState, ids: Collection[str], note: str, *, again: bool = False
 ) -> Replayed:
-    """Send records in again, in the order of their ids, all in one transaction.
+    """Send records in again, in the order of these ids, and wait for their stages' answers.
 
     Raises:
-        Refusal: 503, it is unknown whether they were sent, or the read model is late: call again.
-        KafkaUnavailable: no transaction can be opened.
-        NotTaken: the broker will never take one of them; none was sent.
+        Refusal: 503, the read model is late: call again.
+        KafkaUnavailable: a record was not acknowledged: call again.
     """
-    mark = Mark(wall_ms(), state.principal.id, note, again)
-    found = await letters.settled(state, lambda retried: _attempt(state, ids, mark, retried))
-    await letters.shown(state, {letter.partition or 0 for letter in found.sent})
-    return found
+    mark, asked = Mark(wall_ms(), note, state.principal.id, again), list(ids)
+    sent, left_out = list[DeadLetter](), list[tuple[str, Unfit]]()
+    for start in range(0, len(asked), _AT_ONCE):
+        for id_, result in await _sent_in(state, asked[start : start + _AT_ONCE], mark):
+            left_out.append((id_, result)) if isinstance(result, Unfit) else sent.append(result)
+    answers = await asyncio.gather(*(_answer(state, letter.id, mark) for letter in sent))
+    shown = tuple(answer or letter for answer, letter in zip(answers, sent, strict=True))
+    return Replayed(shown, tuple(left_out), None not in answers)
 
 
-async def _attempt(state: AppState, ids: Collection[str], mark: Mark, retried: bool) -> Replayed:
-    transaction = await state.records.open()
-    sent, left_out, outgoing = [], [], []
-    for kept in await letters.current(state, ids):
-        reason = unfit(kept.letter, state.topology, mark.again)
-        if retried and _is_marked(kept.letter, mark):
-            sent.append(kept.letter)  # An earlier attempt, whose end was unknown, sent it.
-        elif reason is not None:
-            left_out.append((kept.letter.id, reason))
-        else:
-            marked = _marked(kept.letter, mark)
-            sent.append(marked)
-            outgoing += [
-                _returning(marked, state.topology),
-                letters.rewritten(marked, kept.partition),
-            ]
-    if outgoing:
-        await transaction.commit(outgoing)
-    return Replayed(tuple(sent), tuple(left_out))
+async def _sent_in(
+    state: AppState, ids: Collection[str], mark: Mark
+) -> list[tuple[str, DeadLetter | Unfit]]:
+    kept = [each.letter for each in await letters.current(state, ids)]
+    # The producer gets them in this order, which a partition keeps.
+    results = await asyncio.gather(*(_send(state, letter, mark) for letter in kept))
+    return [(letter.id, result) for letter, result in zip(kept, results, strict=True)]
 
 
-def _is_marked(letter: DeadLetter, mark: Mark) -> bool:
-    return letter.headers.get(REPLAY_HEADER) == mark.id
+async def _send(state: AppState, letter: DeadLetter, mark: Mark) -> DeadLetter | Unfit:
+    reason = unfit(letter, state.topology, mark.again)
+    if reason is not None:
+        return reason
+    marked = _marked(letter, mark)
+    key, value, headers = dead_letter.returning(marked)
+    topic, partition = state.topology.letter_input(letter.stage) or "", letter.partition or 0
+    try:
+        await state.producer.send(topic, key, value, partition=partition, headers=headers)
+    except RecordTooLarge as error:
+        return Unfit("not-taken", str(error))
+    return marked
+
+
+async def _answer(state: AppState, id_: str, mark: Mark) -> DeadLetter | None:
+    """Return the letter once its stage has answered this call; None if the stage is late."""
+
+    def look(connection: sqlite3.Connection) -> DeadLetter | None:
+        found = dead_letters.dead_letter(connection, id_)
+        ours = found is not None and found.headers.get(REPLAY_HEADER) == mark.id
+        return found if ours else None
+
+    return await state.wait_for(("dead_letters", (id_,)), look)
 
 
 def _marked(letter: DeadLetter, mark: Mark) -> DeadLetter:
@@ -95,25 +117,3 @@ def _marked(letter: DeadLetter, mark: Mark) -> DeadLetter:
         headers=headers,
         replay_outcome=None,
     )
-
-
-def _returning(letter: DeadLetter, topology: Topology) -> Outgoing:
-    key, value, headers = dead_letter.returning(letter)
-    topic = topology.letter_input(letter.stage) or ""
-    return Outgoing(topic, letter.partition or 0, key, value, headers)
-
-
-async def replay_most(state: AppState, ids: Sequence[str], note: str) -> Replayed:
-    """Send records in again; if the broker will never take one of them, send all the others.
-
-    Raises the same errors as `replay_records`, except `NotTaken`.
-    """
-    try:
-        return await replay_records(state, ids, note)
-    except NotTaken as error:
-        if len(ids) == 1:
-            return Replayed((), ((ids[0], Unfit("not-taken", str(error))),))
-    middle = len(ids) // 2
-    first = await replay_most(state, ids[:middle], note)
-    second = await replay_most(state, ids[middle:], note)
-    return Replayed(first.sent + second.sent, first.left_out + second.left_out)

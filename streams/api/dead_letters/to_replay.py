@@ -18,9 +18,6 @@ from streams.serde.records import DeadLetter
 
 _PAGE_BYTES = 32 * 1024 * 1024
 """One call sends in at most this much, so that it answers in time."""
-_BATCH_BYTES = 4 * 1024 * 1024
-_BATCH = 200
-"""One transaction holds at most this many letters and bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +38,13 @@ class DeadJob:
 
 @dataclass(frozen=True, slots=True)
 class LetterPage:
-    """A page: jobs, and ids of records in batches, each for one transaction.
+    """A page: jobs, and ids of records.
 
     `matched` also counts the letters on later pages.
     """
 
     jobs: tuple[DeadJob, ...]
-    batches: tuple[tuple[str, ...], ...]
+    records: tuple[str, ...]
     matched: int
     next: Cursor | None
 
@@ -106,7 +103,8 @@ def selected(
     page = _within(map(_Found._make, rows))
     after = Cursor(0, page[-1].place) if page and matched > len(page) else None
     jobs = tuple(DeadJob(each.id, each.at) for each in page if each.kind == "job")
-    return LetterPage(jobs, _batches([e for e in page if e.kind == "record"]), matched, after)
+    records = tuple(each.id for each in page if each.kind == "record")
+    return LetterPage(jobs, records, matched, after)
 
 
 def _within(rows: Iterable[_Found]) -> list[_Found]:
@@ -117,15 +115,3 @@ def _within(rows: Iterable[_Found]) -> list[_Found]:
             break
         page.append(row)
     return page
-
-
-def _batches(page: list[_Found]) -> tuple[tuple[str, ...], ...]:
-    batches: list[list[str]] = [[]]
-    size = 0
-    for row in page:
-        if batches[-1] and (size + row.size > _BATCH_BYTES or len(batches[-1]) == _BATCH):
-            batches.append([])
-            size = 0
-        batches[-1].append(row.id)
-        size += row.size
-    return tuple(map(tuple, filter(None, batches)))

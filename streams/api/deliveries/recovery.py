@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-
-from streams.api.command_results import delivery_command, run_delivery_command
+from streams.api.decisions import Decision, decided_delivery, delivery_command
 from streams.api.deliveries import table as deliveries
 from streams.api.deliveries.table import RecoveryRange
 from streams.api.endpoints.table import endpoint_state, recovery_json
@@ -39,31 +37,23 @@ async def recover(state: AppState, selected: RecoveryRange, key: str | None) -> 
     matched = await state.query(lambda db: deliveries.count(db, selected))
     await _require_enabled(state, endpoint)
     command_id = ids.recovery_command_id(selected.tenant_id, selected.endpoint_id, key)
-    begun = await _begun(state, selected, command_id)
+    decision = await _decided(state, selected, command_id)
+    begun = await _recovery(state, selected, command_id)
     if begun is not None and _differs(begun, selected):
         raise _key_reused(begun)
     return {
         "dry_run": False,
-        "command_id": command_id,
         "matched": matched,
         **_asked(selected),
         "recovery": None if begun is None else recovery_json(begun),
-        "answered": begun is not None,
+        **decision.json(),
     }
 
 
-async def _begun(state: AppState, selected: RecoveryRange, command_id: str) -> Recovery | None:
-    """Begin a recovery, or find the one that this command began; None if the stage is late."""
-
-    def shown(connection: sqlite3.Connection) -> Recovery | None:
-        found = _recovery(connection, selected.tenant_id, selected.endpoint_id)
-        return found if found is not None and found.command_id == command_id else None
-
-    found = await state.query(shown)
-    if found is not None:
-        return found
+async def _decided(state: AppState, selected: RecoveryRange, command_id: str) -> Decision:
+    """Send the command, which the delivery stage decides once however often it is sent."""
     command = delivery_command(
-        state.principal.id,
+        state,
         command_id,
         selected.tenant_id,
         selected.endpoint_id,
@@ -72,8 +62,14 @@ async def _begun(state: AppState, selected: RecoveryRange, command_id: str) -> R
         until=selected.until,
         statuses=selected.statuses,
     )
-    row = ("endpoint_states", (selected.tenant_id, selected.endpoint_id))
-    return await run_delivery_command(state, command, row, shown)
+    return await decided_delivery(state, command, "deliveries.endpoints")
+
+
+async def _recovery(state: AppState, selected: RecoveryRange, command_id: str) -> Recovery | None:
+    """Return the recovery that a command began, unless a later one of the endpoint is shown."""
+    place = selected.tenant_id, selected.endpoint_id
+    found = (await state.query(lambda db: endpoint_state(db, *place))).recovery
+    return found if found is not None and found.command_id == command_id else None
 
 
 def _differs(begun: Recovery, selected: RecoveryRange) -> bool:
@@ -92,10 +88,6 @@ def _key_reused(begun: Recovery) -> Refusal:
         f"this key belongs to a recovery {which} of status {', '.join(begun.statuses)}: ask for "
         "that again, or send a new key",
     )
-
-
-def _recovery(connection: sqlite3.Connection, tenant_id: str, endpoint_id: str) -> Recovery | None:
-    return endpoint_state(connection, tenant_id, endpoint_id).recovery
 
 
 def _asked(selected: RecoveryRange) -> Json:

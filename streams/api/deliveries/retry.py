@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-
-from streams.api.command_results import delivery_command, run_delivery_command
+from streams.api.decisions import decided_delivery, delivery_command
 from streams.api.deliveries import table as deliveries
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
@@ -33,22 +31,11 @@ async def retry(state: AppState, delivery_id: str) -> Json:
     if row is None:
         raise _unknown(delivery_id)
     await refuse_erased(state, row.tenant_id)
-    command = delivery_command(
-        state.principal.id,
-        ids.new_id("cmd"),
-        row.tenant_id,
-        row.endpoint_id,
-        RETRY,
-        delivery_id=delivery_id,
-    )
-
-    def shown(connection: sqlite3.Connection) -> bool | None:
-        found = deliveries.delivery(connection, delivery_id)
-        return True if found is not None and found.command_id == command.command_id else None
-
-    answered = await run_delivery_command(state, command, ("deliveries", (delivery_id,)), shown)
+    place = row.tenant_id, row.endpoint_id
+    command = delivery_command(state, ids.new_id("cmd"), *place, RETRY, delivery_id=delivery_id)
+    decision = await decided_delivery(state, command, "deliveries")
     found = await state.query(lambda db: deliveries.shown_delivery(db, delivery_id))
-    return {**(found or {}), "answered": answered is not None}
+    return {**(found or {}), **decision.json()}
 
 
 def _unknown(delivery_id: str) -> Refusal:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-
-from streams.api.command_results import run_command
+from streams.api.decisions import decided
 from streams.api.effects.settle_request import SettleRequest
-from streams.api.effects.table import TABLE, effect, effect_alone, shared_effect
+from streams.api.effects.table import effect, effect_alone, shared_effect
 from streams.api.jobs.known import commanded, known_job, shown_job
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.remedy import get
 from streams.api.rows.json_values import Json
-from streams.api.rows.table import find
 from streams.api.tenants.guards import known_tenant
-from streams.serde.codec import LEDGER_ENTRY
-from streams.serde.effect_scopes import is_shared
 from streams.serde.effect_states import UNSETTLED
-from streams.serde.job_states import AT_REST
 from streams.serde.records import Job, LedgerEntry, Settle
 
 
@@ -35,10 +29,8 @@ async def settle(state: AppState, job_id: str, action: str, wanted: SettleReques
     command = wanted.command(entry, state.principal.id)
     if _is_settled(entry, command):
         return await shown_job(state, job_id)
-    if not is_shared(entry.scope):
-        _require_at_rest(entry, job)
-    found = await _settled(state, job_id, entry, command)
-    return await commanded(state, job_id, answered=found is not None)
+    decision = await decided(state, job.tenant_id, job_id, command, "jobs", "ledger")
+    return await commanded(state, job_id, decision)
 
 
 async def settle_shared(
@@ -58,8 +50,9 @@ async def settle_shared(
     command = wanted.command(entry, state.principal.id)
     if _is_settled(entry, command):
         return effect_alone(entry) | {"answered": True}
-    found = await _settled(state, entry.job_id, entry, command)
-    return effect_alone(found or entry) | {"answered": found is not None}
+    decision = await decided(state, tenant_id, entry.job_id, command, "ledger")
+    found = await state.query(lambda db: shared_effect(db, tenant_id, action))
+    return effect_alone(found or entry) | decision.json()
 
 
 def _is_settled(entry: LedgerEntry, command: Settle) -> bool:
@@ -77,20 +70,6 @@ def _is_settled(entry: LedgerEntry, command: Settle) -> bool:
     return False
 
 
-async def _settled(
-    state: AppState, job_id: str, entry: LedgerEntry, command: Settle
-) -> LedgerEntry | None:
-    """Send a settlement, and return the effect as it is then; None if the read model is late."""
-    key = {"tenant_id": entry.tenant_id, "scope": entry.scope, "action": entry.action}
-
-    def settled(connection: sqlite3.Connection) -> LedgerEntry | None:
-        found = find(connection, LEDGER_ENTRY, TABLE.name, **key)
-        return None if found == entry else found
-
-    row = (TABLE.name, tuple(key.values()))
-    return await run_command(state, entry.tenant_id, job_id, command, row, settled)
-
-
 async def _current(state: AppState, job_id: str) -> Job:
     """Return the job, once the read model shows it and its effects as they are now."""
     home = state.home((await known_job(state, job_id)).tenant_id)
@@ -105,20 +84,3 @@ async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
         its_job = get("jobs", job.job_id)
         raise unknown("effect", action, f"{its_job} lists them", its_job)
     return entry
-
-
-def _require_at_rest(entry: LedgerEntry, job: Job) -> None:
-    """Check that no run of the job may still record the outcome of its effect.
-
-    The dispatcher checks whether its call may still run, and all of this for a shared effect.
-
-    Raises:
-        Refusal: 409, a run may still record it.
-    """
-    if job.status not in AT_REST:
-        raise Refusal(
-            409,
-            "not-in-review",
-            f"effect {entry.action} is {entry.status} and its job "
-            f"{job.status}: settle it when that is in review or has ended",
-        )

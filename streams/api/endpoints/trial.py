@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from streams.api.command_results import delivery_command, run_delivery_command
+from streams.api.decisions import decided_delivery, delivery_command
 from streams.api.deliveries import table as deliveries
 from streams.api.endpoints.changes import known_endpoint
-from streams.api.operator_state import AppState
+from streams.api.operator_state import AppState, not_shown
 from streams.api.refusal import Refusal
 from streams.api.rows.json_values import Json
 from streams.api.rows.table import RowKey
@@ -35,7 +35,7 @@ async def send_test(state: AppState, tenant_id: str, name: str, sample: str | No
         detail = f"endpoint {record.id!r} has no url: only jobs with a callback_url use it"
         raise Refusal(409, "endpoint-without-url", detail)
     command = delivery_command(
-        state.principal.id,
+        state,
         ids.new_id("cmd"),
         record.tenant_id,
         record.id,
@@ -57,8 +57,8 @@ async def _tested(state: AppState, command: DeliveryCommand, settings: EndpointS
         found = shown(connection)
         return found if found is not None and _has_ended(found) else None
 
-    found = await run_delivery_command(state, command, row, shown)
-    if found is None:
+    decision = await decided_delivery(state, command, "deliveries")
+    if not decision.is_known:
         raise Refusal(
             503,
             "delivery-silent",
@@ -68,7 +68,9 @@ async def _tested(state: AppState, command: DeliveryCommand, settings: EndpointS
     attempts: list[RowKey] = [("attempts", (delivery_id, n + 1)) for n in range(_ATTEMPTS)]
     seconds = _ATTEMPTS * settings.timeout_seconds + _BETWEEN_SECONDS
     await state.wait_for(row, ended, attempts, seconds)
-    found = await state.query(shown) or found
+    found = await state.query(shown)
+    if found is None:
+        raise not_shown()
     return {
         "delivery_id": delivery_id,
         "delivered": found["status"] == DELIVERED,

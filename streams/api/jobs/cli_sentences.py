@@ -9,6 +9,9 @@ from streams.serde import job_states
 
 def submitted(found: Json) -> None:
     """A job that was accepted just now."""
+    if "status" not in found:
+        _say(found, "is asked for, and no dispatcher has taken it yet")
+        return
     at = found["scheduled_at"] if found["status"] == job_states.SCHEDULED else None
     _say(found, f"is {found['status']}{f', to start at {at}' if at else ''}")
 
@@ -60,7 +63,7 @@ def replayed(found: Json) -> None:
             f"{found['id']} is sent back to its stage by {to['topic']}, partition {to['partition']}"
         )
     else:
-        tell(f"{found['replay_of']} runs again as {found['job_id']} ({found['type']})")
+        tell(f"{found['replay_of']} runs again as {found['job_id']}{_of_type(found)}")
 
 
 def discarded(found: Json) -> None:
@@ -70,4 +73,9 @@ def discarded(found: Json) -> None:
 
 def _say(job: Json, what: str, why: str | None = None) -> None:
     because = f": {why}" if why else ""
-    tell(f"{job['job_id']} ({job['type']}) {what}{because}")
+    tell(f"{job['job_id']}{_of_type(job)} {what}{because}")
+
+
+def _of_type(job: Json) -> str:
+    """The type of a job, if that is known."""
+    return f" ({job['type']})" if "type" in job else ""

@@ -15,7 +15,7 @@ from streams.serde.step_ids import shown_id
 
 _CAPS = ("limit", "scope", "value", "in_use", "concurrency")
 _HISTORY = ("attempt", "kind", "at", "worker_id", "error")
-_AS_ITS_STATUS = ("turn", "unread", "scheduled", "review", "outside")
+_AS_ITS_STATUS = ("turn", "scheduled", "review", "outside")
 """Reasons why a job waits that say no more than its status."""
 _APART = (
     "effects",

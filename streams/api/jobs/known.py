@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams.api.command_results import outstanding
+from streams.api.decisions import Decision
 from streams.api.jobs import table as jobs
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
@@ -12,20 +12,20 @@ from streams.serde.job_states import TERMINAL
 from streams.serde.records import Job
 
 
-async def commanded(state: AppState, job_id: str, *, answered: bool) -> Json:
+async def commanded(state: AppState, job_id: str, decision: Decision) -> Json:
     """Return the job that a command changes, as a call answers it.
 
     `answered` is whether the dispatcher carried the command out within `SHOWN_WITHIN_SECONDS`. The
     command is durable either way.
     """
-    return {**await shown_job(state, job_id), "answered": answered}
+    return {**await shown_job(state, job_id), **decision.json()}
 
 
 async def known_job(state: AppState, job_id: str) -> Job:
     """Return the newest state of a job; refuse with 404 if it is unknown."""
     job = await state.query(lambda db: jobs.job(db, job_id))
     if job is None:
-        raise _unknown(job_id)
+        raise unknown_job(job_id)
     return job
 
 
@@ -43,26 +43,15 @@ async def live_job(state: AppState, job_id: str) -> Job:
 
 
 async def shown_job(state: AppState, job_id: str) -> Json:
-    """Return a job as the API shows it.
-
-    Raises:
-        Refusal: 404; 503, this process accepted it, but no dispatcher has read the command yet.
-    """
+    """Return a job as the API shows it; refuse with 404 if it is unknown."""
     shown = await state.query(lambda db: jobs.shown_job(db, job_id, state.topology))
     if shown is None:
-        raise await not_there(state, job_id)
+        raise unknown_job(job_id)
     return shown
 
 
-async def not_there(state: AppState, job_id: str) -> Refusal:
-    """Return the refusal of a job that has no row: 404, or 503 if this process accepted it."""
-    if await outstanding(state, ("job", job_id)) is None:
-        return _unknown(job_id)
-    told = f"job {job_id} is accepted, and no dispatcher has taken it yet: ask again"
-    return Refusal(503, "not-shown", told)
-
-
-def _unknown(job_id: str) -> Refusal:
+def unknown_job(job_id: str) -> Refusal:
+    """Return the refusal of a job that has no row."""
     all_ = get("jobs")
     hint = "it was never accepted, is not shown yet, or has been purged since it ended"
     return unknown("job", job_id, f"{hint}: compare the id with {all_}", all_)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 
-from streams.api.command_results import run_command
+from streams.api.decisions import decided
 from streams.api.jobs import movable as movable_jobs
-from streams.api.jobs import table as jobs
 from streams.api.jobs.known import commanded, live_job
 from streams.api.jobs.movable import WaitingFilter
 from streams.api.jobs.move_request import BulkMoveRequest, MoveRequest
@@ -15,8 +13,7 @@ from streams.api.operator_state import AppState
 from streams.api.refusal import invalid
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
-from streams.serde.job_states import TERMINAL
-from streams.serde.records import Job, Move
+from streams.serde.records import Move
 
 
 async def move(state: AppState, job_id: str, wanted: MoveRequest) -> Json:
@@ -28,16 +25,9 @@ async def move(state: AppState, job_id: str, wanted: MoveRequest) -> Json:
     _require_pool(state, wanted.pool)
     job = await live_job(state, job_id)
 
-    def moved(connection: sqlite3.Connection) -> Job | None:
-        found = jobs.job(connection, job_id)
-        ended = found is None or found.status in TERMINAL
-        if found is None or ended or not found.is_same_life(job.incarnation):
-            return job
-        return found if found.asked_pool == wanted.pool else None
-
-    command, row = Move(wanted.pool, wanted.note, state.principal.id), ("jobs", (job_id,))
-    found = await run_command(state, job.tenant_id, job_id, command, row, moved)
-    return await commanded(state, job_id, answered=found is not None)
+    command = Move(wanted.pool, wanted.note, state.principal.id)
+    decision = await decided(state, job.tenant_id, job_id, command, "jobs")
+    return await commanded(state, job_id, decision)
 
 
 async def move_page(state: AppState, wanted: BulkMoveRequest, cursor: Cursor | None) -> Json:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from streams.api.endpoints.destinations import ready_for_callbacks
 from streams.api.job_types.known import doubt_about
-from streams.api.jobs import table as jobs
 from streams.api.jobs.job_request import JobRequest
 from streams.api.jobs.submission import Submission, submitted
 from streams.api.operator_state import AppState
 from streams.api.rows.json_values import Json
 from streams.api.tenants.guards import enabled_tenant
-from streams.new_jobs import FIRST, from_submission
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids
 
@@ -32,11 +30,6 @@ async def submit(
         await ready_for_callbacks(state, tenant_id, wanted.callback_url)
     command = wanted.submission(state.topology, traceparent, now, state.principal.id)
     asked = Submission(tenant_id, ids.submitted_job_id(tenant_id, key), command, key is not None)
-    shown = await submitted(state, asked, now)
-    if shown is None:
-        pending = from_submission(
-            asked.job_id, tenant_id, command, state.topology, place=FIRST, at=now, now=now
-        )
-        shown = jobs.unread_job(pending)
+    shown = await submitted(state, asked)
     doubt = await state.query(lambda db: doubt_about(db, state.topology, command.type))
     return {**shown, "warning": doubt}

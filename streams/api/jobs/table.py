@@ -18,7 +18,7 @@ from streams.api.jobs.progress_table import progress_of
 from streams.api.jobs.running import IS_RUNNING, RunningJobs
 from streams.api.jobs.superseded import events_of
 from streams.api.jobs.view import JobDetails, job_json
-from streams.api.jobs.waits import UNREAD, waits_of
+from streams.api.jobs.waits import waits_of
 from streams.api.live import table as live
 from streams.api.rows import paging
 from streams.api.rows.cursor import Cursor
@@ -78,12 +78,6 @@ def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) ->
         "deliveries": deliveries.of_job(connection, found.tenant_id, found.job_id),
         "log": live.newest_lines(connection, found),
     }
-
-
-def unread_job(pending: Job) -> Json:
-    """Return a job that no dispatcher has made yet, as it will first appear alone."""
-    beside = {"input": parsed(pending.input), "why": UNREAD, "deliveries": [], "log": []}
-    return {**job_json(pending, JobDetails()), **beside}
 
 
 def _input(connection: sqlite3.Connection, found: Job) -> object:

@@ -21,14 +21,6 @@ from streams.serde.records import Held, Job
 from streams.topology.limits import Limit, Scope
 from streams.topology.model import Topology
 
-UNREAD: Json = {
-    "reason": "unread",
-    "since": None,
-    "caps": [],
-    "detail": "its command is written, and no dispatcher has read it yet: ask again",
-}
-"""Of a job whose command is durable, before the read model shows the job."""
-
 _WHOSE: dict[Scope, str] = {
     "tenant": " of tenant {!r}",
     "job_type": " of type {!r}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from streams.api.jobs.known import not_there
+from streams.api.jobs.known import unknown_job
 from streams.api.live.frames import Frame
 from streams.api.live.hub import Hub
 from streams.api.live.position import (
@@ -52,7 +52,7 @@ async def require_known(state: AppState, hub: Hub, about: Subject, position: Pos
         await asyncio.gather(*(hub.settle(each, TOPIC_OF_JOBS) for each in seen_in))
         missing = await state.query(lambda db: unknown(db, about))
     if missing:
-        raise await not_there(state, missing[0])
+        raise unknown_job(missing[0])
 
 
 def kept(position: Position, kept_ms: int) -> tuple[Position, tuple[Frame, ...]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable
+from typing import Literal
 
-from streams.api.command_results import run_command
+from streams.api.decisions import Decision, decided
 from streams.api.job_types.input_check import refuse_misfit
 from streams.api.job_types.known import doubt_about
 from streams.api.operator_state import AppState, not_shown
-from streams.api.refusal import Refusal, unknown
+from streams.api.refusal import unknown
 from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 from streams.api.schedules import table as schedules
@@ -19,11 +18,14 @@ from streams.api.tenants.guards import enabled_tenant
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import DeleteSchedule, PauseSchedule, ScheduleRow, SetSchedule
 
+Change = Literal["created", "changed", "asked"]
+"""What a command did to a schedule; `asked`: the dispatcher has not said."""
+
 
 async def set_schedule(
     state: AppState, tenant_id: str, wanted: ScheduleRequest
-) -> tuple[Json, bool]:
-    """Create a schedule, or change the one of this id; return it, and whether it is new.
+) -> tuple[Json, Change]:
+    """Create a schedule, or change the one of this id; return it, and what became of the command.
 
     `warning` says that nothing is known to handle its type, or is null.
 
@@ -33,24 +35,20 @@ async def set_schedule(
     """
     spec = wanted.spec(wall_ms())
     await enabled_tenant(state, tenant_id)
-    before = await _found(state, tenant_id, wanted.id)
-    if before is not None and before.app is not None:
-        told = f"application {before.app} declares schedule {wanted.id}: change it in its code"
-        raise Refusal(409, "schedule-declared", told)
     await refuse_misfit(state, spec.job, spec.input)
     body = SetSchedule(wanted.id, spec, wanted.paused, wanted.note, state.principal.id)
 
-    def is_set(row: ScheduleRow | None) -> bool:
-        return row is not None and row.spec == spec and wanted.paused in (None, row.paused)
-
-    row = await _run(state, tenant_id, body, is_set)
+    decision = await decided(state, tenant_id, "", body, "schedules")
+    if decision.entry is None:
+        return _unanswered(tenant_id, wanted.id, decision), "asked"
     doubt = await state.query(lambda db: doubt_about(db, state.topology, spec.job))
-    return {**_json(row), "warning": doubt}, before is None
+    shown = {**await _shown(state, tenant_id, wanted.id), "warning": doubt}
+    return shown, "changed" if decision.entry.before else "created"
 
 
 async def pause_schedule(
     state: AppState, tenant_id: str, id_: str, note: str, *, pause: bool
-) -> Json:
+) -> tuple[Json, Change]:
     """Stop a schedule, or let it go on with its next time.
 
     Raises:
@@ -59,13 +57,13 @@ async def pause_schedule(
     row = await _known(state, tenant_id, id_)
     body = PauseSchedule(row.schedule_id, pause, note.strip(), state.principal.id)
 
-    def is_done(found: ScheduleRow | None) -> bool:
-        return found is not None and found.paused == pause
+    decision = await decided(state, row.tenant_id, "", body, "schedules")
+    if not decision.is_known:
+        return _unanswered(row.tenant_id, row.schedule_id, decision), "asked"
+    return await _shown(state, row.tenant_id, row.schedule_id), "changed"
 
-    return _json(await _run(state, row.tenant_id, body, is_done))
 
-
-async def delete_schedule(state: AppState, tenant_id: str, id_: str) -> Json:
+async def delete_schedule(state: AppState, tenant_id: str, id_: str) -> tuple[Json, Change]:
     """Remove a schedule; its jobs stay.
 
     Raises:
@@ -73,8 +71,10 @@ async def delete_schedule(state: AppState, tenant_id: str, id_: str) -> Json:
     """
     row = await _known(state, tenant_id, id_)
     body = DeleteSchedule(row.schedule_id, state.principal.id)
-    await _run(state, row.tenant_id, body, lambda found: found is None)
-    return {"tenant_id": row.tenant_id, "id": row.schedule_id, "removed": True}
+    decision = await decided(state, row.tenant_id, "", body, "schedules")
+    if not decision.is_known:
+        return _unanswered(row.tenant_id, row.schedule_id, decision), "asked"
+    return {"tenant_id": row.tenant_id, "id": row.schedule_id, "removed": True}, "changed"
 
 
 async def show(state: AppState, tenant_id: str, id_: str) -> Json:
@@ -83,27 +83,17 @@ async def show(state: AppState, tenant_id: str, id_: str) -> Json:
     return await state.query(lambda db: schedules.shown_schedule(db, row))
 
 
-async def _run(
-    state: AppState,
-    tenant_id: str,
-    body: SetSchedule | PauseSchedule | DeleteSchedule,
-    is_done: Callable[[ScheduleRow | None], bool],
-) -> ScheduleRow | None:
-    """Send a command; return the schedule as it then is.
+def _unanswered(tenant_id: str, id_: str, decision: Decision) -> Json:
+    """Return that a command is durable, and that the dispatcher has not said what it decides."""
+    return {"tenant_id": tenant_id, "id": id_, **decision.json()}
 
-    Raises:
-        Refusal: 409 with the reason of the dispatcher; 503, the read model is late.
-    """
 
-    def shown(connection: sqlite3.Connection) -> tuple[ScheduleRow | None] | None:
-        found = schedules.schedule(connection, tenant_id, body.schedule_id)
-        return (found,) if is_done(found) else None
-
-    row = ("schedules", (tenant_id, body.schedule_id))
-    done = await run_command(state, tenant_id, "", body, row, shown)
-    if done is None:
+async def _shown(state: AppState, tenant_id: str, id_: str) -> Json:
+    """Return a schedule that the dispatcher has changed; refuse with 503 if its row is late."""
+    row = await _found(state, tenant_id, id_)
+    if row is None:
         raise not_shown()
-    return done[0]
+    return schedule_json(row)
 
 
 async def _known(state: AppState, tenant_id: str, id_: str) -> ScheduleRow:
@@ -116,7 +106,3 @@ async def _known(state: AppState, tenant_id: str, id_: str) -> ScheduleRow:
 
 async def _found(state: AppState, tenant_id: str, schedule_id: str) -> ScheduleRow | None:
     return await state.query(lambda db: schedules.schedule(db, tenant_id, schedule_id))
-
-
-def _json(row: ScheduleRow | None) -> Json:
-    return {} if row is None else schedule_json(row)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.access.permissions import CONFIGURE, OPERATE, READ
+from streams.api.rows.json_values import Json
 from streams.api.schedules import changes
 from streams.api.schedules.schedule_request import NoteRequest, ScheduleRequest
 from streams.api.serving.call import TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.request_body import read_body
 
 calls = Calls()
+
+_STATUS: dict[changes.Change, int] = {"created": 201, "changed": 200, "asked": 202}
 
 SCHEDULES = "/v1/tenants/{tenant_id}/schedules"
 SCHEDULE = SCHEDULES + "/{schedule_id}"
@@ -26,8 +29,7 @@ async def set_schedule(request: web.Request) -> web.Response:
     """
     state, tenant_id = state_of(request), request.match_info["tenant_id"]
     wanted = await read_body(request, ScheduleRequest)
-    shown, is_new = await changes.set_schedule(state, tenant_id, wanted)
-    return web.json_response(shown, status=201 if is_new else 200)
+    return _answer(*await changes.set_schedule(state, tenant_id, wanted))
 
 
 @calls.get(SCHEDULE, of=TENANT_IN_PATH, needs=READ)
@@ -58,14 +60,16 @@ async def resume_schedule(request: web.Request) -> web.Response:
 async def delete_schedule(request: web.Request) -> web.Response:
     """Remove a schedule; its jobs stay."""
     state, path = state_of(request), request.match_info
-    gone = await changes.delete_schedule(state, path["tenant_id"], path["schedule_id"])
-    return web.json_response(gone)
+    ids = path["tenant_id"], path["schedule_id"]
+    return _answer(*await changes.delete_schedule(state, *ids))
 
 
 async def _pause(request: web.Request, *, pause: bool) -> web.Response:
     state, path = state_of(request), request.match_info
     wanted = await read_body(request, NoteRequest)
-    shown = await changes.pause_schedule(
-        state, path["tenant_id"], path["schedule_id"], wanted.note, pause=pause
-    )
-    return web.json_response(shown)
+    ids = path["tenant_id"], path["schedule_id"]
+    return _answer(*await changes.pause_schedule(state, *ids, wanted.note, pause=pause))
+
+
+def _answer(shown: Json, change: changes.Change) -> web.Response:
+    return web.json_response(shown, status=_STATUS[change])

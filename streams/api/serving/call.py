@@ -7,6 +7,7 @@ stands beside each handler, and the checks are here, once.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -22,9 +23,12 @@ from streams.api.rights import require_every_tenant, require_permission
 from streams.api.serving.state import STATE
 from streams.api.tenants.guards import unknown_tenant
 from streams.errors import ConfigError
+from streams.serde.ids import new_id
 
 PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal", Principal)
 """Who asks; every call has one but those that are open."""
+
+_REQUEST_ID = re.compile(r"[!-~]{1,128}")
 
 STANDS: web.RequestKey[Callable[[], bool]] = web.RequestKey("stands", Callable)  # type: ignore[arg-type]
 """Whether who asks may still do so; an open stream asks again and again."""
@@ -175,7 +179,13 @@ def require_declared(app: web.Application, open_paths: frozenset[str]) -> None:
 
 def state_of(request: web.Request) -> AppState:
     """Return the operator's parts as the caller sees them: what it reads is the caller's own."""
-    return request.app[STATE].asked_by(request[PRINCIPAL])
+    return request.app[STATE].asked_by(request[PRINCIPAL], _request_id(request))
+
+
+def _request_id(request: web.Request) -> str:
+    """Return the id that the caller gave its request, if it may stand in records, or a new one."""
+    given = request.headers.get("X-Request-Id", "")
+    return given if _REQUEST_ID.fullmatch(given) else new_id("req")
 
 
 def _require_consistent(call: Call) -> None:

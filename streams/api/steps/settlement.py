@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-
-from streams.api.command_results import run_command
-from streams.api.jobs import table as jobs
+from streams.api.decisions import decided
 from streams.api.jobs.known import commanded, known_job
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
@@ -31,13 +28,8 @@ async def settle_steps(state: AppState, job_id: str, wanted: StepsRequest) -> Js
     ids = (tuple(wanted.keep), tuple(wanted.drop))
     command = SettleSteps(run_id, *ids, wanted.note, state.principal.id)
 
-    def decided(connection: sqlite3.Connection) -> bool | None:
-        found = jobs.job(connection, job_id)
-        same = found is not None and (found.run_id, found.diverged) == (run_id, job.diverged)
-        return None if same else True
-
-    found = await run_command(state, job.tenant_id, job_id, command, ("jobs", (job_id,)), decided)
-    return await commanded(state, job_id, answered=found is not None)
+    decision = await decided(state, job.tenant_id, job_id, command, "jobs")
+    return await commanded(state, job_id, decision)
 
 
 def _require_diverged(job: Job) -> None:

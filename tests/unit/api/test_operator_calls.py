@@ -17,11 +17,12 @@ from yarl import URL
 
 from streams.api.jobs.job_request import JobRequest
 from streams.api.read_model.database import Database
-from streams.api.sent_commands import SentCommand, SentCommands
+from streams.audit.chain import Head, linked
+from streams.audit.entries import encoded, of_call
 from streams.serde.codec import JOB, LEDGER_ENTRY, REJECTION
 from streams.serde.ids import replay_job_id, submitted_job_id
 from streams.serde.job_states import JobStatus
-from streams.serde.records import Attempt, Job, LedgerEntry, Rejection, Settle
+from streams.serde.records import DONE, Call, Job, LedgerEntry, Rejection, Settle
 
 CODECS: dict[type, tuple[str, Any]] = {
     Job: ("jobs", JOB),
@@ -31,11 +32,17 @@ CODECS: dict[type, tuple[str, Any]] = {
 
 
 class Desk(OperatorDesk):
-    """`coming` is what the read model shows once it has caught up."""
+    """`coming` is what the read model shows once it has caught up.
+
+    `decides` are the next decisions: the reason of a refusal, or None for what is done. `made` is a
+    job that appears once a command is sent.
+    """
 
     def __init__(self, rows: sqlite3.Connection) -> None:
         super().__init__(rows)
         self.coming: list[Job | LedgerEntry] = []
+        self.decides: list[str | None] = []
+        self.made: Job | None = None
 
     def fold(self, *values: Job | LedgerEntry | Rejection) -> None:
         found = ((*CODECS[type(each)], each) for each in values)
@@ -43,6 +50,13 @@ class Desk(OperatorDesk):
 
     async def read_barrier(self, *_: Any) -> None:
         self.fold(*self.coming)
+
+    async def command(self, *given: Any) -> str:
+        command_id = await super().command(*given)
+        if self.decides:
+            self.answer(command_id, self.decides.pop(0), "why")
+        self.fold(*filter(None, [self.made]))
+        return command_id
 
 
 @pytest.fixture
@@ -78,21 +92,9 @@ async def test_an_effect_is_settled_whatever_its_key(
     assert settle.action == f"refund/{key}"
 
 
-@pytest.mark.parametrize(
-    ("status", "answered"),
-    [
-        ("dead", 202),
-        ("failed", 202),
-        ("cancelled", 202),
-        ("succeeded", 202),
-        ("pending", 409),
-        ("running", 409),
-        ("scheduled", 409),
-        ("waiting", 409),
-    ],
-)
-async def test_an_effect_of_a_job_that_has_ended_is_settled_and_no_other(
-    desk: Desk, api: TestClient[Any, Any], status: JobStatus, answered: int
+@pytest.mark.parametrize("status", ["dead", "failed", "cancelled", "succeeded", "running"])
+async def test_a_settlement_is_asked_of_the_dispatcher_whatever_the_read_model_shows(
+    desk: Desk, api: TestClient[Any, Any], status: JobStatus
 ) -> None:
     job = make_job("job_a", status=status)
     left = make_entry(job, "refund/1", status="unknown")
@@ -100,14 +102,14 @@ async def test_an_effect_of_a_job_that_has_ended_is_settled_and_no_other(
     body = {"status": "done", "result": {"id": 2**64 - 1}, "note": "asked the bank"}
     answer = await api.post(settlement("refund%2F1"), json=body)
     told = await answer.json()
-    assert answer.status == answered, told
+    assert (answer.status, told["answered"]) == (202, False), told
     text = '{"id":18446744073709551615}'
-    sent = [Settle("refund/1", "done", text, "asked the bank", "operator")]
-    assert desk.sent == (sent if answered == 202 else [])
+    assert desk.sent == [Settle("refund/1", "done", text, "asked the bank", "operator")]
     desk.fold(replace(left, status="done", result=text, settled_by="operator"))
     otherwise = {"status": "not_done", "note": "the bank was wrong"}
     assert (await api.post(settlement("refund%2F1"), json=otherwise)).status == 409
     assert (await api.post(settlement("refund%2F1"), json=body)).status == 202, "said twice"
+    assert len(desk.sent) == 1
 
 
 @pytest.mark.parametrize(
@@ -147,50 +149,26 @@ async def test_a_replay_that_another_process_was_asked_for_under_its_key_is_the_
     desk.fold(old)
     made = make_job(new_id, scope=old.scope, replay_of="job_a", replay_note="mended")
     desk.coming = [replace(old, replayed_as=new_id), made]
+    desk.decides = [None, "already_replayed"]
     answer = await api.post(
         "/v1/dlq/job_a/replay", json={"incident_note": "mended"}, headers={"Idempotency-Key": "k1"}
     )
     told = await answer.json()
-    assert (answer.status, told.get("job_id"), desk.sent) == (202, new_id, []), told
+    assert (answer.status, told.get("job_id")) == (202, new_id), told
     another = await api.post("/v1/dlq/job_a/replay", json={"incident_note": "mended"})
-    assert (another.status, (await another.json())["type"].rpartition(":")[2]) == (
-        409,
-        "already-replayed",
-    )
+    told = await another.json()
+    assert (another.status, told["type"].rpartition(":")[2]) == (409, "already-replayed")
+    assert [each["job_id"] for each in told["replays"]] == [new_id]
 
 
-async def test_a_replay_is_remembered_only_until_it_is_shown(
-    desk: Desk, api: TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch
+async def test_a_replay_that_no_dispatcher_has_decided_names_its_command(
+    desk: Desk, api: TestClient[Any, Any]
 ) -> None:
-    """A bulk replay of 100,000 jobs left 66 MB behind."""
-    old, new_id = make_job("job_a", status="dead"), replay_job_id("acme", "job_a", "k1")
-    desk.fold(old)
-    call = ("/v1/dlq/job_a/replay",)
-    asked: dict[str, Any] = {
-        "json": {"incident_note": "mended"},
-        "headers": {"Idempotency-Key": "k1"},
-    }
-    assert (await api.post(*call, **asked)).status == 202
-    remembered = desk.sent_commands.last(("replay", "job_a"))
-    assert remembered is not None, "nobody has read it yet"
-    assert remembered.job_id == new_id
-
-    async def command(*_: Any) -> int:
-        desk.fold(make_job(new_id, scope=old.scope, replay_of="job_a", replay_note="mended"))
-        return 2
-
-    monkeypatch.setattr(desk, "command", command)
-    assert (await api.post(*call, **asked)).status == 202
-    assert desk.sent_commands.last(("replay", "job_a")) is None
-
-
-def test_a_later_command_about_a_subject_outlives_the_result_of_the_earlier_one() -> None:
-    sent, subject = SentCommands(), ("replay", "job_a")
-    sent.remember(subject, SentCommand("job_2", b"", 0, ()))
-    sent.shown(subject, "job_1")
-    assert sent.last(subject) is not None
-    sent.shown(subject, "job_2")
-    assert sent.last(subject) is None
+    desk.fold(make_job("job_a", status="dead"))
+    answer = await api.post("/v1/dlq/job_a/replay", json={"incident_note": "mended"})
+    told = await answer.json()
+    assert (answer.status, told["replay_of"], told["answered"]) == (202, "job_a", False)
+    assert told["command_id"] == "cmd_1"
 
 
 @pytest.mark.parametrize("before", [b"another body", None])
@@ -209,11 +187,38 @@ async def test_a_twin_past_its_window_does_not_answer_for_a_submission_that_wait
     desk.rows.execute(
         "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, ?)", tenant("acme")[1:]
     )
-    told = await submit(api)
-    assert told == (503, "urn:tidegate:problem:not-shown")
-    assert await submit(api) == told, "it may be sent again"
+    for number in (1, 2):  # it may be sent again
+        told = await submit(api)
+        assert (told["answered"], told["command_id"]) == (False, f"cmd_{number}")
     desk.fold(replace(over, incarnation=2, status="pending", request_hash=request.digest()))
-    assert await submit(api) == (202, over.type)
+    assert (await submit(api))["status"] == "pending"
+
+
+async def test_a_twin_and_a_key_that_came_with_another_body_are_answered_by_the_dispatcher(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    job_id = submitted_job_id("acme", "k1")
+    desk.fold(make_job(job_id, status="succeeded", request_hash=b"another body"))
+    desk.rows.execute(
+        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, ?)", tenant("acme")[1:]
+    )
+    desk.decides = [None, "key_reused"]
+    assert (await submit(api))["job_id"] == job_id
+    told = await submit(api)
+    assert (told["type"].rpartition(":")[2], told["job_id"]) == ("key-reused", job_id)
+
+
+async def test_a_job_of_another_body_is_no_answer_to_a_submission(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    """Of two bodies under one new key the dispatcher takes one, and refuses the other later."""
+    desk.rows.execute(
+        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, ?)", tenant("acme")[1:]
+    )
+    desk.made = make_job(submitted_job_id("acme", "k1"), request_hash=b"another body")
+    assert (await submit(api))["answered"] is False
+    desk.made = make_job(submitted_job_id("acme", "k2"), request_hash=JobRequest(type="t").digest())
+    assert (await submit(api, "k2"))["status"] == "pending"
 
 
 async def test_a_list_below_a_tenants_path_shows_that_tenant_alone(
@@ -235,37 +240,81 @@ async def test_a_list_below_a_tenants_path_shows_that_tenant_alone(
 
 
 @pytest.mark.parametrize(
-    ("call", "body", "carried_out"),
-    [
-        ("cancel", {}, {"cancel_requested": True}),
-        ("move", {"pool": "default", "note": "n"}, {"asked_pool": "default"}),
-    ],
+    ("call", "body"), [("cancel", {}), ("move", {"pool": "default", "note": "n"})]
 )
-async def test_a_call_says_whether_the_dispatcher_carried_its_command_out(
-    desk: Desk,
-    api: TestClient[Any, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    call: str,
-    body: dict[str, Any],
-    carried_out: dict[str, Any],
+async def test_a_call_says_whether_the_dispatcher_decided(
+    desk: Desk, api: TestClient[Any, Any], call: str, body: dict[str, Any]
 ) -> None:
-    job = make_job("job_a", asked_pool="other")
-    desk.fold(job)
+    desk.fold(make_job("job_a", asked_pool="other"))
     answer = await api.post(f"/v1/jobs/job_a/{call}", json=body)
     told = await answer.json()
-    assert (answer.status, told["answered"], len(desk.sent)) == (202, False, 1), "nobody reads it"
-
-    desk.fold(replace(job, incarnation=2, continuations=1))
+    assert (answer.status, told["answered"], told["command_id"]) == (202, False, "cmd_1")
+    assert told["job_id"] == "job_a"
+    desk.decides = [None, "move_of_unknown"]
     told = await (await api.post(f"/v1/jobs/job_a/{call}", json=body)).json()
-    assert told["answered"] is False, "it began anew, and goes on"
+    assert (told["answered"], told["command_id"]) == (True, "cmd_2")
+    refused = await api.post(f"/v1/jobs/job_a/{call}", json=body)
+    told = await refused.json()
+    assert (refused.status, told["type"].rpartition(":")[2]) == (409, "move-of-unknown")
+    assert (told["detail"], told["command_id"]) == ("why", "cmd_3")
 
-    async def command(*_: Any) -> int:
-        desk.fold(replace(job, **carried_out))
-        return 1
 
-    monkeypatch.setattr(desk, "command", command)
-    told = await (await api.post(f"/v1/jobs/job_a/{call}", json=body)).json()
-    assert told["answered"] is True
+async def test_the_audit_is_listed_by_who_did_what_when(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    for number, name in enumerate(("ann", "bob", "ann")):
+        call = Call(f"token:{name}", "operator", f"req_{number}")
+        entry = of_call(
+            call, "job.cancel", f"job_{number}", DONE, number, tenant_id="acme", after='{"a": 1}'
+        )
+        linked_ = linked(entry, Head("dispatcher:0", number))
+        desk.project([("audit", *encoded(linked_))])
+    desk.answer("cmd_1", "too_early", "wait")
+
+    async def targets(**query: str) -> list[str]:
+        answer = await api.get("/v1/audit", params=query)
+        return [each["target"] for each in (await answer.json())["audit"]]
+
+    assert await targets() == ["job_2", "job_1", "it", "job_0"]
+    assert await targets(principal="token:ann") == ["job_2", "job_0"]
+    assert await targets(verb="job.cancel", target="job_1") == ["job_1"]
+    assert await targets(outcome="refused") == await targets(command="cmd_1") == ["it"]
+    assert await targets(since="1970-01-01T00:00:00.002Z") == ["job_2"]
+    assert (await api.get("/v1/audit?outcome=maybe")).status == 422
+    shown = (await (await api.get("/v1/audit", params={"target": "job_2"})).json())["audit"][0]
+    assert shown == {
+        "id": "dispatcher:0:3",
+        "at": "1970-01-01T00:00:00.002Z",
+        "principal": "token:ann",
+        "role": "operator",
+        "tenant_id": "acme",
+        "verb": "job.cancel",
+        "target": "job_2",
+        "outcome": "done",
+        "reason": None,
+        "detail": None,
+        "note": None,
+        "request_id": "req_2",
+        "command_id": None,
+        "before": None,
+        "after": {"a": 1},
+        "chain": "dispatcher:0",
+        "seq": 3,
+        "hash": shown["hash"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("req-7", True), ("", False), ("a b", False), ("x" * 129, False)]
+)
+async def test_a_command_names_the_request_that_sent_it(
+    desk: Desk, api: TestClient[Any, Any], given: str, kept: bool
+) -> None:
+    desk.fold(make_job("job_a"))
+    await api.post("/v1/jobs/job_a/cancel", json={}, headers={"X-Request-Id": given})
+    assert (desk.call.request_id == given) == kept
+    assert (desk.call.principal, desk.call.role) == ("operator", "admin")
+    assert desk.call.request_id
 
 
 async def test_a_rejection_is_shown_with_its_cause_and_an_older_one_without(
@@ -283,12 +332,12 @@ async def listed(api: TestClient[Any, Any], path: str) -> tuple[int, list[str]]:
     return answer.status, [each["id"] for each in (await answer.json()).get("rejections", [])]
 
 
-async def submit(api: TestClient[Any, Any]) -> tuple[int, str]:
-    """Status and type of an answer."""
+async def submit(api: TestClient[Any, Any], key: str = "k1") -> dict[str, Any]:
     answer = await api.post(
-        "/v1/tenants/acme/jobs", json={"type": "t"}, headers={"Idempotency-Key": "k1"}
+        "/v1/tenants/acme/jobs", json={"type": "t"}, headers={"Idempotency-Key": key}
     )
-    return answer.status, (await answer.json())["type"]
+    told: dict[str, Any] = await answer.json()
+    return told
 
 
 async def test_the_sources_of_all_tenants_are_listed_a_page_at_a_time(
@@ -302,22 +351,3 @@ async def test_the_sources_of_all_tenants_are_listed_a_page_at_a_time(
     second = await (await api.get("/v1/sources", params=cursor)).json()
     found = [each["tenant_id"] for page in (first, second) for each in page["sources"]]
     assert (found, second["next_cursor"]) == (["acme", "globex"], None)
-
-
-async def test_a_job_that_no_dispatcher_has_read_is_shown_as_it_will_be_made(
-    desk: Desk, api: TestClient[Any, Any]
-) -> None:
-    desk.rows.execute(
-        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, ?)", tenant("acme")[1:]
-    )
-    later = await api.post("/v1/tenants/acme/jobs", json={"type": "t", "delay_seconds": 60})
-    told = await later.json()
-    assert (later.status, told["status"], told["why"]["reason"]) == (202, "scheduled", "unread")
-    assert (told["scheduled_at"] > told["created_at"], told["timeout_seconds"]) == (True, None)
-    old = make_job("job_a", status="dead", priority="undeclared", timeout_seconds=7.0)
-    desk.fold(replace(old, history=(Attempt(1, 1, "w/1", "failed", "ValueError: x"),)))
-    again = await api.post("/v1/dlq/job_a/replay", json={"incident_note": "mended"})
-    told = await again.json()
-    assert (again.status, told["status"], told["replay_of"]) == (202, "pending", "job_a")
-    usual = desk.topology.default_priority
-    assert (told["priority"], told["timeout_seconds"], told["history"]) == (usual, None, [])

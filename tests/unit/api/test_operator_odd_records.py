@@ -47,6 +47,7 @@ SCHEMAS = {
     "dlq": "dead_letter",
     "quarantine": "quarantine",
     "rejections": "rejection",
+    "audit": "audit",
     "duplicates": "duplicate",
     "tenants": "tenant",
     "deliveries": "delivery",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.audited import CALL
 from support.operator_cluster import (
     make_entry,
     make_event,
@@ -20,12 +21,14 @@ from support.step_results import framed
 from streams.api.read_model.database import Database
 from streams.api.read_model.projections import Changes, project
 from streams.api.tables import TABLES
+from streams.audit.entries import of_call
 from streams.dispatcher.schedule import created
 from streams.errors import DecodeError
 from streams.runtime.processor import Record
 from streams.schedules.definition import definition
 from streams.serde.codec import (
     APPROVAL,
+    AUDIT_ENTRY,
     BACKLOG,
     DEAD_LETTER,
     DELIVERY,
@@ -60,6 +63,7 @@ from streams.serde.keys import (
     workflow_key,
 )
 from streams.serde.records import (
+    DONE,
     AnnouncedType,
     Approval,
     Backlog,
@@ -136,6 +140,10 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
         quarantine_key("acme", "shop", KEPT.payload_hash),
         QUARANTINED.encode(KEPT),
     ),
+    "audit": (
+        b"acme",
+        AUDIT_ENTRY.encode(of_call(CALL, "job.cancel", "job_a", DONE, 1, tenant_id="acme")),
+    ),
     "rejections": (
         b"rej_1",
         REJECTION.encode(Rejection("rej_1", None, None, "unauthorized", 3, 1, 2, cause=None)),
@@ -203,7 +211,9 @@ def test_every_followed_topic_has_a_sample_here() -> None:
 
 @pytest.mark.parametrize(
     "topic",
-    sorted(VALUES.keys() - {"events", "deliveries.attempts", "jobs.live", "limits.grants"}),
+    sorted(
+        VALUES.keys() - {"events", "deliveries.attempts", "jobs.live", "limits.grants", "audit"}
+    ),
 )
 def test_a_record_is_a_row_until_its_tombstone(connection: sqlite3.Connection, topic: str) -> None:
     key, value = VALUES[topic]

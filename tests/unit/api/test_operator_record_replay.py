@@ -1,40 +1,29 @@
-"""Dead records are judged by letters read after the transaction was opened, and counted once."""
+"""Dead records are sent in again by one record each, and their stages answer."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from support.callers import AskedByAnybody
 
-from streams.api.dead_letters import producer as record_producer
-from streams.api.dead_letters import record_replay
 from streams.api.dead_letters import to_replay as letters_to_replay
-from streams.api.dead_letters.discards import answered, discarded
-from streams.api.dead_letters.producer import NotTaken, Outgoing, Unsettled
-from streams.api.dead_letters.record_replay import replay_most, replay_records
+from streams.api.dead_letters.discards import discarded
+from streams.api.dead_letters.record_replay import replay_records
 from streams.api.operator_state import AppState
 from streams.api.read_model.database import Database
 from streams.api.read_model.projections import Changes, project
-from streams.api.refusal import Refusal
-from streams.api.serving.problems import refused
-from streams.errors import KafkaUnavailable
-from streams.http.moments import rfc3339
-from streams.process.wall_clock import wall_ms
+from streams.errors import RecordTooLarge
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.keys import tenant_key
 from streams.serde.records import DeadLetter
-from streams.settings import Settings
 from streams.topology.load import load
-
-NOW = wall_ms()
 
 
 def letter(offset: int, **fields: Any) -> DeadLetter:
@@ -71,54 +60,56 @@ def fold(rows: sqlite3.Connection, *letters: DeadLetter) -> None:
         rows.executemany(changes.table.upsert, changes.upserts())
 
 
-class Bench(AskedByAnybody):
-    """Parts with a log in memory; `late` are letters that only catching up brings."""
+class Sent(NamedTuple):
+    topic: str
+    partition: int
+    value: bytes
+    headers: dict[str, bytes]
 
-    def __init__(self, rows: sqlite3.Connection, *fates: Exception | None) -> None:
-        self.rows, self.topology = rows, load()
-        self.fates, self.late = list(fates), list[DeadLetter]()
-        self.said: list[str] = []
-        self.log: list[Outgoing] = []
-        self.committed_before_failing = False
-        self.records = self
-        self.turn = asyncio.Lock()
+
+class Bench(AskedByAnybody):
+    """Parts with a log in memory; `late` are letters that only catching up brings.
+
+    Stages answer each letter that comes back with `outcome`, or are silent.
+    """
+
+    def __init__(self, rows: sqlite3.Connection, outcome: Any = "taken") -> None:
+        self.rows, self.topology, self.outcome = rows, load(), outcome
+        self.late = list[DeadLetter]()
+        self.log: list[Sent] = []
+        self.producer = self
 
     async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
         return query(self.rows)
 
+    async def wait_for(self, row: Any, look: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:
+        return look(self.rows)
+
     async def read_barrier(self, *places: tuple[str, int]) -> None:
-        self.said.append("caught up")
         fold(self.rows, *self.late)
 
-    async def open(self) -> Bench:
-        self.said.append("opened")
-        return self
-
-    async def commit(self, outgoing: Sequence[Outgoing]) -> None:
-        fate = self.fates.pop(0) if self.fates else None
-        if isinstance(fate, NotTaken) and not any(_is_huge(o) for o in outgoing):
-            self.fates.insert(0, fate)
-            fate = None
-        if fate is None or self.committed_before_failing:
-            self.said.append("committed")
-            self.log += outgoing
-            marks = [o.value for o in outgoing if o.topic == "dlq"]
-            self.late += [DEAD_LETTER.decode(value) for value in marks]
-        if fate is not None:
-            if isinstance(fate, NotTaken):
-                self.fates.insert(0, fate)
-            raise fate
+    async def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> int:
+        letter = DEAD_LETTER.decode(value)
+        if letter.value == b"huge":
+            raise RecordTooLarge("MSG_SIZE_TOO_LARGE")
+        self.log.append(Sent(topic, partition, value or b"", dict(headers)))
+        if topic == "dlq":
+            self.late.append(letter)
+        elif self.outcome is not None:
+            fold(self.rows, replace(letter, replay_outcome=self.outcome))
+        return len(self.log)
 
     def sent(self) -> list[int]:
-        return [
-            int((dict(o.headers)["tidegate-letter"]).rsplit(b":", 1)[1])
-            for o in self.log
-            if o.topic != "dlq"
-        ]
-
-
-def _is_huge(outgoing: Outgoing) -> bool:
-    return DEAD_LETTER.decode(outgoing.value).value == b"huge"
+        ids = [each.headers["tidegate-letter"] for each in self.log if each.topic != "dlq"]
+        return [int(id_.rsplit(b":", 1)[1]) for id_ in ids]
 
 
 async def replay(bench: Bench, *offsets: int, again: bool = False) -> Any:
@@ -126,28 +117,50 @@ async def replay(bench: Bench, *offsets: int, again: bool = False) -> Any:
     return await replay_records(cast(AppState, bench), ids, "mended", again=again)
 
 
-async def test_letters_are_judged_by_what_stood_there_once_the_transaction_was_open(
-    rows: sqlite3.Connection,
-) -> None:
+async def test_letters_are_judged_as_they_are_at_the_call(rows: sqlite3.Connection) -> None:
     fold(rows, letter(1), letter(2))
     bench = Bench(rows)
-    bench.late = [letter(1, replayed_at=3, note="another operator")]
+    bench.late = [letter(1, replayed_at=3, note="another operator", replay_outcome="taken")]
     done = await replay(bench, 1, 2)
-    assert bench.said[:3] == ["opened", "caught up", "committed"]
     assert bench.sent() == [2]
     assert [(id_, why.name) for id_, why in done.left_out] == [(letter(1).id, "already-replayed")]
 
 
-async def test_a_mark_lies_behind_its_letter_in_the_same_partition(
+async def test_one_record_brings_a_letter_back_and_its_stage_answers_in_it(
+    rows: sqlite3.Connection,
+) -> None:
+    """So there is no half: the mark is in the letter that the stage writes again."""
+    fold(rows, letter(1))
+    bench = Bench(rows)
+    done = await replay(bench, 1)
+    (returned,) = bench.log
+    assert (returned.topic, returned.partition) == ("jobs.commands", 1), "dispatcher's own input"
+    carried = DEAD_LETTER.decode(returned.value)
+    assert (carried.note, carried.replayed_by, carried.replay_outcome) == (
+        "mended",
+        "operator",
+        None,
+    )
+    assert (done.answered, [each.replay_outcome for each in done.sent]) == (True, ["taken"])
+
+
+async def test_a_stage_that_is_late_leaves_the_letter_as_it_was(rows: sqlite3.Connection) -> None:
+    fold(rows, letter(1))
+    bench = Bench(rows, outcome=None)
+    done = await replay(bench, 1)
+    assert (done.answered, [each.note for each in done.sent]) == (False, ["mended"])
+    assert letters_to_replay.selected(rows, {}, 10, None).records == (letter(1).id,)
+    await replay(bench, 1)
+    assert bench.sent() == [1, 1], "it may be sent in again: stages take a record twice"
+
+
+async def test_two_operators_that_are_asked_at_once_are_both_answered(
     rows: sqlite3.Connection,
 ) -> None:
     fold(rows, letter(1))
-    bench = Bench(rows)
-    await replay(bench, 1)
-    returned, mark = bench.log
-    assert (returned.topic, returned.partition) == ("jobs.commands", 1), "dispatcher's own input"
-    assert (mark.topic, mark.partition) == ("dlq", 3), "where it was read from"
-    assert returned.value == mark.value, "the stage can write it again with its answer"
+    found = await asyncio.gather(replay(Bench(rows), 1), replay(Bench(rows, outcome=None), 1))
+    assert [len(done.sent) for done in found] == [1, 1]
+    assert [done.answered for done in found] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +181,7 @@ async def test_a_record_is_sent_once_more_where_the_stage_did_not_take_it(
     bench = Bench(rows)
     done = await replay(bench, 1, again=again)
     assert [why.name for _, why in done.left_out] == ([name] if name else [])
-    assert [each.replay_outcome for each in done.sent] == ([] if name else [None])
+    assert [each.replay_outcome for each in done.sent] == ([] if name else ["taken"])
 
 
 @pytest.mark.parametrize(
@@ -189,7 +202,7 @@ async def test_a_letter_that_would_spread_a_secret_or_has_no_stage_is_left_out(
     fold(rows, letter(1, **(given | fields)))
     bench = Bench(rows)
     done = await replay(bench, 1)
-    assert [o.topic for o in bench.log] == ([] if why else ["deliveries.commands", "dlq"])
+    assert [o.topic for o in bench.log] == ([] if why else ["deliveries.commands"])
     assert all(why in unfit.detail for _, unfit in done.left_out) if why else not done.left_out
 
 
@@ -197,62 +210,13 @@ def test_a_letter_waits_again_once_its_record_is_dead_again(rows: sqlite3.Connec
     outcomes = (None, "taken", "superseded", "failed")
     fold(rows, *(letter(n, replayed_at=3, replay_outcome=o) for n, o in enumerate(outcomes)))
     found = letters_to_replay.selected(rows, {}, 10, None)
-    assert (found.batches, found.matched) == (((letter(3).id,),), 1)
-
-
-@pytest.mark.parametrize("committed", [False, True])
-async def test_a_transaction_of_unknown_end_is_looked_up_before_it_is_tried_again(
-    rows: sqlite3.Connection, committed: bool
-) -> None:
-    fold(rows, letter(1), letter(2))
-    bench = Bench(rows, Unsettled("timed out"))
-    bench.committed_before_failing = committed
-    done = await replay(bench, 1, 2)
-    assert bench.sent() == [1, 2]
-    assert ([each.note for each in done.sent], done.left_out) == (["mended", "mended"], ())
-
-
-async def test_a_mark_of_another_operator_is_not_taken_for_ones_own(
-    rows: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both may have been asked in one millisecond and for one reason; only one sent it in."""
-    monkeypatch.setattr(record_replay, "wall_ms", lambda: 3)
-    fold(rows, letter(1))
-    other = Bench(rows)
-    await replay(other, 1)
-    overtaken = Bench(rows, Unsettled("fenced"))
-    fold(rows, letter(1))
-    overtaken.read_barrier = becoming(rows, other.late)  # type: ignore[method-assign]
-    done = await replay(overtaken, 1)
-    assert (overtaken.sent(), done.sent) == ([], ())
-    assert [why.name for _, why in done.left_out] == ["already-replayed"]
-
-
-def becoming(rows: sqlite3.Connection, late: list[DeadLetter]) -> Callable[..., Any]:
-    """Another operator's letters are there only when one catches up for the second time."""
-    caught_up: list[bool] = []
-
-    async def read_barrier(*_: tuple[str, int]) -> None:
-        fold(rows, *(late if caught_up else ()))
-        caught_up.append(True)
-
-    return read_barrier
-
-
-async def test_an_end_that_stays_unknown_is_said_to_be(rows: sqlite3.Connection) -> None:
-    fold(rows, letter(1))
-    bench = Bench(rows, *(Unsettled("fenced") for _ in range(3)))
-    with pytest.raises(Refusal, match="send the call again") as raised:
-        await replay(bench, 1)
-    answer = refused(raised.value)
-    assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
-    assert not bench.turn.locked()
+    assert (found.records, found.matched) == ((letter(3).id,), 1)
 
 
 async def test_a_record_that_is_not_taken_is_found_among_many(rows: sqlite3.Connection) -> None:
     fold(rows, *(letter(n, value=b"huge" if n in (3, 6) else b"x") for n in range(9)))
-    bench = Bench(rows, NotTaken("MSG_SIZE_TOO_LARGE"))
-    done = await replay_most(cast(AppState, bench), [letter(n).id for n in range(9)], "mended")
+    bench = Bench(rows)
+    done = await replay(bench, *range(9))
     assert bench.sent() == [0, 1, 2, 4, 5, 7, 8]
     assert [(id_[-1], why.name) for id_, why in done.left_out] == [
         ("3", "not-taken"),
@@ -260,49 +224,18 @@ async def test_a_record_that_is_not_taken_is_found_among_many(rows: sqlite3.Conn
     ]
 
 
-async def test_where_no_transaction_opens_nothing_is_judged(rows: sqlite3.Connection) -> None:
-    fold(rows, letter(1))
-
-    class Shut(Bench):
-        async def open(self) -> Bench:
-            raise KafkaUnavailable("no transaction can be opened")
-
-    bench = Shut(rows)
-    with pytest.raises(KafkaUnavailable):
-        await replay(bench, 1)
-    assert bench.log == []
-
-
-async def test_transactions_that_hang_take_no_thread_that_others_need(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    go_on = threading.Event()
-    monkeypatch.setattr(record_producer, "_HUNG_SESSIONS", 0.001)
-    monkeypatch.setattr(record_producer, "ReplayTransaction", lambda _: go_on.wait(30))
-    replays = record_producer.RecordReplays(Settings())
-    try:
-        for _ in range(40):  # more than the loop's pool has
-            with pytest.raises(KafkaUnavailable):
-                await replays.open()
-        async with asyncio.timeout(5):
-            assert await asyncio.to_thread(lambda: "asked")
-    finally:
-        go_on.set()
-
-
 def test_a_page_is_bounded_in_bytes_and_goes_on_behind_its_last(
     rows: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(letters_to_replay, "_PAGE_BYTES", 3_000)
-    monkeypatch.setattr(letters_to_replay, "_BATCH_BYTES", 2_000)
     fold(rows, *(letter(n, value=b"x" * 890) for n in range(5)), letter(9, value=b"x" * 9_000))
     first = letters_to_replay.selected(rows, {}, 100, None)
-    assert first.batches == ((letter(0).id, letter(1).id), (letter(2).id,))
+    assert first.records == tuple(letter(n).id for n in range(3))
     assert first.matched == 6
     found, cursor, pages = list[str](), None, 0
     while pages == 0 or cursor is not None:
         page = letters_to_replay.selected(rows, {}, 100, cursor)
-        found += [id_ for batch in page.batches for id_ in batch]
+        found += page.records
         cursor, pages = page.next, pages + 1
     assert found == [letter(n).id for n in (0, 1, 2, 3, 4, 9)]
 
@@ -330,9 +263,9 @@ def test_a_page_has_jobs_by_their_end_then_records_and_goes_on_behind_its_last(
     fold(rows, letter(1), letter(2), job_letter("job_b", 7), job_letter("job_a", 9))
     first = letters_to_replay.selected(rows, {}, 3, None)
     assert [(each.id, each.at) for each in first.jobs] == [("job_b", 7), ("job_a", 9)]
-    assert (first.batches, first.matched) == (((letter(1).id,),), 4)
+    assert (first.records, first.matched) == ((letter(1).id,), 4)
     second = letters_to_replay.selected(rows, {}, 3, first.next)
-    assert (second.jobs, second.batches, second.next) == ((), ((letter(2).id,),), None)
+    assert (second.jobs, second.records, second.next) == ((), (letter(2).id,), None)
 
 
 @pytest.mark.parametrize(
@@ -378,41 +311,3 @@ async def test_a_discard_keeps_all_that_the_letter_says_and_is_written_once(
     assert replace(marked, discarded_at=None, discarded_by=None, discard_note=None) == letter(
         1, replayed_at=3, note="sent in"
     )
-
-
-@pytest.mark.parametrize(
-    ("fields", "refused"),
-    [
-        ({}, True),
-        ({"replay_outcome": "failed"}, False),
-        ({"replay_outcome": "taken"}, False),
-        ({"replayed_at": NOW - 9 * 86_400_000}, False),
-        ({"stage": "former"}, False),
-        ({"stage": "analytics"}, False),
-        ({"kind": "job", "job_id": "job_1"}, False),
-    ],
-)
-async def test_a_letter_that_its_stage_is_about_to_answer_is_not_discarded(
-    rows: sqlite3.Connection, fields: dict[str, Any], refused: bool
-) -> None:
-    """The stage would write it without the discard, or the discard without its answer."""
-    dead = letter(1, **({"replayed_at": NOW - 1_000} | fields))
-    fold(rows, dead)
-    bench = Bench(rows)
-    if not refused:
-        assert await discarded(cast(AppState, bench), dead.id, "nothing to do")
-        return
-    with pytest.raises(Refusal, match="dispatcher has not answered yet") as why:
-        await discarded(cast(AppState, bench), dead.id, "nothing to do")
-    assert (why.value.status, why.value.name, bench.log) == (409, "replay-under-way", [])
-    commands = load().topics["jobs.commands"]
-    until = NOW - 1_000 + (commands.retention_ms or 0) + commands.segment_ms
-    assert f"or from {rfc3339(until)} on, when jobs.commands" in why.value.detail
-
-
-async def test_a_refusal_stays_listed_if_kafka_does_not_take_its_mark(
-    rows: sqlite3.Connection,
-) -> None:
-    fold(rows, letter(1))
-    await answered(cast(AppState, Bench(rows, *[Unsettled("late")] * 3)), letter(1))
-    await answered(cast(AppState, Bench(rows, NotTaken("too large"))), letter(1))

@@ -43,7 +43,7 @@ async def serve(*, open_schemas: bool) -> AsyncIterator[str]:
     ]
     app = web.Application(middlewares=guards)
     state = SimpleNamespace(topology=load(), topic_prefix="dev.")
-    state.asked_by = lambda _: state
+    state.asked_by = lambda *_: state
     app[STATE] = state  # type: ignore[misc]
     app.add_routes(routes())
     async with TestServer(app) as server:

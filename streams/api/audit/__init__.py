@@ -1,0 +1,1 @@
+"""What was done and refused through the API, and at whose wish."""

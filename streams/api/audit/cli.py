@@ -1,0 +1,55 @@
+"""`tidegate audit ...`: who did what, from a terminal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from streams.api.audit import cli_tables as tables
+from streams.cli.operator_command import Answer, Api, command
+from streams.cli.options import Page
+from streams.cli.quantities import moment
+
+audit = typer.Typer(no_args_is_help=True, help="List who did what, and what was refused.")
+
+
+@audit.callback()
+def _group() -> None:
+    """List who did what through the API, and what was refused."""
+
+
+@command(audit, "list", tables.entries)
+def list_entries(
+    api: Api,
+    page: Page,
+    principal: Annotated[
+        str | None, typer.Option(help="Of this caller, as `operator`.", metavar="PRINCIPAL")
+    ] = None,
+    verb: Annotated[
+        str | None, typer.Option(help="Of this act, as `job.cancel`.", metavar="VERB")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="About the thing with this id.", metavar="ID")
+    ] = None,
+    outcome: Annotated[str | None, typer.Option(help="done or refused.", metavar="OUTCOME")] = None,
+    command_id: Annotated[
+        str | None, typer.Option("--command", help="The answer to this command.", metavar="ID")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="From then on: RFC 3339, or 2h ago.", metavar="TIME")
+    ] = None,
+) -> Answer:
+    """List entries of the audit, newest first.
+
+    Example: tidegate audit list --tenant acme --outcome refused --since 1h
+    """
+    asked = {
+        "principal": principal,
+        "verb": verb,
+        "target": target,
+        "outcome": outcome,
+        "command": command_id,
+        "since": None if since is None else moment(since, "--since"),
+    }
+    return api.get("/v1/audit", **page.query, **asked)
