@@ -21,6 +21,11 @@ class Principal:
     permissions: frozenset[str]
     tenants: frozenset[str] | None = None
 
+    @property
+    def is_person(self) -> bool:
+        """Return whether this is a person who signed in, and no token."""
+        return self.id.startswith("person:")
+
     def may(self, permission: str) -> bool:
         """Return whether the principal has a permission."""
         return permission in self.permissions

@@ -12,13 +12,14 @@ def author(state: AppState, by: str | None) -> str:
     """Return the name under which a decision or a pause is kept.
 
     Raises:
-        Refusal: 403, the caller names somebody else: one token could decide as several people.
+        Refusal: 403, the caller names somebody else: one could decide as several people. Only an
+            administrator's token may, which vouches for the name.
     """
     own = state.principal.id
     if by is None or by == own:
         return own
-    if not state.principal.may(ADMIN):
-        told = f"your token decides as {own} alone: leave `by` out"
+    if state.principal.is_person or not state.principal.may(ADMIN):
+        told = f"you decide as {own} alone: leave `by` out"
         raise Refusal(403, "another-author", told)
     return by
 

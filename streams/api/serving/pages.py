@@ -1,8 +1,8 @@
 """Pages for people without a terminal: a link in a mail opens the one of an approval.
 
-A page itself holds nothing, so it needs no token. Its script asks for the token, keeps it in
-memory, and calls the API with it. Opening a page changes nothing: only its buttons send a POST, and
-nothing else can, since a browser adds no token by itself.
+A page itself holds nothing, so it needs no token. Its script calls the API with the session of
+whoever has signed in, or asks for a token and keeps it in memory. Opening a page changes nothing:
+only its buttons send a POST, with the token or the session's CSRF token, which no other site knows.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ const id = decodeURIComponent(location.pathname.split("/").pop());
 const path = `/v1/approvals/${encodeURIComponent(id)}`;
 const FACTS = ["status", "tenant_id", "job_id", "key", "expires_at", "by", "note"];
 const element = (name) => document.getElementById(name);
-let token = "";
+let credentials = {};
 
 async function call(method, to, body) {
-  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const headers = { ...credentials, "Content-Type": "application/json" };
   const answer = await fetch(to, { method, headers, body: body && JSON.stringify(body) });
   const found = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(found.detail || `the operator answered ${answer.status}`);
@@ -41,6 +41,7 @@ function show(approval) {
   }
   element("shown").hidden = false;
   element("login").hidden = true;
+  element("issuers").hidden = true;
   element("decision").hidden = approval.status !== "pending";
 }
 
@@ -60,7 +61,8 @@ function read(edit) {
 
 async function decide(event) {
   const decision = event.submitter.value;
-  const body = { by: element("by").value, note: element("note").value };
+  const body = { note: element("note").value };
+  if (element("by").value.trim()) body.by = element("by").value;
   const edit = element("edit").value.trim();
   if (edit && decision === "approve") body.edit = read(edit);
   await call("POST", `${path}/${decision}`, body);
@@ -87,8 +89,23 @@ function on(form, act) {
   });
 }
 
+// Someone who has signed in needs no token, and decides in no other name. All others may sign in.
+async function start() {
+  const session = await call("GET", "/v1/session");
+  for (const issuer of session.issuers) {
+    const link = appended(element("issuers"), "a", `Sign in with ${issuer.name}`);
+    link.href = `${issuer.login}&next=${encodeURIComponent(location.pathname)}`;
+  }
+  if (!session.signed_in) return;
+  credentials = { "X-CSRF-Token": session.csrf_token };
+  element("author").hidden = true;
+  element("issuers").hidden = true;
+  await refresh();
+}
+
 on("login", async () => {
-  token = element("token").value;
+  credentials = { Authorization: `Bearer ${element("token").value}` };
   await refresh();
 });
 on("decision", decide);
+start().catch((error) => { element("told").textContent = error.message; });
