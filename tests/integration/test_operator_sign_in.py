@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, DummyCookieJar
+from aiohttp import ClientError, ClientSession, DummyCookieJar
 from support.kafka_under_test import KafkaUnderTest
 from support.local_issuer import CLIENT, SECRET, LocalIssuer, visit
 from support.local_issuer import running as issuer_running
-from support.operator_cluster import TOKEN, RunningOperator, make_cluster, running
+from support.operator_cluster import (
+    TOKEN,
+    Cluster,
+    RunningOperator,
+    make_cluster,
+    make_job,
+    running,
+)
 from yarl import URL
 
 from streams.topology.issuers import IssuerDeclaration
@@ -48,6 +57,16 @@ class Browser:
             found = await answer.json() if answer.content_type.endswith("json") else None
             return answer.status, answer.headers.get("Location", ""), found
 
+    async def lines(self, operator: RunningOperator, path: str) -> AsyncIterator[bytes]:
+        """The lines of a stream, until it ends or breaks."""
+        cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        headers = {"Cookie": cookies, "Accept": "text/event-stream"}
+        async with self._session.get(operator.url + path, headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+            with suppress(ClientError):
+                async for line in answer.content:
+                    yield line
+
     async def sign_in(self, at: RunningOperator, back_at: RunningOperator) -> None:
         """Sign in: the browser leaves from one operator and comes back to another."""
         status, to_issuer, _ = await self.call(at, "/v1/session/login?next=/after")
@@ -58,11 +77,15 @@ class Browser:
 
 
 @pytest.fixture
+def made(kafka: KafkaUnderTest, tmp_path: Path) -> Cluster:
+    return make_cluster(kafka.bootstrap, kafka.client_settings, tmp_path)
+
+
+@pytest.fixture
 def operators(
-    kafka: KafkaUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, issuer: LocalIssuer
+    made: Cluster, monkeypatch: pytest.MonkeyPatch, issuer: LocalIssuer
 ) -> Iterator[tuple[RunningOperator, RunningOperator]]:
     monkeypatch.setenv("OIDC_SECRET", SECRET)
-    made = make_cluster(kafka.bootstrap, kafka.client_settings, tmp_path)
     corp = IssuerDeclaration(
         "corp", issuer.url, CLIENT, "env:OIDC_SECRET", roles={"ops": "operator"}
     )
@@ -109,3 +132,30 @@ async def test_a_session_is_every_operators_and_its_end_reaches_all(
         assert (await browser.call(first, "/v1/jobs"))[0] == 401
         await browser.sign_in(second, first)
         assert (await browser.call(second, "/v1/jobs"))[0] == 200
+
+
+async def test_an_open_stream_ends_with_its_session_and_no_other(
+    made: Cluster, operators: tuple[RunningOperator, RunningOperator]
+) -> None:
+    first, second = operators
+    made.write(make_job("job_a", status="running", run_id="run_a"))
+    await asyncio.to_thread(second.shows, "/v1/jobs/job_a", status="running")
+    async with ClientSession(cookie_jar=DummyCookieJar()) as session:
+        ending, staying = Browser(session), Browser(session)
+        for browser in (ending, staying):
+            await browser.sign_in(first, first)
+        other = staying.lines(second, "/v1/jobs/job_a/events")
+        assert await anext(other)
+        _, _, found = await ending.call(first, "/v1/session")
+        headers = {"X-CSRF-Token": found["csrf_token"]}
+        async with asyncio.timeout(60):
+            async for _ in ending.lines(second, "/v1/jobs/job_a/events"):
+                if headers:
+                    path = "/v1/session/logout"
+                    await ending.call(first, path, "POST", json={}, headers=headers)
+                    headers = {}
+        assert (await staying.call(second, "/v1/jobs"))[0] == 200
+        made.write(make_job("job_a", status="succeeded"))
+        async with asyncio.timeout(60):
+            seen = [line async for line in other]
+        assert any(b"succeeded" in line for line in seen)

@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 from aiohttp import ClientResponse, ClientSession, CookieJar, web
 from aiohttp.test_utils import TestServer, unused_port
+from hypothesis import given
+from hypothesis import strategies as st
 from support.local_issuer import CLIENT, SECRET, LocalIssuer, running
 from yarl import URL
 
@@ -227,6 +230,14 @@ NEXT = [
 @pytest.mark.parametrize("text", NEXT)
 def test_a_browser_is_sent_to_no_other_place(text: str) -> None:
     assert not is_path_here(text)
+
+
+@given(st.text(st.sampled_from("/\\\t\r\n @:.?#%aé\u2028"), max_size=12))
+def test_no_text_leads_a_browser_elsewhere(text: str) -> None:
+    """Browsers drop tabs and newlines, and take a backslash for a slash (WHATWG URL, 4.4)."""
+    read = "".join(c for c in text if c not in "\t\r\n").strip("\0 ").replace("\\", "/")
+    if is_path_here(text):
+        assert urlsplit(urljoin("https://ops.example.com", read)).netloc == "ops.example.com"
 
 
 @pytest.mark.parametrize("text", ["/", "/approvals/appr_1", "/a?b=c#d", "/a//b", "/a?u=https://b"])
