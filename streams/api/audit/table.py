@@ -99,4 +99,5 @@ LISTING = Listing(
     },
     conditions={"command": "id = ?", "since": "at >= ?"},
     times=("since",),
+    by="principal",
 )

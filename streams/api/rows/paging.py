@@ -72,6 +72,9 @@ class Listing:
     """Values of filters that a query does not name."""
     times: Collection[str] = ()
     """Filters that a client gives as RFC 3339 times; a query has them in milliseconds."""
+    by: str = ""
+    """The filter that names who acted: whoever is no administrator sees what they did themselves.
+    """
 
     def page(self, connection: sqlite3.Connection, query: PageQuery) -> Page:
         """Return the items behind the query's cursor."""

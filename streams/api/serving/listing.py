@@ -9,8 +9,10 @@ from dataclasses import replace
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from streams.access.permissions import READ
+from streams.access.permissions import ADMIN, READ
+from streams.access.principal import Principal
 from streams.api.refusal import all_invalid, invalid
+from streams.api.rights import require_permission
 from streams.api.rows.cursor import Cursor, parse_cursor
 from streams.api.rows.paging import Filters, Listing, Page, PageQuery
 from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
@@ -41,12 +43,26 @@ def _lister(listing: Listing) -> Handler:
         if "tenant_id" in path:
             await known_tenant(state, path["tenant_id"])
         times = {name: _moment(name, request.query.get(name)) for name in listing.times}
-        query = replace(query, filters={**query.filters, **times, **path})
+        own = _own(listing, query, state.principal)
+        query = replace(query, filters={**query.filters, **times, **path, **own})
         shown = listing if state.principal.has_every_tenant else _of_tenants_alone(listing)
         page = await state.query(lambda db: shown.page(db, query))
         return list_answer(listing.name, page)
 
     return handle
+
+
+def _own(listing: Listing, query: PageQuery, caller: Principal) -> dict[str, str]:
+    """Return the filter of a list that shows a caller only what they did themselves.
+
+    Raises:
+        Refusal: 403, the query names somebody else.
+    """
+    if not listing.by or caller.may(ADMIN):
+        return {}
+    if query.filters[listing.by] not in (None, caller.id):
+        require_permission(caller, ADMIN)
+    return {listing.by: caller.id}
 
 
 def _of_tenants_alone(listing: Listing) -> Listing:

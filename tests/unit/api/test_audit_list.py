@@ -1,0 +1,69 @@
+"""Administrators read the whole audit, and everybody else what they did themselves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.typedefs import Handler
+from support.operator_desk import OperatorDesk
+
+from streams.access.permissions import ROLES
+from streams.access.principal import Principal
+from streams.api.read_model.database import Database
+from streams.api.serving.call import PRINCIPAL, STANDS
+from streams.api.serving.middlewares import problems
+from streams.api.serving.routes import routes
+from streams.api.serving.state import STATE
+from streams.audit.chain import Head, linked
+from streams.audit.entries import encoded, of_call
+from streams.serde.records import DONE, Call
+
+NAMES = ("ann", "bob", "ann")
+
+
+@web.middleware
+async def as_named(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The token of a call is the role of Ann."""
+    role = request.headers["Authorization"]
+    request[PRINCIPAL] = Principal("token:ann", "ann", role, ROLES[role])
+    request[STANDS] = lambda: True
+    return await handler(request)
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[TestClient[Any, Any]]:
+    rows = Database(tmp_path / "m.sqlite").open_writer()
+    desk, head = OperatorDesk(rows), Head("dispatcher:0")
+    for at, name in enumerate(NAMES):
+        call = Call(f"token:{name}", "operator", f"req_{at}")
+        entry = of_call(call, "job.cancel", f"job_{at}", DONE, at, tenant_id="acme")
+        desk.project([("audit", *encoded(linked(entry, Head(head.chain, at))))])
+    app = web.Application(middlewares=[problems, as_named])
+    app[STATE] = desk  # type: ignore[misc]
+    app.add_routes(routes())
+    async with TestClient(TestServer(app)) as client:
+        yield client
+    rows.close()
+
+
+async def listed(api: TestClient[Any, Any], role: str, **query: str) -> tuple[int, list[str]]:
+    answer = await api.get("/v1/audit", params=query, headers={"Authorization": role})
+    found = (await answer.json()).get("audit", [])
+    return answer.status, [each["target"] for each in found]
+
+
+async def test_an_administrator_sees_what_all_have_done(api: TestClient[Any, Any]) -> None:
+    assert await listed(api, "admin") == (200, ["job_2", "job_1", "job_0"])
+    assert await listed(api, "admin", principal="token:bob") == (200, ["job_1"])
+
+
+@pytest.mark.parametrize("role", sorted(ROLES.keys() - {"admin"}))
+async def test_others_see_what_they_did_themselves(api: TestClient[Any, Any], role: str) -> None:
+    assert await listed(api, role) == (200, ["job_2", "job_0"])
+    assert await listed(api, role, principal="token:ann", target="job_0") == (200, ["job_0"])
+    assert await listed(api, role, principal="token:bob") == (403, [])
