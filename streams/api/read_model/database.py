@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import structlog
 
-from streams.api.read_model.restricted import RestrictedConnection
+from streams.api.rows.restricted import RestrictedConnection
 from streams.api.tables import TABLES
 
 T = TypeVar("T")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import merge
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
+from streams.api.rows.restricted import RestrictedConnection
 
 PAGE_BYTES = 8 * 1024 * 1024
 """A page ends before the record with which it would be larger; it has one record at least."""
@@ -150,11 +153,11 @@ def newest(
     """Return the rows behind a query's cursor."""
     at, id_ = order
     where, values = _conditions(order, query, conditions)
-    found = connection.execute(
-        f"SELECT {at}, {id_}, record FROM {table} WHERE {' AND '.join((only, *where))}"  # noqa: S608  names are constants
+    sql = (
+        f"SELECT {at}, {id_}, record FROM {table} WHERE {' AND '.join((only, *where))}",  # noqa: S608  names are constants
         f" ORDER BY {at} DESC, {id_} DESC LIMIT ?",
-        (*values, query.limit + 1),
     )
+    found = _in_order(connection, sql, values, query)
     rows, size = list[Entry](), 0
     for row in map(Entry._make, found):
         size += len(row.record)
@@ -162,6 +165,19 @@ def newest(
             return rows, Cursor(rows[-1].at, rows[-1].id)
         rows.append(row)
     return rows, None
+
+
+def _in_order(
+    connection: sqlite3.Connection, sql: tuple[str, str], values: Sequence[Any], query: PageQuery
+) -> Iterator[tuple[int, str, bytes]]:
+    """Yield the rows of a list; if the reader has several tenants, from a query for each."""
+    limit = query.limit + 1
+    several = connection.several if isinstance(connection, RestrictedConnection) else ()
+    if not several or query.filters.get("tenant_id") is not None:
+        return iter(connection.execute("".join(sql), (*values, limit)))
+    of_each = " AND tenant_id = ?".join(sql)
+    lists = [connection.execute(of_each, (*values, tenant, limit)) for tenant in several]
+    return merge(*lists, key=itemgetter(0, 1), reverse=True)
 
 
 def _last_written(connection: sqlite3.Connection, table: str) -> int:

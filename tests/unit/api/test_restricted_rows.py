@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from streams.api.read_model.database import Database
+from streams.api.rows.paging import PageQuery, newest
 from streams.api.tables import TABLES
 
 TENANTS = ("acme", "beta", "gamma", "")
@@ -115,3 +118,31 @@ def test_a_list_of_one_tenant_is_read_in_the_order_of_its_index(database: Databa
 def test_nothing_can_be_written_through_a_restricted_connection(database: Database) -> None:
     with pytest.raises(sqlite3.OperationalError):
         database.read(lambda db: db.execute("DELETE FROM main.jobs"), frozenset({"acme"}))
+
+
+def test_a_list_of_several_tenants_is_merged_in_its_order_on_every_page(tmp_path: Path) -> None:
+    database, dice = Database(tmp_path / "lists.sqlite"), random.Random(5)
+    writer = database.open_writer()
+    columns = [row[1:3] for row in writer.execute("PRAGMA table_info(rejections)")]
+    rows = [(dice.choice([*TENANTS, "none"]), dice.randrange(40), f"r{n:03}") for n in range(400)]
+    for tenant, at, id_ in rows:
+        given = {"tenant_id": tenant, "at": at, "id": id_, "record": id_.encode()}
+        marks = ", ".join("?" * len(columns))
+        writer.execute(f"INSERT INTO rejections VALUES ({marks})", [given[n] for n, _ in columns])
+    covered = frozenset({"acme", "beta", "gamma"})
+    expected = sorted(((at, id_) for tenant, at, id_ in rows if tenant in covered), reverse=True)
+    seen, cursor, order = list[tuple[int, str]](), None, ("at", "id")
+    for _ in range(len(rows)):
+        look = partial(newest, table="rejections", order=order, query=PageQuery(7, cursor))
+        page, cursor = database.read(look, covered)
+        seen += [(each.at, each.id) for each in page]
+        if cursor is None:
+            break
+    assert seen == expected
+    one, _ = database.read(
+        lambda db: newest(db, "rejections", order, PageQuery(500, filters={"tenant_id": "beta"})),
+        covered,
+    )
+    assert len(one) == sum(tenant == "beta" for tenant, *_ in rows)
+    writer.close()
+    database.close()

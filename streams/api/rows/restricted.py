@@ -15,6 +15,8 @@ from typing import Any
 
 from streams.api.rows.table import Table
 
+MOST_ASKED_APART = 50
+
 _HINT = re.compile(r"\bINDEXED BY \w+")
 _ONE, _SEVERAL = "= (SELECT tenant_id FROM temp.covered)", "IN (SELECT tenant_id FROM temp.covered)"
 
@@ -44,6 +46,15 @@ class RestrictedConnection(sqlite3.Connection):
             self._make_views(_ONE if is_of_one else _SEVERAL)
             self._is_of_one = is_of_one
         self._covered = tenants
+
+    @property
+    def several(self) -> tuple[str, ...]:
+        """The covered tenants if a list should ask for each of them; empty for one, or very many.
+
+        SQLite has no index by which rows of several tenants come in the order of their time.
+        """
+        covered = self._covered or frozenset()
+        return tuple(sorted(covered)) if 1 < len(covered) <= MOST_ASKED_APART else ()
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """Run a statement; an index that it names is the table's, and no view has one."""
