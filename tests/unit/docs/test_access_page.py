@@ -15,8 +15,6 @@ from typer.testing import CliRunner, Result
 from streams.access.failures import MOST, WITHIN_SECONDS
 from streams.access.permissions import PERMISSIONS, ROLES
 from streams.access.tokens import mint, parse
-from streams.api.serving.call import call_of
-from streams.api.serving.routes import routes
 from streams.api.tokens.cli import tokens
 from streams.api.tokens.token_request import DEFAULT_DAYS, MOST_DAYS
 from streams.cli.main import application
@@ -27,7 +25,6 @@ from streams.topology.load import load
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/access.md").read_text()
-_OPENED = "## What each permission opens\n"
 
 
 def table(heading: str) -> dict[str, str]:
@@ -36,27 +33,6 @@ def table(heading: str) -> dict[str, str]:
     rows = re.search(r"^\|.*?(?=^[^|]|\Z)", below, re.DOTALL | re.MULTILINE)
     assert rows is not None
     return dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", rows.group(), re.MULTILINE))
-
-
-def opened() -> str:
-    """What each permission opens, as the declarations of the routes have it."""
-    lines = ["| permission | calls |", "|---|---|"]
-    for permission in PERMISSIONS:
-        found = [call_of(getattr(route, "handler", None)) for route in routes()]
-        calls = sorted(
-            {(c.path, c.method) for c in found if c is not None and c.needs == permission}
-        )
-        shown = ", ".join(f"`{method} {_plain(path)}`" for path, method in calls)
-        lines.append(f"| `{permission}` | {shown} |")
-    return "\n".join(lines) + "\n"
-
-
-def _plain(path: str) -> str:
-    return re.sub(r"{(\w+):[^}]*}", r"{\1}", path)
-
-
-def test_the_page_lists_the_calls_that_each_permission_opens() -> None:
-    assert PAGE.split(_OPENED, 1)[1].strip() == opened().strip()
 
 
 def test_the_page_names_each_permission_and_each_role() -> None:
