@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ingress.http.public_port import PUBLIC_FD
+from streams.access.oidc.issuer import is_local
 from streams.broker.ports import HOST, pick_free
 from streams.dev.process import ProcessSpec
 from streams.settings import Settings
@@ -176,8 +177,11 @@ def environment(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _in(data_dir: Path) -> str:
-    return (data_dir.resolve() / "artifacts").as_uri()
+def public_address(settings: Settings, url: str) -> dict[str, str]:
+    """Return the variable by which people can sign in on this machine, unless it is set."""
+    if settings.public_url is not None or not is_local(url):
+        return {}
+    return {"TIDEGATE_PUBLIC_URL": url}
 
 
 def process_spec(

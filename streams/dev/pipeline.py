@@ -20,7 +20,7 @@ from streams.dev.broker import SupervisedBroker
 from streams.dev.credentials import Credentials, credentials
 from streams.dev.data_dir_lock import claimed, write_state
 from streams.dev.gateway import Front, serve
-from streams.dev.layout import Layout, Member, environment, held, members, waves
+from streams.dev.layout import Layout, Member, environment, held, members, public_address, waves
 from streams.dev.output import Output
 from streams.dev.supervisor import NAME, Supervisor
 from streams.dev_state import read_state
@@ -125,6 +125,7 @@ class Pipeline:
         runner = await serve(Front(self.members), rest)
         self._stack.push_async_callback(runner.cleanup)
         self._env |= handed_down(public, f"http://{HOST}:{rest.getsockname()[1]}")
+        self._env |= public_address(self.settings, self.url)
 
     async def _start_broker(self) -> None:
         if "bootstrap" in self.settings.model_fields_set:

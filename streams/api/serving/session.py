@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import structlog
 from aiohttp import hdrs, web
 
 from streams.access.principal import Principal
@@ -11,6 +12,8 @@ from streams.api.serving import session_cookies
 from streams.api.session.desk import SignInDesk
 from streams.api.session.forgery import refuse_forgery
 from streams.errors import IssuerUnavailable, SignInRefused
+
+log = structlog.get_logger(__name__)
 
 DESK: web.AppKey[SignInDesk] = web.AppKey("sign_in_desk", SignInDesk)
 SESSION: web.RequestKey[Session] = web.RequestKey("session", Session)
@@ -55,16 +58,22 @@ def stands(request: web.Request) -> bool:
 
 
 async def renew_cookie(request: web.Request, answer: web.StreamResponse) -> None:
-    """Put a session that has changed into the answer; a signal of aiohttp, before each answer."""
+    """Put a session that has changed into the answer; a signal of aiohttp, before each answer.
+
+    No cache keeps what was answered to a session, because a cookie does not tell it to.
+    """
     text = request.get(_RENEWED)
     if text is not None and not session_cookies.sets_session(answer):
         session_cookies.keep_session(answer, text)
-        answer.headers[hdrs.CACHE_CONTROL] = "no-store"
+    if SESSION in request:
+        answer.headers.setdefault(hdrs.CACHE_CONTROL, "no-store")
 
 
 def issuer_unavailable(error: IssuerUnavailable) -> Refusal:
-    """Return the refusal of a call for which an issuer had to answer."""
-    return Refusal(503, "issuer-unavailable", f"{error}: try again in a moment")
+    """Return the refusal of a call for which an issuer had to answer; the log alone says why."""
+    log.warning("an issuer does not answer as it must", reason=str(error))
+    told = "the issuer that you sign in with does not answer as it must: try again in a moment"
+    return Refusal(503, "issuer-unavailable", f"{told}; the operator's log has the reason")
 
 
 def _over(why: str) -> Refusal:

@@ -481,6 +481,24 @@ async def test_an_issuer_that_is_away_is_answered_with_503(
         url = served.url("/v1/session/login")
         async with browser.get(url, allow_redirects=False) as answer:
             assert await reason(answer) == (503, "issuer-unavailable")
+            assert "elsewhere" not in await answer.text()
+
+
+async def test_a_stranger_is_not_told_where_the_clients_secret_lies(
+    served: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OIDC_SECRET")
+    async with served.browser() as browser:
+        answer = await sign_in(browser, served)
+        assert await reason(answer) == (503, "issuer-unavailable")
+        assert "OIDC_SECRET" not in await answer.text()
+
+
+async def test_no_cache_keeps_what_a_person_was_answered(served: Operator) -> None:
+    async with served.browser() as browser:
+        await sign_in(browser, served)
+        async with browser.get(served.url("/v1/jobs/1")) as answer:
+            assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,16 @@ from streams.delivery.egress.configured import egress_policy
 from streams.dev.command import dev
 from streams.dev.credentials import credentials, signing_secret
 from streams.dev.data_dir_lock import claimed, write_state
-from streams.dev.layout import Layout, Pool, environment, held, members, process_spec, waves
+from streams.dev.layout import (
+    Layout,
+    Pool,
+    environment,
+    held,
+    members,
+    process_spec,
+    public_address,
+    waves,
+)
 from streams.dev.pipeline import listen, listen_within
 from streams.dev_state import read_state
 from streams.errors import ConfigError
@@ -84,6 +93,20 @@ def test_clients_settings_reach_every_process() -> None:
     assert (again.kafka, again.topic_prefix) == ({"security.protocol": "SASL_SSL"}, "t.")
     assert again.slots == 7
     assert given["MORE"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("url", "given", "expected"),
+    [
+        ("http://127.0.0.1:8080", {}, {"TIDEGATE_PUBLIC_URL": "http://127.0.0.1:8080"}),
+        ("http://0.0.0.0:8080", {}, {}),
+        ("http://127.0.0.1:8080", {"TIDEGATE_PUBLIC_URL": "https://ops.example.com"}, {}),
+    ],
+)
+def test_people_sign_in_on_this_machine_unless_another_address_is_set(
+    url: str, given: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert public_address(load_settings(given), url) == expected
 
 
 def test_outgoing_requests_may_reach_this_machine_and_what_the_settings_allow() -> None:
