@@ -14,6 +14,7 @@ from streams.api.live.table import Said, Source, said_since
 from streams.api.live.tokens import Tokens, frame_of, tokens_at
 
 _PAGE_ROWS = 500
+"""So many rows are in a page, and one more for each job: all are asked for each page."""
 
 _Line = tuple[Source, Said]
 
@@ -40,9 +41,9 @@ class Output:
             if first is not None and first.off < end:
                 page.oldest = min(page.oldest, first.at)
                 queues.append(_in_turn(source, chain((first,), rows), end, left))
-        found, size = list[Frame](), 0
+        found, size, most = list[Frame](), 0, _PAGE_ROWS + len(queues)
         for source, said in merge(*queues, key=_order):
-            if len(found) == _PAGE_ROWS or size > PAGE_BYTES:
+            if len(found) == most or size > PAGE_BYTES:
                 page.again |= {(job_id, "live") for job_id in left}
                 break
             found.append(self._frame(connection, source, said))

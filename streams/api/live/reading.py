@@ -7,7 +7,7 @@ of one topic come in the order of their offsets, so that the position behind eac
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from math import inf
 
 from streams.api.live.changes import BESIDE, beside
@@ -41,6 +41,7 @@ class Reading:
         self._waiting: set[str] = set()
         self._of_jobs: dict[str, tuple[Interest, ...]] = {}
         self._heard: Heard | None = None
+        self._postponed: set[Change] = set()
 
     @property
     def is_over(self) -> bool:
@@ -91,7 +92,8 @@ class Reading:
         around = [job_id for job_id, tables in wanted.items() if "held" in tables]
         told = self._told(wanted, rows)
         said = self._output.of_jobs(connection, self._speaking(wanted), self._limit, page)
-        others = list(self._beside(connection, wanted, rows, page, is_cut=bool(page.again)))
+        waits = self._postpones(wanted, page)
+        others = [] if waits else self._beside(connection, wanted, rows, page)
         early, late = self._statuses.of_jobs(connection, told, around, page)
         page.frames = [*early, *said, *others, *late]
         if self._about.kind == "workflow":
@@ -175,22 +177,29 @@ class Reading:
         speaking = (job_id for job_id, tables in wanted.items() if "live" in tables)
         return [self._sources[job_id] for job_id in speaking if job_id in self._sources]
 
+    def _postpones(self, wanted: Mapping[str, set[str]], page: Page) -> bool:
+        """Whether there is more text to come, which comes before the values of steps and the like.
+
+        What was postponed so is looked at in the page behind the last text.
+        """
+        if page.again:
+            changed = ((id_, tables & set(BESIDE)) for id_, tables in wanted.items())
+            self._postponed |= {(id_, table) for id_, tables in changed for table in tables}
+            return True
+        page.again |= self._postponed
+        self._postponed = set()
+        return False
+
     def _beside(
         self,
         connection: sqlite3.Connection,
         wanted: Mapping[str, set[str]],
         rows: Mapping[str, JobRow],
         page: Page,
-        *,
-        is_cut: bool,
-    ) -> Iterator[Frame]:
-        """Yield what changed in the other tables, of each in its order, behind all that was said.
-
-        A step's text comes before its value, so all of this waits while there is more text to come.
-        """
+    ) -> list[Frame]:
+        """Return what changed in the other tables, of each in its order."""
+        found = list[Frame]()
         for table in BESIDE:
             changed = {job_id: row for job_id, row in rows.items() if table in wanted[job_id]}
-            if is_cut:
-                page.again |= {(job_id, table) for job_id in changed}
-            else:
-                yield from beside(connection, table, changed, self.position, self._limit, page)
+            found += beside(connection, table, changed, self.position, self._limit, page)
+        return found

@@ -25,7 +25,7 @@ from streams.topology.model import Topology
 
 PURGED = "purged"
 """The status in the end of a job that is not kept any more."""
-_PAGE_STATUSES = 20
+_PAGE_STATUSES = 100
 _OF_END = ("job_id", "status", "result", "last_error", "end_reason", "replayed_as", "updated_at")
 
 

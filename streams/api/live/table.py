@@ -15,6 +15,7 @@ from streams.serde.records import Job
 
 LOG_LINES = 20
 """So many log lines are shown with a job."""
+_FIRST_ROWS, _MORE_ROWS = 4, 4
 _COLUMNS = "off, at, kind, run_id, epoch, step, n, text"
 
 
@@ -40,13 +41,22 @@ class Source(NamedTuple):
 
 
 def said_since(connection: sqlite3.Connection, job: Source, offset: int) -> Iterator[Said]:
-    """Yield what a job said from an offset on, in the order of the topic."""
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM live"  # noqa: S608  constants
-        " WHERE job_id = ? AND tenant_id = ? AND off >= ? ORDER BY off",
-        (job.job_id, job.tenant_id, offset),
-    )
-    return map(Said._make, rows)
+    """Yield what a job said from an offset on, in the order of the topic.
+
+    It is read a few rows at a time, and more each time: of many jobs a page takes little of each.
+    """
+    most = _FIRST_ROWS
+    while True:
+        rows = connection.execute(
+            f"SELECT {_COLUMNS} FROM live"  # noqa: S608  constants
+            " WHERE job_id = ? AND tenant_id = ? AND off >= ? ORDER BY off LIMIT ?",
+            (job.job_id, job.tenant_id, offset, most),
+        ).fetchall()
+        found = [Said(*row) for row in rows]
+        yield from found
+        if len(found) < most:
+            return
+        offset, most = found[-1].off + 1, most * _MORE_ROWS
 
 
 def newest_epoch(connection: sqlite3.Connection, job: Source, offset: int) -> int:
