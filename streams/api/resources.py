@@ -51,6 +51,7 @@ RESOURCES = (
     Resource("deliveries", "deliveries"),
     Resource("audit", "audit"),
     Resource("schemas"),
+    Resource("openapi", "api"),
 )
 
 

@@ -1,0 +1,1 @@
+"""The API as an OpenAPI document, which `make api` writes from the declarations and the code."""

@@ -1,0 +1,205 @@
+"""Schemas of answers: the fields of the objects that functions return, as far as code tells them.
+
+A field of a record has the type that its dataclass declares. What is not told has no type.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from support.api_document.source import Function, assigned, class_of, full_name, target, type_of
+
+Schema = dict[str, Any]
+
+_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+_DEEPEST = 12
+_MOMENTS = frozenset({"rfc3339", "written"})
+_LOOKS = frozenset({"query", "wait_for"})
+"""Methods that answer what the function answers which they are given."""
+
+
+class Shapes:
+    """Schemas of what functions return; those of functions named `..._json` are components."""
+
+    def __init__(self) -> None:
+        self.components: dict[str, Schema] = {}
+        self._names: dict[str, str] = {}
+        self._depth = 0
+
+    def returned(self, of: Function) -> Schema:
+        """The schema of a function's value."""
+        if self._depth > _DEEPEST:
+            return {}
+        if not of.name.endswith("_json") or not of.returns.startswith("Json"):
+            return self._body(of)
+        name = self._name(of)
+        if name not in self.components:
+            self.components[name] = {"type": "object"}
+            self.components[name] = self._body(of)
+        return {"$ref": f"#/components/schemas/{name}"}
+
+    def _name(self, of: Function) -> str:
+        """The name of a component: of `job_json`, `Job`; with its module's if that is taken."""
+        words = of.name.removesuffix("_json").strip("_").split("_")
+        name, full = "".join(word.title() for word in words), f"{of.module}.{of.name}"
+        if self._names.setdefault(name, full) != full:
+            name = of.module.split(".")[-2].title().replace("_", "") + name
+            self._names[name] = full
+        return name
+
+    def _body(self, of: Function) -> Schema:
+        self._depth += 1
+        values = [
+            node.value
+            for node in _own(of.node)
+            if isinstance(node, ast.Return) and node.value is not None
+        ]
+        found = either([self.of(of, each) for each in values if not _is_none(each)])
+        self._depth -= 1
+        return nullable(found) if any(map(_is_none, values)) else found
+
+    def of(self, where: Function, value: ast.expr) -> Schema:  # noqa: PLR0911  one for each form
+        """The schema of an expression within a function."""
+        match value:
+            case ast.Await(value=inner):
+                return self.of(where, inner)
+            case ast.Constant(value=constant):
+                return {"type": _TYPES[type(constant).__name__]} if constant is not None else {}
+            case ast.JoinedStr():
+                return {"type": "string"}
+            case ast.Compare():
+                return {"type": "boolean"}
+            case ast.Dict():
+                return self._object(where, value)
+            case ast.List(elts=[]) | ast.Tuple(elts=[]):
+                return {"type": "array"}
+            case ast.ListComp(elt=item):
+                return {"type": "array", "items": self.of(where, item)}
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                return self.both(self.of(where, left), self.of(where, right))
+            case ast.IfExp(body=one, orelse=other):
+                return self._choice(where, one, other)
+            case ast.Call():
+                return self._called(where, value)
+            case ast.Name(id=name):
+                return either([self.of(where, each) for each in assigned(where, name)])
+            case ast.Attribute(value=owner, attr=attr):
+                return _field(type_of(where, owner), attr)
+        return {}
+
+    def _choice(self, where: Function, one: ast.expr, other: ast.expr) -> Schema:
+        if _is_none(one) or _is_none(other):
+            return nullable(self.of(where, other if _is_none(one) else one))
+        return either([self.of(where, one), self.of(where, other)])
+
+    def _object(self, where: Function, value: ast.Dict) -> Schema:
+        made: Schema = {"type": "object", "properties": {}, "required": []}
+        for key, each in zip(value.keys, value.values, strict=True):
+            if key is None:
+                made = self.both(made, self.of(where, each))
+            elif isinstance(key, ast.Constant):
+                one = {str(key.value): self.of(where, each)}
+                made = self.both(made, {"properties": one, "required": list(one)})
+            else:
+                return {"type": "object"}
+        return made
+
+    def both(self, one: Schema, other: Schema) -> Schema:
+        """An object with the fields of both; the second one's win."""
+        one, other = self._resolved(one), self._resolved(other)
+        return {
+            "type": "object",
+            "properties": {**one.get("properties", {}), **other.get("properties", {})},
+            "required": sorted({*one.get("required", ()), *other.get("required", ())}),
+        }
+
+    def _resolved(self, schema: Schema) -> Schema:
+        name = schema.get("$ref", "").rpartition("/")[2]
+        return self.components[name] if name else schema
+
+    def _called(self, where: Function, call: ast.Call) -> Schema:
+        name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+        if name in _LOOKS and call.args:
+            return either([self._looked(where, each) for each in call.args])
+        if name in ("list", "tuple") and len(call.args) == 1:
+            return {"type": "array", **self._items(where, call.args[0])}
+        called = target(where, call.func)
+        if called is None:
+            return {}
+        if called.name in _MOMENTS:
+            maybe: Any = ["string", "null"] if "None" in called.returns else "string"
+            return {"type": maybe, "format": "date-time"}
+        declared = declared_type(called.returns)
+        return declared or self.returned(called)
+
+    def _looked(self, where: Function, look: ast.expr) -> Schema:
+        if isinstance(look, ast.Lambda):
+            return self.of(where, look.body)
+        found = target(where, look)
+        return {} if found is None else self.returned(found)
+
+    def _items(self, where: Function, value: ast.expr) -> Schema:
+        match value:
+            case ast.Call(func=ast.Name(id="map"), args=[by, *_]):
+                found = target(where, by)
+                return {} if found is None else {"items": self.returned(found)}
+            case ast.GeneratorExp(elt=item) | ast.ListComp(elt=item):
+                return {"items": self.of(where, item)}
+        return {}
+
+
+def declared_type(annotation: str) -> Schema:
+    """The schema of a simple type, None beside it or not; nothing for any other one."""
+    names = [part.strip() for part in annotation.split("|")]
+    known = [_TYPES[name] for name in names if name in _TYPES]
+    if len(known) == 1 and len(names) == 1:
+        return {"type": known[0]}
+    if len(known) == 1 and sorted(names)[0] == "None":
+        return {"type": [known[0], "null"]}
+    return {}
+
+
+def either(found: list[Schema]) -> Schema:
+    """What holds of each of several values."""
+    different = [each for n, each in enumerate(found) if each not in found[:n]]
+    if len(different) == 1:
+        return different[0]
+    return {"anyOf": different} if different and all(different) else {}
+
+
+def nullable(schema: Schema) -> Schema:
+    """A schema that allows null, too."""
+    if not schema:
+        return {}
+    if "null" in schema.get("type", ()) or {"type": "null"} in schema.get("anyOf", ()):
+        return schema
+    if isinstance(schema.get("type"), str) and "properties" not in schema:
+        return {**schema, "type": [schema["type"], "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _field(owner: str | None, name: str) -> Schema:
+    found = None if owner is None else class_of(owner)
+    if found is None:
+        return {}
+    for node in found[1].body:
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == name:
+            return declared_type(ast.unparse(node.annotation))
+    for base in found[1].bases:
+        if inherited := _field(full_name(found[0], base), name):
+            return inherited
+    return {}
+
+
+def _own(node: ast.AST) -> list[ast.AST]:
+    """A function's nodes, without those of functions inside it."""
+    found = list[ast.AST]()
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            found += [child, *_own(child)]
+    return found
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
