@@ -120,6 +120,7 @@ def _of_registry(told: dict[str, str]) -> Handler:
     """
 
     async def handle(request: web.Request) -> web.Response:
+        """Tell what is the same of the whole registry and of each subject."""
         if "subject" in request.match_info and not _says(request, "defaultToGlobal"):
             _registry(request).versions(request.match_info["subject"])
         return _answer(told)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Iterator
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
 from streams.api.serving.call import EVERY_TENANT, OPEN, ROW, TENANT_IN_PATH
+from streams.errors import TidegateError
 from streams.http.problem_document import CONTENT_TYPE
-from support.api_document.refusals import ANY, Problems, problems_of
+from support.api_document.refusals import ANY, NAMED_LATER, Problems, problems_of
 from support.api_document.routes import Route
-from support.api_document.shapes import Shapes
-from support.api_document.source import Function, assigned, function, target
+from support.api_document.shapes import Shapes, either
+from support.api_document.source import Function, assigned, function, reachable, target
 
 Json = dict[str, Any]
 
@@ -68,14 +70,27 @@ class Answers:
         elif _name(made.func) == "StreamResponse":
             yield 200, _STREAM, {"type": "string"}
         elif _name(made.func) == "json_response":
-            schema = self.shapes.of(of, made.args[0]) or {"type": "object"}
-            for status in _statuses(given.get("status")):
+            schema = self._shown(route, of, made.args[0]) or {"type": "object"}
+            for status in _statuses(of, given.get("status")):
                 yield status, _JSON, schema
         else:
             kind = _constant(of, given.get("content_type"))
             binary = {} if kind != OF_REGISTRY else {"type": ["object", "array", "integer"]}
-            for status in _statuses(given.get("status")):
+            for status in _statuses(of, given.get("status")):
                 yield status, kind, binary
+
+    def _shown(self, route: Route, of: Function, value: ast.expr) -> Json:
+        """The schema of what is answered; a function that is given it is called with it."""
+        names = [each.arg for each in of.node.args.args]
+        if not isinstance(value, ast.Name) or value.id not in names:
+            return self.shapes.of(of, value)
+        found = [
+            self.shapes.of(caller, node.args[names.index(value.id)])
+            for caller in route.served
+            for node in ast.walk(caller.node)
+            if isinstance(node, ast.Call) and target(caller, node.func) is of and node.args
+        ]
+        return either(found)
 
     def _list(self, route: Route, of: Function, made: ast.Call) -> Json:
         items, name = self._items(route, of, made), _constant(of, made.args[0])
@@ -148,9 +163,9 @@ def problems(route: Route) -> Problems:
     found = problems_of(route.functions)
     call = route.call
     if call.of is not OPEN:
-        found[401].add("unauthorized")
+        for status, names in _of_guards().items():
+            found[status] |= names
         found[403].add("permission-missing")
-        found[429].add("too-many-failures")
     if call.of is EVERY_TENANT:
         found[403].add("every-tenant-needed")
     if call.of is TENANT_IN_PATH:
@@ -169,12 +184,21 @@ def problems(route: Route) -> Problems:
     return {status: names for status, names in found.items() if names or of_registry(route)}
 
 
+@cache
+def _of_guards() -> Problems:
+    """What a call is refused with before its handler is asked: nobody who is known makes it."""
+    start = function("streams.api.serving.access.authenticated")
+    if start is None:
+        raise TidegateError("no code of the authentication was found")
+    return problems_of(reachable(start, NAMED_LATER))
+
+
 def of_registry(route: Route) -> bool:
     """Whether a call is one of the schema registry, whose errors have a shape of their own."""
     return route.resource == "schemas"
 
 
-def _statuses(given: ast.expr | None) -> list[int]:
+def _statuses(of: Function, given: ast.expr | None) -> list[int]:
     match given:
         case None:
             return [200]
@@ -182,7 +206,10 @@ def _statuses(given: ast.expr | None) -> list[int]:
             return [status]
         case ast.IfExp(body=ast.Constant(value=int(one)), orelse=ast.Constant(value=int(other))):
             return [one, other]
-    raise ValueError(f"a status that only a run tells: {ast.unparse(given)}")
+        case ast.Subscript(value=ast.Name(id=name)):
+            statuses = vars(importlib.import_module(of.module))[name]
+            return sorted({int(each) for each in statuses.values()})
+    raise TidegateError(f"a status that only a run tells: {ast.unparse(given)}")
 
 
 def _constant(of: Function, expression: ast.expr | None) -> str | None:

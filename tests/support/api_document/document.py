@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from streams.api.live.http import PATHS as STREAMS
+from streams.api.serving.session_cookies import SESSION
 from support.api_document import requests
 from support.api_document.answers import Answers
 from support.api_document.routes import Route, declared
@@ -21,6 +22,12 @@ _ABOUT = (
 )
 _SCHEMES: Json = {
     "token": {"type": "http", "scheme": "bearer", "description": "A token of the API."},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": SESSION,
+        "description": "The session of a person who signed in; see docs/access.md.",
+    },
     "ticket": {"type": "apiKey", "in": "query", "name": "ticket", "description": "Of one stream."},
 }
 _PROBLEM: Json = {
@@ -72,7 +79,7 @@ def document() -> Json:
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
         "info": {"title": "Tidegate", "version": version("tidegate"), "description": _ABOUT},
         "tags": [{"name": tag} for tag in sorted(tags)],
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"session": []}],
         "paths": paths,
         "components": {
             "schemas": dict(sorted(schemas.items())),
@@ -98,7 +105,7 @@ def _operation(route: Route, answers: Answers) -> Json:
     if call.needs is None:
         made["security"] = []
     elif call.path in STREAMS:
-        made["security"] = [{"token": []}, {"ticket": []}]
+        made["security"] = [{"token": []}, {"session": []}, {"ticket": []}]
     if parameters := requests.parameters(route):
         made["parameters"] = parameters
     if route.body is not None:

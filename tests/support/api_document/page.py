@@ -10,18 +10,26 @@ Json = dict[str, Any]
 _HEAD = """\
 # API reference
 
-This page is for developers who look up one call: its parameters, who may make it, and what it answers. It is
-generated from [the OpenAPI document](http-api.md#the-openapi-document); `make api` writes both. How calls
-are made, in examples, is on the page about [HTTP](http-api.md).
+This page is for developers who look up one call: its parameters, who may make it, and what it
+answers. It is generated from [the OpenAPI document](http-api.md#the-openapi-document); `make api`
+writes both. How calls are made, in examples, is on the page about [HTTP](http-api.md).
 
-Every call but the open ones may be refused with 401 `unauthorized`, 403 `permission-missing`, 429
-`too-many-failures` and 503 `not-ready`; one with a body with 400 `malformed-json`, 413 `body-too-large` and 422
-`invalid-request`; one that changes something with 503 `kafka-unavailable`. These are not repeated below. Where a list says
-"and a stage's reason", the type of the problem is the reason for which a stage refused the command.
+Every call but the open ones may be refused with 401 `unauthorized` or `session-over`, 403
+`permission-missing`, `foreign-origin` or `csrf-token-wrong`, 429 `too-many-failures`, and 503
+`not-ready` or `issuer-unavailable`; one with a body with 400 `malformed-json`, 413
+`body-too-large` and 422 `invalid-request`; one that changes something with 503
+`kafka-unavailable`. These are not repeated below, and neither is the header `X-Request-Id`, which
+every call may have. Where a list says "and a stage's reason", the
+type of the problem is the reason for which a stage refused the command.
 """
+_OF_EVERY_CALL = "X-Request-Id"
 _COMMON = frozenset(
     {
         "unauthorized",
+        "session-over",
+        "foreign-origin",
+        "csrf-token-wrong",
+        "issuer-unavailable",
         "permission-missing",
         "too-many-failures",
         "not-ready",
@@ -64,6 +72,7 @@ def _given(document: Json, call: Json) -> str:
     """What a call takes beside its path."""
     query = [p["name"] for p in call.get("parameters", ()) if p["in"] == "query"]
     headers = [p["name"] for p in call.get("parameters", ()) if p["in"] == "header"]
+    headers = [name for name in headers if name != _OF_EVERY_CALL]
     told = [f"Query: {_list(query)}."] if query else []
     told += [f"Headers: {_list(headers)}."] if headers else []
     if "requestBody" in call:

@@ -10,6 +10,7 @@ from streams.errors import TidegateError
 from support.api_document.source import Function, full_name
 
 REFUSAL = "streams.api.refusal.Refusal"
+PROBLEM = "streams.http.problem.problem"
 UNKNOWN = "streams.api.refusal.unknown"
 OF_REGISTRY = "streams.api.schemas.registry.RegistryError"
 ANY = "*"
@@ -35,7 +36,7 @@ def _raised(of: Function) -> Iterator[tuple[int, set[str]]]:
         if not isinstance(node, ast.Call):
             continue
         name = full_name(of.module, node.func)
-        if name == REFUSAL:
+        if name in (REFUSAL, PROBLEM) and isinstance(node.args[0], ast.Constant):
             yield _status(node.args[0]), _names(node.args[1])
         elif name == UNKNOWN:
             yield 404, {f"{each.replace(' ', '-')}-unknown" for each in _names(node.args[0])}

@@ -30,6 +30,7 @@ _ABOUT = {
     "last_event_id": "As the header `Last-Event-ID`, which takes precedence.",
     "ticket": "A ticket in place of a token; it opens one stream.",
     "jobs": "1 to 100 ids of jobs, separated by commas.",
+    "X-Request-Id": "What the audit calls this request; one is made if it is left out.",
     "traceparent": "The caller's trace (W3C Trace Context).",
     "subjectPrefix": "What the subjects begin with.",
 }

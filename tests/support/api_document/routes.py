@@ -112,4 +112,6 @@ def _value(of: Function, expression: ast.expr) -> Any:
 
 
 def _knows_http(module: str) -> bool:
-    return module.startswith("streams.api.serving.") or module.split(".")[-1].startswith("http")
+    return module.startswith("streams.api.serving.") or module.rsplit(".", maxsplit=1)[
+        -1
+    ].startswith("http")

@@ -8,7 +8,15 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from support.api_document.source import Function, assigned, class_of, full_name, target, type_of
+from support.api_document.source import (
+    Function,
+    assigned,
+    class_of,
+    full_name,
+    target,
+    type_of,
+    unpacked,
+)
 
 Schema = dict[str, Any]
 
@@ -43,7 +51,7 @@ class Shapes:
         """The name of a component: of `job_json`, `Job`; with its module's if that is taken."""
         words = of.name.removesuffix("_json").strip("_").split("_")
         name, full = "".join(word.title() for word in words), f"{of.module}.{of.name}"
-        if self._names.setdefault(name, full) != full:
+        if not name or self._names.setdefault(name, full) != full:
             name = of.module.split(".")[-2].title().replace("_", "") + name
             self._names[name] = full
         return name
@@ -59,7 +67,7 @@ class Shapes:
         self._depth -= 1
         return nullable(found) if any(map(_is_none, values)) else found
 
-    def of(self, where: Function, value: ast.expr) -> Schema:  # noqa: PLR0911  one for each form
+    def of(self, where: Function, value: ast.expr) -> Schema:
         """The schema of an expression within a function."""
         match value:
             case ast.Await(value=inner):
@@ -83,10 +91,22 @@ class Shapes:
             case ast.Call():
                 return self._called(where, value)
             case ast.Name(id=name):
-                return either([self.of(where, each) for each in assigned(where, name)])
+                return either(self._assigned(where, name))
             case ast.Attribute(value=owner, attr=attr):
                 return _field(type_of(where, owner), attr)
         return {}
+
+    def _assigned(self, where: Function, name: str) -> list[Schema]:
+        found = [self.of(where, each) for each in assigned(where, name)]
+        for call, place in unpacked(where, name):
+            called = target(where, call.func)
+            returned = () if called is None else _own(called.node)
+            found += [
+                self.of(called, node.value.elts[place])
+                for node in returned
+                if called and isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple)
+            ]
+        return found
 
     def _choice(self, where: Function, one: ast.expr, other: ast.expr) -> Schema:
         if _is_none(one) or _is_none(other):

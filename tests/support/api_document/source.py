@@ -49,7 +49,7 @@ class Module:
 @cache
 def module(name: str) -> Module | None:
     """The module of this full name, None if it is not ours."""
-    if name.split(".")[0] not in _PACKAGES:
+    if name.split(".", maxsplit=1)[0] not in _PACKAGES:
         return None
     base = ROOT / name.replace(".", "/")
     found = next((p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()), None)
@@ -183,6 +183,18 @@ def assigned(of: Function, name: str) -> Iterator[ast.expr]:
                 yield from (v for n, v in pairs if isinstance(n, ast.Name) and n.id == name)
             case _:
                 pass
+
+
+def unpacked(of: Function, name: str) -> Iterator[tuple[ast.Call, int]]:
+    """The calls of whose several values a function gives one to a name, and its place."""
+    for node in ast.walk(of.node):
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple):
+            continue
+        value = node.value.value if isinstance(node.value, ast.Await) else node.value
+        if isinstance(value, ast.Call):
+            for place, each in enumerate(node.targets[0].elts):
+                if isinstance(each, ast.Name) and each.id == name:
+                    yield value, place
 
 
 def _class_named(where: str, annotation: str) -> str | None:
