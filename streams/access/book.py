@@ -11,6 +11,9 @@ from streams.errors import PoisonRecord
 from streams.serde import keys
 from streams.serde.codec import TENANT
 
+LISTED_MS = 30 * 86_400_000
+"""How long a token is listed after its end."""
+
 
 class AccessBook:
     """Tokens by id, and when each was used last.
@@ -77,6 +80,10 @@ class AccessBook:
             and grant.tenants is None
             and ADMIN in self.permissions(grant)
         ]
+
+    def forgettable(self, now: int) -> list[str]:
+        """Return tokens that ended so long ago that no list need show them any more."""
+        return [grant.id for grant in self.grants() if grant.ended_at + LISTED_MS <= now]
 
     def permissions_json(self, grant: TokenGrant) -> list[str]:
         """Return what a token permits, in the order of the documentation."""

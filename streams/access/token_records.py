@@ -61,6 +61,11 @@ class TokenGrant:
             return "revoked"
         return "expired" if self.expires_at <= now else None
 
+    @property
+    def ended_at(self) -> int:
+        """When it ends, or has ended."""
+        return self.expires_at if self.revoked_at is None else min(self.revoked_at, self.expires_at)
+
     def revoked(self, at: int, by: str) -> TokenGrant:
         """Return the token after its end."""
         return replace(self, revoked_at=at, revoked_by=by)

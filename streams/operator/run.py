@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -47,7 +47,7 @@ from streams.api.serving.session import DESK, renew_cookie
 from streams.api.serving.state import STATE
 from streams.api.session.desk import sign_in_desk
 from streams.api.tenants import table as tenants
-from streams.api.tokens.upkeep import keep_uses, require_administrator, write_uses
+from streams.api.tokens.upkeep import keep_tokens, require_administrator, write_uses
 from streams.artifacts.store import open_store
 from streams.delivery.egress.configured import egress_policy
 from streams.errors import KafkaUnavailable, PoisonRecord
@@ -225,7 +225,7 @@ async def _state(
         ready,
     )
     tasks = [
-        asyncio.create_task(keep_uses(shared, known)),
+        asyncio.create_task(keep_tokens(shared, known)),
         asyncio.create_task(require_administrator(known, ready, failed)),
     ]
     if store:
@@ -233,7 +233,8 @@ async def _state(
     yield shared
     for task in tasks:
         task.cancel()
-    await write_uses(shared, known)
+    with suppress(KafkaUnavailable):
+        await write_uses(shared, known)
     await asyncio.to_thread(replays.stop)
     reader.stopping.set()
     await asyncio.to_thread(settings_of.stop)

@@ -11,7 +11,7 @@ from support.access_desk import BOOTSTRAP_TOKEN, HOUR_MS, Api, serving
 
 from streams.access.failures import MOST
 from streams.access.tokens import mint, parse
-from streams.api.tokens.upkeep import require_administrator, write_uses
+from streams.api.tokens.upkeep import forget_ended, require_administrator, write_uses
 from streams.errors import ConfigError
 from streams.http.moments import milliseconds
 from streams.process.wall_clock import wall_ms
@@ -204,6 +204,30 @@ async def test_the_last_use_is_written_at_most_once_in_a_time(api: Api) -> None:
         await write_uses(api.desk, api.office.access, 60_000)  # type: ignore[arg-type]
         await api.ask(found["token"], "GET", "/v1/jobs")
     assert api.desk.tenant_records[1:] == [(("", "token_use", found["id"]), 0)]
+
+
+async def test_a_token_is_forgotten_some_time_after_its_end_and_no_other_one(api: Api) -> None:
+    revoked, expired = await made(api), await made(api, expires_days=1)
+    good = await made(api, expires_days=60)
+    await api.ask(revoked["token"], "GET", "/v1/jobs")
+    await write_uses(api.desk, api.office.access)  # type: ignore[arg-type]
+    await api.ask(BOOTSTRAP_TOKEN, "DELETE", f"/v1/tokens/{revoked['id']}")
+
+    async def left(days: int) -> set[str]:
+        now = wall_ms() + days * DAY_MS + HOUR_MS
+        await forget_ended(api.desk, api.office.access, now)  # type: ignore[arg-type]
+        _, listed = await api.ask(BOOTSTRAP_TOKEN, "GET", "/v1/tokens")
+        return {each["id"] for each in listed["tokens"]}
+
+    assert await left(29) == {revoked["id"], expired["id"], good["id"]}
+    assert await left(30) == {expired["id"], good["id"]}
+    assert await left(31) == {good["id"]}
+    assert (await api.ask(revoked["token"], "GET", "/v1/jobs"))[0] == 401
+    assert api.office.book.used_at(revoked["id"]) is None
+    deleted = [key for key, _ in api.desk.tenant_records[-4:]]
+    assert deleted == [
+        ("", kind, id_) for id_ in (revoked["id"], expired["id"]) for kind in ("token_use", "token")
+    ]
 
 
 async def test_an_address_with_many_wrong_tokens_waits_but_minted_ones_are_taken(api: Api) -> None:
