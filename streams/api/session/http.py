@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 from aiohttp import hdrs, web
+from prometheus_client import Counter
 
 from streams.access.oidc import authorization
 from streams.access.oidc.authorization import WITHIN_MS, SignIn
@@ -30,6 +31,11 @@ from streams.http.problem import problem
 
 log = structlog.get_logger(__name__)
 
+SIGN_INS = Counter(
+    "tidegate_sign_ins_total",
+    "People who came back from an issuer: done, issuer-unavailable, or why they were refused",
+    ["issuer", "outcome"],
+)
 LOGIN = "/v1/session/login"
 _PRIVATE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 
@@ -66,10 +72,13 @@ async def callback(request: web.Request) -> web.Response:
         text = desk.people.sealed(session)
     except SignInRefused as error:
         desk.failures.failed(address_of(request))
+        SIGN_INS.labels(_name_in(request, desk), error.reason).inc()
         log.warning("a sign-in is refused", issuer=_name_in(request, desk), reason=error.reason)
         raise _refused(error) from None
     except IssuerUnavailable as error:
+        SIGN_INS.labels(_name_in(request, desk), "issuer-unavailable").inc()
         raise issuer_unavailable(error) from None
+    SIGN_INS.labels(session.issuer, "done").inc()
     log.info("a person has signed in", person=session.person)
     answer = _redirect(sign_in.next)
     session_cookies.forget_sign_in(answer, sign_in.state)
@@ -169,10 +178,10 @@ def _refused(error: SignInRefused) -> Refusal:
     return Refusal(403, "sign-in-refused", str(error), reason=error.reason)
 
 
-def _name_in(request: web.Request, desk: SignInDesk) -> str | None:
-    """Return the issuer in a path, if there is one of that name."""
+def _name_in(request: web.Request, desk: SignInDesk) -> str:
+    """Return the issuer in a path, if there is one of that name; anybody may write any name."""
     name = request.match_info["issuer"]
-    return name if name in desk.people.desks else None
+    return name if name in desk.people.desks else "unknown"
 
 
 def _redirect(where: str) -> web.Response:

@@ -13,6 +13,7 @@ from aiohttp import ClientResponse, ClientSession, CookieJar, web
 from aiohttp.test_utils import TestServer, unused_port
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import REGISTRY
 from support.local_issuer import CLIENT, SECRET, LocalIssuer, running
 from yarl import URL
 
@@ -173,6 +174,24 @@ async def test_a_person_signs_in_and_calls(served: Operator) -> None:
         assert found["principal"]["tenants"] == ["*"]
         async with browser.get(served.url("/v1/jobs/1")) as answer:
             assert await answer.json() == {"by": "person:corp:ada", "stands": True}
+
+
+async def test_sign_ins_are_counted_by_what_became_of_them(served: Operator) -> None:
+    before = {outcome: counted("corp", outcome) for outcome in ("done", "no-role")}
+    async with served.browser() as browser:
+        await sign_in(browser, served)
+        served.issuers["corp"].person.groups = []
+        await sign_in(browser, served)
+        async with browser.get(served.url("/v1/session/callback/any%0Aname?state=x")) as answer:
+            assert answer.status == 403
+    after = {outcome: counted("corp", outcome) for outcome in before}
+    assert after == {outcome: count + 1 for outcome, count in before.items()}
+    assert counted("unknown", "state-unknown")
+
+
+def counted(issuer: str, outcome: str) -> float:
+    labels = {"issuer": issuer, "outcome": outcome}
+    return REGISTRY.get_sample_value("tidegate_sign_ins_total", labels) or 0.0
 
 
 async def test_a_person_may_do_what_the_role_permits(served: Operator) -> None:

@@ -49,6 +49,7 @@ _METRIC_MODULES = (
     "streams.event_replay.carrier",
     "streams.event_replay.replaying",
     "streams.api.live.hub",
+    "streams.api.session.http",
     "streams.runtime.metrics",
     "streams.telemetry",
     "streams.tenants.follower",
