@@ -25,6 +25,7 @@ from support.operator_cluster import (
     make_job,
     make_letter,
     obeying,
+    refusal,
     running,
 )
 
@@ -57,7 +58,12 @@ def dispatching(cluster: Cluster) -> Iterator[dict[str, Job]]:
     """Take commands and write the jobs they make, each in one transaction."""
     jobs: dict[str, Job] = {}
 
-    def obey(command: Command, _: Message) -> list[Any]:
+    def obey(command: Command, message: Message) -> list[Any]:
+        known, body = jobs.get(command.job_id), command.body
+        if isinstance(body, Submit) and known and known.request_hash != body.request_hash:
+            return [refusal(message, "key_reused", "submitted with another body")]
+        if isinstance(body, Replay) and body.replay_of == "job_done":
+            return [refusal(message, "not_replayable", "job job_done is succeeded")]
         _obey(command, jobs)
         return [jobs[command.job_id]]
 
@@ -208,24 +214,32 @@ def test_a_tenant_s_commands_and_settings_lie_in_its_partition(
     assert kept == homes | {"acme": cluster.home("acme")}
 
 
-def test_a_submission_that_no_dispatcher_took_yet_is_accepted_as_it_will_be(
+def test_a_submission_that_no_dispatcher_took_yet_names_its_job_and_its_command(
     cluster: Cluster, operator: RunningOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 1.0)
     job = operator.send("POST", JOBS, {"type": "t", "delay_seconds": 60}, "k")
-    assert (job["status"], job["type"], job["attempts"]) == ("scheduled", "t", 0)
+    assert (job["type"], job["tenant_id"], job["answered"]) == ("t", "acme", False)
     assert job["job_id"] == ids.submitted_job_id("acme", "k")
     (message,) = cluster.read("jobs.commands")
     command = COMMAND.decode(message.value())
     assert (command.tenant_id, command.job_id) == ("acme", job["job_id"])
+    assert command.command_id == job["command_id"]
     assert isinstance(command.body, Submit)
     assert (command.body.run_at, command.body.delay_ms) == (None, 60_000)
-    with pytest.raises(CallFailed, match="is accepted, and no dispatcher has taken it yet"):
-        operator.get(f"/v1/jobs/{job['job_id']}")
-    with pytest.raises(CallFailed, match="submitted with another body"):
-        operator.send("POST", JOBS, {"type": "other"}, "k")
-    assert len(cluster.read("jobs.commands")) == 1
     assert len(command.body.request_hash) == 32
+    with pytest.raises(CallFailed, match="is not shown yet"):
+        operator.get(f"/v1/jobs/{job['job_id']}")
+    other = operator.send("POST", JOBS, {"type": "other"}, "k")
+    monkeypatch.setattr(app_state, "SHOWN_WITHIN_SECONDS", 30.0)
+    with dispatching(cluster):
+        again = operator.send("POST", JOBS, {"type": "t", "delay_seconds": 60}, "k")
+        assert again["job_id"] == job["job_id"]
+        (entry,) = eventually(
+            lambda: operator.get("/v1/audit", command=other["command_id"])["audit"],
+            what="the other body is refused",
+        )
+    assert (entry["outcome"], entry["reason"]) == ("refused", "key_reused")
 
 
 def test_a_caller_s_trace_goes_on_in_the_job(cluster: Cluster, operator: RunningOperator) -> None:
@@ -341,14 +355,14 @@ def test_what_may_be_replayed(cluster: Cluster, operator: RunningOperator) -> No
     note = {"incident_note": "checked by hand"}
     with dispatching(cluster):
         replayed = operator.send("POST", "/v1/dlq/job_review/replay", note)
-    assert replayed["replay_of"] == "job_review"
-    for job_id, reason in {
-        "job_done": "is succeeded",
-        "job_purged": "was purged",
-        "job_none": "no dead letter",
-    }.items():
-        with pytest.raises(CallFailed, match=reason):
-            operator.send("POST", f"/v1/dlq/{job_id}/replay", note)
+        assert replayed["replay_of"] == "job_review"
+        for job_id, reason in {
+            "job_done": "is succeeded",
+            "job_purged": "was purged",
+            "job_none": "no dead letter",
+        }.items():
+            with pytest.raises(CallFailed, match=reason):
+                operator.send("POST", f"/v1/dlq/{job_id}/replay", note)
 
 
 def test_nothing_under_v1_answers_without_the_token(operator: RunningOperator) -> None:

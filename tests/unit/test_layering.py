@@ -57,7 +57,12 @@ LAYERS = (
         "streams.telemetry",
     },
     {"streams.probe_routes", "streams.runtime", "streams.tenants"},
-    {"streams.closed_tenants", "streams.event_admission", "streams.event_reader"},
+    {
+        "streams.audit_topic",
+        "streams.closed_tenants",
+        "streams.event_admission",
+        "streams.event_reader",
+    },
     {"streams.event_export", "streams.event_replay"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
     {

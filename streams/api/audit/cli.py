@@ -7,16 +7,20 @@ from typing import Annotated
 import typer
 
 from streams.api.audit import cli_tables as tables
+from streams.api.audit.cli_verify import verify
 from streams.cli.operator_command import Answer, Api, command
 from streams.cli.options import Page
 from streams.cli.quantities import moment
 
-audit = typer.Typer(no_args_is_help=True, help="List who did what, and what was refused.")
+audit = typer.Typer(no_args_is_help=True, help="List who did what; check that none is missing.")
 
 
 @audit.callback()
 def _group() -> None:
-    """List who did what through the API, and what was refused."""
+    """List who did what through the API, and what was refused; check that none is missing."""
+
+
+audit.command("verify")(verify)
 
 
 @command(audit, "list", tables.entries)

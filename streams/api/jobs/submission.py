@@ -15,7 +15,7 @@ from streams.api.decisions import Decision, decision, require_done
 from streams.api.job_types.input_check import refuse_misfit
 from streams.api.jobs import table as jobs
 from streams.api.operator_state import AppState
-from streams.api.refusal import Refusal
+from streams.api.refusal import Refusal, key_reused
 from streams.api.rows.json_values import Json
 from streams.serde.job_states import TERMINAL
 from streams.serde.records import AuditEntry, Job, Submit
@@ -44,7 +44,9 @@ async def submitted(state: AppState, asked: Submission) -> Json:
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
     twin = await _known(state, asked)
-    if twin is not None and asked.is_of(twin) and twin.status not in TERMINAL:
+    if twin is not None and twin.status not in TERMINAL:  # a live job keeps every twin out
+        if not asked.is_of(twin):
+            raise key_reused(asked.job_id, f"job {asked.job_id}, submitted with another body")
         return await _shown(state, asked) or {}
     if not asked.is_of(twin):  # a repetition is let in as it was
         await refuse_misfit(state, asked.submit.type, asked.submit.input)
