@@ -24,6 +24,7 @@ PUBLIC_KEY_ALGORITHMS = (
 """Signatures that a token may have: neither `none`, nor HMAC, whose key could be a public one."""
 
 _PATH = "/.well-known/openid-configuration"
+_IN_HEADER = "client_secret_basic"
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
@@ -64,13 +65,13 @@ def metadata(issuer: Issuer, document: Json) -> Metadata:
     algorithms = tuple(name for name in PUBLIC_KEY_ALGORITHMS if name in offered)
     if not algorithms:
         raise _unusable(issuer, "it signs with no public key that Tidegate knows")
-    posts = "token_endpoint_auth_methods_supported", ("client_secret_basic",)
+    takes = _texts(document, "token_endpoint_auth_methods_supported", (_IN_HEADER,))
     return Metadata(
         authorization_endpoint=document["authorization_endpoint"],
         token_endpoint=document["token_endpoint"],
         jwks_uri=document["jwks_uri"],
         algorithms=algorithms,
-        posts_secret="client_secret_basic" not in _texts(document, *posts),
+        posts_secret=_IN_HEADER not in takes,
         names_itself=document.get("authorization_response_iss_parameter_supported") is True,
     )
 

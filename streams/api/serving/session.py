@@ -39,8 +39,13 @@ async def person(request: web.Request) -> Principal | None:
     if session is None:
         raise _over("the session is over")
     refuse_forgery(request.method, request.headers, desk.origin, session.csrf_token)
+    return await _current(request, desk, session)
+
+
+async def _current(request: web.Request, desk: SignInDesk, session: Session) -> Principal:
+    """Return whose session it is, after the issuer was asked again if that is due."""
+    is_use = request.headers.get(hdrs.ACCEPT) != _STREAM
     try:
-        is_use = request.headers.get(hdrs.ACCEPT) != _STREAM
         current, principal = await desk.people.current(session, is_use=is_use)
         if current is not session:
             request[_RENEWED] = desk.people.sealed(current)

@@ -23,13 +23,14 @@ def refuse_forgery(method: str, headers: Mapping[str, str], origin: str, csrf_to
     Raises:
         Refusal: 403, another site made it, or it lacks the session's token.
     """
-    if headers.get("Sec-Fetch-Site") not in _OWN_SITES or headers.get("Origin", origin) != origin:
+    is_safe = method in _CHANGES_NOTHING
+    if headers.get("Origin", origin) != origin or not _is_own(headers, is_safe):
         raise Refusal(
             403,
             "foreign-origin",
             f"another site made this call: sessions are for pages of {origin}, tokens for programs",
         )
-    if method in _CHANGES_NOTHING:
+    if is_safe:
         return
     given = headers.get(HEADER, "").encode("utf-8", "surrogateescape")
     if not hmac.compare_digest(given, csrf_token.encode()):
@@ -38,3 +39,14 @@ def refuse_forgery(method: str, headers: Mapping[str, str], origin: str, csrf_to
             "csrf-token-wrong",
             f"send the csrf_token of GET /v1/session as the header {HEADER}",
         )
+
+
+def _is_own(headers: Mapping[str, str], is_safe: bool) -> bool:
+    """Return whether a page of Tidegate made a call, as far as the browser says so.
+
+    A person may follow a link from elsewhere: the answer is shown, and no other site reads it.
+    """
+    how = headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")
+    return headers.get("Sec-Fetch-Site") in _OWN_SITES or (
+        is_safe and how == ("navigate", "document")
+    )

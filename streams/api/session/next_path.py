@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-DEFAULT = "/"
+DEFAULT = "/v1/session"
+"""What shows who has signed in."""
+
 _LONGEST = 1_000
 
 

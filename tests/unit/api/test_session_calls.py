@@ -396,6 +396,26 @@ async def test_another_site_reads_nothing_with_a_persons_cookie(served: Operator
             assert await reason(answer) == (403, "foreign-origin")
 
 
+OPENED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+
+
+@pytest.mark.parametrize(
+    ("method", "dest", "status"),
+    [("GET", "document", 200), ("GET", "iframe", 403), ("POST", "document", 403)],
+)
+async def test_a_link_from_elsewhere_may_be_followed_and_a_form_not_be_sent(
+    served: Operator, method: str, dest: str, status: int
+) -> None:
+    async with served.browser() as browser:
+        answer = await sign_in(browser, served)
+        assert answer.headers["Location"] == "/v1/session"
+        headers = {"X-CSRF-Token": (await shown(browser, served))["csrf_token"]}
+        headers |= {**OPENED, "Sec-Fetch-Dest": dest}
+        path = "/v1/jobs/1" if method == "GET" else "/v1/jobs/1/cancel"
+        async with browser.request(method, served.url(path), headers=headers) as answer:
+            assert answer.status == status
+
+
 async def test_a_token_goes_before_a_cookie(served: Operator) -> None:
     async with served.browser() as browser:
         await sign_in(browser, served)
