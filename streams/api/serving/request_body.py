@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from streams import user_json
 from streams.api.fields import checked_name, validated
 from streams.api.refusal import Refusal, invalid
+from streams.api.serving.call import STANDS
 from streams.tracing.spans import carried_on
 
 M = TypeVar("M", bound=BaseModel)
@@ -20,14 +21,27 @@ async def read_body(request: web.Request, model: type[M]) -> M:
     """Return the request's JSON object, validated.
 
     Raises:
-        Refusal: 400 for a body that is not JSON, 422 naming each field at fault.
+        Refusal: 400 for a body that is not JSON, 401 for a caller who may call no more when it has
+            come, 422 naming each field at fault.
     """
     raw = await request.read()
+    _require_standing(request)
     try:
         return validated(user_json.read(raw or b"{}"), model)
     except json.JSONDecodeError as error:
         detail = f"the body is not JSON ({error}): send one object"
         raise Refusal(400, "malformed-json", detail) from None
+
+
+def _require_standing(request: web.Request) -> None:
+    """Check that who asks may still do so: a body can be sent as slowly as its sender likes.
+
+    Raises:
+        Refusal: 401, the token or the session has ended meanwhile.
+    """
+    stands = request.get(STANDS)
+    if stands is not None and not stands():
+        raise Refusal(401, "unauthorized", "the token or session ended before the body had come")
 
 
 def idempotency_key(request: web.Request) -> str | None:
