@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from streams.access.principal import BOOTSTRAP, Principal
+from streams.api.condition import Condition
 from streams.api.read_model.database import Database
 from streams.api.read_model.follower import Follower
 from streams.api.read_model.read_barrier import ReadBarrier
@@ -20,6 +21,7 @@ from streams.delivery.egress.policy import EgressPolicy
 from streams.event_admission import Admission
 from streams.event_replay.preview import Preview
 from streams.kafka.clients import AwaitedProducer
+from streams.kafka.fenced_write import FencedWrites
 from streams.kafka.offsets import Place
 from streams.kafka.payload_reader import PayloadReader
 from streams.process.wall_clock import wall_ms
@@ -51,6 +53,8 @@ class AppState:
     payloads: PayloadReader
     admission: Admission
     barrier: ReadBarrier
+    fenced: FencedWrites
+    """Writes of records that no other operator may have changed meanwhile."""
     egress: EgressPolicy
     topic_prefix: str
     preview: Preview
@@ -67,12 +71,18 @@ class AppState:
     principal: Principal = BOOTSTRAP
     """Who asks: what is read is restricted to their tenants, and what is done has their name."""
 
+    condition: Condition | None = None
+    """What the call asks of the thing that it changes."""
     request_id: str = ""
     """That of the call, by which commands and the audit name it."""
 
     def asked_by(self, principal: Principal, request_id: str) -> AppState:
         """Return the same parts, as one who calls sees them."""
         return replace(self, principal=principal, request_id=request_id)
+
+    def under(self, condition: Condition) -> AppState:
+        """Return the same parts, for a call that changes something under a condition."""
+        return replace(self, condition=condition)
 
     def drop_shown(self) -> None:
         """Forget the writes that the read model has folded in: it knows what came after them, too.

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout, InvalidURL
@@ -20,6 +20,12 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 ANSWERED_WITHIN_SECONDS = 30.0
 _LATER = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 """Answers of a process that is starting, or of a proxy that cannot reach it."""
+
+
+class _Sent(NamedTuple):
+    status: int
+    raw: bytes
+    etag: str | None
 
 
 class CallFailed(TidegateError):
@@ -129,6 +135,7 @@ def call(
     query: Mapping[str, str] | None = None,
     body: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
+    headers: Mapping[str, str] | None = None,
     within: float = ANSWERED_WITHIN_SECONDS,
 ) -> dict[str, Any]:
     """Call the API; returns the answer's JSON object, which may take `within` seconds.
@@ -139,32 +146,38 @@ def call(
         NoAnswer: the API cannot answer yet, or did not; it may have done what was asked.
         CallFailed: the API refused, with the problem's detail.
     """
-    headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-    timeout = ClientTimeout(total=within)
+    key = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+    headers, timeout = {**(headers or {}), **key}, ClientTimeout(total=within)
     sent = _sent(
         url, token, method, path, params=query, json=body, headers=headers, timeout=timeout
     )
-    return answer_of(url, *sent)
+    return answer_of(url, sent.status, sent.raw)
+
+
+def look(url: str, token: str, path: str) -> tuple[dict[str, Any], str | None]:
+    """The JSON object and the `ETag` of a GET's answer; raises what `call` raises."""
+    sent = _sent(url, token, "GET", path, timeout=ClientTimeout(total=ANSWERED_WITHIN_SECONDS))
+    return answer_of(url, sent.status, sent.raw), sent.etag
 
 
 def download(url: str, token: str, path: str) -> bytes:
     """The bytes of a GET's answer; raises what `call` raises."""
     timeout = ClientTimeout(total=ANSWERED_WITHIN_SECONDS)
-    status, raw = _sent(url, token, "GET", path, timeout=timeout)
-    if status >= HTTPStatus.MULTIPLE_CHOICES:
-        answer_of(url, status, raw)
-    return raw
+    sent = _sent(url, token, "GET", path, timeout=timeout)
+    if sent.status >= HTTPStatus.MULTIPLE_CHOICES:
+        answer_of(url, sent.status, sent.raw)
+    return sent.raw
 
 
-def _sent(url: str, token: str, method: str, path: str, **request: Any) -> tuple[int, bytes]:
-    async def send() -> tuple[int, bytes]:
+def _sent(url: str, token: str, method: str, path: str, **request: Any) -> _Sent:
+    async def send() -> _Sent:
         headers = {"Authorization": f"Bearer {token}"}
         where = url.rstrip("/") + path
         async with (
             ClientSession(headers=headers) as session,
             session.request(method, where, allow_redirects=False, **request) as answer,
         ):
-            return answer.status, await answer.read()
+            return _Sent(answer.status, await answer.read(), answer.headers.get("ETag"))
 
     try:
         return asyncio.run(send())

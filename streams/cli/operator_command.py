@@ -26,6 +26,7 @@ from streams.cli.api_client import (
     api_url,
     call,
     download,
+    look,
     remedy,
     token_origin,
 )
@@ -40,6 +41,21 @@ Answer = dict[str, Any]
 
 _OF_COMMAND = frozenset({"tenant_id", "id", "command_id", "answered"})
 """The fields of an answer that only names a command."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A thing before a command changes some of its settings; `found` is None if there is none."""
+
+    found: Answer | None
+    etag: str | None
+
+    @property
+    def condition(self) -> dict[str, str]:
+        """The headers under which nobody else's change in between is lost."""
+        if self.found is None:
+            return {"If-None-Match": "*"}
+        return {} if self.etag is None else {"If-Match": self.etag}
 
 
 @dataclass(frozen=True)
@@ -71,8 +87,12 @@ class Api:
             self.url, self._token, "POST", path, body=body, idempotency_key=key, within=within
         )
 
-    def put(self, path: str, body: Answer) -> Answer:
-        return call(self.url, self._token, "PUT", path, body=body)
+    def look(self, path: str) -> tuple[Answer, str | None]:
+        return look(self.url, self._token, path)
+
+    def put(self, path: str, body: Answer, seen: Seen | None = None) -> Answer:
+        headers = None if seen is None else seen.condition
+        return call(self.url, self._token, "PUT", path, body=body, headers=headers)
 
     def delete(self, path: str, body: Answer | None = None) -> Answer:
         return call(self.url, self._token, "DELETE", path, body=body)
@@ -271,12 +291,17 @@ def with_payload_command(api: Api, job: Answer) -> Answer:
 
 def found_or_none(api: Api, path: str) -> Answer | None:
     """A tenant, source, endpoint or event as GET shows it, or None where there is none."""
+    return seen(api, path).found
+
+
+def seen(api: Api, path: str) -> Seen:
+    """What GET shows now, for a command that changes some of it."""
     try:
-        return api.get(path)
+        return Seen(*api.look(path))
     except CallFailed as error:
         kinds = ("tenant", "source", "endpoint", "event")
         if error.name in [f"{kind}-unknown" for kind in kinds]:
-            return None
+            return Seen(None, None)
         raise
 
 

@@ -56,6 +56,7 @@ from streams.event_replay.carrier import carrier
 from streams.event_replay.eligibility import Reason
 from streams.event_replay.preview import Preview
 from streams.kafka.clients import AwaitedProducer
+from streams.kafka.fenced_write import FencedWrites
 from streams.kafka.payload_reader import PayloadReader
 from streams.kafka.payload_thread import payload_thread
 from streams.operator.broker_view import broker_view
@@ -219,6 +220,7 @@ async def _state(
         payloads,
         admissions(producer, vault, book, topology),
         ReadBarrier(settings, follower, notifier),
+        FencedWrites(settings, f"{STAGE}.settings"),
         egress_policy(settings),
         settings.topic_prefix,
         Preview(settings, topology, closed),

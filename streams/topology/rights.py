@@ -105,6 +105,7 @@ _OPERATOR = _Use(
     ),
     joins=_names("replays"),
     asks=_names("operator events-reader"),
+    writes_as=_names("operator.settings"),
 )
 _WORKER = _Use(
     reads=_names("jobs.replies payloads tenants"),

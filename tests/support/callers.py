@@ -11,6 +11,7 @@ from streams.access.authentication import Authentication
 from streams.access.book import AccessBook
 from streams.access.permissions import all_roles
 from streams.access.principal import BOOTSTRAP, Principal
+from streams.api.condition import Condition
 from streams.api.live.tickets import Tickets
 from streams.api.serving.access import Access
 from streams.api.serving.call import PRINCIPAL, STANDS
@@ -33,13 +34,18 @@ class AskedByAnybody:
 
     principal: Principal = BOOTSTRAP
     request_id: str = "req-2"
+    condition: Condition | None = None
 
     @property
     def call(self) -> Call:
         return Call(self.principal.id, self.principal.role, self.request_id)
 
     def asked_by(self, principal: Principal, request_id: str) -> Any:
-        self.principal, self.request_id = principal, request_id
+        self.principal, self.request_id, self.condition = principal, request_id, None
+        return self
+
+    def under(self, condition: Condition) -> Any:
+        self.condition = condition
         return self
 
 

@@ -40,6 +40,7 @@ class OperatorDesk(AskedByAnybody):
         self.tenant_writes = asyncio.Lock()
         self.unshown: dict[Any, Any] = {}
         self.tenant_records: list[tuple[Any, int]] = []
+        self.fenced = self
 
     def project(self, records: Iterable[tuple[str, bytes, bytes | None]]) -> None:
         """Fold records (topic, key, value) into the read model, as one batch."""
@@ -67,6 +68,14 @@ class OperatorDesk(AskedByAnybody):
         value = None if record is None else TENANT.encode(record)
         self.project([("tenants", tenant_key(*key), value)])
         return len(self.tenant_records)
+
+    async def open(self) -> Any:
+        """A conditional write; `commit` ends it."""
+        return self
+
+    async def commit(self, topic: str, key: bytes, value: bytes | None, *, partition: int) -> int:
+        self.project([(topic, key, value)])
+        return 0
 
     def drop_shown(self) -> None:
         """The read model has every write at once."""

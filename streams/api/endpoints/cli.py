@@ -33,10 +33,10 @@ from streams.cli.operator_command import (
     Answer,
     Api,
     command,
-    found_or_none,
     part,
     program,
     require_tenant,
+    seen,
     show,
 )
 from streams.cli.options import AsJson, OfTenant, Page
@@ -132,12 +132,13 @@ def set_endpoint(
     secret = secret_body(secret_file, secret_ref, ask=ask_secret)
     require_tenant(api, tenant)
     path = _path(tenant, endpoint)
-    before = found_or_none(api, path)
+    known = seen(api, path)
+    before = known.found
     wanted = _wanted(before, given, no_rate=no_rate)
     if header:
         names = (before or {}).get("headers") or ()
         wanted["headers"] = merged_headers(names, header)
-    after = api.put(path, wanted | secret)
+    after = api.put(path, wanted | secret, known)
     shown = (*_SETTINGS, "headers")
     tell_changes(f"endpoint {endpoint} of tenant {tenant}", before, after, shown)
     if before is not None and secret:

@@ -10,18 +10,28 @@ from streams.api.endpoints.endpoint_request import EndpointRequest, EndpointRota
 from streams.api.endpoints.sample_request import SampleRequest
 from streams.api.endpoints.table import endpoints_page
 from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
+from streams.api.serving.conditions import Tagged
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import name_in, read_body
 from streams.api.tenants.guards import known_tenant
+from streams.api.tenants.tags import present_tag
 from streams.process.wall_clock import wall_ms
 
 calls = Calls()
 
 ENDPOINTS = "/v1/tenants/{tenant_id}/endpoints"
 ENDPOINT = ENDPOINTS + "/{endpoint}"
+_TAGGED = Tagged("endpoint", "endpoints", "endpoint", present_tag)
 
 
-@calls.put(ENDPOINT, of=TENANT_IN_PATH, needs=CONFIGURE, verb="endpoint.set", body=EndpointRequest)
+@calls.put(
+    ENDPOINT,
+    of=TENANT_IN_PATH,
+    needs=CONFIGURE,
+    verb="endpoint.set",
+    body=EndpointRequest,
+    tagged=_TAGGED,
+)
 async def put_endpoint(request: web.Request) -> web.Response:
     """Create or replace an endpoint; see `EndpointRequest`. A secret made here is shown here."""
     state = state_of(request)
@@ -36,6 +46,7 @@ async def put_endpoint(request: web.Request) -> web.Response:
     needs=SECRETS,
     verb="endpoint.rotate",
     body=EndpointRotation,
+    tagged=_TAGGED,
 )
 async def rotate_key(request: web.Request) -> web.Response:
     """Give an endpoint a new key; the old one signs beside it until the overlap is over."""
@@ -59,7 +70,7 @@ async def list_endpoints(request: web.Request) -> web.Response:
     return list_answer("endpoints", page)
 
 
-@calls.get(ENDPOINT, of=TENANT_IN_PATH, needs=READ)
+@calls.get(ENDPOINT, of=TENANT_IN_PATH, needs=READ, tagged=_TAGGED)
 async def get_endpoint(request: web.Request) -> web.Response:
     """Show an endpoint, its keys without their secrets, and the names of its headers."""
     path = request.match_info
@@ -67,7 +78,7 @@ async def get_endpoint(request: web.Request) -> web.Response:
     return web.json_response(shown)
 
 
-@calls.delete(ENDPOINT, of=TENANT_IN_PATH, needs=CONFIGURE, verb="endpoint.remove")
+@calls.delete(ENDPOINT, of=TENANT_IN_PATH, needs=CONFIGURE, verb="endpoint.remove", tagged=_TAGGED)
 async def remove_endpoint(request: web.Request) -> web.Response:
     """Delete an endpoint with its keys; what was not delivered yet is parked."""
     path = request.match_info

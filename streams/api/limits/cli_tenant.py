@@ -9,7 +9,7 @@ import typer
 
 from streams.api.tenants.cli import SETTINGS
 from streams.cli.api_client import CallFailed
-from streams.cli.operator_command import Answer, Api, part
+from streams.cli.operator_command import Answer, Api, Seen, part
 from streams.cli.options import OfTenant
 from streams.tenants.limits import SCOPES
 
@@ -49,8 +49,8 @@ def set_limit(api: Api, name: LimitName, tenant: OfTenant, declared: Declared) -
     --concurrency 3
     """
     limit = {key: value for key, value in asdict(declared).items() if value is not None}
-    found = _enabled(api, tenant)
-    return _put(api, tenant, found, [*_others(found, name), {"name": name, **limit}])
+    known, found = _enabled(api, tenant)
+    return _put(api, tenant, known, [*_others(found, name), {"name": name, **limit}])
 
 
 def remove_limit(api: Api, name: LimitName, tenant: OfTenant) -> Answer:
@@ -58,34 +58,35 @@ def remove_limit(api: Api, name: LimitName, tenant: OfTenant) -> Answer:
 
     Example: tidegate limits remove refunds --tenant acme
     """
-    found = _enabled(api, tenant)
+    known, found = _enabled(api, tenant)
     others = _others(found, name)
     if len(others) == len(found["limits"]):
         show = api.command("tenants", "show", tenant)
         raise CallFailed(f"tenant {tenant!r} has no limit {name!r} of its own: see `{show}`")
-    return _put(api, tenant, found, others)
+    return _put(api, tenant, known, others)
 
 
 def _others(found: Answer, name: str) -> list[Answer]:
     return [limit for limit in found["limits"] if limit["name"] != name]
 
 
-def _enabled(api: Api, tenant: str) -> Answer:
-    """The tenant.
+def _enabled(api: Api, tenant: str) -> tuple[Seen, Answer]:
+    """The tenant, as it is seen and what it is.
 
     Raises:
         CallFailed: it is unknown, or disabled: setting its limits would enable it.
     """
-    found = api.get(_path(tenant))
+    found, etag = api.look(_path(tenant))
     if found["disabled"]:
         enable = api.command("tenants", "set", tenant)
         raise CallFailed(f"tenant {tenant!r} is disabled: enable it first with `{enable}`")
-    return found
+    return Seen(found, etag), found
 
 
-def _put(api: Api, tenant: str, found: Answer, limits: list[Answer]) -> Answer:
+def _put(api: Api, tenant: str, known: Seen, limits: list[Answer]) -> Answer:
+    found = known.found or {}
     kept = {name: found[name] for name in SETTINGS if name in found}
-    return api.put(_path(tenant), kept | {"limits": limits})
+    return api.put(_path(tenant), kept | {"limits": limits}, known)
 
 
 def _path(tenant: str) -> str:

@@ -20,6 +20,7 @@ from streams.access.permissions import Permission
 from streams.access.principal import Principal
 from streams.api.operator_state import AppState
 from streams.api.rights import require_every_tenant, require_permission
+from streams.api.serving.conditions import CONDITION, Tagged
 from streams.api.serving.state import STATE
 from streams.api.tenants.guards import unknown_tenant
 from streams.errors import ConfigError
@@ -62,6 +63,7 @@ class Call:
     """The declaration of a route; an open one needs no permission.
 
     `verb` is what the audit calls it, such as `job.cancel`; an empty one is not in the audit.
+    What is `tagged` is shown with an `ETag`, and is changed under `If-Match` if the call has it.
     """
 
     method: str
@@ -70,6 +72,7 @@ class Call:
     needs: Permission | None
     verb: str = ""
     body: type[BaseModel] | None = None
+    tagged: Tagged | None = None
 
     def require(self, principal: Principal, tenant_id: str | None) -> None:
         """Check that a principal may make the call; `tenant_id` is the one in its path.
@@ -102,10 +105,13 @@ class Calls:
         of: Scope,
         needs: Permission | None = None,
         verb: str = "",
+        tagged: Tagged | None = None,
         allow_head: bool = True,
     ) -> Callable[[Handler], Handler]:
         """Declare a GET; one that is no plain look, such as that of a payload, has a verb."""
-        return self._add(Call(hdrs.METH_GET, path, of, needs, verb), allow_head=allow_head)
+        return self._add(
+            Call(hdrs.METH_GET, path, of, needs, verb, tagged=tagged), allow_head=allow_head
+        )
 
     def post(
         self,
@@ -115,9 +121,10 @@ class Calls:
         needs: Permission | None = None,
         verb: str,
         body: type[BaseModel] | None = None,
+        tagged: Tagged | None = None,
     ) -> Callable[[Handler], Handler]:
         """Declare a POST."""
-        return self._add(Call(hdrs.METH_POST, path, of, needs, verb, body))
+        return self._add(Call(hdrs.METH_POST, path, of, needs, verb, body, tagged))
 
     def put(
         self,
@@ -127,9 +134,10 @@ class Calls:
         needs: Permission,
         verb: str,
         body: type[BaseModel] | None = None,
+        tagged: Tagged | None = None,
     ) -> Callable[[Handler], Handler]:
         """Declare a PUT."""
-        return self._add(Call(hdrs.METH_PUT, path, of, needs, verb, body))
+        return self._add(Call(hdrs.METH_PUT, path, of, needs, verb, body, tagged))
 
     def delete(
         self,
@@ -139,9 +147,10 @@ class Calls:
         needs: Permission,
         verb: str,
         body: type[BaseModel] | None = None,
+        tagged: Tagged | None = None,
     ) -> Callable[[Handler], Handler]:
         """Declare a DELETE."""
-        return self._add(Call(hdrs.METH_DELETE, path, of, needs, verb, body))
+        return self._add(Call(hdrs.METH_DELETE, path, of, needs, verb, body, tagged))
 
     def _add(self, call: Call, **options: bool) -> Callable[[Handler], Handler]:
         _require_consistent(call)
@@ -179,7 +188,9 @@ def require_declared(app: web.Application, open_paths: frozenset[str]) -> None:
 
 def state_of(request: web.Request) -> AppState:
     """Return the operator's parts as the caller sees them: what it reads is the caller's own."""
-    return request.app[STATE].asked_by(request[PRINCIPAL], _request_id(request))
+    state = request.app[STATE].asked_by(request[PRINCIPAL], _request_id(request))
+    condition = request.get(CONDITION)
+    return state if condition is None else state.under(condition)
 
 
 def _request_id(request: web.Request) -> str:
@@ -206,6 +217,12 @@ def _guarded(call: Call, handler: Handler) -> Handler:
     async def guarded(request: web.Request) -> web.StreamResponse:
         if call.of is not OPEN:
             call.require(request[PRINCIPAL], request.match_info.get("tenant_id"))
+        if call.tagged is None:
+            return await handler(request)
+        if call.method == hdrs.METH_GET:
+            return await call.tagged.shown(request, state_of(request), handler)
+        if (condition := call.tagged.condition(request)) is not None:
+            request[CONDITION] = condition
         return await handler(request)
 
     guarded.call = call  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from ingress.schemes import SCHEMES
 from streams.api.sources import cli_tables as tables
 from streams.api.sources.cli_advice import after_rotation, has_a_secret
 from streams.cli.changes import changed, tell_changes
-from streams.cli.operator_command import Answer, Api, command, found_or_none, part, require_tenant
+from streams.cli.operator_command import Answer, Api, Seen, command, part, require_tenant, seen
 from streams.cli.options import Ingress, OfTenant, Tenant
 from streams.cli.quantities import duration
 from streams.cli.signing_secret import (
@@ -107,7 +107,8 @@ def set_source(
 
     Example: tidegate sources set shop --tenant acme --scheme stripe --secret-file -
     """
-    path, before = _path(tenant, name), _before(api, tenant, name)
+    path, known = _path(tenant, name), _seen(api, tenant, name)
+    before = known.found
     wanted = _wanted(before, scheme, option or (), mapping or ())
     wanted |= {} if dedup_by is None else {"dedup_by": dedup_by}
     wanted |= {} if callback_url is None else {"callback_url": callback_url or None}
@@ -117,7 +118,7 @@ def set_source(
     if keeps and generate:
         raise has_a_secret(api, name, tenant)
     secret = secret or (NONE if keeps else asked_secret(wanted["scheme"]))
-    after = api.put(path, {**wanted, **secret.body})
+    after = api.put(path, {**wanted, **secret.body}, known)
     tell_changes(f"source {name} of tenant {tenant}", before, after, _SHOWN)
     if keeps and secret.body:
         typer.echo("the new secret alone verifies from now on", err=True)
@@ -174,10 +175,10 @@ def _path(tenant: str, name: str) -> str:
     return f"/v1/tenants/{part(tenant)}/sources/{part(name)}"
 
 
-def _before(api: Api, tenant: str, name: str) -> Answer | None:
+def _seen(api: Api, tenant: str, name: str) -> Seen:
     """The source before the change; an unknown tenant is told before a secret is asked for."""
     require_tenant(api, tenant)
-    return found_or_none(api, _path(tenant, name))
+    return seen(api, _path(tenant, name))
 
 
 def _wanted(

@@ -7,6 +7,7 @@ from aiohttp import web
 from streams.access.permissions import CONFIGURE, READ, SECRETS
 from streams.api.rows.paging import Page
 from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
+from streams.api.serving.conditions import Tagged
 from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import name_in, read_body
 from streams.api.sources import changes
@@ -16,6 +17,7 @@ from streams.api.sources.source_request import RotateRequest, SourceRequest
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import known_tenant
 from streams.api.tenants.table import source_json
+from streams.api.tenants.tags import present_tag
 from streams.process.wall_clock import wall_ms
 
 calls = Calls()
@@ -25,9 +27,17 @@ MAX_SIGNED_BYTES = 36 * 1024 * 1024
 
 SOURCES = "/v1/tenants/{tenant_id}/sources"
 SOURCE = SOURCES + "/{source}"
+_TAGGED = Tagged("source", "sources", "source", present_tag)
 
 
-@calls.put(SOURCE, of=TENANT_IN_PATH, needs=CONFIGURE, verb="source.set", body=SourceRequest)
+@calls.put(
+    SOURCE,
+    of=TENANT_IN_PATH,
+    needs=CONFIGURE,
+    verb="source.set",
+    body=SourceRequest,
+    tagged=_TAGGED,
+)
 async def put_source(request: web.Request) -> web.Response:
     """Create or replace a source and its signing secret; see `SourceRequest`."""
     state = state_of(request)
@@ -37,7 +47,12 @@ async def put_source(request: web.Request) -> web.Response:
 
 
 @calls.post(
-    SOURCE + "/rotate", of=TENANT_IN_PATH, needs=SECRETS, verb="source.rotate", body=RotateRequest
+    SOURCE + "/rotate",
+    of=TENANT_IN_PATH,
+    needs=SECRETS,
+    verb="source.rotate",
+    body=RotateRequest,
+    tagged=_TAGGED,
 )
 async def rotate_secret(request: web.Request) -> web.Response:
     """Set a source's new secret; the old one verifies until the overlap is over."""
@@ -65,7 +80,7 @@ async def list_all_sources(request: web.Request) -> web.Response:
     return list_answer("sources", page)
 
 
-@calls.get(SOURCE, of=TENANT_IN_PATH, needs=READ)
+@calls.get(SOURCE, of=TENANT_IN_PATH, needs=READ, tagged=_TAGGED)
 async def get_source(request: web.Request) -> web.Response:
     """Show a source, how many secrets it has, and until when the old ones verify."""
     path = request.match_info
@@ -73,7 +88,7 @@ async def get_source(request: web.Request) -> web.Response:
     return web.json_response(shown)
 
 
-@calls.delete(SOURCE, of=TENANT_IN_PATH, needs=CONFIGURE, verb="source.disable")
+@calls.delete(SOURCE, of=TENANT_IN_PATH, needs=CONFIGURE, verb="source.disable", tagged=_TAGGED)
 async def disable_source(request: web.Request) -> web.Response:
     """Disable a source and delete its secrets; a PUT sets it up again."""
     path = request.match_info

@@ -9,7 +9,8 @@ from streams.api.refusal import invalid
 from streams.api.rows.json_values import Json
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import known_tenant
-from streams.api.tenants.writes import changing, newest, written
+from streams.api.tenants.tags import newest
+from streams.api.tenants.writes import changing, written
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import TenantRecord
 from streams.tenants.limits import shared_names

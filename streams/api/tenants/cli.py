@@ -8,7 +8,7 @@ import typer
 
 from streams.api.tenants import cli_tables as tables
 from streams.cli.changes import tell_changes
-from streams.cli.operator_command import Answer, Api, command, found_or_none, part
+from streams.cli.operator_command import Answer, Api, command, part, seen
 from streams.cli.options import Cursor, Limit, TenantId
 from streams.cli.quantities import rate as parsed_rate
 
@@ -66,12 +66,13 @@ def set_tenant(
     if rate is not None and no_rate:
         raise typer.BadParameter("give --rate or --no-rate, not both")
     limit = None if rate is None else parsed_rate(rate, "--rate")
-    before = found_or_none(api, _path(id_))
+    known = seen(api, _path(id_))
+    before = known.found
     wanted = {name: before[name] for name in SETTINGS if name in before} if before else {}
     wanted |= {} if display_name is None else {"display_name": display_name}
     wanted |= {"rate": limit} if limit or no_rate else {}
     wanted |= {} if weight is None else {"weight": weight}
-    after = api.put(_path(id_), wanted)
+    after = api.put(_path(id_), wanted, known)
     tell_changes(f"tenant {id_}", before, after, SETTINGS)
     return after
 

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
+from streams.api.condition import Condition
 from streams.api.operator_state import AppState, not_shown, replacing
 from streams.api.refusal import Refusal
 from streams.api.rows.table import Row
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import refuse_erased
+from streams.api.tenants.tags import newest, present_tag, tag_of
+from streams.errors import KafkaUnavailable
 from streams.http.moments import rfc3339
+from streams.kafka.fenced_write import Unsettled
+from streams.serde.codec import TENANT
+from streams.serde.keys import tenant_key
 from streams.serde.records import SigningKey, TenantRecord
 from streams.tenants.source_keys import MOST_KEYS, rotated
+
+_MOST_TRIES = 5
+_SHOWN = -1
+"""An offset before all that the read model has folded in."""
 
 
 @asynccontextmanager
@@ -23,10 +33,13 @@ async def changing(state: AppState, tenant_id: str) -> AsyncIterator[None]:
     lost, and a write that read before an erasure would bring back what the erasure destroyed.
 
     Raises:
-        Refusal: 409, the tenant was erased.
+        Refusal: 409, the tenant was erased; 412, the call has a condition that does not hold.
     """
     async with state.tenant_writes:
         await refuse_erased(state, tenant_id)
+        if state.condition is not None:  # before anything is made that the record needs
+            await state.read_barrier(("tenants", state.home(tenant_id)))
+            state.condition.require(await present_tag(state, state.condition.key))
         yield
 
 
@@ -37,7 +50,8 @@ async def written(state: AppState, record: TenantRecord, *, late: bool = False) 
     holds a secret that no later one would repeat.
 
     Raises:
-        Refusal: 503, the read model is late: send the call again.
+        Refusal: 412, the condition of the call does not hold; 503, the read model is late: send
+            the call again.
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
     key = (record.tenant_id, record.kind, record.id)
@@ -47,19 +61,13 @@ async def written(state: AppState, record: TenantRecord, *, late: bool = False) 
         found = tenants.setting(connection, *key)
         return found if found is not None and found.updated_at >= record.updated_at else None
 
-    state.unshown[key] = await state.set_tenant(key, record), record
+    state.unshown[key] = await _sent(state, key, record), record
     found = await state.wait_for(("tenants", key), shown)
     if found is None and late:
         return record
     if found is None:
         raise not_shown()
     return found
-
-
-async def newest(state: AppState, key: Row) -> TenantRecord | None:
-    """Return the newest record under a key: what this process wrote, or what the read model has."""
-    state.drop_shown()
-    return state.newest(key, await state.query(lambda db: tenants.setting(db, *key)))
 
 
 async def standing_endpoint(state: AppState, tenant_id: str, name: str) -> TenantRecord | None:
@@ -72,12 +80,39 @@ async def removed(state: AppState, record: TenantRecord) -> None:
     """Delete a record, and return once the read model no longer shows it.
 
     Raises:
-        Refusal: 503, the read model is late: send the call again.
+        Refusal: 412, the condition of the call does not hold; 503, the read model is late: send
+            the call again.
     """
     key = (record.tenant_id, record.kind, record.id)
     gone = replacing(record, replace(record, disabled=True, secrets=(), keys=()))
-    state.unshown[key] = await state.set_tenant(key, None), gone
+    state.unshown[key] = await _sent(state, key, None), gone
     await state.wait_until(("tenants", key), lambda db: tenants.setting(db, *key) is None)
+
+
+async def _sent(state: AppState, key: Row, record: TenantRecord | None) -> int:
+    """Write a record, or delete it, under the condition of the call; return its offset."""
+    if state.condition is None or state.condition.key != key:
+        return await state.set_tenant(key, record)
+    return await _sent_if(state, state.condition, record)
+
+
+async def _sent_if(state: AppState, condition: Condition, record: TenantRecord | None) -> int:
+    """Write a record if the condition still holds, whichever operator writes meanwhile.
+
+    After a commit without an answer, the record itself shows whether it was written.
+    """
+    key, home = condition.key, state.home(condition.key[0])
+    for tried in range(_MOST_TRIES):
+        write = await state.fenced.open()
+        await state.read_barrier(("tenants", home))
+        present, wanted = await present_tag(state, key), tag_of(record)
+        if tried and present == wanted:
+            return _SHOWN
+        condition.require(present)
+        value = None if record is None else TENANT.encode(record)
+        with suppress(Unsettled):
+            return await write.commit("tenants", tenant_key(*key), value, partition=home)
+    raise KafkaUnavailable("other writers came before this one again and again")
 
 
 def with_newest(
