@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from support.conditions import PATIENCE_SECONDS
 from support.kafka_under_test import KafkaUnderTest
-from support.operator_cluster import Cluster, RunningOperator, make_cluster, running
+from support.operator_cluster import TOKEN, Cluster, RunningOperator, make_cluster, running
 
-from streams.cli.api_client import CallFailed
+from streams.cli.api_client import CallFailed, call, look
 from streams.serde.codec import TENANT
 from streams.serde.records import SigningKey
 from streams.tenants.source_keys import MOST_KEYS, open_secret
@@ -176,3 +176,60 @@ def test_a_tenant_s_rate_is_set_shown_and_taken_away(operator: RunningOperator) 
         operator.send("PUT", "/v1/tenants/acme", {"rate": {"count": -1, "seconds": 60}})
     assert operator.get("/v1/tenants/acme")["rate"] == rate
     assert operator.send("PUT", "/v1/tenants/acme", {})["rate"] is None
+
+
+def test_of_two_operators_that_change_what_they_both_saw_one_wins(
+    cluster: Cluster, operator: RunningOperator, tmp_path: Path
+) -> None:
+    path, rounds = "/v1/tenants/acme", 5
+    other = cluster.settings.model_copy(update={"instance": "b", "data_dir": tmp_path / "b"})
+    with running(other, cluster.topology) as second, ThreadPoolExecutor(4) as pool:
+        second.shows(path, display_name="Acme")
+        for turn in range(rounds):
+            _, seen = look(operator.url, TOKEN, path)
+            names = [f"{turn}-{n}" for n in range(4)]
+
+            def change(name: str, seen: str | None = seen) -> str | CallFailed:
+                of = (operator, second)[int(name[-1]) % 2]
+                body, headers = {"display_name": name}, {"If-Match": str(seen)}
+                try:
+                    put = call(of.url, TOKEN, "PUT", path, body=body, headers=headers)
+                except CallFailed as error:
+                    return error
+                return str(put["display_name"])
+
+            ends = list(pool.map(change, names))
+            won = [end for end in ends if isinstance(end, str)]
+            lost = {end.name for end in ends if isinstance(end, CallFailed)}
+            assert (len(won), lost) == (1, {"precondition-failed"})
+            for each in (operator, second):
+                each.shows(path, display_name=won[0])
+            assert look(operator.url, TOKEN, path)[1] == look(second.url, TOKEN, path)[1] != seen
+    written = [TENANT.decode(m.value() or b"") for m in cluster.read("tenants")]
+    assert len([r for r in written if r.kind == "tenant"]) == 1 + rounds
+
+
+def test_one_of_two_operators_creates_what_both_are_to_create(
+    cluster: Cluster, operator: RunningOperator, tmp_path: Path
+) -> None:
+    path, absent = "/v1/tenants/acme/sources/shop", {"If-None-Match": "*"}
+    other = cluster.settings.model_copy(update={"instance": "b", "data_dir": tmp_path / "b"})
+    with running(other, cluster.topology) as second, ThreadPoolExecutor(2) as pool:
+        second.shows("/v1/tenants/acme", display_name="Acme")
+
+        def create(of: RunningOperator) -> str:
+            body = {"scheme": "github", "secret": of.url}
+            try:
+                call(of.url, TOKEN, "PUT", path, body=body, headers=absent)
+            except CallFailed as error:
+                return error.name
+            return of.url
+
+        ends = set(pool.map(create, (operator, second)))
+    assert "precondition-failed" in ends
+    (record,) = [
+        r for m in cluster.read("tenants") if (r := TENANT.decode(m.value() or b"")).id == "shop"
+    ]
+    assert ends - {"precondition-failed"} == {
+        open_secret(local_vault(cluster.vault_key), record, record.keys[0].sealed or b"").decode()
+    }

@@ -33,6 +33,7 @@ class OperatorApi:
     """
 
     url: str = ""
+    etag: str | None = None
     asked: list[Asked] = field(default_factory=list)
     _answers: dict[tuple[str, str], list[tuple[int, Any]]] = field(default_factory=dict)
 
@@ -76,6 +77,8 @@ def running() -> Iterator[OperatorApi]:
             raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             status, found = api.answer(Asked(self.command, self.path, dict(self.headers), raw))
             self.send_response(status)
+            if api.etag is not None:
+                self.send_header("ETag", api.etag)
             self.end_headers()
             self.wfile.write(found if isinstance(found, bytes) else json.dumps(found).encode())
 

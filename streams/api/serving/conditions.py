@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from streams.api import remedy
 from streams.api.condition import ANY, Condition, quoted
 from streams.api.operator_state import AppState
 from streams.api.refusal import invalid
-from streams.api.remedy import get
 from streams.api.rows.table import Row
 
 CONDITION: web.RequestKey[Condition] = web.RequestKey("condition", Condition)
@@ -61,7 +61,7 @@ class Tagged:
             raise invalid("If-None-Match", "a change takes * alone: create it only if it is new")
         key = self._key(request)
         below = (self.collection, key[2]) if key[2] else filter(None, (self.collection,))
-        look = get("tenants", key[0], *below)
+        look = remedy.get("tenants", key[0], *below)
         return Condition(key, _tags(", ".join(match)) if match else None, bool(none), look)
 
     def _key(self, request: web.Request) -> Row:

@@ -13,6 +13,7 @@ from streams.api.serving.call import EVERY_TENANT, OPEN, ROW, TENANT_IN_PATH
 from streams.errors import TidegateError
 from streams.http.problem_document import CONTENT_TYPE
 from support.api_document.refusals import ANY, NAMED_LATER, Problems, problems_of
+from support.api_document.requests import is_conditional
 from support.api_document.routes import Route
 from support.api_document.shapes import Shapes, either
 from support.api_document.source import Function, assigned, function, reachable, target
@@ -26,6 +27,7 @@ _TYPE = "urn:tidegate:problem:"
 _MOST_IN_NAME = 3
 _MAKE = frozenset({"json_response", "Response", "StreamResponse", "list_answer"})
 _BY_OTHERS = frozenset({"refused", "answer_to", "problem"})
+_ETAG: Json = {"ETag": {"schema": {"type": "string"}, "description": "Names the present settings."}}
 OF_REGISTRY = "application/vnd.schemaregistry.v1+json"
 
 
@@ -49,6 +51,8 @@ class Answers:
                 made["content"][content_type] = {"schema": schema}
         for status, names in sorted(problems(route).items()):
             found[status] = self._refused(status, names, route)
+        if route.call.tagged is not None and not is_conditional(route):
+            found[200]["headers"] = _ETAG
         return {str(status): found[status] for status in sorted(found)}
 
     def _made(self, route: Route) -> Iterator[tuple[int, str | None, Json]]:
@@ -178,6 +182,8 @@ def problems(route: Route) -> Problems:
         found[400].add("malformed-json")
         found[413].add("body-too-large")
         found[422].add("invalid-request")
+    if is_conditional(route):
+        found[412].add("precondition-failed")
     found[503].add("not-ready")
     if call.method != "GET":
         found[503].add("kafka-unavailable")

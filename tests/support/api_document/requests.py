@@ -26,6 +26,8 @@ _ABOUT = {
     "limit": "How many items a page has at most.",
     "cursor": "The `next_cursor` of the page before.",
     "Idempotency-Key": "The same key with the same body does the same thing once.",
+    "If-Match": "Change it only if one of these is its `ETag`; `*`: only if it exists.",
+    "If-None-Match": "`*`: create it only if it does not exist.",
     "Last-Event-ID": "The id of the last event that was received.",
     "last_event_id": "As the header `Last-Event-ID`, which takes precedence.",
     "ticket": "A ticket in place of a token; it opens one stream.",
@@ -79,8 +81,14 @@ def _in_query(name: str, schema: Json) -> Json:
 
 
 def _of_headers(route: Route) -> Iterator[Json]:
-    for name in sorted(_read("headers", route) - _OF_EVERY_CALL):
+    conditions = ("If-Match", "If-None-Match") if is_conditional(route) else ()
+    for name in sorted({*(_read("headers", route) - _OF_EVERY_CALL), *conditions}):
         yield {"name": name, "in": "header", "schema": {"type": "string"}, **_about(name)}
+
+
+def is_conditional(route: Route) -> bool:
+    """Whether a call changes a thing that has an `ETag`."""
+    return route.call.tagged is not None and route.call.method != "GET"
 
 
 def _about(name: str) -> Json:

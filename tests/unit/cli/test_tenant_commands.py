@@ -63,6 +63,17 @@ def test_set_creates_a_tenant_that_is_not_there_and_enables_a_disabled_one(
     assert invoke(operator, "set", "acme").stderr == "enabled tenant acme\n"
 
 
+def test_set_changes_what_it_has_read_and_nothing_newer(operator: OperatorApi) -> None:
+    operator.on("PUT", PATH, ACME)
+    invoke(operator, "set", "acme")
+    operator.on("GET", PATH, ACME)
+    operator.etag = '"1f0c"'
+    invoke(operator, "set", "acme")
+    asked = [each.headers for each in operator.asked if each.method == "PUT"]
+    names = ("If-None-Match", "If-Match")
+    assert [[h.get(n) for n in names] for h in asked] == [["*", None], [None, '"1f0c"']]
+
+
 def test_set_does_not_overwrite_what_it_could_not_read(operator: OperatorApi) -> None:
     operator.on("GET", PATH, problem(503, "not-ready"))
     refused = invoke(operator, "set", "acme", "--display-name", "New")

@@ -113,7 +113,7 @@ def test_describe_fits_80_characters_with_every_name_whole(
     firsts = {line.split()[0] for line in lines if line}
     assert {topic for topic in load().topics if topic not in firsts} == set()
     assert "…" not in "".join(lines)
-    assert [line for line in lines if line.startswith("none")] == ["none"] * 9
+    assert [line for line in lines if line.startswith("none")] == ["none"] * 10
 
 
 def test_describe_shows_what_a_route_cancels(file: Path) -> None:
