@@ -32,7 +32,7 @@ async def person(request: web.Request) -> Principal | None:
         Refusal: 401, the session is over; 403, another site made the call; 503, the issuer does not
             confirm the person.
     """
-    desk, text = request.app.get(DESK), request.cookies.get(session_cookies.SESSION)
+    desk, text = request.app.get(DESK), session_cookies.kept_session(request)
     if desk is None or not text or hdrs.AUTHORIZATION in request.headers:
         return None
     session = desk.people.opened(text)

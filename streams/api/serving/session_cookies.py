@@ -34,7 +34,7 @@ def keep_sign_in(
     request: web.BaseRequest, answer: web.StreamResponse, sign_in: SignIn, text: str
 ) -> None:
     """Have the browser keep a sign-in until it comes back, and forget too many others."""
-    others = [name for name in request.cookies if name.startswith(_BEGUN)]
+    others = [name for name, _ in _sent(request) if name.startswith(_BEGUN)]
     for name in others[: max(0, len(others) - _MOST_BEGUN + 1)]:
         _forget(answer, name)
     _keep(answer, _name(sign_in.state), text, WITHIN_MS // 1000)
@@ -47,7 +47,29 @@ def forget_sign_in(answer: web.StreamResponse, state: str) -> None:
 
 def kept_sign_in(request: web.BaseRequest, state: str) -> str:
     """Return what the browser keeps of the sign-in with a state; empty if that is nothing."""
-    return request.cookies.get(_name(state), "")
+    return _kept(request, _name(state))
+
+
+def kept_session(request: web.BaseRequest) -> str:
+    """Return the session that the browser keeps; empty if there is none."""
+    return _kept(request, SESSION)
+
+
+def _kept(request: web.BaseRequest, name: str) -> str:
+    """Return the value of the one cookie that has exactly this name; empty if there is none."""
+    found = [value for each, value in _sent(request) if each == name]
+    return found[0] if len(found) == 1 else ""
+
+
+def _sent(request: web.BaseRequest) -> list[tuple[str, str]]:
+    """Return the cookies of a request, with names as the browser holds them.
+
+    Any host nearby may set a cookie whose name is a blank of Unicode and then `__Host-...`: the
+    browser takes that for another name. A reader that drops such blanks would take it for ours.
+    """
+    given = "; ".join(request.headers.getall(hdrs.COOKIE, ()))
+    pairs = (pair.strip(" \t").partition("=") for pair in given.split(";"))
+    return [(name, value) for name, _, value in pairs]
 
 
 def _name(state: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import pytest
-from aiohttp import ClientResponse, ClientSession, CookieJar, web
+from aiohttp import ClientResponse, ClientSession, CookieJar, DummyCookieJar, web
 from aiohttp.test_utils import TestServer, unused_port
 from hypothesis import given
 from hypothesis import strategies as st
@@ -455,6 +455,35 @@ async def with_token(browser: ClientSession, at: Operator, path: str, body: Any)
     headers = {"X-CSRF-Token": (await shown(browser, at))["csrf_token"]}
     async with browser.post(at.url(path), headers=headers, json=body) as answer:
         return answer.status
+
+
+@pytest.mark.parametrize("before", ["\u2000", "\u00a0", "\u0085", "x=1;\u3000", "other-"])
+async def test_a_cookie_that_another_host_may_have_set_is_no_session(
+    served: Operator, before: str
+) -> None:
+    """Browsers hold back a name that begins with `__Host-`, not one that begins with a blank."""
+    async with served.browser() as browser:
+        await sign_in(browser, served)
+        (kept,) = browser.cookie_jar
+    async with ClientSession(cookie_jar=DummyCookieJar()) as thief:
+        for given, status in (
+            (f"a=b; {kept.key}={kept.value}", 200),
+            (f"{kept.key}={kept.value}", 200),
+            (f"{before}{kept.key}={kept.value}", 401),
+        ):
+            headers = {"Cookie": given}
+            async with thief.get(served.url("/v1/jobs/1"), headers=headers) as answer:
+                assert answer.status == status
+
+
+async def test_an_answer_with_a_sign_in_of_another_host_is_refused(served: Operator) -> None:
+    async with served.browser() as thief:
+        where = await back(thief, await to_issuer(thief, served))
+        (kept,) = thief.cookie_jar
+    async with ClientSession(cookie_jar=DummyCookieJar()) as browser:
+        headers = {"Cookie": f"\u2000{kept.key}={kept.value}"}
+        async with browser.get(where, headers=headers, allow_redirects=False) as answer:
+            assert await reason(answer) == (403, "state-unknown")
 
 
 async def test_who_signs_out_leaves_nothing_to_a_thief_of_the_cookie(served: Operator) -> None:
