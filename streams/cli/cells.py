@@ -11,6 +11,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from streams.cli.terminal_text import harmless
+
 Json = dict[str, Any]
 
 _ENDLESS = 1_000_000
@@ -84,4 +86,4 @@ def cell(value: Any) -> Text:
     if value is None:
         return Text("-")
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return Text("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text))
+    return Text(harmless(text))

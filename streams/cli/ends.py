@@ -7,12 +7,13 @@ from contextlib import contextmanager
 
 import typer
 
+from streams.cli.terminal_text import harmless
 from streams.errors import TidegateError, exit_code
 
 
 def tell(error: object) -> None:
-    """Print an error as every command does."""
-    typer.echo(f"error: {error}", err=True)
+    """Print an error as every command does; it may repeat what somebody else wrote."""
+    typer.echo(f"error: {harmless(str(error))}", err=True)
 
 
 @contextmanager

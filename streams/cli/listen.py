@@ -16,6 +16,7 @@ from streams.cli.operator_command import Answer, Api, part, program
 from streams.cli.options import JsonLines
 from streams.cli.quantities import duration
 from streams.cli.receiver import Conduct, Received, Receiver
+from streams.cli.terminal_text import harmless_json
 from streams.delivery.message.signing import new_secret
 from streams.probe_routes import served
 from streams.process.shutdown import ProcessEnd
@@ -172,7 +173,7 @@ def _left(api: Api, wanted: _Wanted) -> str:
 
 
 def _tell_json(received: Received) -> None:
-    typer.echo(orjson.dumps(received.json()))
+    typer.echo(harmless_json(orjson.dumps(received.json())).encode())
 
 
 def _tell_line(received: Received) -> None:

@@ -34,6 +34,7 @@ from streams.cli.calls_as_commands import told_in_commands
 from streams.cli.ends import tell
 from streams.cli.event_stream import EventStream
 from streams.cli.options import AS_JSON, CONNECTION, arguments, own_options, with_options
+from streams.cli.terminal_text import harmless_json
 from streams.errors import TidegateError, exit_code
 from streams.settings import Settings, load_settings
 
@@ -274,7 +275,7 @@ def show(found: Answer, as_json: bool, table: tables.Show) -> int:
 
 def print_json(value: Answer) -> None:
     """Print an object in UTF-8, as JSON is, whatever the terminal's encoding is."""
-    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+    typer.echo(harmless_json(orjson.dumps(value, option=orjson.OPT_INDENT_2)).encode())
 
 
 def tell_how_to_follow(api: Api, job: Answer) -> None:

@@ -23,6 +23,7 @@ from streams.cli.api_client import CallFailed
 from streams.cli.delivery import Reply, check_source, posted, signed, unsigned
 from streams.cli.operator_command import Answer, Api, found_or_none, part, program
 from streams.cli.options import Ingress, JsonLines, OfTenant
+from streams.cli.terminal_text import harmless_json
 
 _KNOWN = "; ".join(f"{scheme}: {', '.join(names(scheme))}" for scheme in SCHEMES)
 """The samples of each scheme, for the help."""
@@ -197,7 +198,7 @@ def _changed_lately(source: Answer) -> bool:
 def _show(number: int, reply: Reply, as_json: bool) -> None:
     if as_json:
         line = {**reply.document, "delivery": number, "http_status": reply.status}
-        typer.echo(orjson.dumps(line))
+        typer.echo(harmless_json(orjson.dumps(line)).encode())
         return
     ids = (reply.document.get(name) for name in ("event_id", "job_id"))
     typer.echo(" ".join(filter(None, (f"{reply.status} {reply.outcome}", *ids))))

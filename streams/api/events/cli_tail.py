@@ -16,6 +16,7 @@ from streams.cli.cells import plain
 from streams.cli.cluster import ClusterOptions, addressed
 from streams.cli.ends import errors_shown
 from streams.cli.options import JsonLines, grouped
+from streams.cli.terminal_text import harmless_json
 from streams.event_export.formats import line
 from streams.event_reader.follow import follow
 from streams.event_reader.rows import row
@@ -91,7 +92,7 @@ def _newest(
 
 def _tell(found: Found, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(line(row(found)).decode())
+        sys.stdout.write(harmless_json(line(row(found))))
     else:
         event = found.event
         words = (event.tenant_id, event.source, event.event_type, event.subject, event.event_id)

@@ -22,6 +22,7 @@ from streams.api.steps import cli_finished as finished_steps
 from streams.cli.api_client import NoAnswer
 from streams.cli.cells import console_of_any_width, fields, plain
 from streams.cli.operator_command import Answer, Api
+from streams.cli.terminal_text import harmless_json
 from streams.serde import job_states
 
 EXIT_CODES = {
@@ -164,7 +165,7 @@ def _told_as(as_json: bool, subject: Subject) -> Iterator[Tell]:
     """How each look is told: JSON, lines, or a view that changes in place."""
     console = console_of_any_width()
     if as_json:
-        yield lambda look: _tell_gap() if look is None else typer.echo(orjson.dumps(look))
+        yield lambda look: _tell_gap() if look is None else typer.echo(_json(look))
     elif not console.is_terminal:
         yield lambda look: _tell_gap() if look is None else typer.echo(_line(subject, look))
     else:
@@ -176,6 +177,10 @@ def _told_as(as_json: bool, subject: Subject) -> Iterator[Tell]:
                 live.update(_view(subject, last, gap=look is None), refresh=True)
 
             yield tell
+
+
+def _json(look: Answer) -> bytes:
+    return harmless_json(orjson.dumps(look)).encode()
 
 
 def _tell_gap() -> None:
