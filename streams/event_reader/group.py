@@ -31,6 +31,7 @@ _OURS = (
     "delivery",
     "operator",
     "replays",
+    "bulk",
     "analytics",
     "worker",
 )

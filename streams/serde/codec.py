@@ -14,7 +14,15 @@ from typing import Any, Generic, TypeVar
 from fastavro import schemaless_reader
 
 from streams.errors import DecodeError
-from streams.serde import conversion, delivery_records, records, replay_records, schemas, writing
+from streams.serde import (
+    bulk_records,
+    conversion,
+    delivery_records,
+    records,
+    replay_records,
+    schemas,
+    writing,
+)
 
 T = TypeVar("T")
 _HEADER = struct.Struct(">bI")
@@ -138,3 +146,4 @@ LIMIT_CLAIM = Codec("limit_claim", records.LimitClaim)
 LIMIT_GRANT = Codec("limit_grant", records.LimitGrant)
 AUDIT_ENTRY = Codec("audit", records.AuditEntry)
 REPLAY = Codec("replay", replay_records.ReplayRecord)
+BULK = Codec("bulk", bulk_records.BulkRecord)

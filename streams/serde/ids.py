@@ -78,6 +78,18 @@ def recovery_command_id(tenant_id: str, endpoint_id: str, key: str | None) -> st
     return "cmd_" + _encode(_hash("recover", tenant_id, endpoint_id, key))
 
 
+def bulk_id(key: str | None) -> str:
+    """A bulk act: by its idempotency key, otherwise new."""
+    if key is None:
+        return new_id("blk")
+    return "blk_" + _encode(_hash("bulk", "", key))
+
+
+def bulk_command_id(bulk_act: str, item: str) -> str:
+    """The one command that a bulk act sends about an item."""
+    return "cmd_" + _encode(_hash("bulk-item", bulk_act, item))
+
+
 def child_job_id(tenant_id: str, scope: str, call: str) -> str:
     """The job that the call of a run asks for; the runs of all jobs in a scope ask for the same."""
     return "job_" + _encode(_hash("child", tenant_id, scope, call))

@@ -70,6 +70,11 @@ def replay_key(replay_id: str, kind: str) -> bytes:
     return join(replay_id, kind)
 
 
+def bulk_key(bulk_id: str, kind: str, of: str = "") -> bytes:
+    """Key of what is known of a bulk act, on `bulk`; `of` is an item, or a person who joined."""
+    return join(bulk_id, kind, of)
+
+
 def after(prefix: bytes) -> bytes:
     """The first key after every key with this prefix."""
     trimmed = prefix.rstrip(b"\xff")

@@ -41,6 +41,7 @@ _OF_TOPIC = {
     "limits.claims": "limit_claim",
     "limits.grants": "limit_grant",
     "replays": "replay",
+    "bulk": "bulk",
 }
 _WORK, _VALUE = "jobs.work.", "-value"
 

@@ -98,12 +98,13 @@ _OPERATOR = _Use(
         "events jobs jobs.held jobs.backlog jobs.progress jobs.live jobs.types ledger"
         " dispatcher.checkpoints.changelog limits.grants"
         " dlq quarantine approvals schedules workflows rejections duplicates deliveries"
-        " deliveries.attempts deliveries.endpoints tenants payloads replays audit"
+        " deliveries.attempts deliveries.endpoints tenants payloads replays bulk audit"
     ),
     writes=_names(
-        "payloads events.received jobs.commands tenants quarantine dlq replays deliveries.commands"
+        "payloads events.received jobs.commands tenants quarantine dlq replays bulk"
+        " deliveries.commands"
     ),
-    joins=_names("replays"),
+    joins=_names("replays bulk"),
     asks=_names("operator events-reader"),
     writes_as=_names("operator.settings"),
 )

@@ -106,6 +106,7 @@ FOLLOWED = (
     "deliveries.attempts",
     "deliveries.endpoints",
     "replays",
+    "bulk",
 )
 
 

@@ -63,7 +63,7 @@ LAYERS = (
         "streams.event_admission",
         "streams.event_reader",
     },
-    {"streams.event_export", "streams.event_replay"},
+    {"streams.bulk", "streams.event_export", "streams.event_replay"},
     # The stages: none imports another. `streams` is what an application imports of the worker.
     {
         "ingress.rates",
@@ -113,7 +113,7 @@ OF_GROUPS = {
     "streams.broker.class_archive",
     "streams.api.events.cli_seek",
     "streams.event_reader.reader",
-    "streams.event_replay.carrier",
+    "streams.kafka.carrier",
     "streams.topology.rights_watch",
     "streams.worker.transport.work_reader",
 }

@@ -54,6 +54,8 @@ READ_IN = {
     "streams/api/decisions.py": "when a command was given: shown",
     "streams/api/endpoints/destinations.py": "dates of records: shown",
     "streams/api/endpoints/http.py": "dates of records: shown",
+    "streams/bulk/journal.py": "dates of records: shown",
+    "streams/bulk/working.py": "when an act began: shown",
     "streams/event_replay/progress.py": "dates of records: shown",
     "streams/event_replay/replaying.py": "dates of records: shown",
     "streams/api/replays/course.py": "a time in the future is an error; dates",

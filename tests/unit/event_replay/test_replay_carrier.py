@@ -18,11 +18,11 @@ from streams.event_reader import follow as following
 from streams.event_reader.scan import Scan
 from streams.event_reader.selection import Selection
 from streams.event_reader.span import Span
-from streams.event_replay import carrier as carrying
 from streams.event_replay import sink as sinks
-from streams.event_replay.carrier import Carrier
 from streams.event_replay.sink import Sink
+from streams.kafka import carrier as carrying
 from streams.kafka import tail as tails
+from streams.kafka.carrier import Carrier
 from streams.operator.run import _closed
 from streams.settings import Settings
 
@@ -62,7 +62,7 @@ class Idle:
 
 def of_a_process() -> None:
     with suppress(KafkaException):
-        Carrier(Settings(), Idle, lambda: True)._carry()  # type: ignore[arg-type]
+        Carrier(Settings(), "replays", Idle, lambda: True)._carry()  # type: ignore[arg-type]
 
 
 def of_a_scan() -> None:

@@ -17,7 +17,7 @@ from fastavro.utils import generate_one
 from support.schema_versions import LATER, another_version
 
 from streams.errors import DecodeError
-from streams.serde import codec, records, replay_records, schemas
+from streams.serde import bulk_records, codec, records, replay_records, schemas
 from streams.shipped_files import resource
 
 CODECS: list[codec.Codec[Any]] = [v for v in vars(codec).values() if isinstance(v, codec.Codec)]
@@ -137,6 +137,7 @@ def _named(datum: Any, c: codec.Codec[Any]) -> Any:
     bodies: dict[str, Any] = {
         "command": records.Wake(1, 1, 7),
         "replay": replay_records.ReplayPaused(True),
+        "bulk": bulk_records.BulkPaused(True),
     }
     if c.name in bodies:
         body = bodies[c.name]

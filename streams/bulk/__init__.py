@@ -1,0 +1,1 @@
+"""Bulk acts: one action on many things, in growing steps, with a result for each thing."""

@@ -1,0 +1,125 @@
+"""One bulk act as the records of the topic `bulk` describe it.
+
+Each kind of record has a key of its own, so that none replaces another: the API writes the items,
+then what is asked, pauses and the cancelling; the carrier writes results of items and the progress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from streams.serde.bulk_records import (
+    CANCELLED,
+    ENDED,
+    PAUSED,
+    RUNNING,
+    STOPPED,
+    BulkAsked,
+    BulkBody,
+    BulkCancelled,
+    BulkItem,
+    BulkJoined,
+    BulkPaused,
+    BulkProgress,
+    BulkRecord,
+    BulkStatus,
+)
+
+TOPIC = "bulk"
+KINDS: dict[type[BulkBody], str] = {
+    BulkAsked: "asked",
+    BulkItem: "item",
+    BulkPaused: "paused",
+    BulkCancelled: "cancelled",
+    BulkJoined: "joined",
+    BulkProgress: "progress",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A bulk act without its items; `asked_at` in milliseconds. A cancelling is final.
+
+    A person let the act go on after it had been stopped `resumed` times. `clash` tells that two
+    processes took one key at once, for two different acts.
+    """
+
+    bulk_id: str
+    asked: BulkAsked | None = None
+    asked_at: int = 0
+    asked_by: str = ""
+    paused: bool = False
+    resumed: int = 0
+    cancelled: BulkCancelled | None = None
+    progress: BulkProgress | None = None
+    clash: bool = False
+
+    def folded(self, record: BulkRecord) -> Act:
+        """Return this act with one more record of the topic."""
+        match record.body:
+            case BulkAsked() as asked:
+                clash = self.asked is not None and self.asked.digest != asked.digest
+                return replace(
+                    self,
+                    asked=asked,
+                    asked_at=record.at,
+                    asked_by=record.by,
+                    clash=self.clash or clash,
+                )
+            case BulkPaused(paused, stops):
+                return replace(self, paused=paused, resumed=max(self.resumed, stops))
+            case BulkCancelled() as cancelled:
+                return replace(self, cancelled=cancelled)
+            case BulkProgress() as progress:
+                return replace(self, progress=progress)
+            case BulkItem() | BulkJoined():
+                return self
+
+    @property
+    def stops(self) -> int:
+        """How many times the act was stopped because too many items failed."""
+        return self.progress.stops if self.progress else 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether too many items failed, and nobody has let the act go on."""
+        found = self.progress
+        return found is not None and found.status == STOPPED and self.resumed < found.stops
+
+    @property
+    def ended(self) -> bool:
+        return self.progress is not None and self.progress.status in ENDED
+
+    @property
+    def ordered(self) -> BulkStatus:
+        """The state that the records of the API order; an end is final whatever they say."""
+        if self.cancelled is not None or self.clash:
+            return CANCELLED
+        if self.paused:
+            return PAUSED
+        return STOPPED if self.is_stopped else RUNNING
+
+    @property
+    def unobeyed(self) -> bool:
+        """Whether the carrier has something left to do."""
+        if self.asked is None or self.ended:
+            return False
+        rests = self.progress is not None and self.progress.status in (PAUSED, STOPPED)
+        return not rests or self.ordered in (RUNNING, CANCELLED)
+
+    @property
+    def status(self) -> str:
+        """The state in one word.
+
+        It is `queued` until the carrier takes it, and `pausing` or `cancelling` until it obeys.
+        """
+        if self.ended and self.progress is not None:
+            return self.progress.status
+        if self.cancelled is not None or self.clash:
+            return "cancelling"
+        if self.paused:
+            works = self.progress is not None and self.progress.status == RUNNING
+            return "pausing" if works else PAUSED
+        if self.progress is not None and (self.is_stopped or self.progress.status == RUNNING):
+            return self.progress.status
+        return "queued"

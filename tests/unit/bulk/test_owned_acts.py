@@ -1,0 +1,124 @@
+"""What a process does about the bulk acts that it owns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import cast
+
+import pytest
+
+from streams.bulk.act import Act
+from streams.bulk.owned import OwnedActs
+from streams.bulk.working import Working
+from streams.serde.bulk_records import (
+    BulkAsked,
+    BulkBody,
+    BulkItem,
+    BulkPaused,
+    BulkProgress,
+    BulkRecord,
+)
+
+ASKED = BulkAsked("a", "{}", "{}", "why", None, 1, (), {}, (), None, b"d")
+ITEM = BulkItem("i0", 0, "acme", b"d")
+OURS = "this process"
+
+
+@dataclass
+class PlayedAttempt:
+    """An attempt that ends when it is told to."""
+
+    act: Act
+    given: Sequence[BulkItem]
+    stuck: bool
+    progress: BulkProgress = field(default_factory=lambda: BulkProgress("running"))
+    items: dict[str, BulkItem] = field(default_factory=dict)
+    released: bool = False
+    lost: bool = False
+    over: Event = field(default_factory=Event)
+
+    def end(self, progress: BulkProgress) -> None:
+        self.progress, self.stuck = progress, progress.error is not None
+        self.over.set()
+
+
+class World:
+    """The acts of a process, the attempts at them, and a clock."""
+
+    def __init__(self) -> None:
+        self.attempts: list[PlayedAttempt] = []
+        self.now = 0.0
+        self.owned = OwnedActs(OURS, self._begin, lambda _: None, lambda: self.now)
+
+    def told(self, body: BulkBody, by: str = "operator") -> None:
+        self.owned.fold(0, BulkRecord("b1", 1, by, body))
+
+    def carry(self, after_seconds: float = 10) -> None:
+        self.now += after_seconds
+        self.owned.carry()
+
+    def _begin(self, act: Act, items: Sequence[BulkItem], stuck: bool) -> Working:
+        self.attempts.append(PlayedAttempt(act, items, stuck))
+        return cast(Working, self.attempts[-1])
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def begun(world: World) -> PlayedAttempt:
+    world.told(ITEM)
+    world.told(ASKED)
+    world.owned.read_to_end(0)
+    world.carry()
+    return world.attempts[0]
+
+
+def test_nothing_is_begun_before_everything_about_the_partition_is_known(world: World) -> None:
+    world.told(ITEM)
+    world.told(ASKED)
+    world.carry()
+    assert world.attempts == []
+    world.told(BulkProgress("done"), by="another process")
+    world.owned.read_to_end(0)
+    world.carry()
+    assert world.attempts == []
+
+
+def test_an_act_has_one_attempt_at_a_time_and_gets_its_items(world: World) -> None:
+    attempt = begun(world)
+    world.carry()
+    assert [each.given for each in world.attempts] == [(ITEM,)]
+    attempt.end(BulkProgress("done"))
+    world.carry()
+    world.told(BulkProgress("running"), by=OURS)  # read late
+    world.carry()
+    assert len(world.attempts) == 1
+
+
+def test_a_stuck_attempt_is_repeated_after_a_while(world: World) -> None:
+    begun(world).end(BulkProgress("running", error="Kafka is away"))
+    world.carry(0)
+    world.carry(1)
+    assert len(world.attempts) == 1
+    world.carry(10)
+    assert world.attempts[1].stuck
+
+
+def test_a_resumption_that_is_read_with_the_stop_lets_the_act_go_on(world: World) -> None:
+    stopped = BulkProgress("stopped", stops=1)
+    begun(world).end(stopped)
+    world.told(stopped, by=OURS)
+    world.told(BulkPaused(False, 1))
+    world.carry()
+    world.carry()
+    assert len(world.attempts) == 2
+
+
+def test_a_process_that_loses_a_partition_ends_its_attempts(world: World) -> None:
+    attempt = begun(world)
+    assert world.owned.release([0], lost=True) == [attempt]
+    assert (attempt.released, attempt.lost, world.owned.partitions) == (True, True, [])
