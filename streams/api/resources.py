@@ -48,6 +48,7 @@ RESOURCES = (
     Resource("duplicates"),
     Resource("events", "events"),
     Resource("replays", "replays"),
+    Resource("bulk", "bulk"),
     Resource("deliveries", "deliveries"),
     Resource("audit", "audit"),
     Resource("schemas"),

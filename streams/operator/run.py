@@ -21,6 +21,7 @@ from streams.access.permissions import all_roles
 from streams.access.session_ends import SessionEnds
 from streams.api import STAGE
 from streams.api.artifacts.sweep import sweep_for_ever
+from streams.api.bulk.dealing import deal
 from streams.api.jobs.job_request import MAX_INPUT_BYTES
 from streams.api.live import table as live
 from streams.api.live.http import STREAMS, Streams
@@ -49,6 +50,7 @@ from streams.api.session.desk import sign_in_desk
 from streams.api.tenants import table as tenants
 from streams.api.tokens.upkeep import keep_tokens, require_administrator, write_uses
 from streams.artifacts.store import open_store
+from streams.bulk import carrier as bulk
 from streams.delivery.egress.configured import egress_policy
 from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_admission import Admissions
@@ -226,6 +228,8 @@ async def _state(
         Preview(settings, topology, closed),
         ready,
     )
+    acts = bulk.carrier(settings, topology.partitions, producer, partial(deal, shared), ready)
+    acts.start()
     tasks = [
         asyncio.create_task(keep_tokens(shared, known)),
         asyncio.create_task(require_administrator(known, ready, failed)),
@@ -237,7 +241,7 @@ async def _state(
         task.cancel()
     with suppress(KafkaUnavailable):
         await write_uses(shared, known)
-    await asyncio.to_thread(replays.stop)
+    await asyncio.gather(asyncio.to_thread(acts.stop), asyncio.to_thread(replays.stop))
     reader.stopping.set()
     await asyncio.to_thread(settings_of.stop)
     await asyncio.to_thread(follower.stop)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -15,16 +12,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from support.broken_records import BROKEN_EVENT
-from support.conditions import PATIENCE_SECONDS, eventually, exit_code
+from support.conditions import PATIENCE_SECONDS, eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
-    TOKEN,
     Cluster,
     RunningOperator,
     make_cluster,
     make_event,
     running,
 )
+from support.operator_process import OperatorProcess
 
 from streams.api import operator_state as app_state
 from streams.api.read_model.fold_session import FoldSession
@@ -319,47 +316,6 @@ def test_events_that_can_get_no_job_are_named_and_counted(
     }
 
 
-class OperatorProcess:
-    """An operator as a process of its own, which can be killed."""
-
-    def __init__(self, cluster: Cluster, instance: str) -> None:
-        settings, log = cluster.settings, cluster.settings.data_dir / f"{instance}.log"
-        passed = {
-            f"TIDEGATE_KAFKA_{name.upper().replace('.', '_')}": str(value)
-            for name, value in settings.kafka.items()
-            if name != "log_level"
-        }
-        environ = {
-            **os.environ,
-            **passed,
-            "TIDEGATE_BOOTSTRAP": settings.bootstrap,
-            "TIDEGATE_ADMIN_TOKEN": TOKEN,
-            "TIDEGATE_TOPIC_PREFIX": settings.topic_prefix,
-            "TIDEGATE_LOG_FORMAT": "json",
-            "TIDEGATE_VAULT_KEY_FILE": str(settings.data_dir / "vault.key"),
-            "TIDEGATE_SESSION_SECONDS": "6",
-        }
-        words = ["operator", "--port", "0", "--instance", instance]
-        with log.open("wb") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "streams.cli", *words, "--data-dir", settings.data_dir],
-                env=environ,
-                stdout=out,
-                stderr=out,
-            )
-        listens = r'"operator listens".*"port": (\d+)|"port": (\d+).*"operator listens"'
-        found = eventually(lambda: re.search(listens, log.read_text()), what="it listens")
-        self.api = RunningOperator(f"http://127.0.0.1:{found[1] or found[2]}")
-
-    def asked_for(self, path: str, jobs: int) -> None:
-        """Return once a replay has asked for so many jobs."""
-        eventually(lambda: self.api.get(path)["jobs"] >= jobs, what=f"{jobs} jobs")
-
-    def kill(self) -> None:
-        self._process.kill()
-        exit_code(self._process)
-
-
 def test_a_replay_survives_kills_of_its_carrier_and_gives_each_event_one_job(
     cluster: Cluster,
 ) -> None:
@@ -371,7 +327,8 @@ def test_a_replay_survives_kills_of_its_carrier_and_gives_each_event_one_job(
         replay = begun(carrier.api, "k1", rate=100.0)
         path = f"/v1/replays/{replay['replay_id']}"
         for share in (60, 240):
-            carrier.asked_for(path, share)
+            made = partial(carrier.api.get, path)
+            eventually(lambda: made()["jobs"] >= share, what=f"{share} jobs")  # noqa: B023
             carrier.kill()
             carrier = OperatorProcess(cluster, ("one", "two")[share == 240])
             carrier.api.shows(path)

@@ -59,8 +59,20 @@ async def discard(state: AppState, id_: str, note: str) -> Json:
     return await state.query(lambda db: dead_letters.shown_letter(db, letter))
 
 
-async def _record_replayed(state: AppState, id_: str, wanted: ReplayRequest) -> Json:
-    done = await replay_records(state, [id_], wanted.incident_note, again=wanted.again)
+async def replay_record_once(state: AppState, id_: str, note: str, key: str) -> Json:
+    """Send a dead record in again, once for a key.
+
+    Raises:
+        Refusal: 404; 409, it is not sent in again.
+    """
+    return await _record_replayed(state, id_, ReplayRequest(incident_note=note), key.encode())
+
+
+async def _record_replayed(
+    state: AppState, id_: str, wanted: ReplayRequest, mark_id: bytes | None = None
+) -> Json:
+    note, again = wanted.incident_note, wanted.again
+    done = await replay_records(state, [id_], note, again=again, mark_id=mark_id)
     for _, reason in done.left_out:
         raise Refusal(409, reason.name, reason.detail)
     if not done.sent:

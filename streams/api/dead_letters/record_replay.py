@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from streams import dead_letter
 from streams.api.dead_letters import letters
@@ -32,14 +32,19 @@ _AT_ONCE = 200
 class Mark:
     """When (milliseconds), by whom and why records are sent in; `again` includes those sent before.
 
-    `id` is another one for each call, so that a call knows the answers to it.
+    `id` is another one for each call, unless it is repeated, so that a call knows the answers to
+    it.
     """
 
     at: int
     note: str
     by: str
-    again: bool = False
-    id: bytes = field(default_factory=lambda: new_id("rpl").encode())
+    again: bool
+    id: bytes
+
+    def marks(self, letter: DeadLetter) -> bool:
+        """Return whether a letter was sent in by this call."""
+        return letter.headers.get(REPLAY_HEADER) == self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +60,24 @@ class Replayed:
 
 
 async def replay_records(
-    state: AppState, ids: Collection[str], note: str, *, again: bool = False
+    state: AppState,
+    ids: Collection[str],
+    note: str,
+    *,
+    again: bool = False,
+    mark_id: bytes | None = None,
 ) -> Replayed:
     """Send records in again, in the order of these ids, and wait for their stages' answers.
+
+    A letter that has the mark `mark_id` was sent in by an earlier call: it is not sent once more,
+    and counts as sent.
 
     Raises:
         Refusal: 503, the read model is late: call again.
         KafkaUnavailable: a record was not acknowledged: call again.
     """
-    mark, asked = Mark(wall_ms(), note, state.principal.id, again), list(ids)
+    mark_id = mark_id or new_id("rpl").encode()
+    mark, asked = Mark(wall_ms(), note, state.principal.id, again, mark_id), list(ids)
     sent, left_out = list[DeadLetter](), list[tuple[str, Unfit]]()
     for start in range(0, len(asked), _AT_ONCE):
         for id_, result in await _sent_in(state, asked[start : start + _AT_ONCE], mark):
@@ -83,6 +97,8 @@ async def _sent_in(
 
 
 async def _send(state: AppState, letter: DeadLetter, mark: Mark) -> DeadLetter | Unfit:
+    if mark.marks(letter):
+        return letter
     reason = unfit(letter, state.topology, mark.again)
     if reason is not None:
         return reason
@@ -101,8 +117,7 @@ async def _answer(state: AppState, id_: str, mark: Mark) -> DeadLetter | None:
 
     def look(connection: sqlite3.Connection) -> DeadLetter | None:
         found = dead_letters.dead_letter(connection, id_)
-        ours = found is not None and found.headers.get(REPLAY_HEADER) == mark.id
-        return found if ours else None
+        return found if found is not None and mark.marks(found) else None
 
     return await state.wait_for(("dead_letters", (id_,)), look)
 

@@ -1,0 +1,14 @@
+"""The actions of bulk acts: a new one is one line here, and what it names."""
+
+from __future__ import annotations
+
+from streams.api.bulk import dead_letter_actions
+from streams.api.bulk.action import Action
+
+ACTIONS: dict[str, Action] = {
+    action.name: action
+    for action in (
+        dead_letter_actions.REPLAY,
+        dead_letter_actions.DISCARD,
+    )
+}

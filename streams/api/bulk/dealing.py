@@ -1,0 +1,50 @@
+"""Deals with one item of a bulk act, as its action says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+
+from streams.api.bulk.action import Doing, failed
+from streams.api.bulk.actions import ACTIONS
+from streams.api.fields import validated
+from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal
+from streams.bulk.act import Act
+from streams.errors import KafkaUnavailable
+from streams.serde import ids
+from streams.serde.bulk_records import ASKED, ITEM_DONE, BulkItem
+
+_TOO_MANY_REQUESTS = 429
+_DETAIL_CHARACTERS = 1_000
+
+
+async def deal(state: AppState, act: Act, item: BulkItem) -> BulkItem:
+    """Return an item with what became of it.
+
+    Raises:
+        KafkaUnavailable: it is no fault of the item, which is to be dealt with once more.
+    """
+    asked = act.asked
+    action = None if asked is None else ACTIONS.get(asked.action)
+    if asked is None or action is None:
+        return failed(item, "action_unknown", "this release of the operator has no such action")
+    try:
+        params = validated(orjson.loads(asked.params), action.params)
+        doing = Doing(
+            item.item,
+            item.tenant_id,
+            asked.note,
+            act.asked_by,
+            params,
+            f"{act.bulk_id}:{item.item}",
+            ids.bulk_command_id(act.bulk_id, item.item),
+        )
+        dealt = await action.deal(state, doing)
+    except Refusal as refusal:
+        if refusal.status >= 500 or refusal.status == _TOO_MANY_REQUESTS:
+            raise KafkaUnavailable(f"{item.item}: {refusal.detail}") from refusal
+        reason = refusal.name.replace("-", "_")
+        return failed(item, reason, refusal.detail[:_DETAIL_CHARACTERS])
+    return replace(item, outcome=ITEM_DONE if dealt.seen else ASKED, made=dealt.made)

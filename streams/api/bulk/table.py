@@ -1,0 +1,179 @@
+"""Bulk acts and their items: what was asked by whom, how far each act is, what became of each item.
+
+All records of an act are rows of one table, by the kind of their body.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+import orjson
+
+from streams.api.rows.cursor import Cursor
+from streams.api.rows.json_values import Json
+from streams.api.rows.paging import Entry, Listing, Page
+from streams.api.rows.table import Row, Table
+from streams.bulk.act import KINDS, TOPIC, Act
+from streams.bulk.ramp import step
+from streams.errors import DecodeError
+from streams.http.moments import rfc3339
+from streams.runtime.processor import Record
+from streams.serde.bulk_records import (
+    RUNNING,
+    BulkAsked,
+    BulkExcluded,
+    BulkItem,
+    BulkJoined,
+    BulkProgress,
+    BulkRecord,
+)
+from streams.serde.codec import BULK
+
+SAMPLES = 10
+
+
+def act(connection: sqlite3.Connection, bulk_id: str) -> Act:
+    """Return what is known of an act; nothing is asked if there is none."""
+    known = Act(bulk_id)
+    rows = connection.execute(
+        "SELECT record FROM bulk WHERE id = ? AND item = '' AND kind <> 'item'", (bulk_id,)
+    )
+    for (record,) in rows:
+        known = known.folded(BULK.decode(record))
+    return known
+
+
+def samples(connection: sqlite3.Connection, known: Act) -> list[Json]:
+    """Return the first items of an act."""
+    rows = connection.execute(
+        "SELECT record FROM bulk WHERE id = ? AND kind = 'item' ORDER BY number, item LIMIT ?",
+        (known.bulk_id, SAMPLES),
+    )
+    found = (BULK.decode(record).body for (record,) in rows)
+    return [sample_json(item) for item in found if isinstance(item, BulkItem)]
+
+
+def items_page(
+    connection: sqlite3.Connection,
+    bulk_id: str,
+    outcome: str | None,
+    limit: int,
+    cursor: Cursor | None,
+) -> Page:
+    """Return items in the order in which the act deals with them."""
+    behind = (-1, "") if cursor is None else (cursor.at, cursor.id)
+    rows = connection.execute(
+        "SELECT number, item, record FROM bulk WHERE id = ? AND kind = 'item'"
+        " AND (number, item) > (?, ?) AND (? IS NULL OR outcome = ?)"
+        " ORDER BY number, item LIMIT ?",
+        (bulk_id, *behind, outcome, outcome, limit + 1),
+    ).fetchall()
+    shown = tuple(item_json(BULK.decode(record)) for _, _, record in rows[:limit])
+    after = Cursor(*rows[limit - 1][:2]) if len(rows) > limit else None
+    return Page(shown, after)
+
+
+def joined(connection: sqlite3.Connection, bulk_id: str) -> list[Json]:
+    """Return who took part in an act, and what each did last."""
+    rows = connection.execute(
+        "SELECT record FROM bulk WHERE id = ? AND kind = 'joined' ORDER BY at, item", (bulk_id,)
+    )
+    found = (BULK.decode(record) for (record,) in rows)
+    return [
+        {"by": each.by, "did": each.body.did, "at": rfc3339(each.at)}
+        for each in found
+        if isinstance(each.body, BulkJoined)
+    ]
+
+
+def act_json(known: Act, asked: BulkAsked) -> Json:
+    """Return an act as lists show it."""
+    done = known.progress or BulkProgress(RUNNING)
+    dealt_with = done.done + done.asked + done.failed
+    return {
+        "bulk_id": known.bulk_id,
+        "action": asked.action,
+        "status": known.status,
+        "note": asked.note,
+        "tenant_id": asked.tenant_id,
+        "asked_at": rfc3339(known.asked_at),
+        "asked_by": known.asked_by,
+        "filter": orjson.loads(asked.filter),
+        "params": orjson.loads(asked.params),
+        "count": asked.count,
+        "done": done.done,
+        "asked": done.asked,
+        "failed": done.failed,
+        "waiting": max(0, asked.count - dealt_with),
+        "step": step(asked.ramp, dealt_with),
+        "steps": len(asked.ramp) + 1,
+        "ramp": list(asked.ramp),
+        "stop_at_failures": asked.stop_at_failures,
+        "excluded": excluded_json(asked.excluded),
+        "positions": asked.positions,
+        "started_at": rfc3339(done.started_at or None),
+        "stopped_because": done.because,
+        "last_error": done.error,
+    }
+
+
+def excluded_json(excluded: tuple[BulkExcluded, ...]) -> list[Json]:
+    """Return what a filter selects and an act leaves out, by reason."""
+    return [
+        {"reason": each.reason, "count": each.count, "samples": list(each.samples)}
+        for each in excluded
+    ]
+
+
+def sample_json(item: BulkItem) -> Json:
+    return {"id": item.item, "tenant_id": item.tenant_id}
+
+
+def item_json(record: BulkRecord) -> Json:
+    """Return an item with what became of it; `at` is when that was known."""
+    item = record.body
+    assert isinstance(item, BulkItem)  # noqa: S101  the query reads no other row
+    return {
+        **sample_json(item),
+        "number": item.number,
+        "outcome": item.outcome,
+        "reason": item.reason,
+        "detail": item.detail,
+        "made": item.made,
+        "at": rfc3339(record.at),
+    }
+
+
+def _row(record: Record) -> Row:
+    said = BULK.decode(record.value)
+    _, kind, of = TABLE.row_key(record)
+    body = said.body
+    if KINDS[type(body)] != kind or (isinstance(body, BulkItem) and body.item != of):
+        raise DecodeError(f"{TOPIC}: the record's key names something else")
+    item = body if isinstance(body, BulkItem) else None
+    tenant_id = body.tenant_id if isinstance(body, BulkAsked | BulkItem) else None
+    number, outcome = (item.number, item.outcome) if item else (None, None)
+    return said.bulk_id, kind, of, tenant_id, number, outcome, said.at, record.value
+
+
+def _listed(connection: sqlite3.Connection, entry: Entry) -> Json:
+    asked = BULK.decode(entry.record).body
+    assert isinstance(asked, BulkAsked)  # noqa: S101  the listing reads no other row
+    return act_json(act(connection, entry.id), asked)
+
+
+TABLE = Table(
+    name="bulk",
+    topic=TOPIC,
+    key="id TEXT, kind TEXT, item TEXT",
+    columns="tenant_id TEXT, number INTEGER, outcome TEXT, at INTEGER NOT NULL, "
+    "record BLOB NOT NULL",
+    row=_row,
+    indexes={
+        "newest": "(at, id) WHERE kind = 'asked'",
+        "items": "(id, number, item) WHERE kind = 'item'",
+        "age": "(at)",
+    },
+    expires=True,
+)
+LISTING = Listing(TABLE.name, ("/v1/bulk",), _listed, where="kind = 'asked'")
