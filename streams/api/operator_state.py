@@ -75,6 +75,8 @@ class AppState:
     """What the call asks of the thing that it changes."""
     request_id: str = ""
     """That of the call, by which commands and the audit name it."""
+    command_id: str | None = None
+    """The id of the one command that a repeated call sends; None gives each command a new one."""
 
     def asked_by(self, principal: Principal, request_id: str) -> AppState:
         """Return the same parts, as one who calls sees them."""
@@ -83,6 +85,10 @@ class AppState:
     def under(self, condition: Condition) -> AppState:
         """Return the same parts, for a call that changes something under a condition."""
         return replace(self, condition=condition)
+
+    def new_command_id(self) -> str:
+        """Return the id of the next command; a stage decides one id once."""
+        return ids.new_id("cmd") if self.command_id is None else self.command_id
 
     def drop_shown(self) -> None:
         """Forget the writes that the read model has folded in: it knows what came after them, too.
@@ -170,7 +176,8 @@ class AppState:
         Raises:
             KafkaUnavailable: it was not acknowledged; it may still be written.
         """
-        command = Command(ids.new_id("cmd"), tenant_id, job_id, 0, wall_ms(), body, self.call)
+        id_ = self.new_command_id()
+        command = Command(id_, tenant_id, job_id, 0, wall_ms(), body, self.call)
         await self.send_home("jobs.commands", tenant_id, COMMAND.encode(command))
         return command.command_id
 

@@ -40,6 +40,8 @@ _COMMANDS = {
     "GET /v1/replays": "replays list",
     "GET /v1/tokens": "tokens list",
     "GET /v1/replays/{id}": "replays show {id}",
+    "GET /v1/bulk": "bulk list",
+    "GET /v1/bulk/{id}": "bulk show {id}",
 }
 """Calls with their paths' ids in braces, and the commands that make them; the first that fits
 counts."""

@@ -38,6 +38,8 @@ class BulkAsked:
     filter: str
     params: str
     note: str
+    role: str
+    tenants: tuple[str, ...] | None
     tenant_id: str | None
     count: int
     excluded: tuple[BulkExcluded, ...]

@@ -78,11 +78,11 @@ def recovery_command_id(tenant_id: str, endpoint_id: str, key: str | None) -> st
     return "cmd_" + _encode(_hash("recover", tenant_id, endpoint_id, key))
 
 
-def bulk_id(key: str | None) -> str:
-    """A bulk act: by its idempotency key, otherwise new."""
+def bulk_id(tenant_id: str | None, key: str | None) -> str:
+    """A bulk act: by the tenant that it names and its idempotency key, otherwise new."""
     if key is None:
         return new_id("blk")
-    return "blk_" + _encode(_hash("bulk", "", key))
+    return "blk_" + _encode(_hash("bulk", tenant_id or "", key))
 
 
 def bulk_command_id(bulk_act: str, item: str) -> str:

@@ -7,8 +7,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from streams.api.audit import table as audit
+from streams.api.decisions import require_done
 from streams.api.fields import Body
 from streams.api.operator_state import AppState
+from streams.api.rows.json_values import Json
 from streams.api.rows.table import Table
 from streams.serde.bulk_records import BulkItem
 from streams.topology.model import Topology
@@ -25,17 +28,14 @@ class NoParams(Body):
 class Doing:
     """One item of an act, with what the action needs to deal with it.
 
-    `key` is the same whenever the item is dealt with, and no other item or act has it. `command_id`
-    is made of it.
+    `key` is the same whenever the item is dealt with, and no other item or act has it.
     """
 
     id: str
     tenant_id: str
     note: str
-    by: str
     params: Body
     key: str
-    command_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,20 @@ class Action:
         )
         for id_, tenant_id, *columns in found:
             yield Row(id_, tenant_id, tuple(columns))
+
+
+async def once(state: AppState, ask: Callable[[], Awaitable[Json]]) -> Dealt:
+    """Return what became of the state's one command, which `ask` sends unless it is decided.
+
+    Raises:
+        Refusal: the command, or the call that would send it, was refused.
+    """
+    command_id = state.command_id or ""
+    entry = await state.query(lambda db: audit.answer_to(db, command_id))
+    if entry is not None:
+        require_done(entry)
+        return Dealt()
+    return Dealt(seen=(await ask())["answered"])
 
 
 def failed(item: BulkItem, reason: str, detail: str) -> BulkItem:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from streams.api.bulk import dead_letter_actions
+from streams.api.bulk import (
+    dead_letter_actions,
+    delivery_actions,
+    job_actions,
+    quarantine_actions,
+)
 from streams.api.bulk.action import Action
 
 ACTIONS: dict[str, Action] = {
@@ -10,5 +15,10 @@ ACTIONS: dict[str, Action] = {
     for action in (
         dead_letter_actions.REPLAY,
         dead_letter_actions.DISCARD,
+        job_actions.CANCEL,
+        job_actions.MOVE,
+        delivery_actions.RETRY,
+        delivery_actions.RECOVER,
+        quarantine_actions.RELEASE,
     )
 }

@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 from uuid import uuid4
 
-import orjson
 import typer
 
 from streams.api.bulk import cli_tables as tables
+from streams.api.bulk.cli_options import body_of, failures_of, ramp_of
 from streams.cli.api_client import NoAnswer, NotReached
 from streams.cli.cells import progress_bar
 from streams.cli.operator_command import Answer, Api, command, part, program, show
 from streams.cli.options import AsJson, Cursor, Limit, Note, Page
-from streams.cli.quantities import moment
 from streams.serde.bulk_records import CANCELLED, DONE, STOPPED
 from streams.serde.ids import bulk_id as id_of
 
@@ -52,7 +51,7 @@ def plan(api: Api, action: Action, filter_: Filters = None, params: Params = Non
 
     Example: tidegate bulk plan dead_letters.replay --filter reason=permanent_error
     """
-    return api.post("/v1/bulk", _body(action, filter_, params) | {"dry_run": True})
+    return api.post("/v1/bulk", body_of(action, filter_, params) | {"dry_run": True})
 
 
 @bulk.command("start")
@@ -93,11 +92,11 @@ def start(
 
     Example: tidegate bulk start dead_letters.discard --filter tenant_id=acme --note "test data"
     """
-    body = _body(action, filter_, params) | {"note": note}
+    body = body_of(action, filter_, params) | {"note": note}
     if ramp is not None:
-        body["ramp"] = _ramp(ramp)
+        body["ramp"] = ramp_of(ramp)
     if stop_at_failures is not None:
-        body["stop_at_failures"] = _failures(stop_at_failures)
+        body["stop_at_failures"] = failures_of(stop_at_failures)
     found = _sent(api, body, key)
     if watch:
         return _followed(api, api.get(f"/v1/bulk/{part(found['bulk_id'])}"), as_json)
@@ -181,55 +180,6 @@ def watch_act(api: Api, bulk_id: BulkId, as_json: AsJson = False) -> int:
     return _followed(api, api.get(f"/v1/bulk/{part(bulk_id)}"), as_json)
 
 
-def _body(action: str, filters: list[str] | None, params: list[str] | None) -> Answer:
-    return {
-        "action": action,
-        "filter": {
-            name: moment(value, "--filter") if name in ("since", "until") else value
-            for name, value in _pairs(filters, "--filter").items()
-        },
-        "params": _pairs(params, "--param"),
-    }
-
-
-def _pairs(texts: list[str] | None, flag: str) -> dict[str, Any]:
-    """Values by name; one that is a JSON object or list is sent as that, and others as text."""
-    found: dict[str, Any] = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise typer.BadParameter(f"{flag} {text!r}: write NAME=VALUE")
-        if name in found:
-            raise typer.BadParameter(f"{flag} {name} is given more than once")
-        found[name] = _value(value, flag)
-    return found
-
-
-def _value(text: str, flag: str) -> Any:
-    if not text.startswith(("{", "[")):
-        return text
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise typer.BadParameter(f"{flag} {text!r} is not JSON: {error}") from None
-
-
-def _ramp(text: str) -> list[int]:
-    try:
-        return [] if text == "all" else [int(size) for size in text.split(",")]
-    except ValueError:
-        raise typer.BadParameter(f"--ramp {text!r}: write numbers, such as 1,10,100") from None
-
-
-def _failures(text: str) -> float | int | None:
-    try:
-        if text == "never":
-            return None
-        return float(text) if "." in text else int(text)
-    except ValueError:
-        raise typer.BadParameter(f"--stop-at-failures {text!r}: write a number") from None
-
-
 def _sent(api: Api, body: Answer, key: str | None) -> Answer:
     """Begin an act; without an answer, say how to see whether it has begun."""
     key = str(uuid4()) if key is None else key.strip()  # as HTTP does
@@ -238,7 +188,7 @@ def _sent(api: Api, body: Answer, key: str | None) -> Answer:
     except NotReached:
         raise
     except NoAnswer as error:
-        bulk_id = id_of(key)
+        bulk_id = id_of(body["filter"].get("tenant_id"), key)
         if bulk_id in str(error):  # the API has said so itself
             raise
         look = api.command("bulk", "show", bulk_id)

@@ -7,13 +7,15 @@ from contextlib import suppress
 
 from streams.api.bulk import table as bulk_acts
 from streams.api.bulk.bulk_request import BulkRequest
-from streams.api.bulk.plan import Plan, planned
+from streams.api.bulk.plan import Plan, planned, tenant_named
 from streams.api.bulk.table import act_json, excluded_json
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
+from streams.api.remedy import get
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
 from streams.api.rows.paging import Page
+from streams.api.tenants.guards import known_tenant
 from streams.bulk.act import TOPIC, Act
 from streams.bulk.journal import Journal, home
 from streams.errors import KafkaUnavailable
@@ -27,23 +29,27 @@ from streams.serde.bulk_records import (
 )
 
 
-async def begin(state: AppState, wanted: BulkRequest, key: str | None, by: str) -> Json:
+async def begin(state: AppState, wanted: BulkRequest, key: str | None) -> Json:
     """Begin an act, or with `dry_run` plan it; the same key and body are the same act.
 
     Raises:
-        Refusal: as of `planned`; 409, the key belongs to another act; 503, it may have begun.
+        Refusal: as of `planned`; 404, the filter names an unknown tenant; 409, the key belongs to
+            another act; 503, it may have begun.
     """
+    tenant_id = tenant_named(wanted, state.principal)
+    if tenant_id is not None:
+        await known_tenant(state, tenant_id)
     if wanted.dry_run:
         plan = await planned(state, wanted)
         return {"dry_run": True, "bulk_id": None, "action": wanted.action, **plan.json()}
-    bulk_id = ids.bulk_id(key)
+    bulk_id = ids.bulk_id(tenant_id, key)
     known = await _shown(state, bulk_id)
     if known.asked is not None:
         _require_same(known, wanted)
-        await _write(state, known.bulk_id, by, BulkJoined("ask"))
+        await _write(state, known.bulk_id, BulkJoined("ask"))
         return await state.query(lambda db: _begun_json(db, known, known.asked))
     plan = await planned(state, wanted)
-    return await _asked_for(state, bulk_id, plan.asked(wanted), plan, by)
+    return await _asked_for(state, bulk_id, plan.asked(wanted, state.principal), plan)
 
 
 async def show(state: AppState, bulk_id: str) -> Json:
@@ -61,29 +67,29 @@ async def items(
     return await state.query(lambda db: bulk_acts.items_page(db, bulk_id, outcome, limit, cursor))
 
 
-async def pause(state: AppState, bulk_id: str, by: str) -> Json:
+async def pause(state: AppState, bulk_id: str) -> Json:
     """Let an act stand still after the items that it deals with now.
 
     Raises:
         Refusal: 404; 409, it has ended.
     """
     known = await _open(state, bulk_id)
-    await _write(state, bulk_id, by, BulkPaused(True, known.resumed), BulkJoined("pause"))
+    await _write(state, bulk_id, BulkPaused(True, known.resumed), BulkJoined("pause"))
     return await show(state, bulk_id)
 
 
-async def resume(state: AppState, bulk_id: str, by: str) -> Json:
+async def resume(state: AppState, bulk_id: str) -> Json:
     """Let an act go on, also one that was stopped for its failures.
 
     Raises:
         Refusal: 404; 409, it has ended.
     """
     known = await _open(state, bulk_id)
-    await _write(state, bulk_id, by, BulkPaused(False, known.stops), BulkJoined("resume"))
+    await _write(state, bulk_id, BulkPaused(False, known.stops), BulkJoined("resume"))
     return await show(state, bulk_id)
 
 
-async def cancel(state: AppState, bulk_id: str, note: str, by: str) -> Json:
+async def cancel(state: AppState, bulk_id: str, note: str) -> Json:
     """End an act for good; what it has done stays. A cancelled act is returned as it is.
 
     Raises:
@@ -92,21 +98,23 @@ async def cancel(state: AppState, bulk_id: str, note: str, by: str) -> Json:
     known, _ = await _known(state, bulk_id)
     if known.cancelled is None:
         known = await _open(state, bulk_id)
-        await _write(state, bulk_id, by, BulkCancelled(note), BulkJoined("cancel"))
+        await _write(state, bulk_id, BulkCancelled(note), BulkJoined("cancel"))
     return await show(state, bulk_id)
 
 
-async def _asked_for(state: AppState, bulk_id: str, asked: BulkAsked, plan: Plan, by: str) -> Json:
+async def _asked_for(state: AppState, bulk_id: str, asked: BulkAsked, plan: Plan) -> Json:
     """Write an act, its items first: a half-written one is no act, and can be asked for again."""
     try:
-        await _journal(state, by).write(bulk_id, plan.items)
-        await _write(state, bulk_id, by, asked, BulkJoined("ask"))
+        await _journal(state).write(bulk_id, plan.items)
+        await _write(state, bulk_id, asked, BulkJoined("ask"))
     except KafkaUnavailable as error:
+        look = get("bulk", bulk_id)
         raise Refusal(
             503,
             "kafka-unavailable",
             f"not acknowledged by Kafka ({error}): bulk act {bulk_id} may have begun. Look at "
-            f"GET /v1/bulk/{bulk_id} before you ask again, or ask with the same Idempotency-Key",
+            f"{look} before you ask again, or ask with the same Idempotency-Key",
+            remedy=look,
             bulk_id=bulk_id,
         ) from None
     with suppress(Refusal, sqlite3.Error):
@@ -151,7 +159,8 @@ async def _open(state: AppState, bulk_id: str) -> Act:
 async def _known(state: AppState, bulk_id: str) -> tuple[Act, BulkAsked]:
     known = await _shown(state, bulk_id)
     if known.asked is None:
-        raise unknown("bulk act", bulk_id, "GET /v1/bulk lists them")
+        all_ = get("bulk")
+        raise unknown("bulk act", bulk_id, f"{all_} lists them", all_)
     return known, known.asked
 
 
@@ -165,9 +174,9 @@ async def _shown(state: AppState, bulk_id: str) -> Act:
     return await state.query(lambda db: bulk_acts.act(db, bulk_id))
 
 
-async def _write(state: AppState, bulk_id: str, by: str, *bodies: BulkBody) -> None:
-    await _journal(state, by).write(bulk_id, bodies)
+async def _write(state: AppState, bulk_id: str, *bodies: BulkBody) -> None:
+    await _journal(state).write(bulk_id, bodies)
 
 
-def _journal(state: AppState, by: str) -> Journal:
-    return Journal(state.producer, state.topology.partitions, by)
+def _journal(state: AppState) -> Journal:
+    return Journal(state.producer, state.topology.partitions, state.principal.id)

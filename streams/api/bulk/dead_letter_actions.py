@@ -13,7 +13,6 @@ from streams.api.dead_letters.eligibility import unfit
 from streams.api.dead_letters.job_replay import JobReplay, replayed
 from streams.api.dead_letters.replay_request import ReplayRequest
 from streams.api.fields import Name
-from streams.api.jobs.waits import UNREAD
 from streams.api.operator_state import AppState
 from streams.serde.codec import DEAD_LETTER
 from streams.topology.model import Topology
@@ -37,11 +36,11 @@ _JOB_IS_THERE = "EXISTS (SELECT 1 FROM jobs WHERE job_id = dead_letters.id)"
 async def _replay(state: AppState, doing: Doing) -> Dealt:
     found = await state.query(lambda db: dead_letters.dead_letter(db, doing.id))
     if found is not None and found.kind == "record":
-        await letters.replay_record_once(state, doing.id, doing.note, doing.key)
-        return Dealt()
+        sent = await letters.replay_record_once(state, doing.id, doing.note, doing.key)
+        return Dealt(seen=sent["answered"])
     wanted = ReplayRequest(incident_note=doing.note)
     shown = await replayed(state, JobReplay(doing.id, wanted, doing.key))
-    return Dealt(made=shown["job_id"], seen=shown["why"] != UNREAD)
+    return Dealt(made=shown["job_id"], seen=shown.get("answered", True))
 
 
 async def _discard(state: AppState, doing: Doing) -> Dealt:

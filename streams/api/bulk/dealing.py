@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import orjson
 
+from streams.access.principal import Principal
 from streams.api.bulk.action import Doing, failed
 from streams.api.bulk.actions import ACTIONS
 from streams.api.fields import validated
@@ -14,7 +15,7 @@ from streams.api.refusal import Refusal
 from streams.bulk.act import Act
 from streams.errors import KafkaUnavailable
 from streams.serde import ids
-from streams.serde.bulk_records import ASKED, ITEM_DONE, BulkItem
+from streams.serde.bulk_records import ASKED, ITEM_DONE, BulkAsked, BulkItem
 
 _TOO_MANY_REQUESTS = 429
 _DETAIL_CHARACTERS = 1_000
@@ -32,19 +33,20 @@ async def deal(state: AppState, act: Act, item: BulkItem) -> BulkItem:
         return failed(item, "action_unknown", "this release of the operator has no such action")
     try:
         params = validated(orjson.loads(asked.params), action.params)
-        doing = Doing(
-            item.item,
-            item.tenant_id,
-            asked.note,
-            act.asked_by,
-            params,
-            f"{act.bulk_id}:{item.item}",
-            ids.bulk_command_id(act.bulk_id, item.item),
-        )
-        dealt = await action.deal(state, doing)
+        key = f"{act.bulk_id}:{item.item}"
+        doing = Doing(item.item, item.tenant_id, asked.note, params, key)
+        dealt = await action.deal(_in_the_name(state, act, asked, item), doing)
     except Refusal as refusal:
         if refusal.status >= 500 or refusal.status == _TOO_MANY_REQUESTS:
             raise KafkaUnavailable(f"{item.item}: {refusal.detail}") from refusal
         reason = refusal.name.replace("-", "_")
         return failed(item, reason, refusal.detail[:_DETAIL_CHARACTERS])
     return replace(item, outcome=ITEM_DONE if dealt.seen else ASKED, made=dealt.made)
+
+
+def _in_the_name(state: AppState, act: Act, asked: BulkAsked, item: BulkItem) -> AppState:
+    """Return the operator's parts as those who asked see them, with the item's own command id."""
+    tenants = None if asked.tenants is None else frozenset(asked.tenants)
+    principal = Principal(act.asked_by, act.asked_by, asked.role, frozenset(), tenants)
+    command_id = ids.bulk_command_id(act.bulk_id, item.item)
+    return replace(state.asked_by(principal, act.bulk_id), command_id=command_id)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import orjson
 
+from streams.access.principal import Principal
 from streams.api.bulk.action import Action
 from streams.api.bulk.bulk_request import BulkRequest
 from streams.api.bulk.table import SAMPLES, excluded_json, sample_json
 from streams.api.fields import Body
 from streams.api.operator_state import AppState
-from streams.api.refusal import Refusal
+from streams.api.refusal import Refusal, invalid
 from streams.api.rows.json_values import Json
 from streams.serde.bulk_records import BulkAsked, BulkExcluded, BulkItem
 
@@ -40,16 +41,17 @@ class Plan:
             "excluded": excluded_json(self.excluded),
         }
 
-    def asked(self, wanted: BulkRequest) -> BulkAsked:
+    def asked(self, wanted: BulkRequest, principal: Principal) -> BulkAsked:
         """Return the act as it is kept."""
-        tenants = {item.tenant_id for item in self.items}
-        named = wanted.filter.get("tenant_id")
+        tenants = principal.tenants
         return BulkAsked(
             wanted.action,
             orjson.dumps(wanted.filter).decode(),
             orjson.dumps(wanted.params).decode(),
             wanted.note or "",
-            named or (tenants.pop() if len(tenants) == 1 else None),
+            principal.role,
+            None if tenants is None else tuple(sorted(tenants)),
+            tenant_named(wanted, principal),
             len(self.items),
             self.excluded,
             self.positions,
@@ -57,6 +59,22 @@ class Plan:
             wanted.stop_at_failures,
             wanted.digest(),
         )
+
+
+def tenant_named(wanted: BulkRequest, principal: Principal) -> str | None:
+    """Return the one tenant that an act is about, None if it may be about all.
+
+    Raises:
+        Refusal: 422, who asks sees several tenants, but not all, and names none of them.
+    """
+    named = wanted.filter.get("tenant_id")
+    if named is not None and not isinstance(named, str):
+        raise invalid("filter.tenant_id", "must be a text")
+    if named is not None or principal.tenants is None:
+        return named
+    if len(principal.tenants) > 1:
+        raise invalid("filter.tenant_id", "name one: your token is of several tenants")
+    return next(iter(principal.tenants), None)
 
 
 async def planned(state: AppState, wanted: BulkRequest) -> Plan:

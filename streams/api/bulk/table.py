@@ -35,9 +35,7 @@ SAMPLES = 10
 def act(connection: sqlite3.Connection, bulk_id: str) -> Act:
     """Return what is known of an act; nothing is asked if there is none."""
     known = Act(bulk_id)
-    rows = connection.execute(
-        "SELECT record FROM bulk WHERE id = ? AND item = '' AND kind <> 'item'", (bulk_id,)
-    )
+    rows = connection.execute("SELECT record FROM bulk WHERE id = ? AND kind <> 'item'", (bulk_id,))
     for (record,) in rows:
         known = known.folded(BULK.decode(record))
     return known
@@ -169,6 +167,10 @@ TABLE = Table(
     columns="tenant_id TEXT, number INTEGER, outcome TEXT, at INTEGER NOT NULL, "
     "record BLOB NOT NULL",
     row=_row,
+    belongs=(
+        "(SELECT a.tenant_id FROM main.bulk a WHERE a.id = bulk.id AND a.kind = 'asked'"
+        " AND a.item = '') {covered}"
+    ),
     indexes={
         "newest": "(at, id) WHERE kind = 'asked'",
         "items": "(id, number, item) WHERE kind = 'item'",

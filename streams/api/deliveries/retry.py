@@ -9,7 +9,6 @@ from streams.api.refusal import Refusal, unknown
 from streams.api.remedy import get
 from streams.api.rows.json_values import Json
 from streams.api.tenants.guards import refuse_erased
-from streams.serde import ids
 from streams.serde.delivery_records import RETRY
 
 
@@ -31,8 +30,8 @@ async def retry(state: AppState, delivery_id: str) -> Json:
     if row is None:
         raise _unknown(delivery_id)
     await refuse_erased(state, row.tenant_id)
-    place = row.tenant_id, row.endpoint_id
-    command = delivery_command(state, ids.new_id("cmd"), *place, RETRY, delivery_id=delivery_id)
+    id_, place = state.new_command_id(), (row.tenant_id, row.endpoint_id)
+    command = delivery_command(state, id_, *place, RETRY, delivery_id=delivery_id)
     decision = await decided_delivery(state, command, "deliveries")
     found = await state.query(lambda db: deliveries.shown_delivery(db, delivery_id))
     return {**(found or {}), **decision.json()}

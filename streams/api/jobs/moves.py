@@ -22,7 +22,7 @@ async def move(state: AppState, job_id: str, wanted: MoveRequest) -> Json:
     Raises:
         Refusal: 404; 409, it has ended; 422, there is no such pool.
     """
-    _require_pool(state, wanted.pool)
+    require_pool(state, wanted.pool)
     job = await live_job(state, job_id)
 
     command = Move(wanted.pool, wanted.note, state.principal.id)
@@ -36,7 +36,7 @@ async def move_page(state: AppState, wanted: BulkMoveRequest, cursor: Cursor | N
     Raises:
         Refusal: 422, there is no such pool.
     """
-    _require_pool(state, wanted.pool)
+    require_pool(state, wanted.pool)
     asked = WaitingFilter(wanted.type, wanted.pool, wanted.tenant_id)
     found = await state.query(lambda db: movable_jobs.selected(db, asked, wanted.limit, cursor))
     if not wanted.dry_run:
@@ -51,7 +51,8 @@ async def move_page(state: AppState, wanted: BulkMoveRequest, cursor: Cursor | N
     }
 
 
-def _require_pool(state: AppState, pool: str) -> None:
+def require_pool(state: AppState, pool: str) -> None:
+    """Refuse with 422 a pool that the topology does not declare."""
     pools = state.topology.pools
     if pool not in pools:
         known = ", ".join(pools)

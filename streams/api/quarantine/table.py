@@ -13,7 +13,7 @@ from streams.runtime.processor import Record
 from streams.serde.codec import QUARANTINED
 from streams.serde.records import Quarantined
 
-_WAITING = "waiting"
+WAITING = "waiting"
 _RELEASED = "released"
 
 
@@ -47,7 +47,7 @@ def quarantined_json(kept: Quarantined) -> Json:
 
 
 def _status(kept: Quarantined) -> str:
-    return _WAITING if kept.released_at is None else _RELEASED
+    return WAITING if kept.released_at is None else _RELEASED
 
 
 def _row(record: Record) -> Row:
@@ -74,7 +74,7 @@ TABLE = Table(
         "by_id": "(id)",
         "newest": "(at, id)",
         "of_tenant": "(tenant_id, at, id)",
-        "waiting": f"(id) WHERE status = '{_WAITING}'",
+        "waiting": f"(id) WHERE status = '{WAITING}'",
     },
     expires=True,
 )
@@ -82,8 +82,8 @@ LISTING = Listing(
     TABLE.name,
     ("/v1/quarantine",),
     lambda _, entry: quarantined_json(QUARANTINED.decode(entry.record)),
-    {"tenant_id": (), "status": (_WAITING, _RELEASED)},
+    {"tenant_id": (), "status": (WAITING, _RELEASED)},
     moves=True,
 )
-FOR_A_PERSON = {"status": _WAITING}
+FOR_A_PERSON = {"status": WAITING}
 """The filters of the list of bodies that nobody has released."""

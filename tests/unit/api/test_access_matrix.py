@@ -52,6 +52,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "StepsRequest": {"note": "x"},
     "ReleaseRequest": {"note": "x"},
     "StopRequest": {"note": "x"},
+    "BulkRequest": {"action": "dead_letters.replay", "note": "x"},
     "TicketRequest": {"jobs": ["x"]},
     "ReplayEventsRequest": {"note": "x", "job": "t", "since": "2026-01-01T00:00:00Z"},
 }
@@ -263,6 +264,7 @@ async def test_what_a_query_or_a_body_names_is_looked_up_as_the_callers_own(api:
         ("POST", "/v1/limits/resume", {"scope": "pool", "value": "default"}, 403),
         ("POST", "/v1/replays", BODIES["ReplayEventsRequest"], 403),
         ("POST", "/v1/replays", BODIES["ReplayEventsRequest"] | {"tenant_id": OTHER}, 404),
+        ("POST", "/v1/bulk", BODIES["BulkRequest"] | {"filter": {"tenant_id": OTHER}}, 404),
         ("POST", "/v1/tokens", {"name": "t", "role": "viewer", "tenants": [OTHER]}, 404),
         ("POST", "/v1/tokens", {"name": "t", "role": "viewer", "tenants": ["*"]}, 403),
     ]

@@ -23,7 +23,9 @@ DIGEST = b"d"
 
 
 def asked(**fields: Any) -> BulkAsked:
-    given = BulkAsked("a", "{}", "{}", "why", None, 0, (), {}, (1, 10, 100), None, DIGEST)
+    given = BulkAsked(
+        "a", "{}", "{}", "why", "admin", None, None, 0, (), {}, (1, 10, 100), None, DIGEST
+    )
     return replace(given, **fields)
 
 

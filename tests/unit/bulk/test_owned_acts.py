@@ -21,7 +21,7 @@ from streams.serde.bulk_records import (
     BulkRecord,
 )
 
-ASKED = BulkAsked("a", "{}", "{}", "why", None, 1, (), {}, (), None, b"d")
+ASKED = BulkAsked("a", "{}", "{}", "why", "admin", None, None, 1, (), {}, (), None, b"d")
 ITEM = BulkItem("i0", 0, "acme", b"d")
 OURS = "this process"
 
