@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
+from collections.abc import Collection
 from functools import lru_cache
 from uuid import UUID
 
@@ -78,11 +79,11 @@ def recovery_command_id(tenant_id: str, endpoint_id: str, key: str | None) -> st
     return "cmd_" + _encode(_hash("recover", tenant_id, endpoint_id, key))
 
 
-def bulk_id(tenant_id: str | None, key: str | None) -> str:
-    """A bulk act: by the tenant that it names and its idempotency key, otherwise new."""
+def bulk_id(tenants: Collection[str] | None, key: str | None) -> str:
+    """A bulk act: by the tenants of who asks (None: all) and the idempotency key, or new."""
     if key is None:
         return new_id("blk")
-    return "blk_" + _encode(_hash("bulk", tenant_id or "", key))
+    return "blk_" + _encode(_hash("bulk", key, *sorted(tenants or ())))
 
 
 def bulk_command_id(bulk_act: str, item: str) -> str:

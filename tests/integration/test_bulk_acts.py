@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,16 @@ from support.operator_cluster import (
     make_job,
     make_letter,
     obeying,
+    refusal,
     running,
 )
 from support.operator_process import OperatorProcess
 
 from streams.cli.api_client import CallFailed
+from streams.serde import ids
 from streams.serde.bulk_records import BulkProgress
 from streams.serde.codec import BULK, COMMAND
-from streams.serde.records import Command, Job, Replay
+from streams.serde.records import Cancel, Command, Job, Replay
 
 pytestmark = pytest.mark.broker
 
@@ -128,7 +129,9 @@ def test_a_bulk_replays_each_letter_that_its_filter_selects_once(
     for each in found:
         assert operator.get(f"/v1/jobs/{each['made']}")["replay_of"] == each["id"]
     assert begun(operator, "k1", **wanted) == act
-    assert "asked for with another body" in refused(operator, key="k1", note="something else")
+    assert "asked for with another body" in refused(
+        operator, key="k1", **wanted | {"note": "something else"}
+    )
     again = begun(operator, **wanted, dry_run=True)
     assert (again["count"], again["excluded"][0]["reason"]) == (0, "already_replayed")
     assert again["excluded"][0]["count"] == 15
@@ -153,29 +156,78 @@ def test_what_arrives_after_the_request_is_not_taken(
     assert {each["id"] for each in left} == {f"job_bolt_{n}" for n in range(3)}
 
 
-def test_an_act_stops_at_its_failures_goes_on_and_is_cancelled(
+def test_an_act_stops_at_its_failures_and_goes_on_once_a_person_says_so(
     cluster: Cluster, operator: RunningOperator
 ) -> None:
-    jobs = dead(30)
-    written(cluster, jobs)
-    operator.shows("/v1/dlq/job_acme_29")
-    act = begun(operator, stop_at_failures=1, ramp=[1, 2])
+    written(cluster, dead(20))
+    operator.shows("/v1/dlq/job_acme_19")
+
+    def some(command: Command, message: Message) -> list[Any]:
+        assert isinstance(command.body, Replay)
+        if command.body.replay_of == "job_acme_0":
+            return [refusal(message, "scope_in_use", "job x shares the effects")]
+        return replayed(command, message)
+
+    with obeying(cluster, some):
+        act = begun(operator, stop_at_failures=1)
+        path = f"/v1/bulk/{act['bulk_id']}"
+        stopped = operator.shows(path, status="stopped")
+        assert (stopped["done"], stopped["failed"], stopped["waiting"]) == (0, 1, 19)
+        assert stopped["stopped_because"] == "1 items failed, and 1 stop it"
+        operator.send("POST", f"{path}/resume")
+        shown = operator.shows(path, status="done")
+    assert (shown["done"], shown["failed"]) == (19, 1)
+    (failed,) = items(operator, act["bulk_id"], outcome="failed")
+    assert (failed["id"], failed["reason"]) == ("job_acme_0", "scope_in_use")
+    assert failed["detail"] == "job x shares the effects"
+
+
+def test_an_act_is_paused_and_cancelled_and_names_who_took_part(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    written(cluster, dead(3))
+    operator.shows("/v1/dlq/job_acme_2")
+    act = begun(operator)  # no dispatcher answers
     path = f"/v1/bulk/{act['bulk_id']}"
-
-    def purged_while_asked(command: Command, message: Message) -> list[Any]:
-        return []
-
-    with obeying(cluster, purged_while_asked):
-        operator.send("POST", f"{path}/pause")
-        paused = operator.shows(path, status="paused")
-        assert paused["waiting"] > 0
-    operator.send("POST", f"{path}/cancel", {"note": "wrong filter"})
-    shown = operator.shows(path, status="cancelled", stopped_because="wrong filter")
+    assert operator.send("POST", f"{path}/pause")["status"] in ("pausing", "paused")
+    cancelled = operator.send("POST", f"{path}/cancel", {"note": "wrong filter"})
+    assert cancelled["status"] in ("cancelling", "cancelled")
+    with obeying(cluster, replayed):
+        shown = operator.shows(path, status="cancelled", stopped_because="wrong filter")
     assert operator.send("POST", f"{path}/cancel")["status"] == "cancelled"
     with pytest.raises(CallFailed, match="is cancelled: begin another one"):
         operator.send("POST", f"{path}/resume")
-    assert shown["joined"][0]["did"] == "cancel"
-    assert {each["outcome"] for each in items(operator, act["bulk_id"])} >= {"waiting"}
+    assert [(each["by"], each["did"]) for each in shown["joined"]] == [("operator", "cancel")]
+    assert [each["outcome"] for each in items(operator, act["bulk_id"])][1:] == ["waiting"] * 2
+
+
+def test_jobs_are_cancelled_and_moved_by_one_command_each(
+    cluster: Cluster, operator: RunningOperator
+) -> None:
+    waiting = [make_job(f"job_{n}") for n in range(5)]
+    cluster.write(*waiting, make_job("job_over", status="succeeded"))
+    operator.shows("/v1/jobs/job_over", status="succeeded")
+
+    def cancelled(command: Command, _: Message) -> list[Any]:
+        assert isinstance(command.body, Cancel)
+        return [make_job(command.job_id, status="cancelled", cancel_requested=True)]
+
+    wanted: dict[str, Any] = {"action": "jobs.cancel", "filter": {"type": "draft_reply"}}
+    with obeying(cluster, cancelled):
+        act = begun(operator, **wanted)
+        assert (act["count"], act["excluded"][0]["reason"]) == (5, "ended")
+        shown = operator.shows(f"/v1/bulk/{act['bulk_id']}", status="done")
+    assert (shown["done"], shown["failed"]) == (5, 0)
+    sent = list(commands(cluster))
+    assert {each.job_id for each in sent} == {job.job_id for job in waiting}
+    for each in sent:
+        assert each.command_id == ids.bulk_command_id(act["bulk_id"], each.job_id)
+        assert each.call is not None
+        assert (each.call.principal, each.call.request_id) == ("operator", act["bulk_id"])
+    plan = begun(operator, action="jobs.move", params={"pool": "default"}, dry_run=True)
+    assert {each["reason"] for each in plan["excluded"]} == {"ended"}
+    assert "params.pool" in refused(operator, action="jobs.move")
+    assert "'gpu' is not declared" in refused(operator, action="jobs.move", params={"pool": "gpu"})
 
 
 def test_what_cannot_be_meant_is_refused_with_the_reason(
@@ -220,14 +272,12 @@ def test_a_bulk_survives_the_kill_of_its_operator_and_replays_each_letter_once(
         for each in (first, second):
             each.kill()
     assert (shown["done"], shown["failed"], shown["waiting"]) == (200, 0, 0)
-    made = Counter[str]()
-    ids = dict[str, set[str]]()
+    of_letter = dict[str, set[str]]()
     for command in commands(cluster):
         assert isinstance(command.body, Replay)
-        made[command.body.replay_of] += 1
-        ids.setdefault(command.body.replay_of, set()).add(command.job_id)
-    assert made.keys() == {job.job_id for job in jobs}
-    assert {len(each) for each in ids.values()} == {1}
+        of_letter.setdefault(command.body.replay_of, set()).add(command.job_id)
+    assert of_letter.keys() == {job.job_id for job in jobs}
+    assert {len(each) for each in of_letter.values()} == {1}
 
 
 def carried_by(

@@ -17,7 +17,6 @@ from streams.cli.cells import progress_bar
 from streams.cli.operator_command import Answer, Api, command, part, program, show
 from streams.cli.options import AsJson, Cursor, Limit, Note, Page
 from streams.serde.bulk_records import CANCELLED, DONE, STOPPED
-from streams.serde.ids import bulk_id as id_of
 
 bulk = typer.Typer(
     no_args_is_help=True, help="Plan, start and follow one action on many things at once."
@@ -188,10 +187,7 @@ def _sent(api: Api, body: Answer, key: str | None) -> Answer:
     except NotReached:
         raise
     except NoAnswer as error:
-        bulk_id = id_of(body["filter"].get("tenant_id"), key)
-        if bulk_id in str(error):  # the API has said so itself
-            raise
-        look = api.command("bulk", "show", bulk_id)
+        look = api.command("bulk", "list")
         raise NoAnswer(
             f"{error}. The act may have begun: see with `{look}` before you ask again", error.name
         ) from None
