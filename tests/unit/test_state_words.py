@@ -14,6 +14,7 @@ import pytest
 
 from streams.serde import (
     approval_states,
+    bulk_records,
     delivery_states,
     effect_states,
     job_states,
@@ -35,6 +36,8 @@ VOCABULARIES: dict[str, Any] = {
     "ReportedEnd": run_ends.ReportedEnd,
     "RunEnd": run_ends.RunEnd,
     "ReplayStatus": replay_records.ReplayStatus,
+    "BulkStatus": bulk_records.BulkStatus,
+    "ItemOutcome": bulk_records.ItemOutcome,
 }
 NAMES = frozenset(name for words in VOCABULARIES.values() for name in get_args(words))
 FIELDS = {"status", "circuit", "parked_because", "disabled_because"}
@@ -48,6 +51,7 @@ TABLES = {
         "effect_states",
         "run_ends",
         "replay_records",
+        "bulk_records",
     )
 }
 SQL = re.compile(rf"\bstatus\s*(=|<>|!=|IN\s*\()\s*'({'|'.join(sorted(NAMES))})'", re.IGNORECASE)
