@@ -16,6 +16,9 @@ from streams.errors import IssuerUnavailable, SignInRefused
 AGAIN_MS = 10_000
 """An issuer that did not answer is left alone for so long."""
 
+_NOTHING_SAID = frozenset({"session-over", "token-missing"})
+"""Refusals without a word of the issuer about the person: it was not asked, or gave no ID token."""
+
 Ask = Callable[[Session], Awaitable[Session]]
 
 
@@ -54,8 +57,7 @@ class Renewals:
                 raise SignInRefused("session-over", "sign in again: your groups are asked anew")
             return await self._renewed(newest)
         except (SignInRefused, IssuerUnavailable) as error:
-            may_wait = isinstance(error, IssuerUnavailable) or newest.refresh_token is None
-            if may_wait and now < newest.checked_at + RECHECK_BY_MS:
+            if _says_nothing(error) and now < newest.checked_at + RECHECK_BY_MS:
                 return newest
             raise
 
@@ -92,3 +94,8 @@ class Renewals:
         since = self._clock() - IDLE_MS - RECHECK_BY_MS
         self._newest = {id_: s for id_, s in self._newest.items() if s.checked_at > since}
         self._failures = {key: f for key, f in self._failures.items() if f.at > since}
+
+
+def _says_nothing(error: SignInRefused | IssuerUnavailable) -> bool:
+    """Return whether an error leaves open what the issuer thinks of the person."""
+    return isinstance(error, IssuerUnavailable) or error.reason in _NOTHING_SAID

@@ -291,6 +291,25 @@ async def test_without_a_refresh_token_people_sign_in_again(office: Office) -> N
     assert refusal.value.reason == "session-over"
 
 
+async def test_an_issuer_that_renews_without_an_id_token_is_asked_once(office: Office) -> None:
+    """It may (OpenID Connect Core 1.0, section 12.2), and then nothing is known of the groups."""
+    session = await office.session()
+    office.issuer.answers["/token"] = _no_id_token
+    office.now += RECHECK_FROM_MS
+    for _ in range(2):
+        assert (await office.people.current(session))[1].role == "operator"
+        office.now += (RECHECK_BY_MS - RECHECK_FROM_MS) // 2
+    assert office.issuer.calls["/token"] == 2
+    office.now += 1
+    with pytest.raises(SignInRefused) as refusal:
+        await office.people.current(session)
+    assert refusal.value.reason == "token-missing"
+
+
+async def _no_id_token(_: web.Request) -> web.Response:
+    return web.json_response({"access_token": "unused", "token_type": "Bearer"})
+
+
 async def test_a_refresh_token_that_fits_in_no_cookie_is_left_out(office: Office) -> None:
     session = replace(await office.session(), refresh_token="r" * 5_000)
     text = office.people.sealed(session)
