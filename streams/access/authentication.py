@@ -62,6 +62,15 @@ class Authentication:
             return None
         return self.book.principal(grant)
 
+    def is_revoked(self, principal_id: str) -> bool:
+        """Return whether somebody has revoked the token of a principal."""
+        grant = self.book.grant(principal_id.removeprefix(_TOKEN))
+        return (
+            grant is not None
+            and grant.principal_id == principal_id
+            and grant.revoked_at is not None
+        )
+
     def expires_at(self, principal_id: str) -> int | None:
         """Return when the token of a principal ends; None for one that has no such end."""
         grant = self.book.grant(principal_id.removeprefix(_TOKEN))

@@ -228,7 +228,9 @@ async def _state(
         Preview(settings, topology, closed),
         ready,
     )
-    acts = bulk.carrier(settings, topology.partitions, producer, partial(deal, shared), ready)
+    acts = bulk.carrier(
+        settings, topology.partitions, producer, partial(deal, shared, known.is_revoked), ready
+    )
     acts.start()
     tasks = [
         asyncio.create_task(keep_tokens(shared, known)),

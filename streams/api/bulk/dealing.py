@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import orjson
@@ -21,8 +22,10 @@ _TOO_MANY_REQUESTS = 429
 _DETAIL_CHARACTERS = 1_000
 
 
-async def deal(state: AppState, act: Act, item: BulkItem) -> BulkItem:
-    """Return an item with what became of it.
+async def deal(
+    state: AppState, is_revoked: Callable[[str], bool], act: Act, item: BulkItem
+) -> BulkItem:
+    """Return an item with what became of it; nothing is done in the name of a revoked token.
 
     Raises:
         KafkaUnavailable: it is no fault of the item, which is to be dealt with once more.
@@ -31,6 +34,9 @@ async def deal(state: AppState, act: Act, item: BulkItem) -> BulkItem:
     action = None if asked is None else ACTIONS.get(asked.action)
     if asked is None or action is None:
         return failed(item, "action_unknown", "this release of the operator has no such action")
+    if is_revoked(act.asked_by):
+        told = "the token of who asked is revoked: begin another act with one of your own"
+        return failed(item, "asker_revoked", told)
     try:
         params = validated(orjson.loads(asked.params), action.params)
         key = f"{act.bulk_id}:{item.item}"
