@@ -64,7 +64,7 @@ class SimulatedWorker:
         )
         self.notices = Notices(self.heartbeater, self.held_leases, shop.now).by_kind()
         self.receiver = LeaseReceiver(
-            KEY,
+            (KEY,),
             topology.partitions,
             self.held_leases,
             self.heartbeater,

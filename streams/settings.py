@@ -79,7 +79,8 @@ class Settings(BaseSettings):
     """Whether the operator takes the admin token beside the tokens that were made with it."""
     vault_key_file: Files = ()
     vault_keys: SecretStr | None = None
-    cluster_key_file: Path | None = None
+    cluster_key_file: Files = ()
+    """Keys of leases: the first one signs, and each of them is believed."""
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     public_url: str | None = None

@@ -55,9 +55,9 @@ class StageProcess:
             load(self.target)(settings, topology)
             return
         from streams.runtime.runner import run_stage
-        from streams.vault.key_encryption import read_cluster_key
+        from streams.vault.key_encryption import read_cluster_keys
 
-        key = read_cluster_key(settings) if self.keyed else b""
+        key = read_cluster_keys(settings)[0] if self.keyed else b""
         run_stage(self.make(topology, key), topology, settings)
 
 

@@ -29,7 +29,7 @@ RESOURCES = (
     Resource("tenants", "tenants"),
     Resource("sources", "sources"),
     Resource("endpoints", "endpoints"),
-    Resource("vault"),
+    Resource("vault", "vault"),
     Resource("jobs", "jobs"),
     Resource("job_types", "job-types"),
     Resource("live"),

@@ -23,14 +23,14 @@ class Credentials:
     """The secrets that the processes of one data directory share."""
 
     vault_key_file: tuple[Path, ...]
-    cluster_key_file: Path
+    cluster_key_files: tuple[Path, ...]
     admin_token: str = field(repr=False)
 
     def environment(self) -> dict[str, str]:
         """The environment variables in which the processes get them."""
         return {
             "TIDEGATE_VAULT_KEY_FILE": ",".join(map(str, self.vault_key_file)),
-            "TIDEGATE_CLUSTER_KEY_FILE": str(self.cluster_key_file),
+            "TIDEGATE_CLUSTER_KEY_FILE": ",".join(map(str, self.cluster_key_files)),
             "TIDEGATE_ADMIN_TOKEN": self.admin_token,
         }
 
@@ -46,7 +46,7 @@ def credentials(settings: Settings) -> Credentials:
     keys = key_folder(settings.data_dir)
     return Credentials(
         _vault_key_files(settings, keys / "vault.key"),
-        settings.cluster_key_file or _kept(keys / "cluster.key", secrets.token_bytes(KEY_BYTES)),
+        settings.cluster_key_file or (_kept(keys / "cluster.key", secrets.token_bytes(KEY_BYTES)),),
         _admin_token(settings),
     )
 

@@ -14,7 +14,7 @@ from streams.settings import Settings
 from streams.stages import STAGES
 from streams.topology.load import Checked
 from streams.topology.model import FUSED, Topology
-from streams.vault.key_encryption import open_vault, read_cluster_key
+from streams.vault.key_encryption import open_vault, read_cluster_keys
 
 TOPOLOGY = Check("settings", "topology")
 VAULT = Check("settings", "vault key")
@@ -76,8 +76,7 @@ def keys(settings: Settings, stage: str | None) -> Found:
     if settings.vault_key_file or settings.vault_keys or "TIDEGATE_VAULT_KEY_FILE" in needs:
         yield from _key(VAULT, lambda: open_vault(settings), settings.vault_key_file)
     if settings.cluster_key_file or "TIDEGATE_CLUSTER_KEY_FILE" in needs:
-        paths = (settings.cluster_key_file,) if settings.cluster_key_file else ()
-        yield from _key(CLUSTER, lambda: read_cluster_key(settings), paths)
+        yield from _key(CLUSTER, lambda: read_cluster_keys(settings), settings.cluster_key_file)
     does_without = stage == "operator" and not settings.take_admin_token
     if settings.admin_token or ("TIDEGATE_ADMIN_TOKEN" in needs and not does_without):
         yield from _token(settings)

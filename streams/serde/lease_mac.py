@@ -17,13 +17,13 @@ def seal_lease(lease: Lease, key: bytes) -> bytes:
     return body + hmac.digest(key, body, "sha256")
 
 
-def open_lease(data: bytes | None, key: bytes) -> Lease:
-    """Check the MAC, then decode.
+def open_lease(data: bytes | None, *keys: bytes) -> Lease:
+    """Check that the MAC is under one of the keys, then decode.
 
     Raises:
         PoisonRecord: `forged_lease` if the MAC does not match, `undecodable` if it cannot be read.
     """
     body, mac = (data or b"")[:-_MAC_BYTES], (data or b"")[-_MAC_BYTES:]
-    if not hmac.compare_digest(hmac.digest(key, body, "sha256"), mac):
+    if not any(hmac.compare_digest(hmac.digest(key, body, "sha256"), mac) for key in keys):
         raise PoisonRecord("forged_lease", "the MAC is not of this cluster's key: not run")
     return LEASE.decode(data)

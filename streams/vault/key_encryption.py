@@ -164,18 +164,17 @@ def open_vault(settings: Settings) -> Vault:
     return local_vault(*keys)
 
 
-def read_cluster_key(settings: Settings) -> bytes:
-    """The key of leases, from `TIDEGATE_CLUSTER_KEY_FILE`.
+def read_cluster_keys(settings: Settings) -> tuple[bytes, ...]:
+    """The keys of leases, from `TIDEGATE_CLUSTER_KEY_FILE`: the first signs, all are believed.
 
     Raises:
         ConfigError: see `read_key`.
     """
-    path = settings.cluster_key_file
-    key = read_key(path, "TIDEGATE_CLUSTER_KEY_FILE")
-    if path is not None:
-        written = path.stat().st_mtime
-        CLUSTER_KEY_FILE_AGE.set_function(lambda: max(0.0, time.time() - written))
-    return key
+    paths = settings.cluster_key_file
+    keys = tuple(read_key(path, "TIDEGATE_CLUSTER_KEY_FILE") for path in paths or (None,))
+    written = paths[0].stat().st_mtime
+    CLUSTER_KEY_FILE_AGE.set_function(lambda: max(0.0, time.time() - written))
+    return keys
 
 
 def read_key(path: Path | None, setting: str) -> bytes:

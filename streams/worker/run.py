@@ -22,7 +22,7 @@ from streams.settings import Settings
 from streams.telemetry import redact_logs, serve_probes
 from streams.tenants.follower import TenantsFollower, log_unusable
 from streams.topology.model import Topology
-from streams.vault.key_encryption import Vault, open_vault, read_cluster_key
+from streams.vault.key_encryption import Vault, open_vault, read_cluster_keys
 from streams.vault.keyring import DataKeyring
 from streams.worker.app import App
 from streams.worker.credentials.credentials import Sources
@@ -65,10 +65,10 @@ def run(
     sources = Sources(topology.credentials.get, providers)
     store = open_store(settings.artifacts) if settings.artifacts else None
     vault = open_vault(settings)
-    cluster_key = read_cluster_key(settings)
+    cluster_keys = read_cluster_keys(settings)
     loop = uvloop.new_event_loop()
     try:
-        main = _serve(app, settings, topology, wanted, cluster_key, vault, sources, store)
+        main = _serve(app, settings, topology, wanted, cluster_keys, vault, sources, store)
         run_to_its_end(loop, main)
     finally:
         # Not `asyncio.run`: it would wait for ever for a handler that ignores being cancelled.
@@ -101,7 +101,7 @@ async def _serve(
     settings: Settings,
     topology: Topology,
     wanted: Sequence[WorkerSpec],
-    cluster_key: bytes,
+    cluster_keys: tuple[bytes, ...],
     vault: Vault,
     sources: Sources,
     store: ArtifactStore | None,
@@ -114,7 +114,8 @@ async def _serve(
             KafkaTransport(settings, place, topology.topics[f"jobs.work.{place.pool}"].partitions),
             topology,
             place,
-            cluster_key=cluster_key,
+            cluster_key=cluster_keys[0],
+            older_keys=cluster_keys[1:],
             book=book,
             redaction=redaction,
             sources=sources,

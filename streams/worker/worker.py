@@ -75,6 +75,7 @@ class Worker:
         place: WorkerSpec,
         *,
         cluster_key: bytes,
+        older_keys: tuple[bytes, ...] = (),
         book: DataKeyring,
         redaction: Redaction | None = None,
         sources: Sources | None = None,
@@ -100,7 +101,7 @@ class Worker:
             self.id, partitions, self._sender, self._loop, self.notices.by_kind()
         )
         self._receiver = LeaseReceiver(
-            cluster_key,
+            (cluster_key, *older_keys),
             partitions,
             self.held_leases,
             self.heartbeater,

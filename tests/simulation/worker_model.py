@@ -98,7 +98,7 @@ class WorkerModel:
         )
         self._notices = Notices(self.heartbeater, self.held_leases, self._now).by_kind()
         self._receiver = LeaseReceiver(
-            CLUSTER_KEY,
+            (CLUSTER_KEY,),
             partitions,
             self.held_leases,
             self.heartbeater,

@@ -14,7 +14,7 @@ from streams.runtime.stage import AnyStage
 from streams.settings import load_settings
 from streams.telemetry import configure_logging
 from streams.topology.load import load
-from streams.vault.key_encryption import read_key
+from streams.vault.key_encryption import read_cluster_keys
 from support import fault_points
 
 if __name__ == "__main__":
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     name = os.environ["STAGE"]
     configure_logging(settings, stage=name, instance=settings.instance)
     topology = load(settings.topology)
-    key = read_key(settings.cluster_key_file, "TIDEGATE_CLUSTER_KEY_FILE")
+    key = read_cluster_keys(settings)[0]
     made: dict[str, Callable[[], AnyStage]] = {
         "dedup": lambda: dedup.stage(topology),
         "scheduler": lambda: scheduler.stage(topology),

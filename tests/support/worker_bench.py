@@ -39,6 +39,7 @@ from support.memory_transport import MemoryTransport
 
 B = TypeVar("B")
 CLUSTER_KEY = b"c" * 32
+OLDER_KEY = b"o" * 32
 PARTITIONS = 4
 Answer = Callable[[Any], dict[str, Any] | None]
 
@@ -102,6 +103,7 @@ class Bench:
             topology(leases),
             WorkerSpec("w1", slots=slots),
             cluster_key=CLUSTER_KEY,
+            older_keys=(OLDER_KEY,),
             book=self.book,
             clock=clock,
         )

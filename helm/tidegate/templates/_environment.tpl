@@ -47,7 +47,9 @@ to others stand behind them: Kubernetes knows only those that stand before. */}}
 - {name: TIDEGATE_VAULT_KEY_FILE, value: {{ join "," $files | quote }}}
 {{- end }}
 {{- if has "cluster" .facts.needs }}
-- {name: TIDEGATE_CLUSTER_KEY_FILE, value: {{ printf "/etc/tidegate/keys/cluster/%s" $values.keys.cluster.entry | quote }}}
+{{- $signing := list -}}
+{{- range $values.keys.cluster.entries -}}{{- $signing = append $signing (printf "/etc/tidegate/keys/cluster/%s" .) -}}{{- end }}
+- {name: TIDEGATE_CLUSTER_KEY_FILE, value: {{ join "," $signing | quote }}}
 {{- end }}
 {{- if has "admin" .facts.needs }}
 - name: TIDEGATE_ADMIN_TOKEN

@@ -46,7 +46,9 @@
       {{- if has "cluster" $.facts.needs }}
       - secret:
           name: {{ .secretName | quote }}
-          items: [{key: {{ .entry | quote }}, path: {{ printf "cluster/%s" .entry | quote }}}]
+          items: {{- range .entries }}
+            - {key: {{ . | quote }}, path: {{ printf "cluster/%s" . | quote }}}
+            {{- end }}
       {{- end }}
       {{- end }}
 {{- end }}

@@ -7,12 +7,16 @@ from typing import Annotated
 import typer
 
 from streams.api.tenants import cli_tables as tables
+from streams.api.vault.cli_tables import erased
+from streams.cli.api_client import CallFailed
 from streams.cli.changes import tell_changes
-from streams.cli.operator_command import Answer, Api, command, part, seen
+from streams.cli.operator_command import Answer, Api, command, part, require_tenant, seen
 from streams.cli.options import Cursor, Limit, TenantId
 from streams.cli.quantities import rate as parsed_rate
+from streams.cli.signing_secret import at_terminal
 
-tenants = typer.Typer(no_args_is_help=True, help="List, show, set and disable tenants.")
+tenants = typer.Typer(no_args_is_help=True, help="List, show, set, disable and erase tenants.")
+_ERASED_WITHIN_SECONDS = 120.0
 SETTINGS = ("display_name", "rate", "weight", "limits")
 """What a `PUT` replaces, so that whoever changes one of them sends the others, too."""
 
@@ -86,6 +90,38 @@ def disable_tenant(api: Api, id_: TenantId) -> Answer:
     Example: tidegate tenants disable acme
     """
     return api.delete(_path(id_))
+
+
+@command(tenants, "erase", erased)
+def erase_tenant(
+    api: Api,
+    id_: TenantId,
+    note: Annotated[
+        str, typer.Option(help="Why; kept for ever, so name nobody in it.", metavar="TEXT")
+    ],
+    confirm: Annotated[
+        str | None,
+        typer.Option(help="The tenant's id once more; a terminal asks for it.", metavar="ID"),
+    ] = None,
+) -> Answer:
+    """Destroy a tenant's data keys and secrets for ever, so that nothing opens its bodies.
+
+    Its jobs are cancelled, and its id is not given again. Nothing takes this back.
+
+    Example: tidegate tenants erase acme --note "case 4711"
+    """
+    require_tenant(api, id_)
+    typed = confirm if confirm is not None or not at_terminal() else _asked(id_)
+    if typed is None:
+        raise typer.BadParameter("there is no terminal to ask: give --confirm, with the id again")
+    if typed != id_:
+        raise CallFailed(f"{typed!r} is not {id_!r}: nothing was erased")
+    return api.post(f"{_path(id_)}/erase", {"note": note}, within=_ERASED_WITHIN_SECONDS)
+
+
+def _asked(id_: str) -> str:
+    told = f"All bodies and secrets of tenant {id_} will be lost for ever. Type its id"
+    return str(typer.prompt(told, err=True))
 
 
 def _path(id_: str) -> str:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from streams.api.operator_state import AppState, replacing
+from streams.api.refusal import invalid
+from streams.api.rows.cursor import Cursor
 from streams.api.rows.table import Row
 from streams.api.tenants import table as tenants
 from streams.api.vault.erasure import destroy_erased
@@ -33,6 +35,11 @@ class Rewrapped:
     unchanged: int = 0
     unreadable: list[str] = field(default_factory=list)
 
+    @property
+    def looked_at(self) -> int:
+        changed = self.data_keys + self.sources + self.endpoints
+        return changed + self.unchanged + len(self.unreadable)
+
     def count(self, before: TenantRecord, after: TenantRecord | None) -> None:
         """Count one record; `after` is None if no key opened it."""
         if after is None:
@@ -47,24 +54,42 @@ class Rewrapped:
             self.sources += 1
 
 
-async def rewrap(state: AppState) -> Rewrapped:
-    """Rewrap all secrets, page by page.
+async def rewrap(
+    state: AppState, cursor: Cursor | None = None, most: int | None = None
+) -> tuple[Rewrapped, Cursor | None]:
+    """Rewrap the secrets behind a cursor, page by page; return where the rest begins, if any.
+
+    It ends after `most` records, or without that, after all.
 
     Raises:
         Refusal: 503, the read model is late: call again.
         KafkaUnavailable: a record was not acknowledged: call again.
     """
-    done, last = Rewrapped(state.vault.key_id), ("", "", "")
-    while True:
+    done, last = Rewrapped(state.vault.key_id), _behind(cursor)
+    while most is None or done.looked_at < most:
+        limit = _PAGE if most is None else min(_PAGE, most - done.looked_at)
         async with state.tenant_writes:
             state.drop_shown()
-            page = await state.query(partial(tenants.sealed_settings, after=last, limit=_PAGE))
+            page = await state.query(partial(tenants.sealed_settings, after=last, limit=limit))
             if not page:
-                return done
+                return done, None
             await _rewrap(state, [state.newest(_key(each), each) or each for each in page], done)
             # Another operator may have erased a tenant meanwhile: delete what was written back.
             await destroy_erased(state)
         last = _key(page[-1])
+    return done, Cursor(0, "/".join(last))
+
+
+def _behind(cursor: Cursor | None) -> Row:
+    """Return the key of the last record before a cursor.
+
+    Raises:
+        Refusal: 422, the cursor is of another list.
+    """
+    parts = ("", "", "") if cursor is None else tuple(cursor.id.split("/", 2))
+    if len(parts) != len(("tenant_id", "kind", "id")):
+        raise invalid("cursor", "must be the next_cursor of an earlier answer")
+    return parts
 
 
 async def _rewrap(state: AppState, page: list[TenantRecord], done: Rewrapped) -> None:

@@ -27,7 +27,7 @@ class LeaseReceiver:
 
     def __init__(
         self,
-        cluster_key: bytes,
+        cluster_keys: tuple[bytes, ...],
         partitions: int,
         held_leases: HeldLeases,
         heartbeater: Heartbeater,
@@ -35,7 +35,7 @@ class LeaseReceiver:
         start: Callable[[Held], None],
         clock: Callable[[], float],
     ) -> None:
-        self._key = cluster_key
+        self._keys = cluster_keys
         self._partitions = partitions
         self._held_leases = held_leases
         self._heartbeater = heartbeater
@@ -47,7 +47,7 @@ class LeaseReceiver:
     def receive(self, record: Incoming) -> None:
         """Take, decline or refuse one record."""
         try:
-            lease = open_lease(record.value, self._key)
+            lease = open_lease(record.value, *self._keys)
         except PoisonRecord as error:
             refuse(record, error, self._partitions, self._sender)
             return

@@ -317,7 +317,7 @@ def test_entries_of_one_name_in_two_secrets_are_two_files(tmp_path: Path) -> Non
     """Kubernetes refuses a projected volume with conflicting paths."""
     keys = {
         "vault": {"secretName": "vault", "entries": ["key"]},
-        "cluster": {"secretName": "cluster", "entry": "key"},
+        "cluster": {"secretName": "cluster", "entries": ["key"]},
     }
     found = objects(tmp_path, keys=keys)
     assert [each["path"] for each in keys_of(found, "worker-answers")] == [

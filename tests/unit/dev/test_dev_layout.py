@@ -121,9 +121,10 @@ def test_credentials_are_made_once_and_for_their_owner_alone(tmp_path: Path) -> 
     settings = load_settings({}, data_dir=tmp_path)
     first, second = credentials(settings), credentials(settings)
     (vault_key,) = first.vault_key_file
-    files = (vault_key, first.cluster_key_file, tmp_path / "admin.token")
+    (cluster_key,) = first.cluster_key_files
+    files = (vault_key, cluster_key, tmp_path / "admin.token")
     assert first == second
-    assert read_key(vault_key, "x") != read_key(first.cluster_key_file, "x")
+    assert read_key(vault_key, "x") != read_key(cluster_key, "x")
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o700
     assert first.admin_token not in repr(first)

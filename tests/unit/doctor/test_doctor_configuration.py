@@ -53,7 +53,7 @@ def test_a_key_has_32_bytes(tmp_path: Path, size: int, status: str) -> None:
 
 def test_a_key_that_everybody_can_read_is_told_with_its_remedy(tmp_path: Path) -> None:
     path = key_file(tmp_path, mode=0o644)
-    (found,) = configuration.keys(Settings(cluster_key_file=path), None)
+    (found,) = configuration.keys(Settings(cluster_key_file=(path,)), None)
     assert found.status == "warn"
     assert found.remedy == f"chmod o-rwx {path}"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
-from support.worker_bench import CLUSTER_KEY, Bench, Clock, bench
+from support.worker_bench import CLUSTER_KEY, OLDER_KEY, Bench, Clock, bench
 
 from streams import App, Context
 from streams.serde.codec import DEAD_LETTER
@@ -53,6 +53,18 @@ async def test_a_forged_lease_is_never_run_and_stands_in_the_dead_letters() -> N
     assert letters[0].value == forged
     assert letters[0].id == f"worker:jobs.work.default:3:{letters[0].offset}"
     assert not begun
+
+
+async def test_a_lease_under_an_older_key_is_run_while_the_worker_is_given_that_key() -> None:
+    app, go_on, begun = waiting_app()
+    async with bench(app) as at:
+        answered = at.heartbeats(0)[-1].command_id
+        lease = replace(at.blank(), heartbeat_id=answered)
+        at.transport.lease(seal_lease(lease, OLDER_KEY), key=lease.tenant_id.encode())
+        go_on.set()
+        await at.ended(lease)
+        assert not [each for each in at.transport.sent if each.topic == "dlq"]
+    assert begun == [lease.job_id]
 
 
 async def test_a_sealed_record_that_does_not_decode_is_a_dead_letter_too() -> None:
