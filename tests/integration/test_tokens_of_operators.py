@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from http.client import HTTPResponse, IncompleteRead
 from pathlib import Path
 from typing import Any
@@ -113,3 +114,25 @@ def test_an_operator_without_the_admin_token_takes_minted_ones(cluster: Cluster)
         assert not opens(operator, TOKEN)
         assert ask(operator, admin, "GET", "/v1/tokens")[0] == 200
     assert cluster.settings.admin_token == SecretStr(TOKEN)
+
+
+def test_a_token_of_one_tenant_sees_its_jobs_alone_on_a_real_read_model(cluster: Cluster) -> None:
+    own = [make_job(f"job_a{number}") for number in range(3)]
+    foreign = [replace(make_job(f"job_b{number}"), tenant_id="beta") for number in range(3)]
+    for each in (*own, *foreign):
+        cluster.write(each)
+    with running(cluster.settings, cluster.topology) as operator:
+        for each in (*own, *foreign):
+            operator.shows(f"/v1/jobs/{each.job_id}", status=each.status)
+        operator.send("PUT", "/v1/tenants/acme", {})
+        token = made(operator, role="operator", tenants=["acme"])["token"]
+        _, listed = ask(operator, token, "GET", "/v1/jobs")
+        assert {job["job_id"] for job in listed["jobs"]} == {job.job_id for job in own}
+        assert ask(operator, token, "GET", "/v1/jobs?tenant_id=beta")[1]["jobs"] == []
+        assert ask(operator, token, "GET", "/v1/jobs/job_a0")[0] == 200
+        unknown = ask(operator, token, "GET", "/v1/jobs/job_none")
+        for method, path in (("GET", ""), ("POST", "/cancel"), ("GET", "/events")):
+            status, found = ask(operator, token, method, f"/v1/jobs/job_b0{path}", None)
+            assert (status, found["type"]) == (404, unknown[1]["type"]), path
+        status, found = ask(operator, token, "GET", "/v1/jobs/job_b0")
+        assert str(found).replace("job_b0", "job_none") == str(unknown[1])
