@@ -32,6 +32,7 @@ from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 from streams.vault.key_encryption import local_vault
 from support.callers import TICKET_KEY
+from support.documented import documented
 from support.operator_desk import OperatorDesk
 
 HOUR_MS = 3_600_000
@@ -111,7 +112,7 @@ async def serving(folder: Path, *, bootstrap: str | None = BOOTSTRAP_TOKEN) -> A
     office, tickets = Office(bootstrap), Tickets(local_vault(TICKET_KEY))
     desk = TenantDesk(database, writer)
     access = Access(office.access, tickets, open_schemas=True, is_known=lambda: api.is_known)
-    guards = [newline_ended, problems, authenticated(access), caught_up]
+    guards = [documented, newline_ended, problems, authenticated(access), caught_up]
     app = web.Application(middlewares=guards)
     app[STATE] = desk  # type: ignore[misc]
     app[ACCESS] = access

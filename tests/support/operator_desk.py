@@ -24,6 +24,7 @@ from streams.serde.keys import tenant_key
 from streams.serde.records import DONE, REFUSED, AuditOutcome, CommandBody, TenantRecord
 from streams.topology.load import load
 from support.callers import AskedByAnybody, as_operator
+from support.documented import documented
 
 
 class OperatorDesk(AskedByAnybody):
@@ -104,7 +105,7 @@ class OperatorDesk(AskedByAnybody):
 @asynccontextmanager
 async def client_of(desk: OperatorDesk) -> AsyncIterator[TestClient[Any, Any]]:
     """The API over a desk."""
-    app = web.Application(middlewares=[problems, as_operator])
+    app = web.Application(middlewares=[documented, problems, as_operator])
     app[STATE] = desk  # type: ignore[misc]
     app.add_routes(routes())
     async with TestClient(TestServer(app)) as client:

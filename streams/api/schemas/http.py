@@ -136,7 +136,7 @@ for _path, _told in (
     calls.get(_path + "/{subject}", of=SHARED, needs=READ)(_of_registry(_told))
 
 
-@calls.get("/associations/{rest:.*}", of=SHARED, needs=READ)
+@calls.get("/associations/{rest:(?s:.*)}", of=SHARED, needs=READ)
 async def associations(_: web.Request) -> web.Response:
     """Tell newer clients, which ask this first, that a subject follows from the topic's name."""
     raise RegistryError(40401, "this registry has no associations")

@@ -59,7 +59,7 @@ class Answers:
         for of in route.served:
             if of.name in _BY_OTHERS:
                 continue
-            for node in ast.walk(of.node):
+            for node in of.nodes:
                 if isinstance(node, ast.Call) and _name(node.func) in _MAKE:
                     yield from self._answer(route, of, node)
 
@@ -72,7 +72,7 @@ class Answers:
         elif of.name == "list_answer":
             return
         elif _name(made.func) == "StreamResponse":
-            yield 200, _STREAM, {"type": "string"}
+            yield 200, _STREAM, {}
         elif _name(made.func) == "json_response":
             schema = self._shown(route, of, made.args[0]) or {"type": "object"}
             for status in _statuses(of, given.get("status")):
@@ -91,7 +91,7 @@ class Answers:
         found = [
             self.shapes.of(caller, node.args[names.index(value.id)])
             for caller in route.served
-            for node in ast.walk(caller.node)
+            for node in caller.nodes
             if isinstance(node, ast.Call) and target(caller, node.func) is of and node.args
         ]
         return either(found)
@@ -123,7 +123,7 @@ class Answers:
     def _first_json(self, start: Function) -> Json:
         if start.returns == "Json":
             return self.shapes.returned(start) or {"type": "object"}
-        for node in ast.walk(start.node):
+        for node in start.nodes:
             if isinstance(node, ast.Name | ast.Attribute):
                 found = target(start, node)
                 if found is not None and found.returns == "Json":
@@ -184,6 +184,7 @@ def problems(route: Route) -> Problems:
         found[422].add("invalid-request")
     if is_conditional(route):
         found[412].add("precondition-failed")
+        found[422].add("invalid-request")
     found[503].add("not-ready")
     if call.method != "GET":
         found[503].add("kafka-unavailable")

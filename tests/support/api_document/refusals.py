@@ -32,7 +32,7 @@ def problems_of(functions: list[Function]) -> Problems:
 
 
 def _raised(of: Function) -> Iterator[tuple[int, set[str]]]:
-    for node in ast.walk(of.node):
+    for node in of.nodes:
         if not isinstance(node, ast.Call):
             continue
         name = full_name(of.module, node.func)

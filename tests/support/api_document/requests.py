@@ -101,7 +101,7 @@ def _read(part: str, route: Route) -> set[str]:
 
 
 def _names_read(part: str, of: Function, route: Route) -> Iterator[str]:
-    for node in ast.walk(of.node):
+    for node in of.nodes:
         match node:
             case ast.Call(func=ast.Attribute(value=owner, attr="get"), args=[name, *_]) if (
                 ast.unparse(owner).split(".")[-1] == part
@@ -116,7 +116,7 @@ def _names_read(part: str, of: Function, route: Route) -> Iterator[str]:
 
 def _said(route: Route) -> Iterator[str]:
     for of in route.served:
-        for node in ast.walk(of.node):
+        for node in of.nodes:
             match node:
                 case ast.Call(func=ast.Name(id="_says"), args=[_, ast.Constant(value=name)]):
                     yield str(name)

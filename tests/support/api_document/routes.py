@@ -100,7 +100,7 @@ def declared() -> Iterator[Route]:
 
 def _calls_of(name: str, functions: list[Function]) -> Iterator[tuple[Function, ast.Call]]:
     for of in functions:
-        for node in ast.walk(of.node):
+        for node in of.nodes:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name:
                 yield of, node
 

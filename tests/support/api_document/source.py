@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,6 +29,11 @@ class Function:
         given = self.node.args
         every = [*given.posonlyargs, *given.args, *given.kwonlyargs]
         return {each.arg: ast.unparse(each.annotation) for each in every if each.annotation}
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All that stands in it."""
+        return tuple(ast.walk(self.node))
 
     @property
     def returns(self) -> str:
@@ -131,11 +136,12 @@ def method(class_name: str, name: str) -> Function | None:
 
 def reachable(start: Function, without: frozenset[str]) -> list[Function]:
     """A function and all that it leads to, but for those of these names."""
-    seen = [start]
-    for each in seen:
-        found = (f for f in _used(each) if f.name not in without)
-        seen += {id(f.node): f for f in found if all(f.node is not s.node for s in seen)}.values()
-    return seen
+    seen, todo = {start: None}, [start]
+    while todo:
+        found = [f for f in _used(todo.pop(0)) if f.name not in without and f not in seen]
+        seen.update(dict.fromkeys(found))
+        todo += found
+    return list(seen)
 
 
 def target(of: Function, expression: ast.expr) -> Function | None:
@@ -172,7 +178,7 @@ def type_of(of: Function, value: ast.expr) -> str | None:
 
 def assigned(of: Function, name: str) -> Iterator[ast.expr]:
     """The values that a function gives to a name; of several at once, the one in its place."""
-    for node in ast.walk(of.node):
+    for node in of.nodes:
         if not isinstance(node, ast.Assign):
             continue
         match node.targets[0], node.value:
@@ -187,7 +193,7 @@ def assigned(of: Function, name: str) -> Iterator[ast.expr]:
 
 def unpacked(of: Function, name: str) -> Iterator[tuple[ast.Call, int]]:
     """The calls of whose several values a function gives one to a name, and its place."""
-    for node in ast.walk(of.node):
+    for node in of.nodes:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple):
             continue
         value = node.value.value if isinstance(node.value, ast.Await) else node.value
@@ -205,9 +211,8 @@ def _class_named(where: str, annotation: str) -> str | None:
     return found if found and class_of(found) else None
 
 
-def _used(of: Function) -> Iterator[Function]:
-    for node in ast.walk(of.node):
-        if isinstance(node, ast.Name | ast.Attribute):
-            found = target(of, node)
-            if found is not None:
-                yield found
+@cache
+def _used(of: Function) -> tuple[Function, ...]:
+    named = (node for node in of.nodes if isinstance(node, ast.Name | ast.Attribute))
+    found = (target(of, node) for node in named)
+    return tuple(dict.fromkeys(each for each in found if each is not None))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
@@ -91,3 +92,19 @@ async def test_the_operator_answers_it_and_says_when_the_caller_has_it(tmp_path:
 def test_the_command_prints_it_without_an_operator() -> None:
     printed = CliRunner().invoke(commands, ["openapi"])
     assert (printed.exit_code, json.loads(printed.stdout)) == (0, made())
+
+
+async def test_an_answer_that_it_does_not_have_fails_the_test_that_asked_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The desks of the tests hold each answer to the document; without this none would fail."""
+    answers = made()["paths"]["/v1/jobs"]["get"]["responses"]
+    async with serving(tmp_path) as api:
+        assert (await api.ask(BOOTSTRAP_TOKEN, "GET", "/v1/jobs"))[0] == 200
+        fields = answers["200"]["content"]["application/json"]["schema"]["properties"]
+        monkeypatch.setitem(fields, "next_cursor", {"type": "integer"})
+        status, told = await api.ask(BOOTSTRAP_TOKEN, "GET", "/v1/jobs")
+        assert (status, "at $.next_cursor" in told["detail"]) == (500, True)
+        monkeypatch.delitem(answers, "200")
+        status, told = await api.ask(BOOTSTRAP_TOKEN, "GET", "/v1/jobs")
+        assert (status, "200 is not documented" in told["detail"]) == (500, True)
