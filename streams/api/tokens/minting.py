@@ -11,6 +11,12 @@ from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
 from streams.api.remedy import get
 from streams.api.tenants.guards import known_tenant
+from streams.api.tokens.last_administrator import (
+    end_beside_another,
+    is_last,
+    last_administrator,
+    matters,
+)
 from streams.api.tokens.token_request import DEFAULT_DAYS, TokenRequest
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import TENANT
@@ -62,10 +68,14 @@ async def revoked(state: AppState, access: Authentication, token_id: str) -> Tok
         now = max(wall_ms(), grant.made_at + 1)
         if grant.revoked_at is not None:
             return grant
-        _require_another(access, grant, now)
         ended = grant.revoked(now, state.principal.id)
-        await _write(state, access, ended, now)
-    return ended
+        if not matters(access, grant, now):
+            await _write(state, access, ended, now)
+        elif is_last(access, grant, now):
+            raise last_administrator()
+        else:
+            await end_beside_another(state, access, ended, now)
+    return access.book.grant(token_id) or ended
 
 
 def seen_grants(principal: Principal, access: Authentication) -> list[TokenGrant]:
@@ -119,15 +129,6 @@ def _expires_at(
 
 def _beyond(why: str) -> Refusal:
     return Refusal(403, "beyond-own-rights", f"you cannot make such a token: {why}")
-
-
-def _require_another(access: Authentication, grant: TokenGrant, now: int) -> None:
-    """Check that somebody can still make tokens for all tenants without this one."""
-    others = [each for each in access.book.administrators(now) if each.id != grant.id]
-    is_one = any(each.id == grant.id for each in access.book.administrators(now))
-    if is_one and not others and not access.takes_bootstrap:
-        told = "this is the last token that can administer all tenants: make another one first"
-        raise Refusal(409, "last-administrator", told)
 
 
 async def _write(state: AppState, access: Authentication, grant: TokenGrant, at: int) -> None:

@@ -14,6 +14,7 @@ from streams.access.tokens import mint, parse
 from streams.api.tokens.upkeep import forget_ended, require_administrator, write_uses
 from streams.errors import ConfigError
 from streams.http.moments import milliseconds
+from streams.kafka.fenced_write import Unsettled
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
@@ -178,6 +179,49 @@ async def test_the_last_administrator_cannot_be_lost_once_the_bootstrap_token_is
         status, found = await api.ask(second["token"], "DELETE", f"/v1/tokens/{second['id']}")
         assert (status, found["type"]) == (409, "urn:tidegate:problem:last-administrator")
         assert (await api.ask(second["token"], "GET", "/v1/jobs"))[0] == 200
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+async def test_two_operators_that_are_asked_at_once_leave_an_administrator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    async with serving(tmp_path, bootstrap=None) as api:
+        first, opens = api.office.token("admin", None), 0
+        other = await made(api, first, role="admin")
+        grant = api.office.book.grant(other["id"])
+        assert grant is not None
+
+        async def opened() -> Any:
+            """Meanwhile another operator has ended the other token, which is not known here."""
+            nonlocal opens
+            opens += 1
+            if opens == 1:
+                return Fenced(is_committed and api.desk.commit)
+            ended = grant.revoked(wall_ms() + 1, "operator").record(wall_ms() + 1)
+            if not is_committed:
+                api.desk.project([("tenants", tenant_key(*grant.key), TENANT.encode(ended))])
+            return api.desk
+
+        monkeypatch.setattr(api.desk, "open", opened)
+        first_id = getattr(parse(first), "id", "")
+        status, found = await api.ask(other["token"], "DELETE", f"/v1/tokens/{first_id}")
+        if is_committed:
+            assert (status, found["status"]) == (200, "revoked")
+        else:
+            assert (status, found["type"]) == (409, "urn:tidegate:problem:last-administrator")
+        assert len(api.office.book.administrators(wall_ms())) == 1
+
+
+class Fenced:
+    """A write that another process came before; it was committed all the same, perhaps."""
+
+    def __init__(self, commit: Any) -> None:
+        self._commit = commit
+
+    async def commit(self, *given: Any, **where: Any) -> int:
+        if self._commit:
+            await self._commit(*given, **where)
+        raise Unsettled("fenced")
 
 
 async def test_with_the_bootstrap_token_every_token_can_be_revoked(api: Api) -> None:
