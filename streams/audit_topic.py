@@ -1,9 +1,10 @@
-"""Reads the topic `audit` itself, and checks that its chains of entries are whole."""
+"""Reads the topic `audit` itself: checks that its chains are whole, and follows its entries."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +13,9 @@ from confluent_kafka import Message
 from streams.audit.chain import Verifier
 from streams.audit.entries import TOPIC
 from streams.errors import DecodeError, KafkaUnavailable
-from streams.kafka.tail import Tail
+from streams.kafka.tail import PEOPLES_SECONDS, Tail
 from streams.serde.codec import AUDIT_ENTRY
+from streams.serde.records import AuditEntry
 from streams.settings import Settings
 
 _BATCH, _WAIT_SECONDS = 2_000, 0.5
@@ -86,6 +88,21 @@ def checked(settings: Settings, partitions: int) -> Check:
             elif time.monotonic() - heard > _PATIENCE_SECONDS:
                 raise KafkaUnavailable(f"{TOPIC} answers no longer: type the command again")
     return check
+
+
+def followed(settings: Settings, partitions: int) -> Iterator[AuditEntry]:
+    """Yield entries as they come, as committed; records that are none are left out.
+
+    Raises:
+        KafkaUnavailable: a partition cannot be read.
+        KafkaException: no broker answers at first.
+    """
+    with Tail(settings, "events-reader", rest=PEOPLES_SECONDS) as tail:
+        tail.begin_at_end([(TOPIC, number) for number in range(partitions)], _BROKER_SECONDS)
+        while True:
+            for message in tail.read(_BATCH, _WAIT_SECONDS):
+                with suppress(DecodeError):
+                    yield AUDIT_ENTRY.decode(message.value())
 
 
 def _take(check: Check, messages: Iterable[Message]) -> None:

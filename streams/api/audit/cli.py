@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from streams.api.audit import cli_tables as tables
+from streams.api.audit.cli_tail import tail
 from streams.api.audit.cli_verify import verify
 from streams.cli.operator_command import Answer, Api, command
 from streams.cli.options import Page
@@ -20,6 +21,7 @@ def _group() -> None:
     """List who did what through the API, and what was refused; check that none is missing."""
 
 
+audit.command("tail")(tail)
 audit.command("verify")(verify)
 
 

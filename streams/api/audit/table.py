@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-import orjson
-
 from streams.api.rows.json_values import Json
 from streams.api.rows.paging import Entry, Listing
 from streams.api.rows.table import Row, Table, find, no_tombstone
-from streams.http.moments import rfc3339
+from streams.audit.shown import shown
 from streams.runtime.processor import Record
 from streams.serde.codec import AUDIT_ENTRY
 from streams.serde.records import DONE, REFUSED, AuditEntry
@@ -35,35 +33,7 @@ def _row(record: Record) -> Row:
 
 
 def _item(_: sqlite3.Connection, row: Entry) -> Json:
-    entry = AUDIT_ENTRY.decode(row.record)
-    return {
-        "id": entry.id,
-        "at": rfc3339(entry.at),
-        "principal": entry.principal,
-        "role": entry.role,
-        "tenant_id": entry.tenant_id or None,
-        "verb": entry.verb,
-        "target": entry.target,
-        "outcome": entry.outcome,
-        "reason": entry.reason,
-        "detail": entry.detail,
-        "note": entry.note,
-        "request_id": entry.request_id,
-        "command_id": entry.command_id,
-        "before": _state(entry.before),
-        "after": _state(entry.after),
-        "chain": entry.chain,
-        "seq": entry.seq,
-        "hash": entry.hash.hex(),
-    }
-
-
-def _state(text: str | None) -> object:
-    """Return a state as it was written; whoever may write the topic may write no JSON."""
-    try:
-        return None if text is None else orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text
+    return shown(AUDIT_ENTRY.decode(row.record))
 
 
 TABLE = Table(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.audited import CALL
 from typer.testing import CliRunner
 
-from streams.api.audit import cli_verify
+from streams.api.audit import cli_tail, cli_verify
 from streams.api.audit.cli import audit
 from streams.audit.chain import Head, head_of, linked
 from streams.audit.entries import encoded, of_call
 from streams.audit_topic import Check
+from streams.serde.codec import AUDIT_ENTRY
 from streams.serde.records import DONE
 
 
@@ -75,3 +77,16 @@ def test_the_command_names_the_broken_link_and_ends_with_1(run: Any) -> None:
         "broken at dispatcher:0:3 (partition 0, offset 1): 1 before it, after number 1, are missing"
     )
     assert run([records[0], *records[2:]], "--json").exit_code == 1
+
+
+def test_the_command_follows_entries_with_a_line_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [AUDIT_ENTRY.decode(value) for value in values(2)]
+    odd = replace(entries[1], target="job\x1b[31m\n", outcome="refused", reason="too_early")
+    for name in ("wait_for_broker", "require_width"):
+        monkeypatch.setattr(cli_tail, name, lambda *_: None)
+    monkeypatch.setattr(cli_tail, "followed", lambda *_: iter([entries[0], odd]))
+    lines = CliRunner().invoke(audit, ["tail"]).stdout.splitlines()
+    assert lines[0] == "1970-01-01T00:00:00.000Z  token:ann  job.cancel  job_0  done"
+    assert (len(lines), "\x1b" in lines[1], lines[1].endswith("too_early")) == (2, False, True)
+    shown = CliRunner().invoke(audit, ["tail", "--json"]).stdout.splitlines()
+    assert [json.loads(each)["seq"] for each in shown] == [1, 2]
