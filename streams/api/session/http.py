@@ -37,6 +37,10 @@ SIGN_INS = Counter(
     ["issuer", "outcome"],
 )
 LOGIN = "/v1/session/login"
+_ASKS_NOBODY = frozenset({"state-unknown", "state-used"})
+"""Refusals that are not counted against an address: any page may have a visitor's browser send an
+answer to no sign-in, as the source of an image, and would keep all people behind its address out.
+"""
 _PRIVATE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 
 calls = Calls()
@@ -71,7 +75,8 @@ async def callback(request: web.Request) -> web.Response:
         session = await desk.people.finish(request.query, sign_in)
         text = desk.people.sealed(session)
     except SignInRefused as error:
-        desk.failures.failed(address_of(request))
+        if error.reason not in _ASKS_NOBODY:
+            desk.failures.failed(address_of(request))
         SIGN_INS.labels(_name_in(request, desk), error.reason).inc()
         log.warning("a sign-in is refused", issuer=_name_in(request, desk), reason=error.reason)
         raise _refused(error) from None

@@ -530,15 +530,27 @@ async def test_ends_that_end_nothing_any_more_are_deleted(
 
 
 async def test_an_address_that_fails_too_often_waits(served: Operator) -> None:
-    where = served.url("/v1/session/callback/corp?state=x&code=y")
     async with served.browser() as browser:
         for _ in range(MOST):
+            state = (await to_issuer(browser, served)).query["state"]
+            where = served.url(f"/v1/session/callback/corp?state={state}&code=y")
             async with browser.get(where) as answer:
                 assert answer.status == 403
         for path in ("/v1/session/callback/corp?state=x", "/v1/session/login"):
             async with browser.get(served.url(path), allow_redirects=False) as answer:
                 assert await reason(answer) == (429, "sign-in-throttled")
                 assert 0 < int(answer.headers["Retry-After"]) <= 60
+
+
+async def test_answers_to_no_sign_in_keep_nobody_out(served: Operator) -> None:
+    """A foreign page has its visitors' browsers send them, as sources of images."""
+    async with served.browser() as visitor:
+        for _ in range(MOST + 1):
+            where = served.url("/v1/session/callback/corp?state=x&code=y")
+            async with visitor.get(where) as answer:
+                assert await reason(answer) == (403, "state-unknown")
+    async with served.browser() as neighbour:
+        assert (await sign_in(neighbour, served)).status == 303
 
 
 async def test_an_issuer_that_is_away_is_answered_with_503(
