@@ -181,7 +181,8 @@ def from_replay(
     """A new job that does the old one's work again, in the old scope unless a fresh one is asked.
 
     Type, priority and pool follow the present topology, because the route may have been corrected.
-    A job that a replay of events made keeps its type: somebody chose it instead of the route's.
+    A job that a replay of events made keeps its type: somebody chose it instead of the route's. A
+    replay may bring another input.
     """
     routed = old.event if old.replay_id is None else None
     route = topology.route(routed.source, routed.event_type) if routed else None
@@ -194,7 +195,7 @@ def from_replay(
         scope=job.scope if replay.fresh_scope else old.scope,
         event=old.event,
         payload_ref=old.payload_ref,
-        input=old.input,
+        input=old.input if replay.input is None else replay.input,
         asked_timeout_seconds=old.asked_timeout_seconds,
         timeout_seconds=old.asked_timeout_seconds or 0.0,
         workflow_id=old.workflow_id,

@@ -14,6 +14,7 @@ ACTIONS: dict[str, Action] = {
     action.name: action
     for action in (
         dead_letter_actions.REPLAY,
+        dead_letter_actions.EDIT,
         dead_letter_actions.DISCARD,
         job_actions.CANCEL,
         job_actions.MOVE,

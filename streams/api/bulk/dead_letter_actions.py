@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
+from streams import user_json
 from streams.api.bulk.action import Action, Dealt, Doing, Row
 from streams.api.bulk.filters import Selecting, condition
 from streams.api.dead_letters import letter as letters
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.eligibility import unfit
-from streams.api.dead_letters.job_replay import JobReplay, replayed
+from streams.api.dead_letters.job_replay import JobReplay, known_job, replayed
 from streams.api.dead_letters.replay_request import ReplayRequest
-from streams.api.fields import Name
+from streams.api.fields import Body, Name, Writable, validated
 from streams.api.operator_state import AppState
-from streams.serde.codec import DEAD_LETTER
+from streams.serde.codec import DEAD_LETTER, JOB
 from streams.topology.model import Topology
 
 
@@ -27,6 +28,12 @@ class LetterFilter(Selecting):
     reason: Name | None = None
     topic: Name | None = None
     error: Name | None = None
+
+
+class EditParams(Body):
+    """What is changed in the input of each job: a JSON merge patch (RFC 7396)."""
+
+    patch: dict[str, Writable]
 
 
 _condition = condition(replace(dead_letters.LISTING, where="discarded = 0"), "id", "at")
@@ -46,6 +53,39 @@ async def _replay(state: AppState, doing: Doing) -> Dealt:
 async def _discard(state: AppState, doing: Doing) -> Dealt:
     await letters.discard(state, doing.id, doing.note)
     return Dealt()
+
+
+async def _edit(state: AppState, doing: Doing) -> Dealt:
+    assert isinstance(doing.params, EditParams)  # noqa: S101  validated as such
+    job = await known_job(state, doing.id)
+    edited = merged(user_json.read((job.input or "null").encode()), doing.params.patch)
+    wanted = validated({"incident_note": doing.note, "input": edited}, ReplayRequest)
+    shown = await replayed(state, JobReplay(doing.id, wanted, doing.key))
+    return Dealt(made=shown["job_id"], seen=shown.get("answered", True))
+
+
+def merged(value: Any, patch: Any) -> Any:
+    """Return a JSON value with a merge patch applied (RFC 7396)."""
+    if not isinstance(patch, dict):
+        return patch
+    kept = dict(value) if isinstance(value, dict) else {}
+    for name, each in patch.items():
+        if each is None:
+            kept.pop(name, None)
+        else:
+            kept[name] = merged(kept.get(name), each)
+    return kept
+
+
+def _not_editable(_: Topology, __: Any, row: Row) -> str | None:
+    kind, is_open, record = row.columns
+    if not is_open:
+        return "already_replayed"
+    if kind != "job":
+        return "is_record"
+    if record is None:
+        return "job_purged"
+    return "no_input" if JOB.decode(record).input is None else None
 
 
 def _not_replayable(topology: Topology, _: Any, row: Row) -> str | None:
@@ -68,6 +108,18 @@ REPLAY = Action(
     condition=_condition,
     excludes=_not_replayable,
     deal=_replay,
+)
+EDIT = Action(
+    name="dead_letters.edit",
+    table=dead_letters.TABLE,
+    order="place",
+    columns=f"id, tenant_id, kind, {dead_letters.UNREPLAYED}, "
+    "(SELECT record FROM jobs WHERE job_id = dead_letters.id)",
+    filter=LetterFilter,
+    condition=_condition,
+    excludes=_not_editable,
+    deal=_edit,
+    params=EditParams,
 )
 DISCARD = Action(
     name="dead_letters.discard",

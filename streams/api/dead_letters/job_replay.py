@@ -13,6 +13,7 @@ from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.replay_request import ReplayRequest
 from streams.api.decisions import Decision, decision
 from streams.api.effects.table import begun_effects, effect_json
+from streams.api.job_types.input_check import refuse_misfit
 from streams.api.jobs import table as jobs
 from streams.api.jobs.replays import replays
 from streams.api.operator_state import AppState
@@ -48,6 +49,7 @@ class JobReplay:
             wanted.again,
             tuple(wanted.repeat_effects),
             wanted.type,
+            wanted.input_text(),
         )
 
 
@@ -90,6 +92,8 @@ async def requested(state: AppState, asked: JobReplay) -> Requested:
     new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
     link_to(job.traceparent, REPLAY_OF)
     command = asked.command(state.principal.id)
+    if command.input is not None:
+        await refuse_misfit(state, command.type or job.type, command.input)
     return Requested(asked, job, new_id, await state.command(job.tenant_id, new_id, command))
 
 
@@ -112,6 +116,8 @@ def require_same(made: Job, wanted: ReplayRequest) -> None:
         raise _key_reused(made.job_id, "fresh_scope")
     if wanted.type not in (None, made.type):
         raise _key_reused(made.job_id, "type")
+    if wanted.input_text() not in (None, made.input):
+        raise _key_reused(made.job_id, "input")
 
 
 def _key_reused(job_id: str, what: str) -> Refusal:

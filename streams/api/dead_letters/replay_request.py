@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from streams.api.fields import Body, Moment, Name, noted
+from streams.api.fields import Body, Moment, Name, Writable, noted, stored_json
+from streams.api.jobs.job_request import MAX_INPUT_BYTES
 from streams.api.refusal import all_invalid
 from streams.http.moments import milliseconds
 
@@ -18,7 +19,10 @@ Action = Annotated[str, Field(min_length=1, max_length=1_024)]
 
 
 class ReplayRequest(Body):
-    """Body of `POST /v1/dlq/{id}/replay`; the note says why it is safe to run again."""
+    """Body of `POST /v1/dlq/{id}/replay`; the note says why it is safe to run again.
+
+    `input` takes the place of the job's own, and the new job begins without the old one's steps.
+    """
 
     incident_note: Note
     fresh_scope: bool = False
@@ -27,6 +31,7 @@ class ReplayRequest(Body):
         default_factory=list
     )
     type: Name | None = None
+    input: Writable | None = None
 
     @model_validator(mode="after")
     def _repeats_in_a_fresh_scope(self) -> Self:
@@ -36,12 +41,21 @@ class ReplayRequest(Body):
             )
         return self
 
+    def input_text(self) -> str | None:
+        """Return the edited input as the JSON text that is kept.
+
+        Raises:
+            Refusal: 413, it is too large.
+        """
+        return None if self.input is None else stored_json(self.input, "input", MAX_INPUT_BYTES)
+
     def require_record(self) -> None:
         """Refuse with 422 if the request has a field that is only for jobs."""
         for_jobs = {
             "fresh_scope": self.fresh_scope,
             "repeat_effects": self.repeat_effects,
             "type": self.type,
+            "input": self.input is not None,
         }
         if faults := [
             (name, "is for jobs, and this is a record") for name in for_jobs if for_jobs[name]

@@ -54,7 +54,8 @@ class Replays(Part):
             if is_live(old):
                 spare_below(step, old)
             share(step, job)
-            inherit_steps(step, job, old)
+            if body.input is None:  # results of steps belong to the input that they came of
+                inherit_steps(step, job, old)
         step.admit(job)
 
     @handles(ReplayEvent)
@@ -87,6 +88,8 @@ def _replayable(step: Step, command: Command, body: Replay, at: int) -> Job:
         )
     if old.status not in REPLAYABLE:
         raise PoisonRecord("not_replayable", f"job {old.job_id} is {old.status}")
+    if body.input is not None and old.input is None:
+        raise PoisonRecord("no_input", f"job {old.job_id} came of an event, and has no input")
     return old
 
 

@@ -37,6 +37,7 @@ class Replay:
     again: bool = False
     repeat_effects: tuple[str, ...] = ()
     type: str | None = None
+    input: str | None = None
 
 
 @sent_by("operator")
