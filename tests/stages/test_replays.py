@@ -174,3 +174,21 @@ def test_the_done_of_a_call_that_was_repeated_under_its_key_counts(
     assert (desk.ledger()[-1].status, desk.ledger()[-1].result) == ("done", '"sent"')
     worker.outcome(run, again, "unknown")
     assert desk.ledger()[-1].status == "done"
+
+
+def test_a_replay_may_bring_another_input_and_begins_without_the_old_steps(
+    desk: Desk, worker: ScriptedWorker
+) -> None:
+    desk.submit("job_old", input='{"amount":1}')
+    worker.end(desk.lease("job_old"), "failed", error="PermanentError: x")
+    desk.replay("job_edited", "job_old", input='{"amount":2}')
+    made = desk.job("job_edited")
+    assert (made.input, made.replay_of) == ('{"amount":2}', "job_old")
+    assert made.scope == desk.job("job_old").scope
+    assert desk.job("job_old").input == '{"amount":1}'
+
+
+def test_the_job_of_an_event_has_no_input_to_edit(desk: Desk, worker: ScriptedWorker) -> None:
+    old = failed(desk, worker)
+    desk.replay("job_edited", old.job_id, input="{}")
+    assert refusal(desk).reason == "no_input"

@@ -37,6 +37,7 @@ class EditParams(Body):
 
 
 _condition = condition(replace(dead_letters.LISTING, where="discarded = 0"), "id", "at")
+_JOB = "(SELECT record FROM jobs WHERE job_id = dead_letters.id)"
 _JOB_IS_THERE = "EXISTS (SELECT 1 FROM jobs WHERE job_id = dead_letters.id)"
 
 
@@ -58,7 +59,7 @@ async def _discard(state: AppState, doing: Doing) -> Dealt:
 async def _edit(state: AppState, doing: Doing) -> Dealt:
     assert isinstance(doing.params, EditParams)  # noqa: S101  validated as such
     job = await known_job(state, doing.id)
-    edited = merged(user_json.read((job.input or "null").encode()), doing.params.patch)
+    edited = merged(user_json.read(job.input), doing.params.patch)
     wanted = validated({"incident_note": doing.note, "input": edited}, ReplayRequest)
     shown = await replayed(state, JobReplay(doing.id, wanted, doing.key))
     return Dealt(made=shown["job_id"], seen=shown.get("answered", True))
@@ -85,7 +86,7 @@ def _not_editable(_: Topology, __: Any, row: Row) -> str | None:
         return "is_record"
     if record is None:
         return "job_purged"
-    return "no_input" if JOB.decode(record).input is None else None
+    return None if JOB.decode(record).event is None else "no_input"
 
 
 def _not_replayable(topology: Topology, _: Any, row: Row) -> str | None:
@@ -113,8 +114,7 @@ EDIT = Action(
     name="dead_letters.edit",
     table=dead_letters.TABLE,
     order="place",
-    columns=f"id, tenant_id, kind, {dead_letters.UNREPLAYED}, "
-    "(SELECT record FROM jobs WHERE job_id = dead_letters.id)",
+    columns=f"id, tenant_id, kind, {dead_letters.UNREPLAYED}, {_JOB}",
     filter=LetterFilter,
     condition=_condition,
     excludes=_not_editable,

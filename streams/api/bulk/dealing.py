@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import orjson
-
 from streams.access.principal import Principal
 from streams.api.bulk.action import Doing, failed
 from streams.api.bulk.actions import ACTIONS
 from streams.api.fields import validated
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
+from streams.api.rows.json_values import parsed
 from streams.bulk.act import Act
 from streams.errors import KafkaUnavailable
 from streams.serde import ids
@@ -38,7 +37,7 @@ async def deal(
         told = "the token of who asked is revoked: begin another act with one of your own"
         return failed(item, "asker_revoked", told)
     try:
-        params = validated(orjson.loads(asked.params), action.params)
+        params = validated(parsed(asked.params), action.params)
         key = f"{act.bulk_id}:{item.item}"
         doing = Doing(item.item, item.tenant_id, asked.note, params, key)
         dealt = await action.deal(_in_the_name(state, act, asked, item), doing)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 
-import orjson
-
 from streams.api.rows.cursor import Cursor
-from streams.api.rows.json_values import Json
+from streams.api.rows.json_values import Json, parsed
 from streams.api.rows.paging import Entry, Listing, Page
 from streams.api.rows.table import Row, Table
 from streams.bulk.act import KINDS, TOPIC, Act
@@ -96,8 +94,8 @@ def act_json(known: Act, asked: BulkAsked) -> Json:
         "tenant_id": asked.tenant_id,
         "asked_at": rfc3339(known.asked_at),
         "asked_by": known.asked_by,
-        "filter": orjson.loads(asked.filter),
-        "params": orjson.loads(asked.params),
+        "filter": parsed(asked.filter),
+        "params": parsed(asked.params),
         "count": asked.count,
         "done": done.done,
         "asked": done.asked,

@@ -88,7 +88,7 @@ def _replayable(step: Step, command: Command, body: Replay, at: int) -> Job:
         )
     if old.status not in REPLAYABLE:
         raise PoisonRecord("not_replayable", f"job {old.job_id} is {old.status}")
-    if body.input is not None and old.input is None:
+    if body.input is not None and old.event is not None:
         raise PoisonRecord("no_input", f"job {old.job_id} came of an event, and has no input")
     return old
 

@@ -54,12 +54,15 @@ SCHEMAS = {
     "deliveries.attempts": "delivery_attempt",
     "deliveries.endpoints": "endpoint_state",
     "replays": "replay",
+    "bulk": "bulk",
 }
 STEPS = "dispatcher.checkpoints.changelog"
 JOINED = st.sampled_from(
     [
         b"rpl\0asked",
         b"rpl\0progress",
+        b"blk\0asked\0",
+        b"blk\0progress\0",
         b"job_a\x001\0s",
         b"9" * 50 + b"\0a\0b\0c",
         b"job_a\0" + b"9" * 40 + b"\0s",
