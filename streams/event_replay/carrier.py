@@ -125,13 +125,21 @@ class OwnedReplays:
 
 
 def carrier(
-    settings: Settings, topology: Topology, closed: Closed, ready: Callable[[], bool]
+    settings: Settings,
+    topology: Topology,
+    closed: Closed,
+    is_revoked: Callable[[str], bool],
+    ready: Callable[[], bool],
 ) -> Carrier:
-    """The carrier of a process; `closed` says why a tenant gets no jobs, once `ready` is true."""
+    """The carrier of a process.
+
+    `closed` says why a tenant gets no jobs, and `is_revoked` whether a principal's token was
+    revoked, once `ready` is true.
+    """
 
     def owned() -> OwnedReplays:
         author = ids.new_id(settings.instance)
-        process = Process(settings, topology, admin_client(settings), closed, author)
+        process = Process(settings, topology, admin_client(settings), closed, author, is_revoked)
         return OwnedReplays(author, partial(Replaying, process), _start)
 
     return Carrier(settings, TOPIC, owned, ready)

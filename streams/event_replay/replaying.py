@@ -7,7 +7,7 @@ what is asked for again after a crash, from the last progress on, makes no secon
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Event, Semaphore
@@ -56,6 +56,9 @@ _CLASH = (
 )
 
 
+_REVOKED = "the token of who asked is revoked: ask for another replay with one of your own"
+
+
 class Interrupted(Exception):
     """The replay is to stop, to pause or to be left to another process."""
 
@@ -72,6 +75,8 @@ class Process:
     admin: AdminClient
     closed: Closed
     author: str
+    is_revoked: Callable[[str], bool] = lambda _: False
+    """Whether a principal's token was revoked: nothing more is done in its name."""
     places: Semaphore = field(default_factory=lambda: Semaphore(4))
     places_of_stuck: Semaphore = field(default_factory=lambda: Semaphore(2))
 
@@ -143,7 +148,13 @@ class Replaying:
         ordered = self.replay.ordered
         kept_ms = self._process.topology.finished_jobs_ms
         expired = self._sink.broker_ms - self.replay.asked_at > kept_ms
-        return EXPIRED if expired and ordered != STOPPED else ordered
+        if ordered == STOPPED or self._is_revoked:
+            return STOPPED
+        return EXPIRED if expired else ordered
+
+    @property
+    def _is_revoked(self) -> bool:
+        return self._process.is_revoked(self.replay.asked_by)
 
     def _spans_now(self) -> dict[int, Span]:
         prefix = self._process.settings.topic_prefix
@@ -203,6 +214,8 @@ class Replaying:
         self._check()
 
     def _rest(self) -> None:
+        if self._is_revoked and self.replay.stopped is None:
+            self._progress.note((_REVOKED,))
         self._progress.save(self._ordered(), _CLASH if self.replay.clash else None)
 
     def _save(self) -> None:

@@ -205,7 +205,7 @@ async def _state(
         return follower.ready and settings_of.ready
 
     closed = partial(_closed, database, ready)
-    replays = carrier(settings, topology, closed, ready)
+    replays = carrier(settings, topology, closed, known.is_revoked, ready)
     reader.start()
     settings_of.start()
     replays.start()

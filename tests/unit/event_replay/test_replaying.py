@@ -311,3 +311,15 @@ def test_a_lost_replay_that_fails_writes_nothing_over_what_its_heir_wrote(
     world.on_job = lose
     attempt.run()
     assert [each.error for each in world.written] == [None]
+
+
+@pytest.mark.parametrize("after_jobs", [0, 1])
+def test_a_replay_stops_once_the_token_of_who_asked_is_revoked(
+    world: World, process: Process, after_jobs: int
+) -> None:
+    def is_revoked(principal: str) -> bool:
+        return principal == "token:t1" and world.jobs >= after_jobs
+
+    ran(replace(process, is_revoked=is_revoked), replace(WAITING, asked_by="token:t1"))
+    assert (world.shown[-1], world.jobs) == ("stopped", after_jobs)
+    assert [note for note in world.written[-1].notes if "revoked" in note]
