@@ -14,7 +14,7 @@ from streams.access.permissions import ADMIN, in_order
 from streams.access.principal import Principal
 from streams.access.session import ABSOLUTE_MS, Session
 from streams.api.refusal import Refusal, invalid, unknown
-from streams.api.remedy import get
+from streams.api.remedy import Remedy
 from streams.api.serving import session_cookies
 from streams.api.serving.access import address_of, caller_if_known
 from streams.api.serving.call import EVERY_TENANT, OPEN, PRINCIPAL, Calls
@@ -143,7 +143,7 @@ def _wanted(request: web.Request, desk: SignInDesk) -> str:
     if name is None and names:
         raise invalid("issuer", f"must be one of {', '.join(names)}")
     if name is None or name not in desk.people.desks:
-        all_ = get("session")
+        all_ = Remedy("GET", DEFAULT)
         raise unknown("issuer", name or "", f"{all_} lists them", all_)
     return name
 

@@ -46,7 +46,7 @@ def test_a_valid_file_says_what_it_declares(file: Path) -> None:
     told = run("validate", "--topology", str(file))
     assert (told.exit_code, told.stdout) == (
         0,
-        "valid (topics: 37, stages: 5, routes: 1, limits: 3)\n",
+        "valid (topics: 38, stages: 5, routes: 1, limits: 3)\n",
     )
 
 
