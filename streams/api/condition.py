@@ -34,13 +34,14 @@ class Condition:
             Refusal: 412, the thing is another than the caller has seen.
         """
         if self.is_new and present is not None:
-            raise self._failed("it exists already", present)
+            raise self.failed("it exists already", present)
         if self.tags is None or (present is not None and self.tags & {ANY, present}):
             return
         changed = "there is none" if present is None else "it was changed since it was read"
-        raise self._failed(changed, present)
+        raise self.failed(changed, present)
 
-    def _failed(self, why: str, present: str | None) -> Refusal:
+    def failed(self, why: str, present: str | None) -> Refusal:
+        """Return the 412 for a thing that has this tag now."""
         detail = f"{why}: nothing was written. See it with {self.look}, then decide anew"
         etag = None if present is None else quoted(present)
         return Refusal(412, "precondition-failed", detail, remedy=self.look, etag=etag)

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 from support.office import office
-from support.scheduling import MINUTE, Clockwork
+from support.scheduling import MINUTE, Clockwork, spec
 
+from streams.api.decisions import decided
+from streams.api.schedules import changes
 from streams.api.schedules import table as resource
 from streams.schedules import time_zones
+from streams.serde.records import SetSchedule
 
 Client = TestClient[Any, Any]
 PATH = "/v1/tenants/acme/schedules"
@@ -162,3 +165,50 @@ def test_a_row_that_another_release_made_is_shown_without_times(works: Clockwork
     row = works.row()
     object.__setattr__(row.spec, "tz", "Mars/Base")
     assert resource.schedule_json(row)["next"] == []
+
+
+async def test_a_change_names_the_schedule_that_it_saw(works: Clockwork, client: Client) -> None:
+    await ask(client, "POST", PATH, REPORT)
+    path = f"{PATH}/report"
+    seen = (await client.get(path)).headers["ETag"]
+    works.driver.advance(2 * 86_400)
+    assert (await client.get(path)).headers["ETag"] == seen, "its times change nothing of it"
+    calls: list[tuple[str, str, Any]] = [
+        ("POST", PATH, REPORT),
+        ("POST", f"{path}/pause", {"note": "x"}),
+        ("DELETE", path, None),
+    ]
+    assert (await ask(client, "POST", PATH, {**REPORT, "tz": "UTC"}))[0] == 200
+    present = (await client.get(path)).headers["ETag"]
+    assert present != seen
+    for method, at, body in calls:
+        stale = await client.request(method, at, json=body, headers={"If-Match": seen})
+        told = await stale.json()
+        assert (stale.status, told["etag"]) == (412, present)
+        assert told["type"] == "urn:tidegate:problem:precondition-failed"
+    new = await client.post(PATH, json=REPORT, headers={"If-None-Match": "*"})
+    assert new.status == 412
+    assert (await client.delete(path, headers={"If-Match": present})).status == 200
+    assert (await client.post(PATH, json=REPORT, headers={"If-Match": present})).status == 412
+    assert (await client.post(PATH, json=REPORT, headers={"If-None-Match": "*"})).status == 201
+
+
+async def test_the_dispatcher_refuses_a_change_of_what_was_changed_on_the_way(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another operator's command comes between the look and the decision."""
+    await ask(client, "POST", PATH, REPORT)
+    path = f"{PATH}/report"
+    seen = (await client.get(path)).headers["ETag"]
+    send, others = decided, [SetSchedule("report", spec(), None, "", "other")]
+
+    async def late(state: Any, tenant_id: str, job_id: str, body: Any, *topics: str) -> Any:
+        if others:
+            await send(state, tenant_id, job_id, others.pop(), *topics)
+        return await send(state, tenant_id, job_id, body, *topics)
+
+    monkeypatch.setattr(changes, "decided", late)
+    refused = await client.delete(path, headers={"If-Match": seen})
+    present = await client.get(path)
+    assert (refused.status, (await refused.json())["etag"]) == (412, present.headers["ETag"])
+    assert (await present.json())["every_seconds"] == 60

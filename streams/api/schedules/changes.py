@@ -8,16 +8,19 @@ from streams.api.decisions import Decision, decided
 from streams.api.job_types.input_check import refuse_misfit
 from streams.api.job_types.known import doubt_about
 from streams.api.operator_state import AppState, not_shown
-from streams.api.refusal import unknown
+from streams.api.refusal import Refusal, unknown
 from streams.api.remedy import get
 from streams.api.rows.json_values import Json
+from streams.api.rows.table import Row
 from streams.api.schedules import table as schedules
 from streams.api.schedules.schedule_request import ScheduleRequest
 from streams.api.schedules.table import schedule_json
 from streams.api.tenants.guards import enabled_tenant
 from streams.process.wall_clock import wall_ms
+from streams.schedules.tag import NONE, tag_of
 from streams.serde.records import DeleteSchedule, PauseSchedule, ScheduleRow, SetSchedule
 
+_Body = SetSchedule | PauseSchedule | DeleteSchedule
 Change = Literal["created", "changed", "asked"]
 """What a command did to a schedule; `asked`: the dispatcher has not said."""
 
@@ -31,14 +34,16 @@ async def set_schedule(
 
     Raises:
         Refusal: 403, 404 or 409, the tenant gets no jobs; 409, an application declares the
-            schedule; 413 or 422, its input or a field is wrong.
+            schedule; 412, the condition of the call does not hold; 413 or 422, its input or a
+            field is wrong.
     """
     spec = wanted.spec(wall_ms())
     await enabled_tenant(state, tenant_id)
     await refuse_misfit(state, spec.job, spec.input)
-    body = SetSchedule(wanted.id, spec, wanted.paused, wanted.note, state.principal.id)
+    by, expected = state.principal.id, await _expected(state, tenant_id, wanted.id)
+    body = SetSchedule(wanted.id, spec, wanted.paused, wanted.note, by, expected)
 
-    decision = await decided(state, tenant_id, "", body, "schedules")
+    decision = await _decided(state, tenant_id, body)
     if decision.entry is None:
         return _unanswered(tenant_id, wanted.id, decision), "asked"
     doubt = await state.query(lambda db: doubt_about(db, state.topology, spec.job))
@@ -55,9 +60,10 @@ async def pause_schedule(
         Refusal: 404; 409, the dispatcher refuses.
     """
     row = await _known(state, tenant_id, id_)
-    body = PauseSchedule(row.schedule_id, pause, note.strip(), state.principal.id)
+    by, expected = state.principal.id, await _expected(state, tenant_id, row.schedule_id)
+    body = PauseSchedule(row.schedule_id, pause, note.strip(), by, expected)
 
-    decision = await decided(state, row.tenant_id, "", body, "schedules")
+    decision = await _decided(state, row.tenant_id, body)
     if not decision.is_known:
         return _unanswered(row.tenant_id, row.schedule_id, decision), "asked"
     return await _shown(state, row.tenant_id, row.schedule_id), "changed"
@@ -70,8 +76,9 @@ async def delete_schedule(state: AppState, tenant_id: str, id_: str) -> tuple[Js
         Refusal: 404; 409, the dispatcher refuses.
     """
     row = await _known(state, tenant_id, id_)
-    body = DeleteSchedule(row.schedule_id, state.principal.id)
-    decision = await decided(state, row.tenant_id, "", body, "schedules")
+    expected = await _expected(state, tenant_id, row.schedule_id)
+    body = DeleteSchedule(row.schedule_id, state.principal.id, expected)
+    decision = await _decided(state, row.tenant_id, body)
     if not decision.is_known:
         return _unanswered(row.tenant_id, row.schedule_id, decision), "asked"
     return {"tenant_id": row.tenant_id, "id": row.schedule_id, "removed": True}, "changed"
@@ -81,6 +88,39 @@ async def show(state: AppState, tenant_id: str, id_: str) -> Json:
     """Return a schedule with its next five times; refuse with 404 if it is unknown."""
     row = await _known(state, tenant_id, id_)
     return await state.query(lambda db: schedules.shown_schedule(db, row))
+
+
+async def present_tag(state: AppState, key: Row) -> str | None:
+    """Return the present tag of the schedule that `key` (tenant, kind, id) names."""
+    return tag_of(await _found(state, key[0], key[2]))
+
+
+async def _expected(state: AppState, tenant_id: str, id_: str) -> str | None:
+    """Return the tag that a command expects, so that the dispatcher compares it; None for any.
+
+    Raises:
+        Refusal: 412, the condition of the call does not hold.
+    """
+    if state.condition is None:
+        return None
+    present = await _tag_after_barrier(state, tenant_id, id_)
+    state.condition.require(present)
+    return present or NONE
+
+
+async def _decided(state: AppState, tenant_id: str, body: _Body) -> Decision:
+    try:
+        return await decided(state, tenant_id, "", body, "schedules")
+    except Refusal as refusal:
+        if state.condition is None or refusal.name != "schedule-changed":
+            raise
+        present = await _tag_after_barrier(state, tenant_id, body.schedule_id)
+        raise state.condition.failed(refusal.detail, present) from refusal
+
+
+async def _tag_after_barrier(state: AppState, tenant_id: str, id_: str) -> str | None:
+    await state.read_barrier(("schedules", state.home(tenant_id)))
+    return tag_of(await _found(state, tenant_id, id_))
 
 
 def _unanswered(tenant_id: str, id_: str, decision: Decision) -> Json:

@@ -9,6 +9,7 @@ from streams.api.rows.json_values import Json
 from streams.api.schedules import changes
 from streams.api.schedules.schedule_request import NoteRequest, ScheduleRequest
 from streams.api.serving.call import TENANT_IN_PATH, Calls, state_of
+from streams.api.serving.conditions import Tagged
 from streams.api.serving.request_body import read_body
 
 calls = Calls()
@@ -17,10 +18,16 @@ _STATUS: dict[changes.Change, int] = {"created": 201, "changed": 200, "asked": 2
 
 SCHEDULES = "/v1/tenants/{tenant_id}/schedules"
 SCHEDULE = SCHEDULES + "/{schedule_id}"
+_TAGGED = Tagged("schedule", "schedules", "schedule_id", changes.present_tag)
 
 
 @calls.post(
-    SCHEDULES, of=TENANT_IN_PATH, needs=CONFIGURE, verb="schedule.set", body=ScheduleRequest
+    SCHEDULES,
+    of=TENANT_IN_PATH,
+    needs=CONFIGURE,
+    verb="schedule.set",
+    body=ScheduleRequest,
+    tagged=_TAGGED,
 )
 async def set_schedule(request: web.Request) -> web.Response:
     """Create a schedule, or change the one of this id; the same again changes nothing.
@@ -32,7 +39,7 @@ async def set_schedule(request: web.Request) -> web.Response:
     return _answer(*await changes.set_schedule(state, tenant_id, wanted))
 
 
-@calls.get(SCHEDULE, of=TENANT_IN_PATH, needs=READ)
+@calls.get(SCHEDULE, of=TENANT_IN_PATH, needs=READ, tagged=_TAGGED)
 async def get_schedule(request: web.Request) -> web.Response:
     """Show a schedule with its next five times."""
     path = request.match_info
@@ -41,7 +48,12 @@ async def get_schedule(request: web.Request) -> web.Response:
 
 
 @calls.post(
-    SCHEDULE + "/pause", of=TENANT_IN_PATH, needs=OPERATE, verb="schedule.pause", body=NoteRequest
+    SCHEDULE + "/pause",
+    of=TENANT_IN_PATH,
+    needs=OPERATE,
+    verb="schedule.pause",
+    body=NoteRequest,
+    tagged=_TAGGED,
 )
 async def pause_schedule(request: web.Request) -> web.Response:
     """Stop a schedule: times that come until it is resumed make no job."""
@@ -49,14 +61,19 @@ async def pause_schedule(request: web.Request) -> web.Response:
 
 
 @calls.post(
-    SCHEDULE + "/resume", of=TENANT_IN_PATH, needs=OPERATE, verb="schedule.resume", body=NoteRequest
+    SCHEDULE + "/resume",
+    of=TENANT_IN_PATH,
+    needs=OPERATE,
+    verb="schedule.resume",
+    body=NoteRequest,
+    tagged=_TAGGED,
 )
 async def resume_schedule(request: web.Request) -> web.Response:
     """Let a schedule go on with its next time."""
     return await _pause(request, pause=False)
 
 
-@calls.delete(SCHEDULE, of=TENANT_IN_PATH, needs=CONFIGURE, verb="schedule.remove")
+@calls.delete(SCHEDULE, of=TENANT_IN_PATH, needs=CONFIGURE, verb="schedule.remove", tagged=_TAGGED)
 async def delete_schedule(request: web.Request) -> web.Response:
     """Remove a schedule; its jobs stay."""
     state, path = state_of(request), request.match_info

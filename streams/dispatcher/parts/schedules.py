@@ -31,6 +31,7 @@ from streams.runtime.part import handles
 from streams.runtime.processor import REST_SECONDS, Context
 from streams.schedules import time_zones
 from streams.schedules.definition import ID, SKIP, check, most_missed
+from streams.schedules.tag import NONE, tag_of
 from streams.schedules.timetable import WrongSchedule
 from streams.serde.job_states import CANCELLED
 from streams.serde.records import (
@@ -66,10 +67,12 @@ class Schedules(Part):
         """Create a schedule or change it; `at` is the time of the command's record.
 
         Raises:
-            PoisonRecord: it cannot be, or an application declares it.
+            PoisonRecord: it cannot be, is another than the command expects, or an application
+                declares it.
         """
         self._check(command.tenant_id, body)
         known = schedule_rows.find(step, command.tenant_id, body.schedule_id)
+        _require_expected(known, body.expected)
         if known is not None and known.app is not None:
             why = f"application {known.app} declares {body.schedule_id}: change it in its code"
             raise PoisonRecord("schedule_declared", why)
@@ -88,9 +91,10 @@ class Schedules(Part):
         """Stop a schedule, or have it go on with its times after `at`.
 
         Raises:
-            PoisonRecord: there is no such schedule.
+            PoisonRecord: there is no such schedule, or another than the command expects.
         """
         known = schedule_rows.find(step, command.tenant_id, body.schedule_id)
+        _require_expected(known, body.expected)
         if known is None:
             raise PoisonRecord("schedule_unknown", f"no schedule {body.schedule_id} of this tenant")
         row = paused(known, body.paused, body.note, body.by, at)
@@ -99,8 +103,13 @@ class Schedules(Part):
 
     @handles(DeleteSchedule)
     def delete(self, step: Step, command: Command, body: DeleteSchedule, at: int) -> None:
-        """Remove a schedule; its jobs stay."""
+        """Remove a schedule; its jobs stay.
+
+        Raises:
+            PoisonRecord: it is another than the command expects.
+        """
         known = schedule_rows.find(step, command.tenant_id, body.schedule_id)
+        _require_expected(known, body.expected)
         if known is not None:
             fired_times.keep(step, known, at)
             schedule_rows.delete(step, known)
@@ -211,3 +220,8 @@ class Schedules(Part):
         if row.tenant_id in self.shared.closed:
             return skipped(row, time, _CLOSED)
         return make(step, row, time, self.topology)
+
+
+def _require_expected(known: ScheduleRow | None, expected: str | None) -> None:
+    if expected is not None and expected != (tag_of(known) or NONE):
+        raise PoisonRecord("schedule_changed", "the schedule was changed since it was read")

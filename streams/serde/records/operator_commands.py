@@ -117,6 +117,7 @@ class SetSchedule:
     paused: bool | None
     note: str
     by: str
+    expected: str | None = None
 
 
 @sent_by("operator", is_answered=True)
@@ -126,6 +127,7 @@ class PauseSchedule:
     paused: bool
     note: str
     by: str
+    expected: str | None = None
 
 
 @sent_by("operator", is_answered=True)
@@ -133,3 +135,4 @@ class PauseSchedule:
 class DeleteSchedule:
     schedule_id: str
     by: str
+    expected: str | None = None
