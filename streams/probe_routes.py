@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from streams.errors import ConfigError
+from streams.http.server_log import SERVER_LOG
 from streams.telemetry import metrics_page, readiness
 
 Page = Callable[[str | None], Awaitable[tuple[bytes, str]]]
@@ -60,7 +61,7 @@ async def served(
     Raises:
         ConfigError: as `listen_on`.
     """
-    runner = web.AppRunner(app, access_log=None, **options)
+    runner = web.AppRunner(app, access_log=None, logger=SERVER_LOG, **options)
     await runner.setup()
     try:
         await listen_on(web.TCPSite(runner, host, port, ssl_context=tls), host, port)

@@ -5,12 +5,10 @@ An ingress answers the hooks itself, on the same port (`ingress/http/public_port
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import AsyncIterator, Sequence
 
 from aiohttp import ClientSession, web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from streams.api.schemas.http import ROOTS as SCHEMAS
 from streams.api.serving.pages import ROOTS as PAGES
@@ -19,24 +17,13 @@ from streams.dev.readiness import unready
 from streams.dev.scrape import merged_metrics
 from streams.http.forward import Origin, forward, forwarding_session
 from streams.http.problem import problem
+from streams.http.server_log import SERVER_LOG
 from streams.telemetry import readiness
 
 _ANALYTICS = "/v1/analytics/"
 _API = ("/v1/", *SCHEMAS, *PAGES)
 _LARGEST_BODY = 1 << 40  # the process behind enforces its own limit
 _SESSION: web.AppKey[ClientSession] = web.AppKey("session", ClientSession)
-
-
-class _Ours(logging.Filter):
-    """Logs only faults of this proxy: a client's errors are answered, without a traceback here."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        raised = record.exc_info[1] if record.exc_info else None
-        return not isinstance(raised, HttpProcessingError)
-
-
-_LOGGER = logging.getLogger(__name__)
-_LOGGER.addFilter(_Ours())
 
 
 class Front:
@@ -99,7 +86,7 @@ async def serve(front: Front, listener: socket.socket) -> web.AppRunner:
         handler_cancellation=True,
         shutdown_timeout=2.0,
         auto_decompress=False,
-        logger=_LOGGER,
+        logger=SERVER_LOG,
     )
     await runner.setup()
     await web.SockSite(runner, listener).start()
