@@ -34,6 +34,7 @@ _PEOPLE: tuple[tuple[str, dict[str, str], str, str], ...] = (
     ),
     ("tidegate_full_backlogs", {}, "full backlog", "jobs backlog"),
     ("tidegate_operator_replays_stuck", {}, "stuck replay", "replays list"),
+    ("tidegate_operator_bulk_acts_stuck", {}, "stuck bulk act", "bulk list"),
 )
 """Metrics with the list that shows what each counts."""
 _NAME_IT = "name the operator with --url"

@@ -218,6 +218,7 @@ def test_commands_print_the_keys_that_the_page_of_json_has(dev: Dev, tmp_path: P
                 "quarantine list",
                 "rejections list",
                 "replays list",
+                "bulk list",
                 "sources list",
                 "tenants list",
                 "deliveries list",

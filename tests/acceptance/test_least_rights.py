@@ -157,7 +157,7 @@ def a_body_waits_in_the_quarantine(processes: OwnUsers, calls: Calls) -> None:
 
 
 def an_operator_asks_for_more(processes: OwnUsers, calls: Calls) -> None:
-    """A body, a delivery once more, the figures, and a replay of old events."""
+    """A body, a delivery once more, the figures, a replay of old events, and a bulk act."""
     event = calls.ask("GET", "/v1/events")["events"][0]["event_id"]
     token = {"Authorization": f"Bearer {TOKEN}"}
     kept = Request(f"{calls.operator}/v1/events/{event}/payload", headers=token)
@@ -172,6 +172,9 @@ def an_operator_asks_for_more(processes: OwnUsers, calls: Calls) -> None:
     asked = {"note": "again", "tenant_id": "acme", "job": "answer"}
     replay = f"/v1/replays/{calls.ask('POST', '/v1/replays', asked)['replay_id']}"
     eventually(lambda: calls.ask("GET", replay)["status"] == "done", what="the replay is done")
+    all_ = {"note": "again", "action": "deliveries.retry", "filter": {"tenant_id": "acme"}}
+    act = f"/v1/bulk/{calls.ask('POST', '/v1/bulk', all_)['bulk_id']}"
+    eventually(lambda: calls.ask("GET", act)["status"] == "done", what="the bulk act is done")
     figures = f"http://127.0.0.1:{processes.ports['analytics-0']}"
     found = Calls(figures, figures).ask("GET", "/v1/analytics/summary?tenant_id=acme")
     assert found["events"]

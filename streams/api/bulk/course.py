@@ -41,7 +41,7 @@ async def begin(state: AppState, wanted: BulkRequest, key: str | None) -> Json:
         await known_tenant(state, tenant_id)
     if wanted.dry_run:
         plan = await planned(state, wanted)
-        return {"dry_run": True, "bulk_id": None, "action": wanted.action, **plan.json()}
+        return {"bulk_id": None, "action": wanted.action, **plan.json()}
     bulk_id = ids.bulk_id(state.principal.tenants, key)
     known = await _shown(state, bulk_id)
     if known.asked is not None:
