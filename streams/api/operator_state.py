@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from streams.access.authentication import Authentication
 from streams.access.principal import BOOTSTRAP, Principal
 from streams.api.condition import Condition
 from streams.api.read_model.database import Database
@@ -60,6 +61,8 @@ class AppState:
     preview: Preview
     ready: Callable[[], bool]
     """Whether the topics are read to their end, and have the declared numbers of partitions."""
+    authentication: Authentication
+    """What knows who calls, and all tokens."""
     preview_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a replay of events is previewed: each preview reads much and computes much."""
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)

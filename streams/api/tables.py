@@ -1,12 +1,14 @@
-"""The tables that the read model consists of, and the lists that need no code of their own."""
+"""The tables that the read model consists of, and the lists that show them."""
 
 from __future__ import annotations
 
 from streams.api.resources import modules
-from streams.api.rows.paging import Listing
+from streams.api.rows.paging import Listing, PagedList
 from streams.api.rows.table import Table
 
 _MODULES = tuple(modules("table"))
 
 TABLES: tuple[Table, ...] = tuple(m.TABLE for m in _MODULES if hasattr(m, "TABLE"))
-LISTINGS: tuple[Listing, ...] = tuple(m.LISTING for m in _MODULES if hasattr(m, "LISTING"))
+LISTINGS: tuple[Listing | PagedList, ...] = tuple(
+    m.LISTING for m in _MODULES if hasattr(m, "LISTING")
+)

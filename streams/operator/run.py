@@ -227,6 +227,7 @@ async def _state(
         settings.topic_prefix,
         Preview(settings, topology, closed),
         ready,
+        known,
     )
     acts = bulk.carrier(
         settings, topology.partitions, producer, partial(deal, shared, known.is_revoked), ready

@@ -111,6 +111,7 @@ async def serving(folder: Path, *, bootstrap: str | None = BOOTSTRAP_TOKEN) -> A
     writer = database.open_writer()
     office, tickets = Office(bootstrap), Tickets(local_vault(TICKET_KEY))
     desk = TenantDesk(database, writer)
+    desk.authentication = office.access
     access = Access(office.access, tickets, open_schemas=True, is_known=lambda: api.is_known)
     guards = [documented, newline_ended, problems, authenticated(access), caught_up]
     app = web.Application(middlewares=guards)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
@@ -17,7 +18,9 @@ from streams.api.serving.access import Access
 from streams.api.serving.call import PRINCIPAL, STANDS
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import Call
-from streams.vault.key_encryption import local_vault
+from streams.topology.load import load
+from streams.topology.model import Topology
+from streams.vault.key_encryption import Vault, local_vault
 
 TICKET_KEY = b"k" * 32
 
@@ -35,6 +38,7 @@ class AskedByAnybody:
     principal: Principal = BOOTSTRAP
     request_id: str = "req-2"
     condition: Condition | None = None
+    authentication: Authentication
 
     @property
     def call(self) -> Call:
@@ -53,3 +57,13 @@ def access_of(token: str, tickets: Tickets | None = None, *, open_schemas: bool 
     """What knows a bootstrap token, and no other ones."""
     known = Authentication(token, AccessBook(all_roles({})), wall_ms)
     return Access(known, tickets or Tickets(local_vault(TICKET_KEY)), open_schemas)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What lists need of an operator beside its rows."""
+
+    topology: Topology = field(default_factory=load)
+    vault: Vault = field(default_factory=lambda: local_vault(TICKET_KEY))
+    principal: Principal = BOOTSTRAP
+    authentication: Authentication = field(default_factory=lambda: access_of("t").authentication)

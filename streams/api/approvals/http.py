@@ -1,4 +1,4 @@
-"""Approvals: list and show what jobs ask of people, approve and reject."""
+"""Approvals: show what jobs ask of people, approve and reject."""
 
 from __future__ import annotations
 
@@ -6,22 +6,12 @@ from aiohttp import web
 
 from streams.access.permissions import APPROVE, READ
 from streams.api.approvals import decision
-from streams.api.approvals import table as approvals
 from streams.api.approvals.decision_request import ApproveRequest, DecisionRequest
 from streams.api.approvals.table import approval_json, details_json
-from streams.api.serving.call import LISTED, ROW, Calls, state_of
-from streams.api.serving.listing import list_answer, page_query
+from streams.api.serving.call import ROW, Calls, state_of
 from streams.api.serving.request_body import read_body
 
 calls = Calls()
-
-
-@calls.get("/v1/approvals", of=LISTED, needs=READ)
-async def list_approvals(request: web.Request) -> web.Response:
-    """List approvals newest first, by tenant and status."""
-    state, query = state_of(request), page_query(request, approvals.FILTERS)
-    page = await state.query(lambda db: approvals.approvals_page(db, state.vault, query))
-    return list_answer("approvals", page)
 
 
 @calls.get("/v1/approvals/{approval_id}", of=ROW, needs=READ)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 from streams import user_json
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import Entry, Listing, Page, PageQuery
+from streams.api.rows.paging import Operator, Page, PagedList, PageQuery, newest
 from streams.api.rows.table import Row, Table, find
 from streams.api.tenants import table as tenants
 from streams.errors import VaultError
@@ -19,8 +19,6 @@ from streams.serde.records import Approval, Sealed
 from streams.vault.data_key import DataKey
 from streams.vault.key_encryption import Vault
 from streams.vault.sealed_json import open_json, seal_json
-
-FILTERS = {"tenant_id": (), "status": get_args(ApprovalStatus)}
 
 
 class Shown(NamedTuple):
@@ -40,13 +38,11 @@ def approval(connection: sqlite3.Connection, vault: Vault, id_: str) -> Shown | 
     return None if found is None else _shown(connection, vault, found)
 
 
-def approvals_page(connection: sqlite3.Connection, vault: Vault, query: PageQuery) -> Page:
+def _page(connection: sqlite3.Connection, query: PageQuery, operator: Operator) -> Page:
     """Return approvals, newest first."""
-
-    def item(connection: sqlite3.Connection, entry: Entry) -> Json:
-        return approval_json(_shown(connection, vault, APPROVAL.decode(entry.record)))
-
-    return Listing(TABLE.name, (), item, FILTERS).page(connection, query)
+    rows, after = newest(connection, TABLE.name, ("at", "id"), query)
+    found = (_shown(connection, operator.vault, APPROVAL.decode(row.record)) for row in rows)
+    return Page(tuple(map(approval_json, found)), after)
 
 
 def approval_json(shown: Shown) -> Json:
@@ -168,4 +164,10 @@ TABLE = Table(
         "by_status": "(status, at, id)",
         "of_tenant_by_status": "(tenant_id, status, at, id)",
     },
+)
+LISTING = PagedList(
+    TABLE.name,
+    ("/v1/approvals",),
+    _page,
+    {"tenant_id": (), "status": get_args(ApprovalStatus)},
 )

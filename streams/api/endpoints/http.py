@@ -8,19 +8,14 @@ from streams.access.permissions import CONFIGURE, OPERATE, READ, SECRETS
 from streams.api.endpoints import changes, trial
 from streams.api.endpoints.endpoint_request import EndpointRequest, EndpointRotation
 from streams.api.endpoints.sample_request import SampleRequest
-from streams.api.endpoints.table import endpoints_page
-from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
+from streams.api.serving.call import TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.conditions import Tagged
-from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import name_in, read_body
-from streams.api.tenants.guards import known_tenant
 from streams.api.tenants.tags import present_tag
-from streams.process.wall_clock import wall_ms
 
 calls = Calls()
 
-ENDPOINTS = "/v1/tenants/{tenant_id}/endpoints"
-ENDPOINT = ENDPOINTS + "/{endpoint}"
+ENDPOINT = "/v1/tenants/{tenant_id}/endpoints/{endpoint}"
 _TAGGED = Tagged("endpoint", "endpoints", "endpoint", present_tag)
 
 
@@ -54,20 +49,6 @@ async def rotate_key(request: web.Request) -> web.Response:
     wanted = await read_body(request, EndpointRotation)
     shown = await changes.rotate(state, path["tenant_id"], path["endpoint"], wanted)
     return web.json_response(shown)
-
-
-@calls.get("/v1/endpoints", of=LISTED, needs=READ)
-@calls.get(ENDPOINTS, of=TENANT_IN_PATH, needs=READ)
-async def list_endpoints(request: web.Request) -> web.Response:
-    """List the endpoints of a tenant, or of all, by tenant and id."""
-    state, tenant_id = state_of(request), request.match_info.get("tenant_id")
-    query = page_query(request, {})
-    if tenant_id is not None:
-        await known_tenant(state, tenant_id)
-    page = await state.query(
-        lambda db: endpoints_page(db, tenant_id, query, state.vault, wall_ms())
-    )
-    return list_answer("endpoints", page)
 
 
 @calls.get(ENDPOINT, of=TENANT_IN_PATH, needs=READ, tagged=_TAGGED)

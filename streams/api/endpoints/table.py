@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import Page, PageQuery
+from streams.api.rows.paging import Operator, Page, PagedList, PageQuery
 from streams.api.rows.table import Row, Table, find
 from streams.api.tenants.table import settings_page
 from streams.delivery.message.signing import public_key
 from streams.errors import SignatureError, VaultError
 from streams.http.moments import rfc3339
+from streams.process.wall_clock import wall_ms
 from streams.runtime.processor import Record
 from streams.serde.codec import ENDPOINT_STATE
 from streams.serde.delivery_records import EndpointState, Recovery
@@ -34,12 +35,10 @@ def endpoints_count(connection: sqlite3.Connection, tenant_id: str) -> int:
     return count
 
 
-def endpoints_page(
-    connection: sqlite3.Connection, tenant_id: str | None, query: PageQuery, vault: Vault, now: int
-) -> Page:
-    """Return the endpoints of a tenant, or of all, in the order of tenant and id."""
-    records, after = settings_page(connection, "endpoint", query, tenant_id)
-    shown = (shown_endpoint(connection, record, vault, now) for record in records)
+def _page(connection: sqlite3.Connection, query: PageQuery, operator: Operator) -> Page:
+    """Return endpoints in the order of tenant and id."""
+    (records, after), now = settings_page(connection, "endpoint", query), wall_ms()
+    shown = (shown_endpoint(connection, record, operator.vault, now) for record in records)
     return Page(tuple(shown), after)
 
 
@@ -124,3 +123,4 @@ TABLE = Table(
     columns="record BLOB NOT NULL",
     row=_row,
 )
+LISTING = PagedList("endpoints", ("/v1/endpoints", "/v1/tenants/{tenant_id}/endpoints"), _page)

@@ -1,11 +1,10 @@
-"""Calls on jobs: submit, show, list, cancel, move. Changes are commands to the dispatcher."""
+"""Calls on jobs: submit, show, cancel, move. Changes are commands to the dispatcher."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
 from streams.access.permissions import OPERATE, PAYLOAD_READ, READ
-from streams.api.jobs import table as jobs
 from streams.api.jobs.cancel import cancel
 from streams.api.jobs.job_request import CancelRequest, JobRequest
 from streams.api.jobs.known import shown_job
@@ -15,7 +14,7 @@ from streams.api.jobs.payload import payload
 from streams.api.jobs.submit import submit
 from streams.api.serving.attachment import attachment
 from streams.api.serving.call import LISTED, ROW, TENANT_IN_PATH, Calls, state_of
-from streams.api.serving.listing import cursor_in, list_answer, page_query
+from streams.api.serving.listing import cursor_in
 from streams.api.serving.request_body import idempotency_key, read_body, traceparent
 
 calls = Calls()
@@ -50,15 +49,6 @@ async def get_job(request: web.Request) -> web.Response:
 async def get_payload(request: web.Request) -> web.Response:
     """Answer the raw body of the event that gave the job, exactly as its vendor signed it."""
     return attachment(await payload(state_of(request), request.match_info["job_id"]))
-
-
-@calls.get("/v1/jobs", of=LISTED, needs=READ)
-async def list_jobs(request: web.Request) -> web.Response:
-    """List jobs newest first, by tenant, status and type."""
-    query = page_query(request, jobs.FILTERS)
-    state = state_of(request)
-    page = await state.query(lambda db: jobs.jobs_page(db, query, state.topology))
-    return list_answer("jobs", page)
 
 
 @calls.post(

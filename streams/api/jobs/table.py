@@ -23,7 +23,7 @@ from streams.api.live import table as live
 from streams.api.rows import paging
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json, parsed
-from streams.api.rows.paging import Filters, Page, PageQuery, newest
+from streams.api.rows.paging import Filters, Operator, Page, PagedList, PageQuery, newest
 from streams.api.rows.table import Row, Table, find, status_in
 from streams.api.steps.table import heartbeat_of, steps_of
 from streams.api.tenants import table as tenants
@@ -159,6 +159,11 @@ def jobs_page(connection: sqlite3.Connection, query: PageQuery, topology: Topolo
     return Page(tuple(items), after if len(items) == len(rows) else last)
 
 
+def _page(connection: sqlite3.Connection, query: PageQuery, operator: Operator) -> Page:
+    """Return jobs, newest first."""
+    return jobs_page(connection, query, operator.topology)
+
+
 def sharing(connection: sqlite3.Connection, found: Job) -> MadeJob | None:
     """Return another job that has not ended and whose effects lie in the scope of this one."""
     row = connection.execute(
@@ -221,3 +226,4 @@ TABLE = Table(
         **places.INDEXES,
     },
 )
+LISTING = PagedList(TABLE.name, ("/v1/jobs",), _page, FILTERS)

@@ -8,11 +8,16 @@ from dataclasses import dataclass, field, replace
 from heapq import merge
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from streams.access.authentication import Authentication
+from streams.access.permissions import READ, Permission
+from streams.access.principal import Principal
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
 from streams.api.rows.restricted import RestrictedConnection
+from streams.topology.model import Topology
+from streams.vault.key_encryption import Vault
 
 PAGE_BYTES = 8 * 1024 * 1024
 """A page ends before the record with which it would be larger; it has one record at least."""
@@ -49,10 +54,45 @@ class PageQuery:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Items in the list's order; `next` continues behind the last, None at the end."""
+    """Items in the list's order; `next` continues behind the last, None at the end.
+
+    `beside` are members of the answer beside the list.
+    """
 
     items: tuple[Json, ...]
     next: Cursor | None = None
+    beside: Mapping[str, object] = field(default_factory=dict)
+
+
+class Operator(Protocol):
+    """What a list may show beside its rows."""
+
+    @property
+    def topology(self) -> Topology: ...
+    @property
+    def vault(self) -> Vault: ...
+    @property
+    def principal(self) -> Principal: ...
+    @property
+    def authentication(self) -> Authentication: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PagedList:
+    """A list, at each of `paths`, whose pages a function reads."""
+
+    name: str
+    """The name of the list in the answer."""
+    paths: tuple[str, ...]
+    read: Callable[[sqlite3.Connection, PageQuery, Operator], Page]
+    filters: Filters = field(default_factory=lambda: {"tenant_id": ()})
+    times: Collection[str] = ()
+    by: str = ""
+    needs: Permission = READ
+
+    def shown(self, connection: sqlite3.Connection, query: PageQuery, operator: Operator) -> Page:
+        """Return the items behind the query's cursor."""
+        return self.read(connection, query, operator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +118,13 @@ class Listing:
     by: str = ""
     """The filter that names who acted: whoever is no administrator sees what they did themselves.
     """
+    needs: Permission = READ
+
+    def shown(self, connection: sqlite3.Connection, query: PageQuery, _: Operator) -> Page:
+        """Return a page without rows of all tenants together, if the reader has not all tenants."""
+        if not isinstance(connection, RestrictedConnection):
+            return self.page(connection, query)
+        return replace(self, where=f"{self.where} AND tenant_id <> ''").page(connection, query)
 
     def page(self, connection: sqlite3.Connection, query: PageQuery) -> Page:
         """Return the items behind the query's cursor."""

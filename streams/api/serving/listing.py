@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from streams.access.permissions import ADMIN, READ
+from streams.access.permissions import ADMIN
 from streams.access.principal import Principal
 from streams.api.refusal import all_invalid, invalid
 from streams.api.rights import require_permission
 from streams.api.rows.cursor import Cursor, parse_cursor
-from streams.api.rows.paging import Filters, Listing, Page, PageQuery
-from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
+from streams.api.rows.paging import Filters, Listing, Page, PagedList, PageQuery
+from streams.api.serving.call import LISTED, ROW, TENANT_IN_PATH, Calls, state_of
 from streams.api.tenants.guards import known_tenant
 from streams.http.moments import milliseconds
 
@@ -23,36 +23,49 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 
 
-def listed(listings: Iterable[Listing]) -> Calls:
-    """Return the calls of lists that need no code of their own."""
+async def known_path(request: web.Request) -> None:
+    """Return if there is what the path of a list names.
+
+    Raises:
+        Refusal: 404, there is no such tenant.
+    """
+    if "tenant_id" in request.match_info:
+        await known_tenant(state_of(request), request.match_info["tenant_id"])
+
+
+def listed(
+    listings: Iterable[Listing | PagedList],
+    known: Callable[[web.Request], Awaitable[object]] = known_path,
+) -> Calls:
+    """Return the calls of lists; `known` refuses one whose path names what is not there."""
     calls = Calls()
     for listing in listings:
         for path in listing.paths:
-            of = TENANT_IN_PATH if "{tenant_id}" in path else LISTED
-            calls.get(path, of=of, needs=READ)(_lister(listing))
+            of = TENANT_IN_PATH if "{tenant_id}" in path else ROW if "{" in path else LISTED
+            calls.get(path, of=of, needs=listing.needs)(_lister(listing, known))
     return calls
 
 
-def _lister(listing: Listing) -> Handler:
-    """Return the handler of a list; below a tenant's path it shows that tenant's rows alone."""
+def _lister(
+    listing: Listing | PagedList, known: Callable[[web.Request], Awaitable[object]]
+) -> Handler:
+    """Return the handler of a list; what its path names are filters, too."""
 
     async def handle(request: web.Request) -> web.Response:
         state, path = state_of(request), dict(request.match_info)
         filters = {name: values for name, values in listing.filters.items() if name not in path}
         query = page_query(request, filters)
-        if "tenant_id" in path:
-            await known_tenant(state, path["tenant_id"])
+        await known(request)
         times = {name: _moment(name, request.query.get(name)) for name in listing.times}
         own = _own(listing, query, state.principal)
         query = replace(query, filters={**query.filters, **times, **path, **own})
-        shown = listing if state.principal.has_every_tenant else _of_tenants_alone(listing)
-        page = await state.query(lambda db: shown.page(db, query))
+        page = await state.query(lambda db: listing.shown(db, query, state))
         return list_answer(listing.name, page)
 
     return handle
 
 
-def _own(listing: Listing, query: PageQuery, caller: Principal) -> dict[str, str]:
+def _own(listing: Listing | PagedList, query: PageQuery, caller: Principal) -> dict[str, str]:
     """Return the filter of a list that shows a caller only what they did themselves.
 
     Raises:
@@ -63,11 +76,6 @@ def _own(listing: Listing, query: PageQuery, caller: Principal) -> dict[str, str
     if query.filters[listing.by] not in (None, caller.id):
         require_permission(caller, ADMIN)
     return {listing.by: caller.id}
-
-
-def _of_tenants_alone(listing: Listing) -> Listing:
-    """Return a list without the rows that are of all tenants together."""
-    return replace(listing, where=f"{listing.where} AND tenant_id <> ''")
 
 
 def page_query(request: web.Request, filters: Filters) -> PageQuery:
@@ -96,10 +104,10 @@ def page_query(request: web.Request, filters: Filters) -> PageQuery:
     return page
 
 
-def list_answer(name: str, page: Page, **beside: object) -> web.Response:
-    """Answer `{name: [...], "next_cursor": text or null}`, and what else is given."""
+def list_answer(name: str, page: Page) -> web.Response:
+    """Answer `{name: [...], "next_cursor": text or null}`, and what the page has beside them."""
     cursor = None if page.next is None else str(page.next)
-    return web.json_response({name: list(page.items), **beside, "next_cursor": cursor})
+    return web.json_response({name: list(page.items), **page.beside, "next_cursor": cursor})
 
 
 def _moment(name: str, text: str | None) -> int | None:

@@ -12,8 +12,8 @@ from streams.api.remedy import put
 from streams.api.rights import require_permission
 from streams.api.rows.json_values import Json
 from streams.api.sources.source_request import RotateRequest, SourceRequest
+from streams.api.sources.table import source_json
 from streams.api.tenants.guards import known_tenant
-from streams.api.tenants.table import source_json
 from streams.api.tenants.tags import newest
 from streams.api.tenants.writes import changing, with_newest, written
 from streams.process.wall_clock import wall_ms

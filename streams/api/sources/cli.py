@@ -41,11 +41,10 @@ def list_sources(api: Api, tenant: Tenant = None) -> Answer:
 
     Example: tidegate sources list --tenant acme
     """
-    if tenant is not None:
-        return api.get(f"/v1/tenants/{part(tenant)}/sources")
+    of = "" if tenant is None else f"/tenants/{part(tenant)}"
     found: Answer = {"sources": [], "next_cursor": None}
     while True:
-        page = api.get("/v1/sources", limit=_PAGE, cursor=found["next_cursor"])
+        page = api.get(f"/v1{of}/sources", limit=_PAGE, cursor=found["next_cursor"])
         found = {**page, "sources": found["sources"] + page["sources"]}
         if page["next_cursor"] is None:
             return found

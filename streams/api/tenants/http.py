@@ -5,12 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.access.permissions import CONFIGURE, READ
-from streams.api.serving.call import LISTED, TENANT_IN_PATH, Calls, state_of
+from streams.api.serving.call import TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.conditions import Tagged
-from streams.api.serving.listing import list_answer, page_query
 from streams.api.serving.request_body import name_in, read_body
 from streams.api.tenants import changes
-from streams.api.tenants import table as tenants
 from streams.api.tenants.tags import present_tag
 from streams.tenants.settings import TenantSettings
 
@@ -33,14 +31,6 @@ async def put_tenant(request: web.Request) -> web.Response:
     tenant_id = name_in(request, "tenant_id")
     settings = await read_body(request, TenantSettings)
     return web.json_response(await changes.put(state_of(request), tenant_id, settings))
-
-
-@calls.get("/v1/tenants", of=LISTED, needs=READ)
-async def list_tenants(request: web.Request) -> web.Response:
-    """List tenants by id, disabled and erased ones too."""
-    query = page_query(request, {})
-    page = await state_of(request).query(lambda db: tenants.tenants_page(db, query))
-    return list_answer("tenants", page)
 
 
 @calls.get(TENANT, of=TENANT_IN_PATH, needs=READ, tagged=_TAGGED)

@@ -10,7 +10,7 @@ import orjson
 from streams.access import token_records
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import Page, PageQuery
+from streams.api.rows.paging import Operator, Page, PagedList, PageQuery
 from streams.api.rows.table import Row, Table, find
 from streams.errors import DecodeError
 from streams.http.moments import rfc3339
@@ -21,7 +21,6 @@ from streams.tenants.endpoints import endpoint_settings
 from streams.tenants.limits import own
 from streams.tenants.pauses import pause_in
 from streams.tenants.settings import TenantSettings, source_settings, tenant_settings
-from streams.tenants.source_keys import holds
 from streams.topology.limits import Limit
 
 _SEALED = "kind IN ('source', 'endpoint', 'data_key')"
@@ -42,25 +41,8 @@ def shown_tenant(connection: sqlite3.Connection, record: TenantRecord) -> Json:
     }
 
 
-def source_json(record: TenantRecord, now: int) -> Json:
-    """Return a source, with how many of its secrets verify at `now` (milliseconds)."""
-    keys = [key for key in record.keys if holds(key, now)]
-    return {
-        "tenant_id": record.tenant_id,
-        "source": record.id,
-        **source_settings(record).model_dump(),
-        "disabled": record.disabled,
-        "secrets": len(keys),
-        "secret_ref": keys[0].reference if keys else None,
-        "old_secrets": [
-            {"secret_ref": key.reference, "valid_until": rfc3339(key.until)} for key in keys[1:]
-        ],
-        "updated_at": rfc3339(record.updated_at),
-    }
-
-
-def tenants_page(connection: sqlite3.Connection, query: PageQuery) -> Page:
-    """Return tenants in the order of their ids."""
+def _page(connection: sqlite3.Connection, query: PageQuery, _: Operator) -> Page:
+    """Return tenants in the order of their ids, disabled and erased ones too."""
     records, after = settings_page(connection, "tenant", query)
     return Page(tuple(shown_tenant(connection, record) for record in records), after)
 
@@ -105,16 +87,11 @@ def sources(connection: sqlite3.Connection, tenant_id: str) -> dict[str, TenantR
     return {name: TENANT.decode(record) for name, record in rows}
 
 
-def sources_page(connection: sqlite3.Connection, query: PageQuery, now: int) -> Page:
-    """Return the sources of all tenants, in the order of tenant and name; `now` in milliseconds."""
-    records, after = settings_page(connection, "source", query)
-    return Page(tuple(source_json(record, now) for record in records), after)
-
-
 def settings_page(
-    connection: sqlite3.Connection, kind: str, query: PageQuery, tenant_id: str | None = None
+    connection: sqlite3.Connection, kind: str, query: PageQuery
 ) -> tuple[list[TenantRecord], Cursor | None]:
     """Return records of a kind, of one tenant or of all, in the order of tenant and id."""
+    tenant_id = query.filters.get("tenant_id")
     behind, _, id_ = (query.cursor.id if query.cursor else "").partition("/")
     of_tenant, values = ("", []) if tenant_id is None else (" AND tenant_id = ?", [tenant_id])
     rows = connection.execute(
@@ -223,3 +200,4 @@ TABLE = Table(
     # would outlive the erasure of its tenant.
     reports_poison=False,
 )
+LISTING = PagedList("tenants", ("/v1/tenants",), _page, {})

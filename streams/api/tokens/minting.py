@@ -17,6 +17,7 @@ from streams.api.tokens.last_administrator import (
     last_administrator,
     matters,
 )
+from streams.api.tokens.table import is_within
 from streams.api.tokens.token_request import DEFAULT_DAYS, TokenRequest
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import TENANT
@@ -50,7 +51,7 @@ async def minted(
     if grant.role != CUSTOM and grant.role not in access.book.roles:
         known = ", ".join(sorted(access.book.roles))
         raise invalid("role", f"{grant.role!r} is not one of {known}")
-    if not _is_within(state.principal, access, grant):
+    if not is_within(state.principal, access, grant):
         raise _beyond("its permissions or tenants are more than yours")
     await _write(state, access, grant, now)
     return grant, token.text
@@ -78,11 +79,6 @@ async def revoked(state: AppState, access: Authentication, token_id: str) -> Tok
     return access.book.grant(token_id) or ended
 
 
-def seen_grants(principal: Principal, access: Authentication) -> list[TokenGrant]:
-    """Return the tokens that the caller may know of: those within its own rights."""
-    return [each for each in access.book.grants() if _is_within(principal, access, each)]
-
-
 def known_grant(principal: Principal, access: Authentication, token_id: str) -> TokenGrant:
     """Return a token that the caller may know of.
 
@@ -90,14 +86,10 @@ def known_grant(principal: Principal, access: Authentication, token_id: str) -> 
         Refusal: 404, there is none.
     """
     grant = access.book.grant(token_id)
-    if grant is None or not _is_within(principal, access, grant):
+    if grant is None or not is_within(principal, access, grant):
         all_ = get("tokens")
         raise unknown("token", token_id, f"{all_} lists them", all_)
     return grant
-
-
-def _is_within(principal: Principal, access: Authentication, grant: TokenGrant) -> bool:
-    return principal.contains(access.book.permissions(grant), grant.tenants)
 
 
 async def _tenants(state: AppState, wanted: TokenRequest) -> frozenset[str] | None:

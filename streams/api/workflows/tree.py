@@ -19,9 +19,9 @@ from streams.api.jobs.running import RunningJobs
 from streams.api.jobs.view import job_json, parent_json
 from streams.api.jobs.waits import waits_of
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import Page, PageQuery
+from streams.api.rows.paging import Operator, Page, PageQuery
 from streams.api.rows.table import find
-from streams.api.workflows.table import holds, other_lives, summary_json
+from streams.api.workflows.table import holds, other_lives, summary_json, workflows
 from streams.http.moments import rfc3339
 from streams.serde import job_states
 from streams.serde.codec import APPROVAL, JOB
@@ -93,8 +93,14 @@ def above(connection: sqlite3.Connection, job: Job, most: int) -> list[Json]:
     return found[::-1]
 
 
-def roots_page(connection: sqlite3.Connection, workflow: Workflow, query: PageQuery) -> Page:
+def roots_page(connection: sqlite3.Connection, query: PageQuery, _: Operator) -> Page:
     """Return the jobs of a workflow that no other job asked for, oldest first."""
+    id_, tenant_id = (query.filters.get(name) for name in ("workflow_id", "tenant_id"))
+    found = workflows(connection, str(id_), None if tenant_id is None else str(tenant_id))
+    return _roots_page(connection, found[0], query) if found else Page(())
+
+
+def _roots_page(connection: sqlite3.Connection, workflow: Workflow, query: PageQuery) -> Page:
     root = _root(connection, workflow)
     if root is not None and root.workflow_id is None:
         is_meant = query.cursor is None and query.filters.get("status") in (None, root.status)

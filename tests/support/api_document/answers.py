@@ -14,7 +14,7 @@ from streams.errors import TidegateError
 from streams.http.problem_document import CONTENT_TYPE
 from support.api_document.refusals import ANY, NAMED_LATER, Problems, problems_of
 from support.api_document.requests import is_conditional
-from support.api_document.routes import Route
+from support.api_document.routes import Route, code_of
 from support.api_document.shapes import Shapes, either
 from support.api_document.source import Function, assigned, function, reachable, target
 
@@ -101,16 +101,14 @@ class Answers:
         if route.listing is not None:
             name = route.listing.name
         fields: Json = {str(name): {"type": "array", "items": items}}
-        for word in made.keywords:
-            fields[str(word.arg)] = self.shapes.of(of, word.value)
+        fields |= self._beside(code_of(route.shows))
         fields["next_cursor"] = {"type": ["string", "null"]}
         return {"type": "object", "properties": fields, "required": list(fields)}
 
     def _items(self, route: Route, of: Function, made: ast.Call) -> Json:
         """The schema of a list's items: of the first function below it that makes one."""
         if route.listing is not None:
-            item = route.listing.item
-            start = function(f"{item.__module__}.{item.__qualname__.split('.')[0]}")
+            start = code_of(route.shows)
             return {"type": "object"} if start is None else self._first_json(start)
         for value in (made.args[1], *assigned(of, getattr(made.args[1], "id", ""))):
             for node in ast.walk(value):
@@ -120,6 +118,13 @@ class Answers:
                         return self._first_json(found)
         return {"type": "object"}
 
+    def _beside(self, page: Function | None) -> Json:
+        """The members of a list's answer beside the list."""
+        if page is None:
+            return {}
+        made = [self.shapes.of(page, value) for value in assigned(page, "beside")]
+        return {name: shape for each in made for name, shape in each["properties"].items()}
+
     def _first_json(self, start: Function) -> Json:
         if start.returns == "Json":
             return self.shapes.returned(start) or {"type": "object"}
@@ -128,6 +133,8 @@ class Answers:
                 found = target(start, node)
                 if found is not None and found.returns == "Json":
                     return self.shapes.returned(found) or {"type": "object"}
+                if found is not None and found.returns == "Page":
+                    return self._first_json(found)
         return {"type": "object"}
 
     def _refused(self, status: int, names: set[str], route: Route) -> Json:
@@ -174,10 +181,10 @@ def problems(route: Route) -> Problems:
         found[403].add("every-tenant-needed")
     if call.of is TENANT_IN_PATH:
         found[404].add("tenant-unknown")
+    if route.listing is not None and call.of is not TENANT_IN_PATH:
+        found[404].discard("tenant-unknown")
     if call.of is ROW and not found[404]:
         found[404].add(ANY)
-    if route.listing is not None and call.of is not TENANT_IN_PATH:
-        del found[404]
     if route.body is not None:
         found[400].add("malformed-json")
         found[413].add("body-too-large")

@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel
 
-from streams.api.rows.paging import Listing
+from streams.api.rows.paging import Listing, PagedList
 from streams.api.serving.call import Call, call_of
 from streams.api.serving.routes import routes
 from streams.errors import TidegateError
@@ -25,23 +25,37 @@ OF_AUTHENTICATION = frozenset({"is_open", "ticket_holder"})
 
 @dataclass(frozen=True)
 class Route:
-    """A call with its handler; `listing` is that of a list that needs no code of its own."""
+    """A call with its handler; `listing` is that of a list."""
 
     call: Call
     handler: Any
-    listing: Listing | None
+    listing: Listing | PagedList | None
 
     @cached_property
     def functions(self) -> list[Function]:
         """The handler and all functions that it leads to."""
-        return reachable(self.start, NAMED_LATER | OF_AUTHENTICATION)
+        starts = [self.start, *(() if self.known is None else (self.known,))]
+        without = NAMED_LATER | OF_AUTHENTICATION
+        return [each for start in starts for each in reachable(start, without)]
+
+    @property
+    def known(self) -> Function | None:
+        """What refuses a list whose path names what is not there."""
+        return None if self.listing is None else code_of(_inner(self.handler, "known"))
+
+    @property
+    def shows(self) -> Any:
+        """What makes a list's page, or its items; the handler of any other call."""
+        match self.listing:
+            case Listing(item=shows) | PagedList(read=shows):
+                return shows
+        return self.handler
 
     @property
     def start(self) -> Function:
-        name = f"{self.handler.__module__}.{self.handler.__qualname__.split('.')[0]}"
-        found = function(name)
+        found = code_of(self.handler)
         if found is None:
-            raise TidegateError(f"no code of {name} was found")
+            raise TidegateError(f"no code of {self.handler} was found")
         return found
 
     @property
@@ -52,8 +66,7 @@ class Route:
     @property
     def resource(self) -> str:
         """The folder of the call's resource."""
-        where = self.handler.__module__ if self.listing is None else self.listing.item.__module__
-        return str(where).split(".")[2]
+        return str(self.shows.__module__).split(".")[2]
 
     @property
     def about(self) -> str:
@@ -61,6 +74,8 @@ class Route:
         if self.listing is None:
             return inspect.cleandoc(self.handler.__doc__ or "")
         what = self.listing.name.replace("_", " ")
+        if isinstance(self.listing, PagedList):
+            return inspect.cleandoc(self.listing.read.__doc__ or "").replace("Return", "List", 1)
         of = "a tenant's" if "{tenant_id}" in self.call.path else "all"
         return f"List {of} {what}, newest first."
 
@@ -94,8 +109,17 @@ def declared() -> Iterator[Route]:
         call, handler = call_of(each.handler), inspect.unwrap(each.handler)
         if call is None or not call.path.startswith(("/v1/", "/s", "/c", "/m", "/as")):
             continue
-        inner = inspect.getclosurevars(handler).nonlocals.get("listing")
-        yield Route(call, handler, inner if isinstance(inner, Listing) else None)
+        inner = _inner(handler, "listing")
+        yield Route(call, handler, inner if isinstance(inner, Listing | PagedList) else None)
+
+
+def _inner(handler: Any, name: str) -> Any:
+    return inspect.getclosurevars(handler).nonlocals.get(name)
+
+
+def code_of(found: Any) -> Function | None:
+    """The code of a function, or of the one that made it; None of a lambda in a module."""
+    return function(f"{found.__module__}.{found.__qualname__.split('.')[0]}")
 
 
 def _calls_of(name: str, functions: list[Function]) -> Iterator[tuple[Function, ast.Call]]:

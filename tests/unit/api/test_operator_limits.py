@@ -53,7 +53,7 @@ async def limits(desk: OperatorDesk, **query: str | int) -> Any:
 async def test_each_bucket_says_what_runs_what_waits_and_for_how_long(
     rows: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams.api.limits.http.wall_ms", lambda: 60_000)
+    monkeypatch.setattr("streams.api.limits.buckets_table.wall_ms", lambda: 60_000)
     found = (
         of("ann", "r1", status="running"),
         of("ann", "w1", status="pending", ready_at=50_000),
@@ -292,7 +292,7 @@ def grants(desk: OperatorDesk, *of: LimitGrant, partition: int = 0, at: int = 60
 async def test_what_partitions_hold_idle_and_the_next_start_come_from_the_grants(
     rows: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams.api.limits.http.wall_ms", lambda: 60_000)
+    monkeypatch.setattr("streams.api.limits.buckets_table.wall_ms", lambda: 60_000)
     running = make_job("r1", status="running", ready_at=0)
     desk = desk_of(rows, SHARED, jobs=(running,))
     grants(desk, LimitGrant("drafts", "draft_reply", 7, 1, granted=9, returned=1, target=2))

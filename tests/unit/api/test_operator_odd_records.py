@@ -10,6 +10,7 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.callers import Operator
 from support.odd_records import BYTES, KEYS, SETTING_KEYS, broken, framed
 from support.operator_cluster import make_job
 
@@ -19,18 +20,15 @@ from streams.api.read_model.database import Database, transaction
 from streams.api.read_model.projections import Changes, project
 from streams.api.rows.paging import PageQuery
 from streams.api.tables import LISTINGS, TABLES
-from streams.api.tenants import table as tenants
 from streams.errors import DecodeError
 from streams.operator.counts import counts
 from streams.runtime.processor import Record
 from streams.serde.codec import JOB, TENANT
 from streams.serde.keys import tenant_key
 from streams.serde.records import TenantRecord
-from streams.topology.load import load
-from streams.vault.key_encryption import local_vault
 
 AT = 1_750_000_000_000
-TOPOLOGY, VAULT = load(), local_vault(b"k" * 32)
+OPERATOR = Operator()
 SCHEMAS = {
     "events": "envelope",
     "jobs": "job",
@@ -110,12 +108,8 @@ def everything(connection: sqlite3.Connection) -> list[Any]:
     first = PageQuery(50)
     ids = connection.execute("SELECT job_id FROM jobs").fetchall()
     return [
-        *(listing.page(connection, first).items for listing in LISTINGS),
-        jobs.jobs_page(connection, first, TOPOLOGY).items,
-        tenants.tenants_page(connection, first).items,
-        tenants.sources_page(connection, first, AT).items,
-        endpoints.endpoints_page(connection, "acme", first, VAULT, AT).items,
-        *(jobs.shown_job(connection, job_id, TOPOLOGY) for (job_id,) in ids),
+        *(listing.shown(connection, first, OPERATOR).items for listing in LISTINGS),
+        *(jobs.shown_job(connection, job_id, OPERATOR.topology) for (job_id,) in ids),
     ]
 
 
@@ -136,7 +130,7 @@ def test_what_is_a_row_can_be_shown(database: Database, records: list[tuple[Any,
     fold(database, [*records, ("jobs", b"job_known", known)])
     orjson.dumps(database.read(everything))
     database.read(counts)
-    shown = database.read(lambda db: jobs.shown_job(db, "job_known", TOPOLOGY))
+    shown = database.read(lambda db: jobs.shown_job(db, "job_known", OPERATOR.topology))
     assert shown is not None
 
 
@@ -148,6 +142,6 @@ def test_an_endpoint_without_sealed_headers_does_not_fail_the_list(
     record = TenantRecord("acme", "endpoint", "crm", False, body, secrets)
     fold(database, [("tenants", tenant_key("acme", "endpoint", "crm"), TENANT.encode(record))])
     query = PageQuery(10)
-    page = database.read(lambda db: endpoints.endpoints_page(db, "acme", query, VAULT, AT))
+    page = database.read(lambda db: endpoints.LISTING.shown(db, query, OPERATOR))
     (shown,) = page.items
     assert shown["headers"] is None

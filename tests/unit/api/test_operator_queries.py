@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import webhooks
+from support.callers import Operator
 from support.operator_cluster import make_entry, make_job, make_letter
 from support.step_results import framed
 
@@ -28,7 +29,7 @@ from streams.api.read_model.projections import Changes, project
 from streams.api.rows import paging
 from streams.api.rows.cursor import Cursor, parse_cursor
 from streams.api.rows.paging import PageQuery
-from streams.api.tenants import table as tenants
+from streams.api.sources import table as sources
 from streams.operator.counts import counts
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER, DUPLICATE, JOB, LEDGER_ENTRY, TENANT
@@ -115,7 +116,7 @@ def test_the_sources_of_all_tenants_come_by_tenant_and_name(connection: sqlite3.
     write(connection, batch)
     found, cursor = list[tuple[str, str]](), None
     while True:
-        page = tenants.sources_page(connection, PageQuery(2, cursor), 1)
+        page = sources.LISTING.shown(connection, PageQuery(2, cursor), Operator())
         found += [(each["tenant_id"], each["source"]) for each in page.items]
         if page.next is None:
             break

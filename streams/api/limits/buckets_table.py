@@ -12,18 +12,17 @@ import orjson
 
 from streams.api.limits.grants_table import MOST, Granted, granted
 from streams.api.limits.uses import Use, uses
-from streams.api.pauses.paused import Pauses, of_bucket, who_json
+from streams.api.pauses.paused import Pauses, all_pauses, of_bucket, pause_json, who_json
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
-from streams.api.rows.paging import Filters, FilterValues, Page, PageQuery
+from streams.api.rows.paging import FilterValues, Operator, Page, PagedList, PageQuery
 from streams.api.tenants.table import all_limits
 from streams.http.moments import rfc3339
 from streams.limits.buckets import Bucket, Buckets
+from streams.process.wall_clock import wall_ms
 from streams.topology.describe import holds
 from streams.topology.limits import Limit
 from streams.topology.model import Topology
-
-FILTERS: Filters = {"name": (), "key": (), "tenant_id": ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,37 +43,34 @@ class Place(NamedTuple):
     key: str = ""
 
 
-def limits_page(
-    connection: sqlite3.Connection,
-    query: PageQuery,
-    topology: Topology,
-    pauses: Pauses,
-    now: int,
-) -> tuple[Page, bool]:
-    """Return limits with a page of their buckets, and whether all jobs are counted; `now` in ms.
+def _page(connection: sqlite3.Connection, query: PageQuery, operator: Operator) -> Page:
+    """Return limits with a page of their buckets, by name, key and tenant.
 
-    The topology's come first, in its order, then those that tenants have of their own.
-
-    A limit whose buckets are on several pages is on each of these pages.
+    The topology's come first, in its order, then those that tenants have of their own. A limit
+    whose buckets are on several pages is on each of these pages. Each page has all `pauses`;
+    `complete` is false if there are more jobs than one answer counts.
     """
-    numbered = _numbered(connection, topology)
+    numbered, pauses = _numbered(connection, operator.topology), all_pauses(connection)
     held = granted(connection)
     counted = uses(connection, numbered.buckets, query.filters.get("tenant_id"))
     for bucket in (bucket for bucket, each in held.items() if each.held):
         counted.of.setdefault(bucket, Use())  # nothing may run or wait in it
-    seen = Seen(counted.of, held, pauses, now)
+    seen = Seen(counted.of, held, pauses, wall_ms())
     cursor = query.cursor
     behind = None if cursor is None else Place(cursor.at, *_parts(cursor))
     found = sorted(_places(numbered, seen.uses, query.filters))
     left = [place for place in found if behind is None or place > behind]
     shown = left[: query.limit]
     items = [
-        _limit_json(numbered.limits[number], list(places), seen)
+        _limit_with_buckets_json(numbered.limits[number], list(places), seen)
         for number, places in groupby(shown, lambda place: place.number)
     ]
     more = len(left) > len(shown)
-    are_all = counted.are_complete and len(held) < MOST
-    return Page(tuple(items), _cursor(shown[-1]) if more else None), are_all
+    beside = {
+        "pauses": [pause_json(pause) for pause in pauses.values()],
+        "complete": counted.are_complete and len(held) < MOST,
+    }
+    return Page(tuple(items), _cursor(shown[-1]) if more else None, beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +133,7 @@ def _cursor(place: Place) -> Cursor:
     return Cursor(place.number, f"{place.tenant_id}/{place.key}")
 
 
-def _limit_json(numbered: tuple[str, Limit], places: list[Place], seen: Seen) -> Json:
+def _limit_with_buckets_json(numbered: tuple[str, Limit], places: list[Place], seen: Seen) -> Json:
     tenant_id, limit = numbered
     found = (Bucket(limit.name, place.tenant_id, place.key) for place in places)
     return {
@@ -173,3 +169,6 @@ def _bucket_json(limit: Limit, bucket: Bucket, seen: Seen) -> Json:
         "next_token_at": rfc3339(of_all.next_at) if of_all.next_at > seen.now else None,
         "paused": None if pause is None else who_json(pause),
     }
+
+
+LISTING = PagedList("limits", ("/v1/limits",), _page, {"name": (), "key": (), "tenant_id": ()})
