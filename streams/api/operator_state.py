@@ -89,6 +89,10 @@ class AppState:
         """Return the same parts, for a call that changes something under a condition."""
         return replace(self, condition=condition)
 
+    def sending(self, command_id: str) -> AppState:
+        """Return the same parts, for a call whose one command has this id."""
+        return replace(self, command_id=command_id)
+
     def new_command_id(self) -> str:
         """Return the id of the next command; a stage decides one id once."""
         return ids.new_id("cmd") if self.command_id is None else self.command_id

@@ -86,6 +86,12 @@ def bulk_id(tenants: Collection[str] | None, key: str | None) -> str:
     return "blk_" + _encode(_hash("bulk", key, *sorted(tenants or ())))
 
 
+def keyed_command_id(principal: str, path: str, body: bytes, key: str) -> str:
+    """The one command of all calls of a principal with the same path, body and idempotency key."""
+    told = hashlib.sha256(body).hexdigest()
+    return "cmd_" + _encode(_hash("call", principal, path, told, key))
+
+
 def bulk_command_id(bulk_act: str, item: str) -> str:
     """The one command that a bulk act sends about an item."""
     return "cmd_" + _encode(_hash("bulk-item", bulk_act, item))

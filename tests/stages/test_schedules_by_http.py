@@ -212,3 +212,17 @@ async def test_the_dispatcher_refuses_a_change_of_what_was_changed_on_the_way(
     present = await client.get(path)
     assert (refused.status, (await refused.json())["etag"]) == (412, present.headers["ETag"])
     assert (await present.json())["every_seconds"] == 60
+
+
+async def test_a_repeated_call_is_decided_once_under_its_key(client: Client) -> None:
+    """A pause whose answer was lost, and which is sent again after somebody else's resume."""
+    await ask(client, "POST", PATH, REPORT)
+    pause, key = f"{PATH}/report/pause", {"Idempotency-Key": "night"}
+    assert (await client.post(pause, json={"note": "x"}, headers=key)).status == 200
+    assert (await ask(client, "POST", f"{PATH}/report/resume", {}))[1]["paused"] is False
+    again = await client.post(pause, json={"note": "x"}, headers=key)
+    assert (again.status, (await again.json())["paused"]) == (200, False)
+    for note, headers in (("y", key), ("x", {})):
+        await ask(client, "POST", f"{PATH}/report/resume", {})
+        asked = await client.post(pause, json={"note": note}, headers=headers)
+        assert (await asked.json())["paused"] is True, "it is another command"

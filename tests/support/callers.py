@@ -17,6 +17,7 @@ from streams.api.live.tickets import Tickets
 from streams.api.serving.access import Access
 from streams.api.serving.call import PRINCIPAL, STANDS
 from streams.process.wall_clock import wall_ms
+from streams.serde.ids import new_id
 from streams.serde.records import Call
 from streams.topology.load import load
 from streams.topology.model import Topology
@@ -39,14 +40,23 @@ class AskedByAnybody:
     request_id: str = "req-2"
     condition: Condition | None = None
     authentication: Authentication
+    command_id: str | None = None
 
     @property
     def call(self) -> Call:
         return Call(self.principal.id, self.principal.role, self.request_id)
 
     def asked_by(self, principal: Principal, request_id: str) -> Any:
-        self.principal, self.request_id, self.condition = principal, request_id, None
+        self.principal, self.request_id = principal, request_id
+        self.condition = self.command_id = None
         return self
+
+    def sending(self, command_id: str) -> Any:
+        self.command_id = command_id
+        return self
+
+    def new_command_id(self) -> str:
+        return new_id("cmd") if self.command_id is None else self.command_id
 
     def under(self, condition: Condition) -> Any:
         self.condition = condition

@@ -52,7 +52,8 @@ class Office(AskedByAnybody):
         self.vault = VAULT
 
     async def command(self, tenant_id: str, job_id: str, body: CommandBody) -> str:
-        return self.desk.command(body, job_id, tenant=tenant_id, call=self.call)
+        id_ = self.new_command_id()
+        return self.desk.command(body, job_id, tenant=tenant_id, call=self.call, command_id=id_)
 
     async def query(self, look: Callable[[sqlite3.Connection], Any]) -> Any:
         batch: dict[str, Changes] = {}

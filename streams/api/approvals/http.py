@@ -27,6 +27,7 @@ async def get_approval(request: web.Request) -> web.Response:
     of=ROW,
     needs=APPROVE,
     verb="approval.approve",
+    is_keyed=True,
     body=ApproveRequest,
 )
 async def approve(request: web.Request) -> web.Response:
@@ -41,6 +42,7 @@ async def approve(request: web.Request) -> web.Response:
     of=ROW,
     needs=APPROVE,
     verb="approval.reject",
+    is_keyed=True,
     body=DecisionRequest,
 )
 async def reject(request: web.Request) -> web.Response:

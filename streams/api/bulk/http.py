@@ -9,8 +9,9 @@ from streams.api.bulk import course
 from streams.api.bulk.bulk_request import BulkRequest, CancelBulkRequest
 from streams.api.fields import Body
 from streams.api.serving.call import NAMED, ROW, Calls, state_of
+from streams.api.serving.idempotency import idempotency_key
 from streams.api.serving.listing import list_answer, page_query
-from streams.api.serving.request_body import idempotency_key, read_body
+from streams.api.serving.request_body import read_body
 from streams.serde.bulk_records import ASKED, FAILED, ITEM_DONE, WAITING
 
 calls = Calls()

@@ -10,8 +10,9 @@ from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.page_replay import replay_selected
 from streams.api.dead_letters.replay_request import BulkReplayRequest, DiscardRequest, ReplayRequest
 from streams.api.serving.call import LISTED, ROW, Calls, state_of
+from streams.api.serving.idempotency import idempotency_key
 from streams.api.serving.listing import cursor_in, page_query
-from streams.api.serving.request_body import idempotency_key, read_body
+from streams.api.serving.request_body import read_body
 
 calls = Calls()
 

@@ -10,7 +10,8 @@ from streams.api.deliveries.recover_request import RecoverRequest
 from streams.api.deliveries.retry import retry, show
 from streams.api.fields import Body
 from streams.api.serving.call import ROW, TENANT_IN_PATH, Calls, state_of
-from streams.api.serving.request_body import idempotency_key, read_body
+from streams.api.serving.idempotency import idempotency_key
+from streams.api.serving.request_body import read_body
 
 calls = Calls()
 
@@ -23,7 +24,13 @@ async def get_delivery(request: web.Request) -> web.Response:
     return web.json_response(await show(state_of(request), request.match_info["delivery_id"]))
 
 
-@calls.post("/v1/deliveries/{delivery_id}/retry", of=ROW, needs=OPERATE, verb="delivery.retry")
+@calls.post(
+    "/v1/deliveries/{delivery_id}/retry",
+    of=ROW,
+    needs=OPERATE,
+    verb="delivery.retry",
+    is_keyed=True,
+)
 async def retry_delivery(request: web.Request) -> web.Response:
     """Make a delivery due now, whatever its status; each call drives it anew."""
     state, delivery_id = state_of(request), request.match_info["delivery_id"]

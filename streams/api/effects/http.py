@@ -18,6 +18,7 @@ calls = Calls()
     of=ROW,
     needs=SETTLE,
     verb="effect.settle",
+    is_keyed=True,
     body=SettleRequest,
 )
 async def settle(request: web.Request) -> web.Response:
@@ -34,6 +35,7 @@ async def settle(request: web.Request) -> web.Response:
     of=TENANT_IN_PATH,
     needs=SETTLE,
     verb="effect.settle",
+    is_keyed=True,
     body=SettleRequest,
 )
 async def settle_shared(request: web.Request) -> web.Response:

@@ -68,7 +68,12 @@ async def remove_endpoint(request: web.Request) -> web.Response:
 
 
 @calls.post(
-    ENDPOINT + "/test", of=TENANT_IN_PATH, needs=OPERATE, verb="endpoint.test", body=SampleRequest
+    ENDPOINT + "/test",
+    of=TENANT_IN_PATH,
+    needs=OPERATE,
+    verb="endpoint.test",
+    is_keyed=True,
+    body=SampleRequest,
 )
 async def send_test(request: web.Request) -> web.Response:
     """Deliver a test, to a disabled endpoint too; answer once it is delivered or has failed."""

@@ -11,7 +11,6 @@ from streams.api.operator_state import AppState, not_shown
 from streams.api.refusal import Refusal
 from streams.api.rows.json_values import Json
 from streams.api.rows.table import RowKey
-from streams.serde import ids
 from streams.serde.delivery_records import TEST, DeliveryCommand
 from streams.serde.delivery_states import DELIVERED, PENDING
 from streams.tenants.endpoints import EndpointSettings, endpoint_settings
@@ -34,13 +33,14 @@ async def send_test(state: AppState, tenant_id: str, name: str, sample: str | No
     if settings.url is None:
         detail = f"endpoint {record.id!r} has no url: only jobs with a callback_url use it"
         raise Refusal(409, "endpoint-without-url", detail)
+    command_id = state.new_command_id()
     command = delivery_command(
         state,
-        ids.new_id("cmd"),
+        command_id,
         record.tenant_id,
         record.id,
         TEST,
-        delivery_id=ids.new_id("dlv"),
+        delivery_id=command_id.replace("cmd_", "dlv_"),
         sample=sample,
     )
     return await _tested(state, command, settings)

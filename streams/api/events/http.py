@@ -24,6 +24,7 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
     of=TENANT_IN_PATH,
     needs=OPERATE,
     verb="event.route",
+    is_keyed=True,
     body=RouteRequest,
 )
 async def route_event(request: web.Request) -> web.Response:

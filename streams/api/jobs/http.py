@@ -14,8 +14,9 @@ from streams.api.jobs.payload import payload
 from streams.api.jobs.submit import submit
 from streams.api.serving.attachment import attachment
 from streams.api.serving.call import LISTED, ROW, TENANT_IN_PATH, Calls, state_of
+from streams.api.serving.idempotency import idempotency_key
 from streams.api.serving.listing import cursor_in
-from streams.api.serving.request_body import idempotency_key, read_body, traceparent
+from streams.api.serving.request_body import read_body, traceparent
 
 calls = Calls()
 
@@ -52,7 +53,12 @@ async def get_payload(request: web.Request) -> web.Response:
 
 
 @calls.post(
-    "/v1/jobs/{job_id}/cancel", of=ROW, needs=OPERATE, verb="job.cancel", body=CancelRequest
+    "/v1/jobs/{job_id}/cancel",
+    of=ROW,
+    needs=OPERATE,
+    verb="job.cancel",
+    is_keyed=True,
+    body=CancelRequest,
 )
 async def cancel_job(request: web.Request) -> web.Response:
     """Cancel a job: at once unless it runs, else as soon as its handler stops."""
@@ -62,7 +68,14 @@ async def cancel_job(request: web.Request) -> web.Response:
     return web.json_response(shown, status=202)
 
 
-@calls.post("/v1/jobs/{job_id}/move", of=ROW, needs=OPERATE, verb="job.move", body=MoveRequest)
+@calls.post(
+    "/v1/jobs/{job_id}/move",
+    of=ROW,
+    needs=OPERATE,
+    verb="job.move",
+    is_keyed=True,
+    body=MoveRequest,
+)
 async def move_job(request: web.Request) -> web.Response:
     """Move a job to another pool; one that runs moves when it waits again."""
     state, job_id = state_of(request), request.match_info["job_id"]

@@ -8,7 +8,8 @@ from streams.access.permissions import OPERATE, READ
 from streams.api.replays import course
 from streams.api.replays.replay_request import ReplayEventsRequest, StopRequest
 from streams.api.serving.call import NAMED, ROW, Calls, state_of
-from streams.api.serving.request_body import idempotency_key, read_body
+from streams.api.serving.idempotency import idempotency_key
+from streams.api.serving.request_body import read_body
 from streams.serde.replay_records import ReplayPaused
 
 calls = Calls()

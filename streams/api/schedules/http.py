@@ -26,6 +26,7 @@ _TAGGED = Tagged("schedule", "schedules", "schedule_id", changes.present_tag)
     of=TENANT_IN_PATH,
     needs=CONFIGURE,
     verb="schedule.set",
+    is_keyed=True,
     body=ScheduleRequest,
     tagged=_TAGGED,
 )
@@ -52,6 +53,7 @@ async def get_schedule(request: web.Request) -> web.Response:
     of=TENANT_IN_PATH,
     needs=OPERATE,
     verb="schedule.pause",
+    is_keyed=True,
     body=NoteRequest,
     tagged=_TAGGED,
 )
@@ -65,6 +67,7 @@ async def pause_schedule(request: web.Request) -> web.Response:
     of=TENANT_IN_PATH,
     needs=OPERATE,
     verb="schedule.resume",
+    is_keyed=True,
     body=NoteRequest,
     tagged=_TAGGED,
 )

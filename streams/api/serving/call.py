@@ -21,13 +21,16 @@ from streams.access.principal import Principal
 from streams.api.operator_state import AppState
 from streams.api.rights import require_every_tenant, require_permission
 from streams.api.serving.conditions import CONDITION, Tagged
+from streams.api.serving.idempotency import idempotency_key
 from streams.api.serving.state import STATE
 from streams.api.tenants.guards import unknown_tenant
 from streams.errors import ConfigError
-from streams.serde.ids import new_id
+from streams.serde.ids import keyed_command_id, new_id
 
 PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal", Principal)
 """Who asks; every call has one but those that are open."""
+
+_COMMAND_ID: web.RequestKey[str] = web.RequestKey("command_id", str)
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 
@@ -64,6 +67,8 @@ class Call:
 
     `verb` is what the audit calls it, such as `job.cancel`; an empty one is not in the audit.
     What is `tagged` is shown with an `ETag`, and is changed under `If-Match` if the call has it.
+    A call `is_keyed` that sends one command: with an `Idempotency-Key`, a repetition sends the same
+    command, which a stage decides once.
     """
 
     method: str
@@ -73,6 +78,7 @@ class Call:
     verb: str = ""
     body: type[BaseModel] | None = None
     tagged: Tagged | None = None
+    is_keyed: bool = False
 
     def require(self, principal: Principal, tenant_id: str | None) -> None:
         """Check that a principal may make the call; `tenant_id` is the one in its path.
@@ -122,9 +128,10 @@ class Calls:
         verb: str,
         body: type[BaseModel] | None = None,
         tagged: Tagged | None = None,
+        is_keyed: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Declare a POST."""
-        return self._add(Call(hdrs.METH_POST, path, of, needs, verb, body, tagged))
+        return self._add(Call(hdrs.METH_POST, path, of, needs, verb, body, tagged, is_keyed))
 
     def put(
         self,
@@ -189,8 +196,9 @@ def require_declared(app: web.Application, open_paths: frozenset[str]) -> None:
 def state_of(request: web.Request) -> AppState:
     """Return the operator's parts as the caller sees them: what it reads is the caller's own."""
     state = request.app[STATE].asked_by(request[PRINCIPAL], _request_id(request))
-    condition = request.get(CONDITION)
-    return state if condition is None else state.under(condition)
+    condition, command_id = request.get(CONDITION), request.get(_COMMAND_ID)
+    state = state if condition is None else state.under(condition)
+    return state if command_id is None else state.sending(command_id)
 
 
 def _request_id(request: web.Request) -> str:
@@ -217,6 +225,9 @@ def _guarded(call: Call, handler: Handler) -> Handler:
     async def guarded(request: web.Request) -> web.StreamResponse:
         if call.of is not OPEN:
             call.require(request[PRINCIPAL], request.match_info.get("tenant_id"))
+        if call.is_keyed and (key := idempotency_key(request)) is not None:
+            asked = request[PRINCIPAL].id, request.path, await request.read()
+            request[_COMMAND_ID] = keyed_command_id(*asked, key)
         if call.tagged is None:
             return await handler(request)
         if call.method == hdrs.METH_GET:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from streams import user_json
 from streams.api.fields import checked_name, validated
-from streams.api.refusal import Refusal, invalid
+from streams.api.refusal import Refusal
 from streams.api.serving.call import STANDS
 from streams.tracing.spans import carried_on
 
@@ -42,18 +42,6 @@ def _require_standing(request: web.Request) -> None:
     stands = request.get(STANDS)
     if stands is not None and not stands():
         raise Refusal(401, "unauthorized", "the token or session ended before the body had come")
-
-
-def idempotency_key(request: web.Request) -> str | None:
-    """Return the `Idempotency-Key` header, verbatim.
-
-    Raises:
-        Refusal: 422 for a blank or overlong one.
-    """
-    key = request.headers.get("Idempotency-Key")
-    if key is not None and not 0 < len(key.strip()) <= 255:
-        raise invalid("Idempotency-Key", "must have 1 to 255 characters")
-    return key
 
 
 def name_in(request: web.Request, part: str) -> str:

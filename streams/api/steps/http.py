@@ -14,7 +14,12 @@ calls = Calls()
 
 
 @calls.post(
-    "/v1/jobs/{job_id}/steps", of=ROW, needs=SETTLE, verb="job.settle_steps", body=StepsRequest
+    "/v1/jobs/{job_id}/steps",
+    of=ROW,
+    needs=SETTLE,
+    verb="job.settle_steps",
+    is_keyed=True,
+    body=StepsRequest,
 )
 async def settle_steps(request: web.Request) -> web.Response:
     """Let a job go on whose code diverged from its finished steps.

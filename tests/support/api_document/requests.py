@@ -82,7 +82,8 @@ def _in_query(name: str, schema: Json) -> Json:
 
 def _of_headers(route: Route) -> Iterator[Json]:
     conditions = ("If-Match", "If-None-Match") if is_conditional(route) else ()
-    for name in sorted({*(_read("headers", route) - _OF_EVERY_CALL), *conditions}):
+    key = ("Idempotency-Key",) if route.call.is_keyed else ()
+    for name in sorted({*(_read("headers", route) - _OF_EVERY_CALL), *conditions, *key}):
         yield {"name": name, "in": "header", "schema": {"type": "string"}, **_about(name)}
 
 
