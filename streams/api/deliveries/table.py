@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from streams.api.deliveries.attempts_table import attempts_of
 from streams.api.endpoints.table import endpoint_state
+from streams.api.remedy import put
 from streams.api.rows.json_values import Json, trace_id
 from streams.api.rows.paging import Entry, Listing
 from streams.api.rows.table import Row, Table, find, status_in
@@ -119,8 +120,9 @@ def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:
         return None
     holder = tenants.tenant(connection, row.tenant_id)
     if holder is not None and holder.disabled:
-        enable = f"PUT /v1/tenants/{row.tenant_id} enables it"
-        return _held("tenant_disabled", f"tenant {row.tenant_id!r} is disabled: {enable}")
+        enable = put("tenants", row.tenant_id)
+        told = f"tenant {row.tenant_id!r} is disabled: {enable} enables it"
+        return _held("tenant_disabled", told)
     state = endpoint_state(connection, row.tenant_id, row.endpoint_id)
     if row.lane is not None and state.recovery is not None and state.recovery.ended_at is None:
         return _held(

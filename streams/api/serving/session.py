@@ -8,6 +8,7 @@ from aiohttp import hdrs, web
 from streams.access.principal import Principal
 from streams.access.session import Session
 from streams.api.refusal import Refusal
+from streams.api.remedy import Remedy
 from streams.api.serving import session_cookies
 from streams.api.session.desk import SignInDesk
 from streams.api.session.forgery import refuse_forgery
@@ -82,4 +83,5 @@ def issuer_unavailable(error: IssuerUnavailable) -> Refusal:
 
 
 def _over(why: str) -> Refusal:
-    return Refusal(401, "session-over", f"{why}: sign in again at /v1/session/login")
+    login = Remedy("GET", "/v1/session/login")
+    return Refusal(401, "session-over", f"{why}: sign in again by {login}", remedy=login)

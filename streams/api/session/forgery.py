@@ -11,6 +11,7 @@ import hmac
 from collections.abc import Mapping
 
 from streams.api.refusal import Refusal
+from streams.api.remedy import Remedy
 
 HEADER = "X-CSRF-Token"
 _CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -34,11 +35,9 @@ def refuse_forgery(method: str, headers: Mapping[str, str], origin: str, csrf_to
         return
     given = headers.get(HEADER, "").encode("utf-8", "surrogateescape")
     if not hmac.compare_digest(given, csrf_token.encode()):
-        raise Refusal(
-            403,
-            "csrf-token-wrong",
-            f"send the csrf_token of GET /v1/session as the header {HEADER}",
-        )
+        own = Remedy("GET", "/v1/session")
+        detail = f"send the csrf_token of {own} as the header {HEADER}"
+        raise Refusal(403, "csrf-token-wrong", detail, remedy=own)
 
 
 def _is_own(headers: Mapping[str, str], is_safe: bool) -> bool:
