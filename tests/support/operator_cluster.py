@@ -78,6 +78,7 @@ from streams.topology.cluster import topic_config
 from streams.topology.load import load
 from streams.topology.model import Topology
 from support.conditions import PATIENCE_SECONDS, eventually
+from support.documented import documented
 from support.topics import create_topics
 
 C = TypeVar("C")
@@ -474,7 +475,9 @@ def running(
     stop, port, failures = asyncio.Event(), [0], []
 
     async def serve() -> None:
-        runner = web.AppRunner(build(settings, topology, DirectAdmission), access_log=None)
+        app = build(settings, topology, DirectAdmission)
+        app.middlewares.insert(0, documented)
+        runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         port[0] = runner.addresses[0][1]

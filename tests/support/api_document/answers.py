@@ -15,7 +15,7 @@ from streams.http.problem_document import CONTENT_TYPE
 from support.api_document.refusals import ANY, NAMED_LATER, Problems, problems_of
 from support.api_document.requests import is_conditional
 from support.api_document.routes import Route, code_of
-from support.api_document.shapes import Shapes, either
+from support.api_document.shapes import Shapes, either, not_null
 from support.api_document.source import Function, assigned, function, reachable, target
 
 Json = dict[str, Any]
@@ -74,7 +74,7 @@ class Answers:
         elif _name(made.func) == "StreamResponse":
             yield 200, _STREAM, {}
         elif _name(made.func) == "json_response":
-            schema = self._shown(route, of, made.args[0]) or {"type": "object"}
+            schema = not_null(self._shown(route, of, made.args[0])) or {"type": "object"}
             for status in _statuses(of, given.get("status")):
                 yield status, _JSON, schema
         else:

@@ -9,9 +9,11 @@ from pydantic import BaseModel
 
 from streams.api.live.http import PATHS as STREAMS
 from streams.api.serving.session_cookies import SESSION
+from streams.errors import TidegateError
 from support.api_document import requests
 from support.api_document.answers import Answers
 from support.api_document.routes import Route, declared
+from support.api_document.samples import sample
 from support.api_document.shapes import Shapes
 
 Json = dict[str, Any]
@@ -73,7 +75,11 @@ def document() -> Json:
         if route.body is not None:
             models.add(route.body)
     own = {**shapes.components, "Problem": _PROBLEM, "RegistryError": _REGISTRY_ERROR}
-    schemas = {**own, **requests.schemas(models)}
+    bodies = requests.schemas(models)
+    if both := own.keys() & bodies.keys():
+        raise TidegateError(f"schemas of two things: {', '.join(sorted(both))}")
+    schemas = {**own, **bodies}
+    _show(paths, schemas)
     return {
         "openapi": "3.1.0",
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
@@ -111,6 +117,16 @@ def _operation(route: Route, answers: Answers) -> Json:
     if route.body is not None:
         made["requestBody"] = requests.body(route.body)
     return {**made, "responses": answers.of(route)}
+
+
+def _show(paths: dict[str, Json], schemas: dict[str, Json]) -> None:
+    """Give each answer of JSON an example."""
+    for calls in paths.values():
+        for call in calls.values():
+            for answer in call["responses"].values():
+                content = answer.get("content", {}).get("application/json")
+                if content is not None and content["schema"]:
+                    content["example"] = sample(content["schema"], schemas)
 
 
 def operation_id(route: Route) -> str:

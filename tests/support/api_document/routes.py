@@ -18,7 +18,7 @@ from streams.api.serving.call import Call, call_of
 from streams.api.serving.routes import routes
 from streams.errors import TidegateError
 from support.api_document.refusals import NAMED_LATER
-from support.api_document.source import Function, function, reachable
+from support.api_document.source import Function, function, module, reachable
 
 OF_AUTHENTICATION = frozenset({"is_open", "ticket_holder"})
 
@@ -118,8 +118,25 @@ def _inner(handler: Any, name: str) -> Any:
 
 
 def code_of(found: Any) -> Function | None:
-    """The code of a function, or of the one that made it; None of a lambda in a module."""
-    return function(f"{found.__module__}.{found.__qualname__.split('.')[0]}")
+    """The code of a function, or of the one that made it; of a lambda, if it is in `LISTING`."""
+    name = found.__qualname__.split(".")[0]
+    return (
+        _of_listing(found.__module__)
+        if name == "<lambda>"
+        else function(f"{found.__module__}.{name}")
+    )
+
+
+def _of_listing(where: str) -> Function | None:
+    """The lambda that makes the items of a module's list, as a function."""
+    known = module(where)
+    declared = None if known is None else known.constants.get("LISTING")
+    made = ast.parse("def item() -> Json: return None").body[0]
+    match declared, made:
+        case ast.Call(args=[_, _, ast.Lambda() as item, *_]), ast.FunctionDef(body=[ast.Return()]):
+            made.body = [ast.Return(item.body)]
+            return Function(where, "item", made)
+    return None
 
 
 def _calls_of(name: str, functions: list[Function]) -> Iterator[tuple[Function, ast.Call]]:

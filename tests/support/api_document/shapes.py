@@ -11,7 +11,8 @@ from typing import Any
 from support.api_document.source import (
     Function,
     assigned,
-    class_of,
+    constant,
+    field_of,
     full_name,
     target,
     type_of,
@@ -22,34 +23,45 @@ Schema = dict[str, Any]
 
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _DEEPEST = 12
+_MANY = 3
+"""Fields of an object that is a component."""
 _MOMENTS = frozenset({"rfc3339", "written"})
 _LOOKS = frozenset({"query", "wait_for"})
 """Methods that answer what the function answers which they are given."""
 
 
 class Shapes:
-    """Schemas of what functions return; those of functions named `..._json` are components."""
+    """Schemas of what functions return; objects of several fields are components."""
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {}
         self._names: dict[str, str] = {}
+        self._known: dict[str, Schema] = {}
         self._depth = 0
 
     def returned(self, of: Function) -> Schema:
         """The schema of a function's value."""
-        if self._depth > _DEEPEST:
-            return {}
-        if not of.name.endswith("_json") or not of.returns.startswith("Json"):
-            return self._body(of)
+        if self._depth > _DEEPEST or not of.returns.startswith("Json"):
+            return {} if self._depth > _DEEPEST else self._body(of)
+        full = f"{of.module}.{of.name}"
+        if full not in self._known:
+            self._known[full] = {}
+            self._known[full] = self._component(of, self._body(of))
+        return self._known[full]
+
+    def _component(self, of: Function, body: Schema) -> Schema:
+        """A schema, or what refers to it if it has many fields."""
+        plain = not_null(body)
+        if len(plain.get("properties", ())) < _MANY:
+            return body
         name = self._name(of)
-        if name not in self.components:
-            self.components[name] = {"type": "object"}
-            self.components[name] = self._body(of)
-        return {"$ref": f"#/components/schemas/{name}"}
+        self.components[name] = plain
+        refers = {"$ref": f"#/components/schemas/{name}"}
+        return refers if plain is body else nullable(refers)
 
     def _name(self, of: Function) -> str:
-        """The name of a component: of `job_json`, `Job`; with its module's if that is taken."""
-        words = of.name.removesuffix("_json").strip("_").split("_")
+        """The name of a component: of `job_json`, `Job`; with its folder's if that is taken."""
+        words = of.name.removesuffix("_json").removeprefix("shown_").strip("_").split("_")
         name, full = "".join(word.title() for word in words), f"{of.module}.{of.name}"
         if not name or self._names.setdefault(name, full) != full:
             name = of.module.split(".")[-2].title().replace("_", "") + name
@@ -135,6 +147,7 @@ class Shapes:
         }
 
     def _resolved(self, schema: Schema) -> Schema:
+        schema = not_null(schema)
         name = schema.get("$ref", "").rpartition("/")[2]
         return self.components[name] if name else schema
 
@@ -150,7 +163,7 @@ class Shapes:
         if called.name in _MOMENTS:
             maybe: Any = ["string", "null"] if "None" in called.returns else "string"
             return {"type": maybe, "format": "date-time"}
-        declared = declared_type(called.returns)
+        declared = declared_type(called.returns, called.module)
         return declared or self.returned(called)
 
     def _looked(self, where: Function, look: ast.expr) -> Schema:
@@ -169,14 +182,28 @@ class Shapes:
         return {}
 
 
-def declared_type(annotation: str) -> Schema:
-    """The schema of a simple type, None beside it or not; nothing for any other one."""
+def declared_type(annotation: str, where: str = "") -> Schema:
+    """The schema of a simple type or of a choice of texts, None beside it or not."""
     names = [part.strip() for part in annotation.split("|")]
-    known = [_TYPES[name] for name in names if name in _TYPES]
+    known = [found for name in names if (found := _simple(name, where))]
     if len(known) == 1 and len(names) == 1:
-        return {"type": known[0]}
-    if len(known) == 1 and sorted(names)[0] == "None":
-        return {"type": [known[0], "null"]}
+        return known[0]
+    if len(known) == 1 and len(names) == 2 and "None" in names:
+        return nullable(known[0])
+    return {}
+
+
+def _simple(name: str, where: str) -> Schema:
+    if name in _TYPES:
+        return {"type": _TYPES[name]}
+    if name.startswith("tuple[") and name.endswith(", ...]"):
+        items = _simple(name.removeprefix("tuple[").removesuffix(", ...]"), where)
+        return {"type": "array", "items": items} if items else {"type": "array"}
+    full = full_name(where, ast.Name(name)) if name.isidentifier() and where else None
+    match constant(full) if full else None:
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=values)):
+            texts = [each.value for each in values if isinstance(each, ast.Constant)]
+            return {"type": "string", "enum": texts} if len(texts) == len(values) else {}
     return {}
 
 
@@ -194,22 +221,22 @@ def nullable(schema: Schema) -> Schema:
         return {}
     if "null" in schema.get("type", ()) or {"type": "null"} in schema.get("anyOf", ()):
         return schema
-    if isinstance(schema.get("type"), str) and "properties" not in schema:
+    if isinstance(schema.get("type"), str) and not {"properties", "enum"} & schema.keys():
         return {**schema, "type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 
 
+def not_null(schema: Schema) -> Schema:
+    """A schema without the null that it allows."""
+    match schema:
+        case {"anyOf": [one, {"type": "null"}]}:
+            return dict(one)
+    return schema
+
+
 def _field(owner: str | None, name: str) -> Schema:
-    found = None if owner is None else class_of(owner)
-    if found is None:
-        return {}
-    for node in found[1].body:
-        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == name:
-            return declared_type(ast.unparse(node.annotation))
-    for base in found[1].bases:
-        if inherited := _field(full_name(found[0], base), name):
-            return inherited
-    return {}
+    found = None if owner is None else field_of(owner, name)
+    return {} if found is None else declared_type(found[1], found[0])
 
 
 def _own(node: ast.AST) -> list[ast.AST]:

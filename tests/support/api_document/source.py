@@ -42,9 +42,13 @@ class Function:
 
 @dataclass
 class Module:
-    """What stands in a module; `names` is what each imported name means, in full."""
+    """What stands in a module; `names` is what each imported name means, in full.
+
+    `whole` are modules of which it imports everything.
+    """
 
     names: dict[str, str] = field(default_factory=dict)
+    whole: list[str] = field(default_factory=list)
     functions: dict[str, Function] = field(default_factory=dict)
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     methods: dict[tuple[str, str], Function] = field(default_factory=dict)
@@ -65,6 +69,8 @@ def _read(name: str, tree: ast.Module) -> Module:
     made = Module()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
+            if node.names[0].name == "*":
+                made.whole.append(node.module)
             for alias in node.names:
                 made.names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     for node in tree.body:
@@ -118,7 +124,32 @@ def class_of(name: str) -> tuple[str, ast.ClassDef] | None:
         return None
     if last in known.classes:
         return where, known.classes[last]
-    return class_of(known.names[last]) if last in known.names else None
+    if last in known.names:
+        return class_of(known.names[last])
+    return next((found for each in known.whole if (found := class_of(f"{each}.{last}"))), None)
+
+
+def constant(name: str) -> ast.expr | None:
+    """What the constant of this full name is given."""
+    where, _, last = name.rpartition(".")
+    known = module(where)
+    if known is None:
+        return None
+    if last in known.constants:
+        return known.constants[last]
+    return constant(known.names[last]) if last in known.names else None
+
+
+def field_of(owner: str, name: str) -> tuple[str, str] | None:
+    """The module in which a field of a class is annotated, and its annotation."""
+    found = class_of(owner)
+    if found is None:
+        return None
+    for node in found[1].body:
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == name:
+            return found[0], ast.unparse(node.annotation)
+    bases = (full_name(found[0], base) for base in found[1].bases)
+    return next((f for base in bases if base and (f := field_of(base, name))), None)
 
 
 def method(class_name: str, name: str) -> Function | None:
@@ -165,6 +196,9 @@ def type_of(of: Function, value: ast.expr) -> str | None:
             return _class_named(of.module, of.types[name])
         case ast.Name(id=name):
             return next((t for v in assigned(of, name) if (t := type_of(of, v))), None)
+        case ast.Attribute(value=owner, attr=attr) if (known := type_of(of, owner)) is not None:
+            declared = field_of(known, attr)
+            return None if declared is None else _class_named(*declared)
         case ast.Call(func=func, args=args):
             called = target(of, func)
             if called is not None and called.name == "read_body":

@@ -67,6 +67,16 @@ def needs_some(model: type[BaseModel]) -> bool:
     return any(field.is_required() for field in model.model_fields.values())
 
 
+def test_every_answer_of_json_has_an_example_that_fits_its_schema() -> None:
+    for each in operations():
+        for status, answer in each["responses"].items():
+            content = answer.get("content", {}).get("application/json")
+            if content is not None and content["schema"]:
+                whole = {**content["schema"], "components": made()["components"]}
+                fault = next(Draft202012Validator(whole).iter_errors(content["example"]), None)
+                assert fault is None, f"{status} of {each['operationId']}: {fault}"
+
+
 def test_a_success_and_a_missing_right_are_told_of_every_call() -> None:
     for each in operations():
         statuses = {int(status) for status in each["responses"]}
