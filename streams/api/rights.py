@@ -47,3 +47,19 @@ def require_every_tenant(principal: Principal) -> None:
     if not principal.has_every_tenant:
         told = "this concerns all tenants, and your token is of some: use one of all tenants"
         raise Refusal(403, "every-tenant-needed", told)
+
+
+def require_may_refer(principal: Principal, reference: str | None) -> None:
+    """Check that a principal may name a secret by where it lies, if it does.
+
+    The processes that use it read any variable and any file of theirs, also another tenant's.
+
+    Raises:
+        Refusal: 403, its token is of some tenants.
+    """
+    if reference is not None and not principal.has_every_tenant:
+        told = (
+            "a secret_ref names what lies beside the secrets of all tenants, and your token is of "
+            "some: send the secret itself, or use a token of all tenants"
+        )
+        raise Refusal(403, "every-tenant-needed", told)

@@ -12,7 +12,7 @@ from streams.api.new_secret import NewSecret
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.remedy import put
-from streams.api.rights import require_permission
+from streams.api.rights import require_may_refer, require_permission
 from streams.api.rows.json_values import Json
 from streams.api.tenants.guards import known_tenant
 from streams.api.tenants.writes import changing, removed, standing_endpoint, with_newest, written
@@ -41,6 +41,7 @@ async def put_endpoint(state: AppState, tenant_id: str, name: str, wanted: Endpo
             request is sent to the URL.
     """
     wanted.settings(name, 0)  # a body that is wrong anyway is not looked up
+    require_may_refer(state.principal, wanted.secret_ref)
     if wanted.url is not None:
         await check_target(state, "url", wanted.url)
     async with changing(state, tenant_id):
@@ -61,8 +62,10 @@ async def rotate(state: AppState, tenant_id: str, name: str, wanted: EndpointRot
     """Give an endpoint a new key; the old one signs beside it until the overlap is over.
 
     Raises:
-        Refusal: 404, there is no such endpoint; 409, too many keys are in use.
+        Refusal: 403, the caller may name no reference; 404, there is no such endpoint; 409, too
+            many keys are in use.
     """
+    require_may_refer(state.principal, wanted.secret_ref)
     async with changing(state, tenant_id):
         record, now = await known_endpoint(state, tenant_id, name), wall_ms()
         secret, made = _chosen(wanted)

@@ -9,7 +9,7 @@ from streams.api.endpoints.destinations import check_target, set_up_callbacks
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
 from streams.api.remedy import put
-from streams.api.rights import require_permission
+from streams.api.rights import require_may_refer, require_permission
 from streams.api.rows.json_values import Json
 from streams.api.sources.source_request import RotateRequest, SourceRequest
 from streams.api.sources.table import source_json
@@ -31,6 +31,7 @@ async def put_source(state: AppState, tenant_id: str, name: str, wanted: SourceR
     """
     if wanted.has_secret:
         require_permission(state.principal, SECRETS)
+        require_may_refer(state.principal, wanted.secret_ref)
     secrets = [wanted.new_secret(wanted.scheme)] if wanted.has_secret else []
     if wanted.callback_url is not None:
         await check_target(state, "callback_url", wanted.callback_url)
@@ -49,8 +50,10 @@ async def rotate(state: AppState, tenant_id: str, name: str, wanted: RotateReque
     """Set a source's new secret; the old one verifies until the overlap is over.
 
     Raises:
-        Refusal: 404, there is no such source; 409, it is disabled, or too many secrets are in use.
+        Refusal: 403, the caller may name no reference; 404, there is no such source; 409, it is
+            disabled, or too many secrets are in use.
     """
+    require_may_refer(state.principal, wanted.secret_ref)
     async with changing(state, tenant_id):
         record = await known_source(state, tenant_id, name)
         return await _set(state, _rotated(state, record, wanted, wall_ms()))
