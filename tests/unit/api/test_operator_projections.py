@@ -26,10 +26,12 @@ from streams.dispatcher.schedule import created
 from streams.errors import DecodeError
 from streams.runtime.processor import Record
 from streams.schedules.definition import definition
+from streams.serde.bulk_records import BulkPaused, BulkRecord
 from streams.serde.codec import (
     APPROVAL,
     AUDIT_ENTRY,
     BACKLOG,
+    BULK,
     DEAD_LETTER,
     DELIVERY,
     DELIVERY_ATTEMPT,
@@ -52,6 +54,7 @@ from streams.serde.codec import (
 )
 from streams.serde.keys import (
     approval_key,
+    bulk_key,
     checkpoint_key,
     held_key,
     join,
@@ -160,6 +163,10 @@ VALUES: dict[str, tuple[bytes, bytes]] = {
     "replays": (
         replay_key("rpl_1", "paused"),
         REPLAY.encode(ReplayRecord("rpl_1", 1, "operator", ReplayPaused(True))),
+    ),
+    "bulk": (
+        bulk_key("bulk_1", "paused"),
+        BULK.encode(BulkRecord("bulk_1", 1, "operator", BulkPaused(True))),
     ),
     "dispatcher.checkpoints.changelog": (checkpoint_key("job_a", 1, "draft"), framed('"text"')),
 }

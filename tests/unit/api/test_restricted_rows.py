@@ -28,6 +28,8 @@ def values(table_columns: list[tuple[str, str]], tenant: str, number: int) -> li
             found.append(tenant)
         elif name == "kind" and number >= 0:
             found.append("asked" if tenant else "pause")
+        elif name == "item":  # what was asked of a bulk act
+            found.append("")
         else:
             text = f"{tenant}-{number}"
             found.append({"INTEGER": number, "BLOB": b""}.get(kind, text))
