@@ -20,7 +20,7 @@ from simulation.story import Story, draw
 from streams import new_jobs
 from streams.delivery import step as delivery_step
 from streams.delivery.parts.sending import Sending
-from streams.dispatcher import failures, history, parking, waiting
+from streams.dispatcher import failures, history, parking, schedule_jobs, waiting
 from streams.dispatcher.groups import Groups
 from streams.dispatcher.part import Change
 from streams.dispatcher.parts import (
@@ -253,7 +253,7 @@ def _tick_fires_twice() -> Iterator[None]:
 
     numbers = count()
     fires = _around(schedules.Schedules, "_fire", fire)
-    with fires, patch.object(schedules, "scheduled_job_id", job_id):
+    with fires, patch.object(schedule_jobs, "scheduled_job_id", job_id):
         yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import sys
 import sysconfig
 import traceback
@@ -17,8 +18,13 @@ ELSEWHERE = "traceback_elsewhere"
 """The attribute of an error that holds its traceback in another process."""
 
 _OURS = Path(__file__).parents[2]
-_BETWEEN = (_OURS, Path(asyncio.__file__).parent, Path(concurrent.futures.__file__).parent)
-"""Folders of frames that lead from the worker to a handler, or from `ctx` to its functions."""
+_BETWEEN = (
+    _OURS,
+    Path(asyncio.__file__).parent,
+    Path(concurrent.futures.__file__).parent,
+    Path(contextlib.__file__),
+)
+"""Where frames lie that lead from the worker to a handler, or from `ctx` to its functions."""
 _STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
 _APPLICATIONS = (_OURS / "dev" / "sample.py", _OURS / "demo" / "world")
