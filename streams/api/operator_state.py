@@ -10,25 +10,30 @@ from typing import TypeVar
 
 from streams.access.authentication import Authentication
 from streams.access.principal import BOOTSTRAP, Principal
+from streams.api.audit import table as audit
+from streams.api.audited_writes import AuditedWrites
 from streams.api.condition import Condition
 from streams.api.read_model.database import Database
 from streams.api.read_model.follower import Follower
 from streams.api.read_model.read_barrier import ReadBarrier
 from streams.api.read_model.row_notifier import RowNotifier
+from streams.api.recorded_state import recorded
 from streams.api.refusal import Refusal
 from streams.api.rows.table import Row, RowKey
 from streams.artifacts.store import ArtifactStore
+from streams.audit.chain import Head, chain_of, linked
+from streams.audit.entries import TOPIC, encoded, of_call
 from streams.delivery.egress.policy import EgressPolicy
 from streams.event_admission import Admission
 from streams.event_replay.preview import Preview
 from streams.kafka.clients import AwaitedProducer
-from streams.kafka.fenced_write import FencedWrites
+from streams.kafka.fenced_write import FencedWrites, OutgoingRecord
 from streams.kafka.offsets import Place
 from streams.kafka.payload_reader import PayloadReader
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
 from streams.serde.codec import COMMAND, TENANT
-from streams.serde.records import Call, Command, CommandBody, TenantRecord
+from streams.serde.records import DONE, AuditEntry, Call, Command, CommandBody, TenantRecord
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault
 from streams.vault.keyring import DataKeyring
@@ -37,6 +42,10 @@ T = TypeVar("T")
 
 SHOWN_WITHIN_SECONDS = 5.0
 """How long a call waits for the read model to show its effect; then it answers without it."""
+
+
+SETTINGS_WRITER = "operator.settings"
+"""The transactional id, and the chain, of writes that one operator at a time may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,7 @@ class AppState:
     barrier: ReadBarrier
     fenced: FencedWrites
     """Writes of records that no other operator may have changed meanwhile."""
+    audited_writes: AuditedWrites
     egress: EgressPolicy
     topic_prefix: str
     preview: Preview
@@ -78,12 +88,14 @@ class AppState:
     """What the call asks of the thing that it changes."""
     request_id: str = ""
     """That of the call, by which commands and the audit name it."""
+    verb: str = ""
+    """What the audit calls that which the call does; without one, it is no person's act."""
     command_id: str | None = None
     """The id of the one command that a repeated call sends; None gives each command a new one."""
 
-    def asked_by(self, principal: Principal, request_id: str) -> AppState:
+    def asked_by(self, principal: Principal, request_id: str, verb: str = "") -> AppState:
         """Return the same parts, as one who calls sees them."""
-        return replace(self, principal=principal, request_id=request_id)
+        return replace(self, principal=principal, request_id=request_id, verb=verb)
 
     def under(self, condition: Condition) -> AppState:
         """Return the same parts, for a call that changes something under a condition."""
@@ -156,7 +168,11 @@ class AppState:
             raise not_shown()
 
     async def set_tenant(
-        self, key: Row, record: TenantRecord | None, partition: int | None = None
+        self,
+        key: Row,
+        record: TenantRecord | None,
+        partition: int | None = None,
+        entry: AuditEntry | None = None,
     ) -> int:
         """Write a record of `tenants`, or delete it; return its offset once that is durable.
 
@@ -165,12 +181,75 @@ class AppState:
         Raises:
             KafkaUnavailable: it was not acknowledged; it may still be written.
         """
-        return await self.producer.send(
-            "tenants",
-            keys.tenant_key(*key),
-            None if record is None else TENANT.encode(record),
-            partition=self.home(key[0]) if partition is None else partition,
+        home = self.home(key[0]) if partition is None else partition
+        offsets = await self.audited(entry, tenant_record(key, record, home))
+        if offsets is None:  # the read model shows the record then, as its entry
+            return -1
+        return offsets[0]
+
+    async def audited(self, entry: AuditEntry | None, *records: OutgoingRecord) -> list[int] | None:
+        """Write records in one transaction with the entry that tells of them; return the offsets.
+
+        They are None if only the read model shows that it was committed. Without an entry, each
+        record is written for itself.
+
+        Raises:
+            KafkaUnavailable: it was not acknowledged; it may still be written.
+        """
+        if entry is not None:
+            home = self.home(entry.tenant_id)
+            offsets = await self.audited_writes.write(entry, home, records)
+            if offsets is None:
+                await self.read_barrier(*{(each.topic, each.partition) for each in records})
+            return offsets
+        send = self.producer.send
+        sent = (
+            send(each.topic, each.key, each.value, partition=each.partition) for each in records
         )
+        return list(await asyncio.gather(*sent))
+
+    def entry(
+        self,
+        target: str,
+        tenant_id: str = "",
+        *,
+        before: TenantRecord | str | None = None,
+        after: TenantRecord | str | None = None,
+        note: str | None = None,
+        verb: str = "",
+    ) -> AuditEntry | None:
+        """Return the entry of what the call does; None if it is no person's act.
+
+        Its verb is that of the call, unless another one is given.
+        """
+        verb = verb or self.verb
+        if not verb:
+            return None
+        states = {"before": _text(before), "after": _text(after)}
+        return of_call(
+            self.call, verb, target, DONE, wall_ms(), tenant_id=tenant_id, note=note, **states
+        )
+
+    async def chained(self, writer: str, entry: AuditEntry | None) -> list[OutgoingRecord]:
+        """Return an entry as the next record of a writer that nobody else is meanwhile."""
+        if entry is None:
+            return []
+        home = self.home(entry.tenant_id)
+        heads = await self.heads(writer, (home,))
+        return [OutgoingRecord(TOPIC, *encoded(linked(entry, heads[home])), home)]
+
+    async def heads(self, writer: str, partitions: Sequence[int]) -> dict[int, Head]:
+        """Return the newest entries of a writer, once all that it wrote is read.
+
+        Raises:
+            Refusal: 503, the read model is late: call again.
+        """
+        await self.read_barrier(*((TOPIC, each) for each in partitions))
+
+        def look(connection: sqlite3.Connection) -> dict[int, Head]:
+            return {p: audit.head(connection, chain_of(writer, p)) for p in partitions}
+
+        return await asyncio.to_thread(self.database.read, look)
 
     @property
     def call(self) -> Call:
@@ -196,6 +275,16 @@ class AppState:
         """
         home = self.home(tenant_id)
         return await self.producer.send(topic, tenant_id.encode(), value, partition=home)
+
+
+def tenant_record(key: Row, record: TenantRecord | None, partition: int) -> OutgoingRecord:
+    """Return what sets a record of `tenants`, or deletes it."""
+    value = None if record is None else TENANT.encode(record)
+    return OutgoingRecord("tenants", keys.tenant_key(*key), value, partition)
+
+
+def _text(state: TenantRecord | str | None) -> str | None:
+    return recorded(state) if isinstance(state, TenantRecord) else state
 
 
 def replacing(before: TenantRecord | None, record: TenantRecord) -> TenantRecord:

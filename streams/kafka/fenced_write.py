@@ -1,8 +1,8 @@
-"""Writes one record if nobody else has begun to write one meanwhile.
+"""Writes records in a transaction, if nobody else has begun to write under the same id meanwhile.
 
-All processes share one transactional id. Opening a write ends the one that another process left
-open, and fences that process: its record is not committed. So whoever opens a write, then reads the
-topic to its end, and then commits, has seen every record of an earlier writer of this kind.
+Opening a write ends the one that another process left open, and fences that process: its records
+are not committed. So whoever opens a write, then reads the topics to their ends, and then commits,
+has seen every record of an earlier writer of this kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -18,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.errors import KafkaUnavailable, TidegateError
 from streams.kafka.clients import producer_config
-from streams.kafka.failures import Verdict, classify, denied, tell_missing
+from streams.kafka.failures import Verdict, classify, denied, not_sent, tell_missing
 from streams.process.daemon_thread import in_daemon_thread
 from streams.settings import Settings
 
@@ -39,6 +40,16 @@ class Unsettled(TidegateError):
 
     Until the next write is opened, it is unknown whether this one was committed.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingRecord:
+    """A record to be written; the topic is a logical one."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    partition: int
 
 
 class FencedWrites:
@@ -64,12 +75,13 @@ class FencedWrites:
 
 
 class FencedWrite:
-    """One transaction of one record; it blocks its thread while it opens."""
+    """Transactions one after the other, until one fails; it blocks its thread while it opens."""
 
     def __init__(self, settings: Settings, transactional_id: str) -> None:
         self._prefix = settings.topic_prefix
         self._timeout = settings.session_seconds
-        self._offset: int | None = None
+        self._offsets: dict[int, int] = {}
+        self._too_large: KafkaError | None = None
         own = {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": settings.session_timeout_ms,
@@ -78,35 +90,44 @@ class FencedWrite:
         self._producer = Producer(producer_config(settings, **own))
         self._until_answered(partial(self._producer.init_transactions, _CALL_SECONDS))
 
-    async def commit(self, topic: str, key: bytes, value: bytes | None, *, partition: int) -> int:
-        """Return the record's offset once it is committed.
+    async def commit(self, *records: OutgoingRecord) -> list[int]:
+        """Return the records' offsets once they are committed together.
 
         Raises:
             Unsettled: open another write, then look whether this one was committed.
+            RecordTooLarge: a topic takes no record of this size; nothing is committed.
         """
-        send = partial(self._commit, topic, key, value, partition)
+        send = partial(self._commit, records)
         try:
             async with asyncio.timeout(_HUNG_SESSIONS * self._timeout):
                 return await in_daemon_thread(send)
         except TimeoutError:
             raise Unsettled("the commit did not return in time") from None
         except KafkaException as error:
-            log.info("a conditional write was not committed", error=str(error.args[0]))
+            if self._too_large or error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                topics = ", ".join(sorted({each.topic for each in records}))
+                raise not_sent(topics, self._too_large or error.args[0]) from error
+            log.info("a transaction was not committed", error=str(error.args[0]))
             raise Unsettled(str(error.args[0])) from error
 
-    def _commit(self, topic: str, key: bytes, value: bytes | None, partition: int) -> int:
+    def _commit(self, records: Sequence[OutgoingRecord]) -> list[int]:
+        self._offsets.clear()
         self._producer.begin_transaction()
-        self._producer.produce(
-            self._prefix + topic, value, key, partition, on_delivery=self._delivered
-        )
+        for place, each in enumerate(records):
+            told = partial(self._delivered, place)
+            topic = self._prefix + each.topic
+            self._producer.produce(topic, each.value, each.key, each.partition, on_delivery=told)
         self._until_answered(partial(self._producer.commit_transaction, _CALL_SECONDS))
-        if self._offset is None:
-            raise Unsettled("written at an unknown offset")
-        return self._offset
+        if len(self._offsets) < len(records):
+            raise Unsettled("written at unknown offsets")
+        return [self._offsets[place] for place in range(len(records))]
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._offset = message.offset()
+    def _delivered(self, place: int, error: KafkaError | None, message: Message) -> None:
+        offset = message.offset()
+        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            self._too_large = error
+        if error is None and offset is not None:
+            self._offsets[place] = offset
 
     def _until_answered(self, call: Callable[[], object]) -> None:
         due = time.monotonic() + self._timeout

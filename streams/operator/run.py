@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from streams.access.permissions import all_roles
 from streams.access.session_ends import SessionEnds
 from streams.api import STAGE
 from streams.api.artifacts.sweep import sweep_for_ever
+from streams.api.audited_writes import AuditedWrites
 from streams.api.bulk.dealing import deal
 from streams.api.jobs.job_request import MAX_INPUT_BYTES
 from streams.api.live import table as live
@@ -28,7 +29,7 @@ from streams.api.live.http import STREAMS, Streams
 from streams.api.live.hub import Hub
 from streams.api.live.rounds import Look, SharedReads
 from streams.api.live.tickets import Tickets
-from streams.api.operator_state import AppState
+from streams.api.operator_state import SETTINGS_WRITER, AppState
 from streams.api.read_model.database import Database
 from streams.api.read_model.follower import Follower
 from streams.api.read_model.projections import kept_ms
@@ -50,6 +51,7 @@ from streams.api.session.desk import sign_in_desk
 from streams.api.tenants import table as tenants
 from streams.api.tokens.upkeep import keep_tokens, require_administrator, write_uses
 from streams.artifacts.store import open_store
+from streams.audit.chain import Head
 from streams.bulk import carrier as bulk
 from streams.delivery.egress.configured import egress_policy
 from streams.errors import KafkaUnavailable, PoisonRecord
@@ -210,6 +212,12 @@ async def _state(
     settings_of.start()
     replays.start()
     store = open_store(settings.artifacts) if settings.artifacts else None
+
+    def heads(writer: str) -> Awaitable[dict[int, Head]]:
+        return shared.heads(writer, range(topology.partitions))
+
+    own = FencedWrites(settings, f"{STAGE}-{settings.instance}")
+    audited = AuditedWrites(settings.instance, own, heads)
     shared = AppState(
         topology,
         vault,
@@ -222,7 +230,8 @@ async def _state(
         payloads,
         admissions(producer, vault, book, topology),
         ReadBarrier(settings, follower, notifier),
-        FencedWrites(settings, f"{STAGE}.settings"),
+        FencedWrites(settings, SETTINGS_WRITER),
+        audited,
         egress_policy(settings),
         settings.topic_prefix,
         Preview(settings, topology, closed),
@@ -244,6 +253,7 @@ async def _state(
         task.cancel()
     with suppress(KafkaUnavailable):
         await write_uses(shared, known)
+    await audited.close()
     await asyncio.gather(asyncio.to_thread(acts.stop), asyncio.to_thread(replays.stop))
     reader.stopping.set()
     await asyncio.to_thread(settings_of.stop)

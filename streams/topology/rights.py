@@ -102,11 +102,11 @@ _OPERATOR = _Use(
     ),
     writes=_names(
         "payloads events.received jobs.commands tenants quarantine dlq replays bulk"
-        " deliveries.commands"
+        " deliveries.commands audit"
     ),
     joins=_names("replays bulk"),
     asks=_names("operator events-reader"),
-    writes_as=_names("operator.settings"),
+    writes_as=_names("operator.settings operator-"),
 )
 _WORKER = _Use(
     reads=_names("jobs.replies payloads tenants"),

@@ -77,7 +77,7 @@ def _partitions(topology: Topology) -> Found:
 def _names(topology: Topology) -> Found:
     """A transactional id is a stage's name, "-" and an instance, and no other stage's may be."""
     for name in topology.stages:
-        for other in (FUSED, *topology.stages):
+        for other in (FUSED, "operator", *topology.stages):
             if name.startswith(f"{other}-"):
                 yield problem(
                     f"{name} begins like the transactional ids of {other}, so that either could "

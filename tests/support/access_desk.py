@@ -46,8 +46,9 @@ class TenantDesk(OperatorDesk):
         super().__init__(writer)
         self.database, self.vault = database, local_vault(TICKET_KEY)
 
-    def asked_by(self, principal: Principal, request_id: str) -> Any:
+    def asked_by(self, principal: Principal, request_id: str, verb: str = "") -> Any:
         asked = copy.copy(self)
+        asked.verb = verb
         asked.principal, asked.request_id = principal, request_id
         return asked
 

@@ -38,6 +38,7 @@ class AskedByAnybody:
 
     principal: Principal = BOOTSTRAP
     request_id: str = "req-2"
+    verb: str = ""
     condition: Condition | None = None
     authentication: Authentication
     command_id: str | None = None
@@ -46,8 +47,8 @@ class AskedByAnybody:
     def call(self) -> Call:
         return Call(self.principal.id, self.principal.role, self.request_id)
 
-    def asked_by(self, principal: Principal, request_id: str) -> Any:
-        self.principal, self.request_id = principal, request_id
+    def asked_by(self, principal: Principal, request_id: str, verb: str = "") -> Any:
+        self.principal, self.request_id, self.verb = principal, request_id, verb
         self.condition = self.command_id = None
         return self
 
@@ -57,6 +58,13 @@ class AskedByAnybody:
 
     def new_command_id(self) -> str:
         return new_id("cmd") if self.command_id is None else self.command_id
+
+    def entry(self, *_: Any, **__: Any) -> Any:
+        """No entry: the tests on a broker have them."""
+        return None
+
+    async def chained(self, *_: Any) -> list[Any]:
+        return []
 
     def under(self, condition: Condition) -> Any:
         self.condition = condition

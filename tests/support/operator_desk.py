@@ -17,10 +17,11 @@ from streams.api.serving.middlewares import problems
 from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
 from streams.audit.entries import encoded, of_call
+from streams.kafka.fenced_write import OutgoingRecord
 from streams.runtime.processor import Record
 from streams.serde.codec import TENANT
 from streams.serde.ids import partition_for
-from streams.serde.keys import tenant_key
+from streams.serde.keys import split, tenant_key
 from streams.serde.records import DONE, REFUSED, AuditOutcome, CommandBody, TenantRecord
 from streams.topology.load import load
 from support.callers import AskedByAnybody, as_operator
@@ -62,7 +63,7 @@ class OperatorDesk(AskedByAnybody):
         assert condition(self.rows), f"{row} is not as it was written"
 
     async def set_tenant(
-        self, key: Any, record: TenantRecord | None, partition: int | None = None
+        self, key: Any, record: TenantRecord | None, partition: int | None = None, entry: Any = None
     ) -> int:
         home = partition_for(key[0], self.topology.partitions)
         self.tenant_records.append((key, home if partition is None else partition))
@@ -74,9 +75,17 @@ class OperatorDesk(AskedByAnybody):
         """A conditional write; `commit` ends it."""
         return self
 
-    async def commit(self, topic: str, key: bytes, value: bytes | None, *, partition: int) -> int:
-        self.project([(topic, key, value)])
-        return 0
+    async def commit(self, *records: OutgoingRecord) -> list[int]:
+        self.project([(each.topic, each.key or b"", each.value) for each in records])
+        return [0] * len(records)
+
+    async def audited(self, _: Any, *records: OutgoingRecord) -> list[int]:
+        """Write records; their entry is left out."""
+        for each in records:
+            if each.topic == "tenants":
+                found = tuple(split(each.key or b""))
+                self.tenant_records.append((found, each.partition))
+        return await self.commit(*records)
 
     def drop_shown(self) -> None:
         """The read model has every write at once."""

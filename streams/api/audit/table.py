@@ -7,6 +7,7 @@ import sqlite3
 from streams.api.rows.json_values import Json
 from streams.api.rows.paging import Entry, Listing
 from streams.api.rows.table import Row, Table, find, no_tombstone
+from streams.audit.chain import Head, head_of
 from streams.audit.shown import shown
 from streams.runtime.processor import Record
 from streams.serde.codec import AUDIT_ENTRY
@@ -16,6 +17,13 @@ from streams.serde.records import DONE, REFUSED, AuditEntry
 def answer_to(connection: sqlite3.Connection, command_id: str) -> AuditEntry | None:
     """Return the entry that answers a command; None while no stage has decided it."""
     return find(connection, AUDIT_ENTRY, TABLE.name, id=command_id)
+
+
+def head(connection: sqlite3.Connection, chain: str) -> Head:
+    """Return the newest entry of a chain."""
+    newest = "SELECT record FROM audit WHERE chain = ? ORDER BY seq DESC LIMIT 1"
+    row = connection.execute(newest, (chain,)).fetchone()
+    return Head(chain) if row is None else head_of(AUDIT_ENTRY.decode(row[0]))
 
 
 def _row(record: Record) -> Row:
@@ -28,6 +36,8 @@ def _row(record: Record) -> Row:
         entry.target,
         entry.outcome,
         entry.at,
+        entry.chain,
+        entry.seq,
         record.value,
     )
 
@@ -41,7 +51,8 @@ TABLE = Table(
     topic="audit",
     key="id TEXT",
     columns="tenant_id TEXT NOT NULL, principal TEXT NOT NULL, verb TEXT NOT NULL, "
-    "target TEXT NOT NULL, outcome TEXT NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
+    "target TEXT NOT NULL, outcome TEXT NOT NULL, at INTEGER NOT NULL, chain TEXT NOT NULL, "
+    "seq INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     split=no_tombstone,
     indexes={
@@ -49,6 +60,7 @@ TABLE = Table(
         "of_tenant": "(tenant_id, at, id)",
         "of_principal": "(principal, at, id)",
         "of_target": "(target, at, id)",
+        "of_chain": "(chain, seq)",
     },
     expires=True,
 )

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import orjson
+
 from streams.api.dead_letters import letters
 from streams.api.operator_state import AppState
+from streams.http.moments import rfc3339
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import DeadLetter
 
@@ -30,6 +33,13 @@ async def discarded(state: AppState, id_: str, note: str) -> DeadLetter | None:
             discarded_by=state.principal.id,
             discard_note=note,
         )
-        await letters.rewrite(state, replace(kept, letter=marked))
+        tenant_id, after = marked.tenant_id or "", _mark(marked)
+        entry = state.entry(id_, tenant_id, after=after, note=note, verb="dead_letter.discard")
+        await letters.rewrite(state, replace(kept, letter=marked), entry)
         return marked
     return None
+
+
+def _mark(letter: DeadLetter) -> str:
+    at = None if letter.discarded_at is None else rfc3339(letter.discarded_at)
+    return orjson.dumps({"discarded_at": at, "discarded_by": letter.discarded_by}).decode()

@@ -11,6 +11,8 @@ from streams.api.dead_letters import to_replay
 from streams.api.dead_letters.to_replay import StoredLetter
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
+from streams.kafka.fenced_write import OutgoingRecord
+from streams.serde.records import AuditEntry
 
 
 async def current(state: AppState, ids: Collection[str]) -> list[StoredLetter]:
@@ -27,7 +29,7 @@ async def current(state: AppState, ids: Collection[str]) -> list[StoredLetter]:
     return await state.query(found)
 
 
-async def rewrite(state: AppState, kept: StoredLetter) -> None:
+async def rewrite(state: AppState, kept: StoredLetter, entry: AuditEntry | None) -> None:
     """Replace a letter in its partition; return once the read model shows it, or is late.
 
     Raises:
@@ -35,6 +37,6 @@ async def rewrite(state: AppState, kept: StoredLetter) -> None:
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
     key, value = dead_letter.encoded(kept.letter)
-    await state.producer.send(dead_letter.TOPIC, key, value, partition=kept.partition)
+    await state.audited(entry, OutgoingRecord(dead_letter.TOPIC, key, value, kept.partition))
     with suppress(Refusal):
         await state.read_barrier(("dlq", kept.partition))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
+from collections.abc import Mapping
 from functools import partial
 
+import orjson
 import structlog
 
 from streams.api.job_types.known import doubt_about
-from streams.api.operator_state import AppState
+from streams.api.operator_state import AppState, tenant_record
 from streams.api.pauses import paused as pauses
 from streams.api.pauses.pause_request import PauseRequest, ResumeRequest
 from streams.api.pauses.paused import pause_json
@@ -20,7 +21,7 @@ from streams.api.rows.json_values import Json
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import known_tenant, refuse_erased
 from streams.process.wall_clock import wall_ms
-from streams.serde.records import TenantRecord
+from streams.serde.records import AuditEntry, TenantRecord
 from streams.tenants.pauses import Key, Pause, keys_of, partition_in
 
 log = structlog.get_logger(__name__)
@@ -43,7 +44,10 @@ async def pause(state: AppState, wanted: PauseRequest) -> Json:
         at = max(wall_ms(), 0 if before is None else before.at + 1)
         made = Pause(wanted.scope, wanted.value, by, wanted.reason, at)
         records = made.records(state.topology.partitions)
-        await _write(state, {(each.tenant_id, each.kind, each.id): each for each in records})
+        after: dict[Key, TenantRecord | None] = {
+            (each.tenant_id, each.kind, each.id): each for each in records
+        }
+        await _write(state, after, _entry(state, wanted, before, made, wanted.reason))
     log.warning("paused", scope=made.scope, value=made.value, by=made.by, reason=made.reason)
     return {**pause_json(made), "warning": warning}
 
@@ -63,7 +67,7 @@ async def resume(state: AppState, wanted: ResumeRequest) -> Json:
             all_ = get("limits")
             raise Refusal(409, "not-paused", f"{what}: {all_} lists all pauses", remedy=all_)
         keys = keys_of(wanted.scope, wanted.value, state.topology.partitions)
-        await _write(state, dict.fromkeys(keys))
+        await _write(state, dict.fromkeys(keys), _entry(state, wanted, before, None))
     log.warning("resumed", scope=wanted.scope, value=wanted.value, by=by)
     return {**pause_json(before), "resumed_by": by}
 
@@ -95,17 +99,37 @@ async def _paused(state: AppState, wanted: ResumeRequest) -> Pause | None:
     return found.get((wanted.scope, wanted.value))
 
 
-async def _write(state: AppState, records: dict[Key, TenantRecord | None]) -> None:
+def _entry(
+    state: AppState,
+    wanted: ResumeRequest,
+    before: Pause | None,
+    after: Pause | None,
+    note: str | None = None,
+) -> AuditEntry | None:
+    shown = [None if p is None else orjson.dumps(pause_json(p)).decode() for p in (before, after)]
+    tenant_id = wanted.value if wanted.scope == "tenant" else ""
+    target = f"{wanted.scope} {wanted.value}"
+    return state.entry(target, tenant_id, before=shown[0], after=shown[1], note=note)
+
+
+async def _write(
+    state: AppState, records: Mapping[Key, TenantRecord | None], entry: AuditEntry | None
+) -> None:
     """Write or delete records, and return once the read model shows all of that.
 
     Raises:
         Refusal: 503, the read model is late: send the call again.
         KafkaUnavailable: one was not acknowledged: send the call again.
     """
-    sent = (state.set_tenant(key, each, partition_in(key)) for key, each in records.items())
-    await asyncio.gather(*sent)
+    sent = (tenant_record(key, each, _home(state, key)) for key, each in records.items())
+    await state.audited(entry, *sent)
     for key, record in records.items():
         await state.wait_until(("tenants", key), partial(_is_shown, key=key, record=record))
+
+
+def _home(state: AppState, key: Key) -> int:
+    given = partition_in(key)
+    return state.home(key[0]) if given is None else given
 
 
 def _is_shown(connection: sqlite3.Connection, key: Key, record: TenantRecord | None) -> bool:

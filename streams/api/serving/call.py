@@ -195,10 +195,17 @@ def require_declared(app: web.Application, open_paths: frozenset[str]) -> None:
 
 def state_of(request: web.Request) -> AppState:
     """Return the operator's parts as the caller sees them: what it reads is the caller's own."""
-    state = request.app[STATE].asked_by(request[PRINCIPAL], _request_id(request))
+    state = state_as(request, request[PRINCIPAL])
     condition, command_id = request.get(CONDITION), request.get(_COMMAND_ID)
     state = state if condition is None else state.under(condition)
     return state if command_id is None else state.sending(command_id)
+
+
+def state_as(request: web.Request, principal: Principal) -> AppState:
+    """Return the operator's parts as somebody sees them who makes an open call."""
+    call = call_of(request.match_info.handler)
+    verb = "" if call is None else call.verb
+    return request.app[STATE].asked_by(principal, _request_id(request), verb)
 
 
 def _request_id(request: web.Request) -> str:

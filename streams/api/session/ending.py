@@ -19,7 +19,7 @@ async def end_session(state: AppState, ends: SessionEnds, session: Session) -> N
     Raises:
         KafkaUnavailable: the end was not acknowledged; it may still be written.
     """
-    await _write(state, ends, end_of(session, wall_ms(), session.person))
+    await _write(state, ends, end_of(session, wall_ms(), session.person), session.person)
 
 
 async def end_sessions(state: AppState, ends: SessionEnds, person: str, by: str, note: str) -> None:
@@ -28,16 +28,19 @@ async def end_sessions(state: AppState, ends: SessionEnds, person: str, by: str,
     Raises:
         KafkaUnavailable: the end was not acknowledged; it may still be written.
     """
-    await _write(state, ends, end_of_all(person, wall_ms(), by, note))
+    await _write(state, ends, end_of_all(person, wall_ms(), by, note), person, note)
 
 
-async def _write(state: AppState, ends: SessionEnds, end: SessionEnd) -> None:
+async def _write(
+    state: AppState, ends: SessionEnds, end: SessionEnd, person: str, note: str | None = None
+) -> None:
     """Write an end, and delete those that end nothing any more.
 
     This operator knows the end as soon as it is durable, and the others when they read it.
     """
     record = end.record()
-    await state.set_tenant(end.key, record, PARTITION)
+    entry = state.entry(person, after=record, note=note)
+    await state.set_tenant(end.key, record, PARTITION, entry)
     ends.apply(keys.tenant_key(*end.key), TENANT.encode(record))
     over = ends.forgettable(wall_ms())
     await asyncio.gather(*(state.set_tenant(key, None, PARTITION) for key in over))

@@ -17,10 +17,9 @@ from streams.api.refusal import Refusal, invalid, unknown
 from streams.api.remedy import Remedy
 from streams.api.serving import session_cookies
 from streams.api.serving.access import address_of, caller_if_known
-from streams.api.serving.call import EVERY_TENANT, OPEN, PRINCIPAL, Calls
+from streams.api.serving.call import EVERY_TENANT, OPEN, PRINCIPAL, Calls, state_as, state_of
 from streams.api.serving.request_body import read_body
 from streams.api.serving.session import DESK, SESSION, issuer_unavailable, person
-from streams.api.serving.state import STATE
 from streams.api.session.desk import CALLBACK, SignInDesk
 from streams.api.session.ending import end_session, end_sessions
 from streams.api.session.next_path import DEFAULT, is_path_here
@@ -110,9 +109,11 @@ async def show(request: web.Request) -> web.Response:
 @calls.post("/v1/session/logout", of=OPEN, verb="session.logout", body=LogoutRequest)
 async def logout(request: web.Request) -> web.Response:
     """End the session of whoever calls, or all sessions of that person."""
-    if await person(request) is None:
+    found = await person(request)
+    if found is None:
         raise Refusal(409, "no-session", "this call has no session: there is nothing to end")
-    state, ends, session = request.app[STATE], request.app[DESK].people.ends, request[SESSION]
+    state, session = state_as(request, found), request[SESSION]
+    ends = request.app[DESK].people.ends
     wanted = await read_body(request, LogoutRequest)
     if wanted.everywhere:
         await end_sessions(state, ends, session.person, session.person, "signed out everywhere")
@@ -126,7 +127,7 @@ async def logout(request: web.Request) -> web.Response:
 @calls.post("/v1/session/end", of=EVERY_TENANT, needs=ADMIN, verb="session.end", body=EndRequest)
 async def end(request: web.Request) -> web.Response:
     """End all sessions that a person has now; the person may sign in again."""
-    state, wanted = request.app[STATE], await read_body(request, EndRequest)
+    state, wanted = state_of(request), await read_body(request, EndRequest)
     ends, by = request.app[DESK].people.ends, request[PRINCIPAL].id
     await end_sessions(state, ends, wanted.principal, by, wanted.note)
     return web.json_response({"principal": wanted.principal})

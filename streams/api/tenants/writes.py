@@ -8,7 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from streams.api.condition import Condition
-from streams.api.operator_state import AppState, not_shown, replacing
+from streams.api.operator_state import (
+    SETTINGS_WRITER,
+    AppState,
+    not_shown,
+    replacing,
+    tenant_record,
+)
 from streams.api.refusal import Refusal
 from streams.api.rows.table import Row
 from streams.api.tenants import table as tenants
@@ -17,9 +23,7 @@ from streams.api.tenants.tags import newest, present_tag, tag_of
 from streams.errors import KafkaUnavailable
 from streams.http.moments import rfc3339
 from streams.kafka.fenced_write import Unsettled
-from streams.serde.codec import TENANT
-from streams.serde.keys import tenant_key
-from streams.serde.records import SigningKey, TenantRecord
+from streams.serde.records import AuditEntry, SigningKey, TenantRecord
 from streams.tenants.source_keys import MOST_KEYS, rotated
 
 _MOST_TRIES = 5
@@ -55,13 +59,16 @@ async def written(state: AppState, record: TenantRecord, *, late: bool = False) 
         KafkaUnavailable: it was not acknowledged; it may still be written.
     """
     key = (record.tenant_id, record.kind, record.id)
-    record = replacing(await newest(state, key), record)
+    before = await newest(state, key)
+    record = replacing(before, record)
+    target = record.id or record.tenant_id
+    entry = state.entry(target, record.tenant_id, before=before, after=record)
 
     def shown(connection: sqlite3.Connection) -> TenantRecord | None:
         found = tenants.setting(connection, *key)
         return found if found is not None and found.updated_at >= record.updated_at else None
 
-    state.unshown[key] = await _sent(state, key, record), record
+    state.unshown[key] = await _sent(state, key, record, entry), record
     found = await state.wait_for(("tenants", key), shown)
     if found is None and late:
         return record
@@ -85,18 +92,23 @@ async def removed(state: AppState, record: TenantRecord) -> None:
     """
     key = (record.tenant_id, record.kind, record.id)
     gone = replacing(record, replace(record, disabled=True, secrets=(), keys=()))
-    state.unshown[key] = await _sent(state, key, None), gone
+    entry = state.entry(record.id, record.tenant_id, before=record)
+    state.unshown[key] = await _sent(state, key, None, entry), gone
     await state.wait_until(("tenants", key), lambda db: tenants.setting(db, *key) is None)
 
 
-async def _sent(state: AppState, key: Row, record: TenantRecord | None) -> int:
+async def _sent(
+    state: AppState, key: Row, record: TenantRecord | None, entry: AuditEntry | None
+) -> int:
     """Write a record, or delete it, under the condition of the call; return its offset."""
     if state.condition is None or state.condition.key != key:
-        return await state.set_tenant(key, record)
-    return await _sent_if(state, state.condition, record)
+        return await state.set_tenant(key, record, entry=entry)
+    return await _sent_if(state, state.condition, record, entry)
 
 
-async def _sent_if(state: AppState, condition: Condition, record: TenantRecord | None) -> int:
+async def _sent_if(
+    state: AppState, condition: Condition, record: TenantRecord | None, entry: AuditEntry | None
+) -> int:
     """Write a record if the condition still holds, whichever operator writes meanwhile.
 
     After a commit without an answer, the record itself shows whether it was written.
@@ -109,9 +121,9 @@ async def _sent_if(state: AppState, condition: Condition, record: TenantRecord |
         if tried and present == wanted:
             return _SHOWN
         condition.require(present)
-        value = None if record is None else TENANT.encode(record)
+        told = await state.chained(SETTINGS_WRITER, entry)
         with suppress(Unsettled):
-            return await write.commit("tenants", tenant_key(*key), value, partition=home)
+            return (await write.commit(tenant_record(key, record, home), *told))[0]
     raise KafkaUnavailable("other writers came before this one again and again")
 
 

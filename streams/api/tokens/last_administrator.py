@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from streams.access.authentication import Authentication
 from streams.access.token_records import KIND, PARTITION, TokenGrant
-from streams.api.operator_state import AppState
+from streams.api.operator_state import SETTINGS_WRITER, AppState, tenant_record
 from streams.api.refusal import Refusal
 from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.kafka.fenced_write import Unsettled
@@ -42,7 +42,7 @@ async def end_beside_another(
         Refusal: 409, it is the last one; 503, the read model is late: call again.
         KafkaUnavailable: it was not acknowledged: call again.
     """
-    key, value = tenant_key(*ended.key), TENANT.encode(ended.record(now))
+    key, record = tenant_key(*ended.key), ended.record(now)
     for _ in range(_MOST_TRIES):
         write = await state.fenced.open()
         await _learn(state, access)
@@ -51,9 +51,11 @@ async def end_beside_another(
             return
         if is_last(access, known, now):
             raise last_administrator()
+        entry = state.entry(ended.id, before=known.record(now), after=record)
+        told = await state.chained(SETTINGS_WRITER, entry)
         with suppress(Unsettled):
-            await write.commit("tenants", key, value, partition=PARTITION)
-            access.book.apply(key, value)
+            await write.commit(tenant_record(ended.key, record, PARTITION), *told)
+            access.book.apply(key, TENANT.encode(record))
             return
     raise KafkaUnavailable("other writers came before this one again and again")
 

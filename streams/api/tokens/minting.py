@@ -124,7 +124,9 @@ def _beyond(why: str) -> Refusal:
 
 
 async def _write(state: AppState, access: Authentication, grant: TokenGrant, at: int) -> None:
-    record = grant.record(at)
-    await state.set_tenant(grant.key, record, PARTITION)
+    record, known = grant.record(at), access.book.grant(grant.id)
+    before = None if known is None else known.record(at)
+    entry = state.entry(grant.id, before=before, after=record)
+    await state.set_tenant(grant.key, record, PARTITION, entry)
     # Other operators read it within a second, and this one knows it from now on.
     access.book.apply(tenant_key(*grant.key), TENANT.encode(record))

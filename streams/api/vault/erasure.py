@@ -96,7 +96,8 @@ async def _marked(state: AppState, tenant_id: str) -> Erasure | None:
 async def _mark(state: AppState, tenant_id: str, erasure: Erasure) -> None:
     body = orjson.dumps(asdict(erasure)).decode()
     record = TenantRecord(tenant_id, "erasure", "", True, body, updated_at=wall_ms())
-    await state.set_tenant(_mark_key(tenant_id), record)
+    entry = state.entry(tenant_id, tenant_id, after=record, note=erasure.note)
+    await state.set_tenant(_mark_key(tenant_id), record, entry=entry)
 
     def stands(connection: sqlite3.Connection) -> bool:
         found = tenants.setting(connection, *_mark_key(tenant_id))

@@ -11,7 +11,9 @@ import sqlite3
 from dataclasses import dataclass, field
 from functools import partial
 
-from streams.api.operator_state import AppState, replacing
+import orjson
+
+from streams.api.operator_state import AppState, replacing, tenant_record
 from streams.api.refusal import invalid
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.table import Row
@@ -98,7 +100,9 @@ async def _rewrap(state: AppState, page: list[TenantRecord], done: Rewrapped) ->
         done.count(old, new)
     pairs = zip(page, after, strict=True)
     changed = [new for old, new in pairs if new is not None and new != old]
-    await asyncio.gather(*(state.set_tenant(_key(record), record) for record in changed))
+    sent = (tenant_record(_key(each), each, state.home(each.tenant_id)) for each in changed)
+    counts = orjson.dumps({"key_id": done.key_id, "records": len(changed)}).decode()
+    await state.audited(state.entry("vault", after=counts) if changed else None, *sent)
     for record in changed:
         await state.wait_until(("tenants", _key(record)), partial(_stands, record=record))
 
