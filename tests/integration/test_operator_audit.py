@@ -116,5 +116,5 @@ def test_what_was_left_open_is_neither_a_change_nor_an_entry(cluster: Cluster) -
         operator.send("PUT", "/v1/tenants/acme")
         asyncio.run(leave_open())  # it fences the operator's producer, too
         operator.send("PUT", "/v1/tenants/acme", {"limits": []})
-        assert [each["id"] for each in operator.get("/v1/tenants")["tenants"]] == ["acme"]
+        assert [each["tenant_id"] for each in operator.get("/v1/tenants")["tenants"]] == ["acme"]
     assert sum(whole_chains(cluster).values()) == 2
