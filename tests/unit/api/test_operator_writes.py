@@ -21,6 +21,7 @@ from streams.api.serving.middlewares import problems
 from streams.api.serving.state import STATE
 from streams.api.sources import http as api_sources
 from streams.api.vault.rewrap import rewrap
+from streams.kafka.fenced_write import OutgoingRecord
 from streams.process.wall_clock import wall_ms
 from streams.serde.codec import TENANT
 from streams.serde.records import TenantRecord
@@ -60,10 +61,16 @@ class Stalled(AskedByAnybody):
         if not condition(self.read_model):
             raise not_shown()
 
-    async def set_tenant(self, key: tuple[str, str, str], record: TenantRecord) -> int:
+    async def set_tenant(
+        self, key: tuple[str, str, str], record: TenantRecord, entry: Any = None
+    ) -> int:
         self.topic[key] = record
         self.written += 1
         return self.written - 1
+
+    async def audited(self, _: Any, *records: OutgoingRecord) -> list[int]:
+        found = [TENANT.decode(each.value) for each in records]
+        return [await self.set_tenant((r.tenant_id, r.kind, r.id), r) for r in found]
 
     def catch_up(self) -> None:
         self.shown = self.written

@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestServer, unused_port
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
+from support.callers import AskedByAnybody
 from support.local_issuer import CLIENT, SECRET, LocalIssuer, running
 from yarl import URL
 
@@ -41,14 +42,14 @@ from streams.vault.key_encryption import local_vault
 VAULT = local_vault(bytes(32))
 
 
-class State:
+class State(AskedByAnybody):
     """What the calls need of the operator; it reads nothing of what is written."""
 
     def __init__(self) -> None:
         self.session_ends = SessionEnds()
         self.written: list[tuple[Any, bool]] = []
 
-    async def set_tenant(self, key: Any, record: Any, partition: int) -> int:
+    async def set_tenant(self, key: Any, record: Any, partition: int, entry: Any = None) -> int:
         assert partition == 0
         self.written.append((key, record is not None))
         return len(self.written)

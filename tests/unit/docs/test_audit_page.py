@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from streams.api.serving.call import call_of
+from streams.api.serving.routes import routes
 from streams.audit import commands
 from streams.serde.records import AuditEntry
 
@@ -23,6 +25,15 @@ def test_every_verb_is_listed() -> None:
     listed = first_cells("| verb | the command |\n")
     assert listed == sorted(listed)
     assert set(listed) == verbs
+
+
+def test_every_verb_of_the_operators_own_changes_is_listed() -> None:
+    listed = first_cells("| verb | what the operator changes |\n")
+    assert listed == sorted(listed)
+    calls = {call.verb for route in routes() if (call := call_of(route.handler)) is not None}
+    own = {"tenant", "source", "token", "vault", "limit"}
+    of_own = {verb for verb in calls if verb.partition(".")[0] in own} - {"source.sign"}
+    assert of_own <= set(listed) <= calls
 
 
 def test_every_field_that_is_shown_is_explained() -> None:
