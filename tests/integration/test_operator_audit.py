@@ -51,10 +51,8 @@ def test_a_change_has_an_entry_with_the_states_around_it_and_no_secret(cluster: 
         operator.send("DELETE", f"/v1/tokens/{made['id']}")
         pause = {"scope": "pool", "value": "default", "reason": "the vendor is down"}
         operator.send("POST", "/v1/limits/pause", pause)
-        found = eventually(
-            lambda: (all_ := entries(operator)) and len(all_) == 6 and all_,
-            what="six entries are shown",
-        )
+        eventually(lambda: len(entries(operator)) == 6, what="six entries are shown")
+        found = entries(operator)
     assert [each["verb"] for each in reversed(found)] == [
         "tenant.set",
         "source.set",

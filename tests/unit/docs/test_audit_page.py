@@ -30,7 +30,7 @@ def test_every_verb_is_listed() -> None:
 def test_every_verb_of_the_operators_own_changes_is_listed() -> None:
     listed = first_cells("| verb | what the operator changes |\n")
     assert listed == sorted(listed)
-    calls = {call.verb for route in routes() if (call := call_of(route.handler)) is not None}
+    calls = {c.verb for r in routes() if (c := call_of(getattr(r, "handler", None))) is not None}
     own = {"tenant", "source", "token", "vault", "limit"}
     of_own = {verb for verb in calls if verb.partition(".")[0] in own} - {"source.sign"}
     assert of_own <= set(listed) <= calls
