@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -19,11 +20,13 @@ from streams.api.read_model.read_barrier import ReadBarrier
 from streams.api.read_model.row_notifier import RowNotifier
 from streams.api.recorded_state import recorded
 from streams.api.refusal import Refusal
+from streams.api.refused_attempts import RefusedAttempts
 from streams.api.rows.table import Row, RowKey
 from streams.artifacts.store import ArtifactStore
 from streams.audit.chain import Head, chain_of, linked
 from streams.audit.entries import TOPIC, encoded, of_call
 from streams.delivery.egress.policy import EgressPolicy
+from streams.errors import KafkaUnavailable
 from streams.event_admission import Admission
 from streams.event_replay.preview import Preview
 from streams.kafka.clients import AwaitedProducer
@@ -33,7 +36,15 @@ from streams.kafka.payload_reader import PayloadReader
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
 from streams.serde.codec import COMMAND, TENANT
-from streams.serde.records import DONE, AuditEntry, Call, Command, CommandBody, TenantRecord
+from streams.serde.records import (
+    DONE,
+    REFUSED,
+    AuditEntry,
+    Call,
+    Command,
+    CommandBody,
+    TenantRecord,
+)
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault
 from streams.vault.keyring import DataKeyring
@@ -75,6 +86,7 @@ class AppState:
     """What knows who calls, and all tokens."""
     preview_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a replay of events is previewed: each preview reads much and computes much."""
+    refused_attempts: RefusedAttempts = field(default_factory=RefusedAttempts)
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the reading of a record of `tenants` until its replacement is durable."""
     unshown: dict[Row, tuple[int, TenantRecord]] = field(default_factory=dict)
@@ -229,6 +241,16 @@ class AppState:
         return of_call(
             self.call, verb, target, DONE, wall_ms(), tenant_id=tenant_id, note=note, **states
         )
+
+    async def refused(self, call: Call, verb: str, target: str, why: Refusal) -> None:
+        """Write the entry of a refused attempt, unless there are too many, or Kafka is away."""
+        if not self.refused_attempts.take():
+            return
+        reason = why.name.replace("-", "_")
+        entry = of_call(call, verb, target, REFUSED, wall_ms(), reason=reason, detail=why.detail)
+        with suppress(KafkaUnavailable, Refusal, TimeoutError):
+            async with asyncio.timeout(SHOWN_WITHIN_SECONDS):
+                await self.audited(entry)
 
     async def chained(self, writer: str, entry: AuditEntry | None) -> list[OutgoingRecord]:
         """Return an entry as the next record of a writer that nobody else is meanwhile."""

@@ -71,6 +71,33 @@ def test_a_change_has_an_entry_with_the_states_around_it_and_no_secret(cluster: 
     assert sum(whole_chains(cluster).values()) == 6
 
 
+def test_refused_attempts_and_reads_have_entries(cluster: Cluster) -> None:
+    body = b'{"canary":"in-a-body"}'
+    with running(cluster.settings, cluster.topology) as operator:
+        operator.send("PUT", "/v1/tenants/acme")
+        made = operator.send("POST", "/v1/tokens", {"name": "ci", "role": "viewer"})
+        seen = {"Authorization": f"Bearer {made['token']}"}
+        asked = [
+            operator.plain("/v1/dlq/job_dead/replay", "POST", seen, body)[0],
+            operator.plain("/v1/jobs/job_a/payload", "GET", seen, None)[0],
+        ]
+        operator.send("DELETE", f"/v1/tokens/{made['id']}")
+        asked.append(operator.plain("/v1/jobs", "GET", seen, None)[0])
+        asked.append(operator.plain("/v1/jobs", "GET", {"Authorization": "Bearer x"}, None)[0])
+        assert asked == [403, 403, 401, 401]
+        eventually(lambda: len(entries(operator, outcome="refused")) == 3, what="the refusals")
+        found = entries(operator, outcome="refused")
+        for _ in range(30):
+            operator.plain("/v1/jobs", "GET", seen, None)
+    assert [(each["verb"], each["reason"]) for each in reversed(found)] == [
+        ("dead_letter.replay", "permission_missing"),
+        ("job.read_payload", "permission_missing"),
+        ("api.read", "token_revoked"),
+    ]
+    assert {each["principal"] for each in found} == {f"token:{made['id']}"}
+    assert sum(whole_chains(cluster).values()) < 30
+
+
 def test_chains_go_on_after_a_kill_and_beside_another_operator(cluster: Cluster) -> None:
     first = OperatorProcess(cluster, "one")
     try:

@@ -63,6 +63,12 @@ class AskedByAnybody:
         """No entry: the tests on a broker have them."""
         return None
 
+    async def audited(self, *_: Any) -> list[int]:
+        return []
+
+    async def refused(self, *_: Any) -> None:
+        """No entry, either."""
+
     async def chained(self, *_: Any) -> list[Any]:
         return []
 

@@ -17,6 +17,7 @@ from streams.artifacts.sealing import MAX_HEAD_BYTES, head_of, opened
 from streams.artifacts.store import SETTING, ArtifactGone, ArtifactStore, Entry, StoreUnavailable
 from streams.errors import PermanentError, TransientError
 from streams.http.moments import rfc3339
+from streams.serde.records import Job
 
 _MOST_LISTED = 1_000
 
@@ -43,6 +44,12 @@ async def content(state: AppState, job_id: str, artifact: str) -> bytes:
     """
     job = await known_job(state, job_id)
     await refuse_erased_body(state, job.tenant_id)
+    found = await _content(state, job, artifact)
+    await state.audited(state.entry(f"{job_id} {artifact}", job.tenant_id))
+    return found
+
+
+async def _content(state: AppState, job: Job, artifact: str) -> bytes:
     path = path_of(job.tenant_id, job.job_id, artifact)
     try:
         data = await _asked(state, lambda store: store.get(path))

@@ -28,7 +28,9 @@ async def payload(state: AppState, event_id: str) -> bytes:
     found = await state.query(lambda db: events.event(db, event_id))
     if found is None:
         raise _unknown(event_id)
-    return await open_body(state, found.tenant_id, event_id, found.payload_ref)
+    body = await open_body(state, found.tenant_id, event_id, found.payload_ref)
+    await state.audited(state.entry(event_id, found.tenant_id))
+    return body
 
 
 def _unknown(event_id: str) -> Refusal:

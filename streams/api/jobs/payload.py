@@ -22,4 +22,6 @@ async def payload(state: AppState, job_id: str) -> bytes:
             "payload-none",
             f"job {job_id} has no payload: it was submitted directly, with an input and no body",
         )
-    return await open_body(state, job.tenant_id, event.event_id, ref)
+    body = await open_body(state, job.tenant_id, event.event_id, ref)
+    await state.audited(state.entry(job_id, job.tenant_id))
+    return body

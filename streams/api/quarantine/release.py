@@ -39,7 +39,10 @@ async def release(state: AppState, id_: str, note: str) -> Quarantined:
 
 async def payload(state: AppState, id_: str) -> bytes:
     """Return the raw body, exactly as its vendor signed it, for whoever fixes the mapping."""
-    return await _body(state, await known_body(state, id_))
+    record = await known_body(state, id_)
+    body = await _body(state, record)
+    await state.audited(state.entry(id_, record.tenant_id))
+    return body
 
 
 async def known_body(state: AppState, id_: str) -> Quarantined:

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from streams.access.authentication import Authentication
+from streams.access.authentication import Authentication, Denied
 from streams.access.failures import Failures
 from streams.access.permissions import READ
 from streams.access.principal import Principal
@@ -22,10 +22,12 @@ from streams.api.live.tickets import Tickets
 from streams.api.refusal import Refusal
 from streams.api.schemas.http import ROOTS
 from streams.api.serving import pages
-from streams.api.serving.call import OPEN, PRINCIPAL, STANDS, call_of
+from streams.api.serving.call import OPEN, PRINCIPAL, READS, STANDS, call_of, request_id
 from streams.api.serving.problems import refused
 from streams.api.serving.session import SESSION, person, stands
+from streams.api.serving.state import STATE
 from streams.http.problem import problem
+from streams.serde.records import Call
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 """They need no token and no read model, and neither do pages. Schemas need no read model, and a
@@ -66,12 +68,28 @@ def authenticated(access: Access) -> Middleware:
             return await handler(request)
         found = await person(request) or _caller(access, request)
         if not isinstance(found, Principal):
+            await _tell_ended(access, request)
             return found
         request[PRINCIPAL] = found
         request[STANDS] = _stands(access, request, found)
         return await handler(request)
 
     return check
+
+
+async def _tell_ended(access: Access, request: web.Request) -> None:
+    """Write the attempt of a token that has ended; of all others nobody knows whose they are."""
+    given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")[2].strip()
+    token = parse(given)
+    found = None if token is None else access.authentication.of_token(given)
+    grant = None if token is None else access.authentication.book.grant(token.id)
+    if grant is None or not isinstance(found, Denied) or found.reason == "unknown":
+        return
+    call = call_of(request.match_info.handler)
+    verb = READS if call is None else call.verb or READS
+    why = Refusal(401, f"token-{found.reason}", _DETAILS[found.reason])
+    asked = Call(grant.principal_id, grant.role, request_id(request))
+    await request.app[STATE].refused(asked, verb, request.path, why)
 
 
 def is_open(request: web.Request) -> bool:

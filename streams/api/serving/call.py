@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from http import HTTPStatus
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
@@ -19,6 +20,7 @@ from pydantic import BaseModel
 from streams.access.permissions import Permission
 from streams.access.principal import Principal
 from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal
 from streams.api.rights import require_every_tenant, require_permission
 from streams.api.serving.conditions import CONDITION, Tagged
 from streams.api.serving.idempotency import idempotency_key
@@ -31,6 +33,9 @@ PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal", Principal)
 """Who asks; every call has one but those that are open."""
 
 _COMMAND_ID: web.RequestKey[str] = web.RequestKey("command_id", str)
+
+READS = "api.read"
+"""The verb of a refused call that has none: it would have changed nothing."""
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 
@@ -205,10 +210,10 @@ def state_as(request: web.Request, principal: Principal) -> AppState:
     """Return the operator's parts as somebody sees them who makes an open call."""
     call = call_of(request.match_info.handler)
     verb = "" if call is None else call.verb
-    return request.app[STATE].asked_by(principal, _request_id(request), verb)
+    return request.app[STATE].asked_by(principal, request_id(request), verb)
 
 
-def _request_id(request: web.Request) -> str:
+def request_id(request: web.Request) -> str:
     """Return the id that the caller gave its request, if it may stand in records, or a new one."""
     given = request.headers.get("X-Request-Id", "")
     return given if _REQUEST_ID.fullmatch(given) else new_id("req")
@@ -227,9 +232,24 @@ def _require_consistent(call: Call) -> None:
         raise ConfigError(f"{where}: a call below a tenant's path, and no other, is of that tenant")
 
 
+def _is_of_rights(principal: Principal, refusal: Refusal) -> bool:
+    """Return whether a call was refused to this caller; what is another tenant's is unknown."""
+    is_unknown = refusal.status == HTTPStatus.NOT_FOUND and principal.tenants is not None
+    return is_unknown or refusal.status == HTTPStatus.FORBIDDEN
+
+
 def _guarded(call: Call, handler: Handler) -> Handler:
     @functools.wraps(handler)
     async def guarded(request: web.Request) -> web.StreamResponse:
+        try:
+            return await allowed(request)
+        except Refusal as refusal:
+            if call.of is not OPEN and _is_of_rights(request[PRINCIPAL], refusal):
+                state = state_of(request)
+                await state.refused(state.call, call.verb or READS, request.path, refusal)
+            raise
+
+    async def allowed(request: web.Request) -> web.StreamResponse:
         if call.of is not OPEN:
             call.require(request[PRINCIPAL], request.match_info.get("tenant_id"))
         if call.is_keyed and (key := idempotency_key(request)) is not None:

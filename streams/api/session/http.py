@@ -63,7 +63,7 @@ async def login(request: web.Request) -> web.Response:
     return answer
 
 
-@calls.get(CALLBACK + "/{issuer}", of=OPEN, allow_head=False)
+@calls.get(CALLBACK + "/{issuer}", of=OPEN, verb="session.login", allow_head=False)
 async def callback(request: web.Request) -> web.Response:
     """Take a browser back from an issuer, and give it a session."""
     desk = request.app[DESK]
@@ -82,6 +82,9 @@ async def callback(request: web.Request) -> web.Response:
     except IssuerUnavailable as error:
         SIGN_INS.labels(_name_in(request, desk), "issuer-unavailable").inc()
         raise issuer_unavailable(error) from None
+    name = session.person
+    known = state_as(request, Principal(name, name, "person", frozenset(), frozenset()))
+    await known.audited(known.entry(name))
     SIGN_INS.labels(session.issuer, "done").inc()
     log.info("a person has signed in", person=session.person)
     answer = _redirect(sign_in.next)

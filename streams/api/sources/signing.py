@@ -33,6 +33,7 @@ async def signed(state: AppState, tenant_id: str, name: str, wanted: SignRequest
     """
     record = await known_source(state, tenant_id, name)
     found = _signed(state, record, wanted.unsigned(wall_ms() / 1000))
+    await state.audited(state.entry(name, tenant_id))
     log.info("a delivery was signed", tenant=record.tenant_id, source=record.id)
     return {
         "url": found.url,
