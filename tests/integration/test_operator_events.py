@@ -142,11 +142,11 @@ def test_a_body_is_opened_until_its_tenant_is_erased(
     status, text = payload(operator, "evt_of_acme")
     assert (status, "payload-erased" in text) == (410, True)
     assert payload(operator, "evt_of_bolt")[0] == 200
-    reads = operator.get("/v1/audit", verb="event.read_payload")["audit"]
     eventually(
         lambda: len(operator.get("/v1/audit", verb="event.read_payload")["audit"]) == 3,
         what="each opened body has an entry",
     )
+    reads = operator.get("/v1/audit", verb="event.read_payload")["audit"]
     assert {each["target"] for each in reads} == {"evt_of_acme", "evt_of_bolt"}
     assert operator.plain("/v1/events/evt_of_bolt/payload", body=None)[0] == 401
     status, text = payload(operator, "evt_none")

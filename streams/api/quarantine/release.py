@@ -17,6 +17,7 @@ from streams.api.remedy import get, put
 from streams.api.tenants import table as tenants
 from streams.api.tenants.guards import enabled_tenant
 from streams.errors import Erased, Misfit
+from streams.kafka.fenced_write import OutgoingRecord
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
 from streams.serde.codec import QUARANTINED
@@ -85,12 +86,12 @@ async def _released(state: AppState, record: Quarantined, note: str) -> Quaranti
 async def _write(state: AppState, record: Quarantined) -> None:
     """Return once the record is durable and, unless the read model is late, shown."""
     key = (record.tenant_id, record.source, record.payload_hash)
-    await state.producer.send(
-        "quarantine",
-        keys.quarantine_key(*key),
-        QUARANTINED.encode(record),
-        partition=ids.partition_for(record.tenant_id, state.topology.partitions),
+    entry = state.entry(
+        record.event_id, record.tenant_id, note=record.note, verb="quarantine.release"
     )
+    home = ids.partition_for(record.tenant_id, state.topology.partitions)
+    named, value = keys.quarantine_key(*key), QUARANTINED.encode(record)
+    await state.audited(entry, OutgoingRecord("quarantine", named, value, home))
 
     def shown(connection: sqlite3.Connection) -> Quarantined | None:
         found = quarantine.quarantined(connection, record.event_id)

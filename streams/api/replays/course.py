@@ -21,6 +21,7 @@ from streams.api.tenants.guards import enabled_tenant
 from streams.errors import KafkaUnavailable
 from streams.event_replay.preview import MOST_RECORDS, TooWide
 from streams.event_replay.replay import KINDS, TOPIC, Replay
+from streams.kafka.fenced_write import OutgoingRecord
 from streams.process.daemon_thread import in_daemon_thread
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
@@ -168,12 +169,10 @@ async def _changed(state: AppState, known: Replay, body: ReplayPaused | ReplaySt
 
 async def _write(state: AppState, replay_id: str, body: ReplayBody) -> None:
     record = ReplayRecord(replay_id, wall_ms(), state.principal.id, body)
-    await state.producer.send(
-        TOPIC,
-        keys.replay_key(replay_id, KINDS[type(body)]),
-        REPLAY.encode(record),
-        partition=ids.partition_for(replay_id, state.topology.partitions),
-    )
+    key = keys.replay_key(replay_id, KINDS[type(body)])
+    home = ids.partition_for(replay_id, state.topology.partitions)
+    sent = OutgoingRecord(TOPIC, key, REPLAY.encode(record), home)
+    await state.audited(state.entry(replay_id), sent)
 
 
 async def _shown(state: AppState, replay_id: str) -> Replay:
