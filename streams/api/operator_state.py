@@ -242,12 +242,12 @@ class AppState:
             self.call, verb, target, DONE, wall_ms(), tenant_id=tenant_id, note=note, **states
         )
 
-    async def refused(self, call: Call, verb: str, target: str, why: Refusal) -> None:
+    async def refused(self, call: Call, verb: str, target: str, why: str, detail: str) -> None:
         """Write the entry of a refused attempt, unless there are too many, or Kafka is away."""
         if not self.refused_attempts.take():
             return
-        reason = why.name.replace("-", "_")
-        entry = of_call(call, verb, target, REFUSED, wall_ms(), reason=reason, detail=why.detail)
+        reason = why.replace("-", "_")
+        entry = of_call(call, verb, target, REFUSED, wall_ms(), reason=reason, detail=detail)
         with suppress(KafkaUnavailable, Refusal, TimeoutError):
             async with asyncio.timeout(SHOWN_WITHIN_SECONDS):
                 await self.audited(entry)

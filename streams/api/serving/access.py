@@ -87,9 +87,10 @@ async def _tell_ended(access: Access, request: web.Request) -> None:
         return
     call = call_of(request.match_info.handler)
     verb = READS if call is None else call.verb or READS
-    why = Refusal(401, f"token-{found.reason}", _DETAILS[found.reason])
     asked = Call(grant.principal_id, grant.role, request_id(request))
-    await request.app[STATE].refused(asked, verb, request.path, why)
+    await request.app[STATE].refused(
+        asked, verb, request.path, f"token-{found.reason}", _DETAILS[found.reason]
+    )
 
 
 def is_open(request: web.Request) -> bool:

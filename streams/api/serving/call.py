@@ -246,7 +246,8 @@ def _guarded(call: Call, handler: Handler) -> Handler:
         except Refusal as refusal:
             if call.of is not OPEN and _is_of_rights(request[PRINCIPAL], refusal):
                 state = state_of(request)
-                await state.refused(state.call, call.verb or READS, request.path, refusal)
+                why = refusal.name, refusal.detail
+                await state.refused(state.call, call.verb or READS, request.path, *why)
             raise
 
     async def allowed(request: web.Request) -> web.StreamResponse:
