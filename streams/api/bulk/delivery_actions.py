@@ -11,6 +11,8 @@ from streams.api.deliveries import table as deliveries
 from streams.api.deliveries.retry import retry
 from streams.api.fields import Name
 from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal
+from streams.api.rows.json_values import Json
 from streams.serde.delivery_states import RECOVERABLE, DeliveryStatus
 from streams.topology.model import Topology
 
@@ -33,6 +35,20 @@ async def _retry(state: AppState, doing: Doing) -> Dealt:
     return await once(state, lambda: retry(state, doing.id))
 
 
+async def _recover(state: AppState, doing: Doing) -> Dealt:
+    """Retry a delivery that is still parked or dead: somebody else may have recovered it."""
+
+    async def ask() -> Json:
+        row = await state.query(lambda db: deliveries.delivery(db, doing.id))
+        was_ours = row is not None and row.command_id == state.command_id
+        if row is not None and row.status not in RECOVERABLE and not was_ours:
+            detail = f"delivery {doing.id} is {row.status}: only one that is parked or dead is sent"
+            raise Refusal(409, "not-recoverable", detail)
+        return await retry(state, doing.id)
+
+    return await once(state, ask)
+
+
 def _unrecoverable(_: Topology, __: Any, row: Row) -> str | None:
     return None if row.columns[0] in RECOVERABLE else "not_recoverable"
 
@@ -52,4 +68,5 @@ RECOVER = replace(
     name="deliveries.recover",
     columns="delivery_id, tenant_id, status",
     excludes=_unrecoverable,
+    deal=_recover,
 )

@@ -232,9 +232,12 @@ def _require_consistent(call: Call) -> None:
         raise ConfigError(f"{where}: a call below a tenant's path, and no other, is of that tenant")
 
 
-def _is_of_rights(principal: Principal, refusal: Refusal) -> bool:
+def _is_of_rights(call: Call, request: web.Request, refusal: Refusal) -> bool:
     """Return whether a call was refused to this caller; what is another tenant's is unknown."""
-    is_unknown = refusal.status == HTTPStatus.NOT_FOUND and principal.tenants is not None
+    if call.of is OPEN:
+        return False
+    may_be_anothers = call.of is not SHARED and request[PRINCIPAL].tenants is not None
+    is_unknown = refusal.status == HTTPStatus.NOT_FOUND and may_be_anothers
     return is_unknown or refusal.status == HTTPStatus.FORBIDDEN
 
 
@@ -244,7 +247,7 @@ def _guarded(call: Call, handler: Handler) -> Handler:
         try:
             return await allowed(request)
         except Refusal as refusal:
-            if call.of is not OPEN and _is_of_rights(request[PRINCIPAL], refusal):
+            if _is_of_rights(call, request, refusal):
                 state = state_of(request)
                 why = refusal.name, refusal.detail
                 await state.refused(state.call, call.verb or READS, request.path, *why)

@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from support.outgoing_rows import make_delivery
 
 from streams.access.authentication import Authentication
 from streams.access.book import AccessBook
 from streams.access.permissions import ROLES
 from streams.access.token_records import TokenGrant
+from streams.api.audit import table as audit
 from streams.api.bulk import dealing
-from streams.api.bulk.action import Dealt
+from streams.api.bulk.action import Dealt, Doing, NoParams
 from streams.api.bulk.actions import ACTIONS
+from streams.api.deliveries import table as deliveries
+from streams.api.refusal import Refusal
 from streams.bulk.act import Act
 from streams.serde.bulk_records import BulkAsked, BulkItem
 from streams.serde.codec import TENANT
@@ -32,6 +36,9 @@ class State:
 
     def asked_by(self, *_: Any) -> State:
         return self
+
+    async def query(self, look: Any) -> Any:
+        return look(None)
 
 
 def act_of(asked_by: str) -> Act:
@@ -60,3 +67,13 @@ def test_nothing_more_is_done_for_a_token_that_was_revoked(
     is_over = is_revoked and asked_by == "token:t1"
     assert done == ([] if is_over else ["job_a"])
     assert found.reason == ("asker_revoked" if is_over else None)
+
+
+def test_a_delivery_that_arrived_meanwhile_is_not_recovered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(audit, "answer_to", lambda *_: None)
+    monkeypatch.setattr(deliveries, "delivery", lambda *_: make_delivery(status="delivered"))
+    doing = Doing("dlv_a", "acme", "why", NoParams(), "key")
+    with pytest.raises(Refusal, match="is delivered: only one that is parked or dead"):
+        asyncio.run(ACTIONS["deliveries.recover"].deal(State("cmd_1"), doing))  # type: ignore[arg-type]
