@@ -263,6 +263,7 @@ def test_after_rewrapping_the_old_key_can_be_taken_away(cluster: Cluster, tmp_pa
             "endpoints": 0,
             "unchanged": 0,
             "unreadable": [f"bolt/data_key/{foreign.id}"],
+            "next_cursor": None,
         }
         again = operator.send("POST", "/v1/vault/rewrap")
         assert (again["data_keys"], again["sources"], again["unchanged"]) == (0, 0, 2)
