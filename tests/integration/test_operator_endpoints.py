@@ -242,8 +242,15 @@ def test_a_url_is_refused_with_the_address_and_the_setting_that_allows_it(
 def test_the_first_callback_url_sets_up_the_endpoint_that_signs_callbacks(
     cluster: Cluster, operator: RunningOperator, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def dispatcher_is_late(*_: object) -> None:
+    async def dispatcher_is_late(*_: object) -> dict[str, object]:
         """There is none; the call would wait for it."""
+        return {
+            "job_id": "job_a",
+            "tenant_id": "acme",
+            "type": "t",
+            "command_id": "cmd_a",
+            "answered": False,
+        }
 
     monkeypatch.setattr(submit, "submitted", dispatcher_is_late)
 
