@@ -82,7 +82,8 @@ class TenantsFollower:
             while not self._thread.stopping.is_set():
                 for message in tail.read(_BATCH, _POLL_SECONDS):
                     self._apply(message)
-                    POSITION.labels(message.partition()).set((message.offset() or 0) + 1)
+                for (_, partition), at in tail.positions().items():  # past markers of transactions
+                    POSITION.labels(partition).set(at)
                 if tail.caught_up and not self.ready:
                     self._caught_up.set()
                     log.info("tenants are known")
