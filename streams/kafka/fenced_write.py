@@ -8,9 +8,9 @@ has seen every record of an earlier writer of this kind.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +18,9 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.errors import KafkaUnavailable, TidegateError
+from streams.kafka import connections
 from streams.kafka.clients import producer_config
+from streams.kafka.connections import Connections
 from streams.kafka.failures import Verdict, classify, denied, not_sent, tell_missing
 from streams.process.daemon_thread import in_daemon_thread
 from streams.settings import Settings
@@ -26,10 +28,6 @@ from streams.settings import Settings
 log = structlog.get_logger(__name__)
 
 _CALL_SECONDS = 5.0
-_SILENT_LOG = logging.getLogger(f"{__name__}.librdkafka")
-_SILENT_LOG.addHandler(logging.NullHandler())
-_SILENT_LOG.propagate = False
-"""Drops librdkafka's log lines about fencing, because an error reports it anyway."""
 _HUNG_SESSIONS = 3.0
 """librdkafka can wait for ever for a coordinator that it knew before an outage, and blocks its
 thread: run it in a thread that nothing else needs."""
@@ -82,19 +80,29 @@ class FencedWrite:
         self._timeout = settings.session_seconds
         self._offsets: dict[int, int] = {}
         self._too_large: KafkaError | None = None
+        self._connections = Connections()
         own = {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": settings.session_timeout_ms,
-            "logger": _SILENT_LOG,
+            "logger": self._connections,
+            "log_level": connections.LOG_LEVEL,
         }
         self._producer = Producer(producer_config(settings, **own))
         self._until_answered(partial(self._producer.init_transactions, _CALL_SECONDS))
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether a connection broke: then a late request may end half of the next transaction."""
+        self._producer.poll(0)
+        return self._connections.broken
+
     async def commit(self, *records: OutgoingRecord) -> list[int]:
         """Return the records' offsets once they are committed together.
 
+        After any error, open another write: this one can do no more.
+
         Raises:
-            Unsettled: open another write, then look whether this one was committed.
+            Unsettled: once another write is open, look whether this one was committed.
             RecordTooLarge: a topic takes no record of this size; nothing is committed.
         """
         send = partial(self._commit, records)
@@ -104,23 +112,36 @@ class FencedWrite:
         except TimeoutError:
             raise Unsettled("the commit did not return in time") from None
         except KafkaException as error:
-            if self._too_large or error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                topics = ", ".join(sorted({each.topic for each in records}))
-                raise not_sent(topics, self._too_large or error.args[0]) from error
             log.info("a transaction was not committed", error=str(error.args[0]))
             raise Unsettled(str(error.args[0])) from error
 
     def _commit(self, records: Sequence[OutgoingRecord]) -> list[int]:
         self._offsets.clear()
         self._producer.begin_transaction()
+        try:
+            self._send(records)
+        except KafkaException as error:
+            cause = self._too_large or error.args[0]
+            if cause.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                raise
+            self._abort()
+            topics = ", ".join(sorted({each.topic for each in records}))
+            raise not_sent(topics, cause) from error
+        if len(self._offsets) < len(records):
+            raise Unsettled("written at unknown offsets")
+        return [self._offsets[place] for place in range(len(records))]
+
+    def _send(self, records: Sequence[OutgoingRecord]) -> None:
         for place, each in enumerate(records):
             told = partial(self._delivered, place)
             topic = self._prefix + each.topic
             self._producer.produce(topic, each.value, each.key, each.partition, on_delivery=told)
         self._until_answered(partial(self._producer.commit_transaction, _CALL_SECONDS))
-        if len(self._offsets) < len(records):
-            raise Unsettled("written at unknown offsets")
-        return [self._offsets[place] for place in range(len(records))]
+
+    def _abort(self) -> None:
+        """End a transaction that cannot be committed: readers wait behind an open one."""
+        with suppress(KafkaException):  # the next write's opening ends it then
+            self._until_answered(partial(self._producer.abort_transaction, _CALL_SECONDS))
 
     def _delivered(self, place: int, error: KafkaError | None, message: Message) -> None:
         offset = message.offset()

@@ -15,10 +15,11 @@ import structlog
 from confluent_kafka import KafkaError, Producer
 
 from streams.errors import Fenced
+from streams.kafka import connections
+from streams.kafka.connections import Connections
 from streams.kafka.failures import Outage, Verdict, classify_produce, tell_missing
 from streams.process.boot_clock import boot_seconds
-from streams.runtime import connections, metrics
-from streams.runtime.connections import Connections
+from streams.runtime import metrics
 from streams.runtime.own_records import OwnMarks, Written
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.producer_calls import CALL_SECONDS, CallFailed, ProducerCalls
