@@ -1,7 +1,8 @@
 """Writes what an operator changes, each change in one transaction with its entry of the audit.
 
 Calls that wait at the same time share a transaction. After a transaction whose outcome is unknown,
-a new producer is opened, which settles it, and the read model shows whether it was committed.
+a new producer is opened, which settles it, and the read model shows whether it was committed. A
+producer is replaced, too, once one of its connections broke (`streams.kafka.connections` says why).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from streams.audit.chain import Head, chain_of, head_of, linked
+from streams.audit.chain import Head, head_of, linked
 from streams.audit.entries import TOPIC, encoded
 from streams.errors import KafkaUnavailable, RecordTooLarge
 from streams.kafka.fenced_write import FencedWrite, FencedWrites, OutgoingRecord, Unsettled
@@ -21,8 +22,9 @@ from streams.serde.records import AuditEntry
 _MOST_IN_ONE = 200
 """How many calls share a transaction at most."""
 
-Heads = Callable[[str], Awaitable[dict[int, Head]]]
-"""Finds the newest entry that a writer has in each partition, once all that it wrote is read."""
+Heads = Callable[[str, Sequence[int]], Awaitable[dict[int, Head]]]
+"""Finds the newest entry that a writer has in each of some partitions, once all that it wrote is
+read."""
 
 
 class _NotCommitted(KafkaUnavailable):
@@ -104,30 +106,40 @@ class AuditedWrites:
             _NotCommitted, RecordTooLarge: nothing of it is committed.
             KafkaUnavailable: it is not known whether it is committed.
         """
-        write = self._write or await self._open()
+        write = await self._open(group)
         heads, outgoing = dict(self._heads), list[OutgoingRecord]()
         for each in group:
-            head = heads.get(each.partition) or Head(chain_of(self._writer, each.partition))
-            entry = linked(each.entry, head)
+            entry = linked(each.entry, heads[each.partition])
             heads[each.partition] = head_of(entry)
             outgoing += (*each.records, OutgoingRecord(TOPIC, *encoded(entry), each.partition))
         self._write = None  # until its outcome is known
         try:
             offsets = await write.commit(*outgoing)
         except Unsettled as error:
-            await self._open()
-            if self._heads.items() >= heads.items():
+            await self._open(group)
+            if self._heads.items() >= {p: heads[p] for p in _partitions(group)}.items():
                 return None
             raise _NotCommitted(f"{TOPIC}: {error}") from error
         self._write, self._heads = write, heads
         return offsets
 
-    async def _open(self) -> FencedWrite:
-        """Open a producer, which settles what an earlier one has left, and find the heads."""
-        opened = await self._writes.open()
-        self._heads = await self._find(self._writer)
-        self._write = opened
-        return opened
+    async def _open(self, group: Sequence[_Waiting]) -> FencedWrite:
+        """Return a producer, once the heads of the group's partitions are known.
+
+        A new one settles what an earlier one has left. Nobody else writes these chains, so a head
+        that was read or written since then is the newest.
+        """
+        write = self._write
+        if write is None or write.is_broken:
+            self._write, self._heads = None, {}
+            self._write = write = await self._writes.open()
+        if unknown := _partitions(group) - self._heads.keys():
+            self._heads |= await self._find(self._writer, sorted(unknown))
+        return write
+
+
+def _partitions(group: Sequence[_Waiting]) -> set[int]:
+    return {each.partition for each in group}
 
 
 def _tell(group: Sequence[_Waiting], offsets: list[int] | None) -> None:

@@ -264,14 +264,17 @@ class AppState:
         """Return the newest entries of a writer, once all that it wrote is read.
 
         Raises:
-            Refusal: 503, the read model is late: call again.
+            Refusal: 503, the read model is late, or was rebuilt meanwhile: call again.
         """
         await self.read_barrier(*((TOPIC, each) for each in partitions))
 
         def look(connection: sqlite3.Connection) -> dict[int, Head]:
             return {p: audit.head(connection, chain_of(writer, p)) for p in partitions}
 
-        return await asyncio.to_thread(self.database.read, look)
+        found = await asyncio.to_thread(self.database.read, look)
+        if not self.ready():  # rows may be missing: a chain would begin again
+            raise Refusal(503, "not-ready", "the read model is being rebuilt: call again")
+        return found
 
     @property
     def call(self) -> Call:

@@ -213,8 +213,8 @@ async def _state(
     replays.start()
     store = open_store(settings.artifacts) if settings.artifacts else None
 
-    def heads(writer: str) -> Awaitable[dict[int, Head]]:
-        return shared.heads(writer, range(topology.partitions))
+    def heads(writer: str, partitions: Sequence[int]) -> Awaitable[dict[int, Head]]:
+        return shared.heads(writer, partitions)
 
     own = FencedWrites(settings, f"{STAGE}-{settings.instance}")
     audited = AuditedWrites(settings.instance, own, heads)
