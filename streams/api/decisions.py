@@ -6,6 +6,7 @@ out or refuses it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -58,16 +59,45 @@ async def decided_delivery(state: AppState, command: DeliveryCommand, *topics: s
     return await decision(state, command.tenant_id, command.command_id, *topics)
 
 
+async def first_decision(state: AppState, tenant_id: str, *topics: str) -> Decision | None:
+    """Return what became of the call's one command if an earlier call sent it; None if unknown.
+
+    Ask before anything else is looked at: what the command did may be a reason to refuse it now.
+
+    Raises:
+        Refusal: 409, it was refused; 503, the read model is late.
+    """
+    if state.command_id is None:
+        return None
+    await state.read_barrier((audit.TABLE.topic, state.home(tenant_id)))
+    entry = await known_answer(state)
+    return None if entry is None else await _told(state, tenant_id, entry, topics)
+
+
+async def known_answer(state: AppState) -> AuditEntry | None:
+    """Return the entry that answers the call's one command, if the read model shows it."""
+    command_id = state.command_id
+    if command_id is None:
+        return None
+    return await state.query(lambda db: audit.answer_to(db, command_id))
+
+
 async def decision(state: AppState, tenant_id: str, command_id: str, *topics: str) -> Decision:
     """Wait for the decision about a command that was sent; raises what `decided` raises."""
     row = (audit.TABLE.name, (command_id,))
     entry = await state.wait_for(row, lambda db: audit.answer_to(db, command_id))
     if entry is None:
         return Decision(command_id, None)
+    return await _told(state, tenant_id, entry, topics)
+
+
+async def _told(
+    state: AppState, tenant_id: str, entry: AuditEntry, topics: Sequence[str]
+) -> Decision:
     require_done(entry)
     with suppress(Refusal):  # what was decided stands, also if its rows are late
         await state.read_barrier(*((topic, state.home(tenant_id)) for topic in topics))
-    return Decision(command_id, entry)
+    return Decision(entry.command_id or "", entry)
 
 
 def require_done(entry: AuditEntry) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from streams.api.audit import table as audit
-from streams.api.decisions import require_done
+from streams.api.decisions import known_answer, require_done
 from streams.api.fields import Body
 from streams.api.operator_state import AppState
 from streams.api.rows.json_values import Json
@@ -95,8 +94,7 @@ async def once(state: AppState, ask: Callable[[], Awaitable[Json]]) -> Dealt:
     Raises:
         Refusal: the command, or the call that would send it, was refused.
     """
-    command_id = state.command_id or ""
-    entry = await state.query(lambda db: audit.answer_to(db, command_id))
+    entry = await known_answer(state)
     if entry is not None:
         require_done(entry)
         return Dealt()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams.api.decisions import decided
+from streams.api.decisions import decided, first_decision
 from streams.api.effects.settle_request import SettleRequest
 from streams.api.effects.table import effect, effect_alone, shared_effect
 from streams.api.jobs.known import commanded, known_job, shown_job
@@ -24,12 +24,15 @@ async def settle(state: AppState, job_id: str, action: str, wanted: SettleReques
         Refusal: 404, there is no such job or effect; 409, its outcome is known, or a run may still
             record it.
     """
-    job = await _current(state, job_id)
-    entry = await _known(state, job, action)
-    command = wanted.command(entry, state.principal.id)
-    if _is_settled(entry, command):
-        return await shown_job(state, job_id)
-    decision = await decided(state, job.tenant_id, job_id, command, "jobs", "ledger")
+    tenant_id = (await known_job(state, job_id)).tenant_id
+    decision = await first_decision(state, tenant_id, "jobs", "ledger")
+    if decision is None:
+        job = await _current(state, job_id)
+        entry = await _known(state, job, action)
+        command = wanted.command(entry, state.principal.id)
+        if _is_settled(entry, command):
+            return await shown_job(state, job_id)
+        decision = await decided(state, tenant_id, job_id, command, "jobs", "ledger")
     return await commanded(state, job_id, decision)
 
 
@@ -42,15 +45,13 @@ async def settle_shared(
         Refusal: 404, there is no such tenant or effect; 409, its outcome is known.
     """
     await known_tenant(state, tenant_id)
-    await state.read_barrier(("ledger", state.home(tenant_id)))
-    entry = await state.query(lambda db: shared_effect(db, tenant_id, action))
-    if entry is None:
-        all_ = get("effects")
-        raise unknown("effect", action, f"{all_} lists them", all_)
-    command = wanted.command(entry, state.principal.id)
-    if _is_settled(entry, command):
-        return effect_alone(entry) | {"answered": True}
-    decision = await decided(state, tenant_id, entry.job_id, command, "ledger")
+    decision = await first_decision(state, tenant_id, "ledger")
+    entry = await _known_shared(state, tenant_id, action)
+    if decision is None:
+        command = wanted.command(entry, state.principal.id)
+        if _is_settled(entry, command):
+            return effect_alone(entry) | {"answered": True}
+        decision = await decided(state, tenant_id, entry.job_id, command, "ledger")
     found = await state.query(lambda db: shared_effect(db, tenant_id, action))
     return effect_alone(found or entry) | decision.json()
 
@@ -83,4 +84,14 @@ async def _known(state: AppState, job: Job, action: str) -> LedgerEntry:
     if entry is None:
         its_job = get("jobs", job.job_id)
         raise unknown("effect", action, f"{its_job} lists them", its_job)
+    return entry
+
+
+async def _known_shared(state: AppState, tenant_id: str, action: str) -> LedgerEntry:
+    """Return the shared effect as the ledger has it now; refuse with 404 if there is none."""
+    await state.read_barrier(("ledger", state.home(tenant_id)))
+    entry = await state.query(lambda db: shared_effect(db, tenant_id, action))
+    if entry is None:
+        all_ = get("effects")
+        raise unknown("effect", action, f"{all_} lists them", all_)
     return entry

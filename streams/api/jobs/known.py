@@ -29,17 +29,15 @@ async def known_job(state: AppState, job_id: str) -> Job:
     return job
 
 
-async def live_job(state: AppState, job_id: str) -> Job:
-    """Return the newest state of a job; refuse with 404 if it is unknown, 409 if it has ended."""
-    job = await known_job(state, job_id)
+def require_live(job: Job) -> None:
+    """Refuse with 409 a job that has ended."""
     if job.status in TERMINAL:
         raise Refusal(
             409,
             "job-ended",
-            f"job {job_id} has already ended: {job.status}; "
+            f"job {job.job_id} has already ended: {job.status}; "
             "only a job that has not ended is cancelled, moved or settled",
         )
-    return job
 
 
 async def shown_job(state: AppState, job_id: str) -> Json:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from streams.api.decisions import decided
+from streams.api.decisions import decided, first_decision
 from streams.api.jobs import movable as movable_jobs
-from streams.api.jobs.known import commanded, live_job
+from streams.api.jobs.known import commanded, known_job, require_live
 from streams.api.jobs.movable import WaitingFilter
 from streams.api.jobs.move_request import BulkMoveRequest, MoveRequest
 from streams.api.operator_state import AppState
@@ -20,13 +20,15 @@ async def move(state: AppState, job_id: str, wanted: MoveRequest) -> Json:
     """Move a job; one that runs moves when it waits again.
 
     Raises:
-        Refusal: 404; 409, it has ended; 422, there is no such pool.
+        Refusal: 404; 409, it has ended, or the dispatcher refuses; 422, there is no such pool.
     """
-    require_pool(state, wanted.pool)
-    job = await live_job(state, job_id)
-
-    command = Move(wanted.pool, wanted.note, state.principal.id)
-    decision = await decided(state, job.tenant_id, job_id, command, "jobs")
+    job = await known_job(state, job_id)
+    decision = await first_decision(state, job.tenant_id, "jobs")
+    if decision is None:
+        require_pool(state, wanted.pool)
+        require_live(job)
+        command = Move(wanted.pool, wanted.note, state.principal.id)
+        decision = await decided(state, job.tenant_id, job_id, command, "jobs")
     return await commanded(state, job_id, decision)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Literal
 
-from streams.api.decisions import Decision, decided
+from streams.api.decisions import Decision, decided, first_decision
 from streams.api.job_types.input_check import refuse_misfit
 from streams.api.job_types.known import doubt_about
 from streams.api.operator_state import AppState, not_shown
@@ -37,16 +39,12 @@ async def set_schedule(
             schedule; 412, the condition of the call does not hold; 413 or 422, its input or a
             field is wrong.
     """
-    spec = wanted.spec(wall_ms())
-    await enabled_tenant(state, tenant_id)
-    await refuse_misfit(state, spec.job, spec.input)
-    by, expected = state.principal.id, await _expected(state, tenant_id, wanted.id)
-    body = SetSchedule(wanted.id, spec, wanted.paused, wanted.note, by, expected)
-
-    decision = await _decided(state, tenant_id, body)
+    decision = await _first_decision(state, tenant_id, wanted.id)
+    if decision is None:
+        decision = await _decided(state, tenant_id, await _setting(state, tenant_id, wanted))
     if decision.entry is None:
         return _unanswered(tenant_id, wanted.id, decision), "asked"
-    doubt = await state.query(lambda db: doubt_about(db, state.topology, spec.job))
+    doubt = await state.query(lambda db: doubt_about(db, state.topology, wanted.job))
     shown = {**await _shown(state, tenant_id, wanted.id), "warning": doubt}
     return shown, "changed" if decision.entry.before else "created"
 
@@ -60,10 +58,11 @@ async def pause_schedule(
         Refusal: 404; 409, the dispatcher refuses.
     """
     row = await _known(state, tenant_id, id_)
-    by, expected = state.principal.id, await _expected(state, tenant_id, row.schedule_id)
-    body = PauseSchedule(row.schedule_id, pause, note.strip(), by, expected)
-
-    decision = await _decided(state, row.tenant_id, body)
+    decision = await _first_decision(state, tenant_id, row.schedule_id)
+    if decision is None:
+        by, expected = state.principal.id, await _expected(state, tenant_id, row.schedule_id)
+        body = PauseSchedule(row.schedule_id, pause, note.strip(), by, expected)
+        decision = await _decided(state, row.tenant_id, body)
     if not decision.is_known:
         return _unanswered(row.tenant_id, row.schedule_id, decision), "asked"
     return await _shown(state, row.tenant_id, row.schedule_id), "changed"
@@ -108,13 +107,34 @@ async def _expected(state: AppState, tenant_id: str, id_: str) -> str | None:
     return present or NONE
 
 
+async def _setting(state: AppState, tenant_id: str, wanted: ScheduleRequest) -> SetSchedule:
+    """Return what the dispatcher is asked; raises what `set_schedule` raises."""
+    spec = wanted.spec(wall_ms())
+    await enabled_tenant(state, tenant_id)
+    await refuse_misfit(state, spec.job, spec.input)
+    by, expected = state.principal.id, await _expected(state, tenant_id, wanted.id)
+    return SetSchedule(wanted.id, spec, wanted.paused, wanted.note, by, expected)
+
+
+async def _first_decision(state: AppState, tenant_id: str, id_: str) -> Decision | None:
+    async with _comparing(state, tenant_id, id_):
+        return await first_decision(state, tenant_id, "schedules")
+
+
 async def _decided(state: AppState, tenant_id: str, body: _Body) -> Decision:
-    try:
+    async with _comparing(state, tenant_id, body.schedule_id):
         return await decided(state, tenant_id, "", body, "schedules")
+
+
+@asynccontextmanager
+async def _comparing(state: AppState, tenant_id: str, id_: str) -> AsyncIterator[None]:
+    """Refuse with 412 where the dispatcher saw that the condition of the call does not hold."""
+    try:
+        yield
     except Refusal as refusal:
         if state.condition is None or refusal.name != "schedule-changed":
             raise
-        present = await _tag_after_barrier(state, tenant_id, body.schedule_id)
+        present = await _tag_after_barrier(state, tenant_id, id_)
         raise state.condition.failed(refusal.detail, present) from refusal
 
 

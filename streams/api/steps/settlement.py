@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams.api.decisions import decided
+from streams.api.decisions import decided, first_decision
 from streams.api.jobs.known import commanded, known_job
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
@@ -19,17 +19,25 @@ async def settle_steps(state: AppState, job_id: str, wanted: StepsRequest) -> Js
     Raises:
         Refusal: 404, there is no such job or step; 409, the job waits for no such decision.
     """
-    home = state.home((await known_job(state, job_id)).tenant_id)
+    tenant_id = (await known_job(state, job_id)).tenant_id
+    decision = await first_decision(state, tenant_id, "jobs")
+    if decision is None:
+        command = await _command(state, tenant_id, job_id, wanted)
+        decision = await decided(state, tenant_id, job_id, command, "jobs")
+    return await commanded(state, job_id, decision)
+
+
+async def _command(
+    state: AppState, tenant_id: str, job_id: str, wanted: StepsRequest
+) -> SettleSteps:
+    """Return what the dispatcher is asked; refuse what the job and its steps rule out now."""
+    home = state.home(tenant_id)
     await state.read_barrier(("jobs", home), ("dispatcher.checkpoints.changelog", home))
     job = await known_job(state, job_id)
     _require_diverged(job)
     await _require_known(state, job, (*wanted.keep, *wanted.drop))
-    run_id = job.run_id or ""
     ids = (tuple(wanted.keep), tuple(wanted.drop))
-    command = SettleSteps(run_id, *ids, wanted.note, state.principal.id)
-
-    decision = await decided(state, job.tenant_id, job_id, command, "jobs")
-    return await commanded(state, job_id, decision)
+    return SettleSteps(job.run_id or "", *ids, wanted.note, state.principal.id)
 
 
 def _require_diverged(job: Job) -> None:
