@@ -33,14 +33,14 @@ async def replay(state: AppState, id_: str, wanted: ReplayRequest, key: str | No
     """Run a dead job, or one in review, again as a new job; send a dead record in again.
 
     Raises:
-        Refusal: as of `replayed`; 409, the record is not sent in again; 422, the body has a field
-            that is only for jobs.
+        Refusal: as of `replayed`; 409, the record is not sent in again, or the key came before
+            with another note; 422, the body has a field that is only for jobs.
     """
     letter = await state.query(lambda db: dead_letters.dead_letter(db, id_))
     if letter is None or letter.kind == "job":
         return await replayed(state, JobReplay(id_, wanted, key))
     wanted.require_record()
-    return await _record_replayed(state, id_, wanted)
+    return await _record_replayed(state, id_, wanted, key)
 
 
 async def discard(state: AppState, id_: str, note: str) -> Json:
@@ -65,20 +65,24 @@ async def replay_record_once(state: AppState, id_: str, note: str, key: str) -> 
     Raises:
         Refusal: 404; 409, it is not sent in again.
     """
-    return await _record_replayed(state, id_, ReplayRequest(incident_note=note), key.encode())
+    return await _record_replayed(state, id_, ReplayRequest(incident_note=note), key)
 
 
 async def _record_replayed(
-    state: AppState, id_: str, wanted: ReplayRequest, mark_id: bytes | None = None
+    state: AppState, id_: str, wanted: ReplayRequest, key: str | None
 ) -> Json:
     note, again = wanted.incident_note, wanted.again
+    mark_id = None if key is None else key.encode(errors="surrogateescape")
     done = await replay_records(state, [id_], note, again=again, mark_id=mark_id)
     for _, reason in done.left_out:
         raise Refusal(409, reason.name, reason.detail)
     if not done.sent:
         raise unknown_letter(id_)
-    sent = _sent(state, done.sent[0])
-    return dead_letter_json(done.sent[0]) | {"sent": sent, "answered": done.answered}
+    letter = done.sent[0]
+    if letter.note != note:
+        told = f"this key belongs to a replay of {id_} with another note: send that, or a new key"
+        raise Refusal(409, "key-reused", told)
+    return dead_letter_json(letter) | {"sent": _sent(state, letter), "answered": done.answered}
 
 
 def _sent(state: AppState, letter: DeadLetter) -> Json:

@@ -12,12 +12,15 @@ from typing import Any, NamedTuple, cast
 import pytest
 from support.callers import AskedByAnybody
 
+from streams.api.dead_letters import letter as letter_calls
 from streams.api.dead_letters import to_replay as letters_to_replay
 from streams.api.dead_letters.discards import discarded
 from streams.api.dead_letters.record_replay import replay_records
+from streams.api.dead_letters.replay_request import ReplayRequest
 from streams.api.operator_state import AppState
 from streams.api.read_model.database import Database
 from streams.api.read_model.projections import Changes, project
+from streams.api.refusal import Refusal
 from streams.errors import RecordTooLarge
 from streams.kafka.fenced_write import OutgoingRecord
 from streams.runtime.processor import Record
@@ -212,6 +215,34 @@ async def test_a_letter_that_would_spread_a_secret_or_has_no_stage_is_left_out(
     done = await replay(bench, 1)
     assert [o.topic for o in bench.log] == ([] if why else ["deliveries.commands"])
     assert all(why in unfit.detail for _, unfit in done.left_out) if why else not done.left_out
+
+
+async def asked(bench: Bench, key: str | None, note: str = "mended") -> Any:
+    wanted = ReplayRequest(incident_note=note)
+    return await letter_calls.replay(cast(AppState, bench), letter(1).id, wanted, key)
+
+
+@pytest.mark.parametrize("outcome", ["taken", "failed"])
+async def test_a_key_sends_a_record_in_once_whatever_its_stage_answers(
+    rows: sqlite3.Connection, outcome: Any
+) -> None:
+    fold(rows, letter(1))
+    bench = Bench(rows, outcome)
+    first, second = await asked(bench, "k1"), await asked(bench, "k1")
+    assert (second, second["answered"]) == (first, True)
+    assert bench.sent() == [1]
+    with pytest.raises(Refusal, match="another note") as refused:
+        await asked(bench, "k1", "mended at last")
+    assert refused.value.name == "key-reused"
+    assert bench.sent() == [1]
+
+
+async def test_a_header_that_is_no_text_is_a_key_too(rows: sqlite3.Connection) -> None:
+    fold(rows, letter(1))
+    bench = Bench(rows)
+    for _ in range(2):
+        await asked(bench, "k\udcff")
+    assert bench.sent() == [1]
 
 
 def test_a_letter_waits_again_once_its_record_is_dead_again(rows: sqlite3.Connection) -> None:
