@@ -48,7 +48,7 @@ FLOW_WITHOUT_VALUE = Counter(
 )
 STALE = Counter(
     "tidegate_dispatcher_stale_commands",
-    "Commands that came too late for their lease or wait",
+    "Commands that came too late for their job, lease or wait",
     ["kind"],
 )
 TIMERS_LOST = Counter(

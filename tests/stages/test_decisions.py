@@ -106,7 +106,7 @@ def test_what_is_done_and_refused_in_one_batch_is_answered_one_by_one(desk: Desk
         ("job.cancel", "job_x", "done", None),
         ("job.move", "job_x", "refused", "pool_undeclared"),
         ("job.move", "job_y", "refused", "move_of_unknown"),
-        ("job.cancel", "job_x", "done", None),
+        ("job.cancel", "job_x", "refused", "job_ended"),
     ]
     assert (desk.job("job_x").status, desk.job("job_z").status) == ("cancelled", "pending")
     assert desk.dead_letters() == []
@@ -189,6 +189,43 @@ def test_a_command_that_is_written_twice_is_decided_once(desk: Desk) -> None:
         desk.command(Move(pool, "", "ann"), "job_x", call=CALL, command_id="cmd_1")
         desk.driver.restart("dispatcher")
     assert answers(desk) == [("job.move", "job_x", "done", None)]
+    assert desk.dead_letters() == []
+
+
+def test_a_command_about_a_job_that_has_ended_is_refused_unless_it_ended_the_job(
+    desk: Desk,
+) -> None:
+    desk.submit("job_x")
+    for command_id in ("cmd_1", "cmd_1", "cmd_2"):
+        desk.command(CANCEL, "job_x", call=CALL, command_id=command_id)
+        desk.driver.restart("dispatcher")
+    desk.command(Move("default", "more room", "ann"), "job_x", call=CALL)
+    assert answers(desk) == [
+        ("job.cancel", "job_x", "done", None),
+        ("job.cancel", "job_x", "refused", "job_ended"),
+        ("job.move", "job_x", "refused", "job_ended"),
+    ]
+    assert desk.dead_letters() == []
+
+
+def test_a_cancel_of_an_earlier_life_is_refused(desk: Desk) -> None:
+    worker = ScriptedWorker(desk)
+    worker.heartbeat()
+    start = desk.driver.now
+    job_id = desk.event("t1", at=start)
+    worker.end(desk.lease(job_id), "succeeded")
+    desk.event("t1", at=start + 8 * 86_400_000)
+    desk.command(replace(CANCEL, incarnation=1), job_id, call=CALL)
+    assert answers(desk) == [("job.cancel", job_id, "refused", "job_ended")]
+    assert not desk.job(job_id).cancel_requested
+
+
+def test_an_answered_cancel_that_waited_for_its_job_keeps_no_later_job_out(desk: Desk) -> None:
+    desk.command(CANCEL, "job_x", call=CALL)
+    desk.driver.advance(60)
+    desk.submit("job_x")
+    assert desk.job("job_x").status == "pending"
+    assert answers(desk) == [("job.cancel", "job_x", "done", None)]
     assert desk.dead_letters() == []
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streams.dispatcher import metrics
 from streams.dispatcher.job import is_live
 from streams.dispatcher.live_index import Live
 from streams.dispatcher.part import Part
 from streams.dispatcher.step import Step
+from streams.dispatcher.too_late import too_late
 from streams.dispatcher.transitions import follow_topology
 from streams.errors import PoisonRecord
 from streams.runtime.part import handles
@@ -26,7 +26,8 @@ class Routes(Part):
         A running job moves when it waits again.
 
         Raises:
-            PoisonRecord: the tenant has no such job, or the pool is not declared.
+            PoisonRecord: the tenant has no such job, or the pool is not declared; or the job has
+                ended, and somebody waits for the answer.
         """
         job = step.table.get(command.job_id)
         if job is None or job.tenant_id != command.tenant_id:
@@ -36,7 +37,7 @@ class Routes(Part):
                 "pool_undeclared", f"{body.pool!r} is none of: {', '.join(self.topology.pools)}"
             )
         if not is_live(job):
-            metrics.STALE.labels("Move").inc()
+            too_late(command)
             return
         job = replace(job, asked_pool=body.pool, updated_at=step.now)
         step.table.put(job)

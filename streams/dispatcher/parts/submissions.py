@@ -15,6 +15,7 @@ from streams.dispatcher.job import is_live
 from streams.dispatcher.part import AT_ONCE, Part
 from streams.dispatcher.shared import Shared
 from streams.dispatcher.step import Step
+from streams.dispatcher.too_late import too_late
 from streams.dispatcher.transitions import place, stop
 from streams.errors import PoisonRecord
 from streams.new_jobs import from_submission
@@ -70,17 +71,18 @@ class Submissions(Part):
         """End a job, or ask its worker to end it; wait for a job that is not known yet.
 
         Raises:
-            PoisonRecord: the job belongs to another tenant.
+            PoisonRecord: the job belongs to another tenant; or it has ended, and somebody waits
+                for the answer.
         """
         job = step.table.get(command.job_id)
         if job is not None and job.tenant_id != command.tenant_id:
             raise PoisonRecord("cancel_of_unknown", f"no job {command.job_id} of this tenant")
         if job is None or (body.incarnation or 0) > job.incarnation:
             self._park(step, replace(command, at=at))
-        elif not _is_meant(job, body, at):
-            metrics.STALE.labels("Cancel").inc()
-        elif is_live(job):
+        elif is_live(job) and _is_meant(job, body, at):
             stop(step, job, body.reason)
+        else:
+            too_late(command)
 
     def admitted(self, step: Step, job: Job) -> None:
         """Apply the cancels that overtook their job."""
@@ -90,7 +92,7 @@ class Submissions(Part):
         prefix = _PARKED + join(job.job_id) + SEPARATOR
         for key, value in list(step.store.range(prefix, after(prefix))):
             step.store.delete(key)
-            command = COMMAND.decode(value)
+            command = replace(COMMAND.decode(value), call=None)  # its caller has the answer
             if command.tenant_id == job.tenant_id:
                 step.apply(command, command.at)
 
