@@ -63,9 +63,11 @@ TABLE = Table(
         "of_chain": "(chain, seq)",
     },
     expires=True,
+    may_expire="seq < (SELECT max(seq) FROM audit AS newer WHERE newer.chain = audit.chain)",
 )
 """The id of a row is that of the command which the entry answers, if there is one: a command is
-answered once."""
+answered once. The newest entry of a chain stays, however old it is: its writer links the next one
+to it."""
 LISTING = Listing(
     TABLE.name,
     ("/v1/audit",),

@@ -45,6 +45,8 @@ class Table:
     """Returns the values of the key's columns from the key of a record."""
     expires: bool = False
     """Whether a row is deleted once its column `at` is older than the topic's retention."""
+    may_expire: str = "1"
+    """SQL: whether a row that is so old is deleted."""
     kept_hours: Callable[[Settings], int] | None = None
     """Returns the age at which rows of this table are deleted earlier, and older records not read.
 
@@ -90,8 +92,9 @@ class Table:
     def expire(self) -> str:
         """SQL that deletes some of the rows older than a moment: the moment, and how many."""
         names = ", ".join(_names(self.key))
-        old = f"SELECT {names} FROM {self.name} WHERE at < ? LIMIT ?"  # noqa: S608
-        return f"DELETE FROM {self.name} WHERE ({names}) IN ({old})"  # noqa: S608
+        which = f"at < ? AND {self.may_expire} LIMIT ?"
+        found = f"SELECT {names} FROM {self.name} WHERE {which}"  # noqa: S608
+        return f"DELETE FROM {self.name} WHERE ({names}) IN ({found})"  # noqa: S608
 
     def row_key(self, record: Record) -> Row:
         """Return the primary key that the key of a record names.

@@ -14,12 +14,13 @@ from support.operator_desk import OperatorDesk
 
 from streams.access.permissions import ROLES
 from streams.access.principal import Principal
+from streams.api.audit import table as audit
 from streams.api.read_model.database import Database
 from streams.api.serving.call import PRINCIPAL, STANDS
 from streams.api.serving.middlewares import problems
 from streams.api.serving.routes import routes
 from streams.api.serving.state import STATE
-from streams.audit.chain import Head, linked
+from streams.audit.chain import Head, head_of, linked
 from streams.audit.entries import encoded, of_call
 from streams.serde.records import DONE, Call
 
@@ -67,3 +68,19 @@ async def test_others_see_what_they_did_themselves(api: TestClient[Any, Any], ro
     assert await listed(api, role) == (200, ["job_2", "job_0"])
     assert await listed(api, role, principal="token:ann", target="job_0") == (200, ["job_0"])
     assert await listed(api, role, principal="token:bob") == (403, [])
+
+
+async def test_the_newest_entry_of_each_chain_stays_however_old_it_is(tmp_path: Path) -> None:
+    """The operator links its next entry to it: without one, the chain would begin again at 1."""
+    rows = Database(tmp_path / "m.sqlite").open_writer()
+    desk, heads = OperatorDesk(rows), [Head("operator/one:0"), Head("operator/two:0")]
+    for number, at in enumerate((5, 6, 7, 8, 9)):
+        call = Call("token:ann", "operator", f"req_{at}")
+        entry = linked(of_call(call, "tenant.set", "acme", DONE, at), heads[number % 2])
+        heads[number % 2] = head_of(entry)
+        desk.project([("audit", *encoded(entry))])
+    while rows.execute(audit.TABLE.expire, (100, 2)).rowcount:
+        pass
+    assert [audit.head(rows, head.chain) for head in heads] == heads
+    assert rows.execute("SELECT at FROM audit ORDER BY at").fetchall() == [(8,), (9,)]
+    rows.close()
