@@ -41,7 +41,8 @@ class Act:
     """A bulk act without its items; `asked_at` in milliseconds. A cancelling is final.
 
     A person let the act go on after it had been stopped `resumed` times. `clash` tells that two
-    processes took one key at once, for two different acts.
+    processes took one key at once, for two different acts. `overwritten` tells that an earlier
+    owner's progress may be the last record of its key, so that ours has to be written once more.
     """
 
     bulk_id: str
@@ -53,6 +54,7 @@ class Act:
     cancelled: BulkCancelled | None = None
     progress: BulkProgress | None = None
     clash: bool = False
+    overwritten: bool = False
 
     def folded(self, record: BulkRecord) -> Act:
         """Return this act with one more record of the topic."""
@@ -71,7 +73,9 @@ class Act:
             case BulkCancelled() as cancelled:
                 return replace(self, cancelled=cancelled)
             case BulkProgress() as progress:
-                return replace(self, progress=progress)
+                if self.ended or progress.stops < self.stops:
+                    return replace(self, overwritten=progress != self.progress)
+                return replace(self, progress=progress, overwritten=False)
             case BulkItem() | BulkJoined():
                 return self
 
@@ -83,8 +87,7 @@ class Act:
     @property
     def is_stopped(self) -> bool:
         """Whether too many items failed, and nobody has let the act go on."""
-        found = self.progress
-        return found is not None and found.status == STOPPED and self.resumed < found.stops
+        return self.resumed < self.stops
 
     @property
     def ended(self) -> bool:
@@ -102,8 +105,10 @@ class Act:
     @property
     def unobeyed(self) -> bool:
         """Whether the carrier has something left to do."""
-        if self.asked is None or self.ended:
+        if self.asked is None:
             return False
+        if self.ended or self.overwritten:
+            return self.overwritten
         rests = self.progress is not None and self.progress.status in (PAUSED, STOPPED)
         return not rests or self.ordered in (RUNNING, CANCELLED)
 
@@ -120,6 +125,7 @@ class Act:
         if self.paused:
             works = self.progress is not None and self.progress.status == RUNNING
             return "pausing" if works else PAUSED
-        if self.progress is not None and (self.is_stopped or self.progress.status == RUNNING):
-            return self.progress.status
-        return "queued"
+        if self.is_stopped:
+            return STOPPED
+        works = self.progress is not None and self.progress.status == RUNNING
+        return RUNNING if works else "queued"

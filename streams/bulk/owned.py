@@ -10,7 +10,7 @@ from prometheus_client import Gauge
 
 from streams.bulk.act import Act
 from streams.bulk.working import Working
-from streams.serde.bulk_records import BulkItem, BulkProgress, BulkRecord
+from streams.serde.bulk_records import ENDED, BulkItem, BulkProgress, BulkRecord
 from streams.serde.codec import BULK
 
 _AT_WORK = Gauge("tidegate_operator_bulk_acts_running", "Bulk acts at work in this process.")
@@ -60,11 +60,15 @@ class OwnedActs:
         ours = isinstance(record.body, BulkProgress) and record.by == self._author
         if ours and partition in self._whole:
             return
-        act = known[bulk_id] = known.get(bulk_id, Act(bulk_id)).folded(record)
+        act = known.get(bulk_id, Act(bulk_id)).folded(record)
+        at_work = self._at_work.get(bulk_id)
+        if at_work is not None:
+            if isinstance(record.body, BulkProgress):  # that of an earlier owner, over ours
+                act = replace(act, overwritten=True)
+            at_work.act = act
+        known[bulk_id] = act
         if act.ended:
             self._items.pop(bulk_id, None)
-        if bulk_id in self._at_work:
-            self._at_work[bulk_id].act = act
 
     def take(self, partition: int, value: bytes, at: int) -> None:
         """Learn what a record says; `at` is the time at which a broker took it.
@@ -90,6 +94,7 @@ class OwnedActs:
                     self._retry_at.pop(bulk_id, None)
                 elif self._clock() >= self._retry_at.get(bulk_id, 0.0):
                     self._attempt(known[bulk_id])
+                    known[bulk_id] = replace(known[bulk_id], overwritten=False)
         _AT_WORK.set(len(self._at_work))
         _STUCK.set(len(self._retry_at))
 
@@ -126,7 +131,10 @@ class OwnedActs:
         self._retry_at.pop(bulk_id, None)
         if at_work.stuck:
             self._retry_at[bulk_id] = self._clock() + _RETRY_SECONDS
-        act = replace(act, progress=at_work.progress)
+        found, ours = act.progress, at_work.progress
+        if found is None or found.stops <= ours.stops or ours.status in ENDED:
+            found = ours
+        act = replace(act, progress=found, overwritten=act.overwritten or at_work.stuck)
         if act.ended:
             self._items.pop(bulk_id, None)
         else:

@@ -19,6 +19,7 @@ from streams.bulk.ramp import Tally, room, too_many
 from streams.process.wall_clock import wall_ms
 from streams.serde.bulk_records import (
     DONE,
+    ENDED,
     RUNNING,
     STOPPED,
     WAITING,
@@ -72,6 +73,7 @@ class Working:
         self.progress = act.progress or BulkProgress(RUNNING)
         assert act.asked is not None  # noqa: S101  nothing else is carried
         self._asked: BulkAsked = act.asked
+        self._overwritten = act.overwritten
         self._hands = hands
         mine = (item for item in items if item.digest == self._asked.digest)
         self.items = {item.item: item for item in sorted(mine, key=lambda i: (i.number, i.item))}
@@ -91,9 +93,11 @@ class Working:
             self.over.set()
 
     async def _obey(self) -> None:
-        if self.act.ordered == RUNNING:
+        if self.progress.status in ENDED:
+            await self._write(self.progress)
+        elif self.act.ordered == RUNNING:
             await self._work()
-        elif self.progress.status != self.act.ordered:
+        elif self._overwritten or self.progress.status != self.act.ordered:
             await self._rest()
 
     async def _work(self) -> None:
@@ -104,7 +108,8 @@ class Working:
             await self._deal(self._next())
             limit = self._asked.stop_at_failures
             if why := too_many(self._tally, self.progress, limit):
-                self.progress = replace(self.progress, stops=self.progress.stops + 1)
+                stops = self.progress.stops + 1
+                self.progress = replace(self.progress, stops=stops, because=why)
                 await self._save(STOPPED, why)
                 return
             await self._save(RUNNING)
@@ -112,7 +117,7 @@ class Working:
 
     def _begin(self) -> None:
         """Forgive the failures so far if a person let a stopped act go on."""
-        if self.progress.status == STOPPED:
+        if self.progress.status == STOPPED or self.progress.because is not None:
             found = self._tally
             self.progress = replace(
                 self.progress,
@@ -153,10 +158,15 @@ class Working:
             raise Interrupted
 
     async def _rest(self) -> None:
-        act = self.act
-        because = _CLASH if act.clash else None
+        """Save that the act stands still, also for a stop that an earlier owner has written."""
+        act, because = self.act, None
+        if act.is_stopped and act.progress is not None:
+            because = act.progress.because
+        if act.clash:
+            because = _CLASH
         if act.cancelled is not None:
             because = act.cancelled.note
+        self.progress = replace(self.progress, stops=max(self.progress.stops, act.stops))
         await self._save(act.ordered, because)
 
     async def _save(self, status: BulkStatus, because: str | None = None) -> None:

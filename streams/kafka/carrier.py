@@ -35,7 +35,9 @@ _AT_ONCE = 500
 
 
 class Attempt(Protocol):
-    """An attempt at one act; `over` is set at its end."""
+    """An attempt at one act; `over` is set at its end. One that is `lost` writes nothing more."""
+
+    lost: bool
 
     @property
     def over(self) -> Event: ...
@@ -126,10 +128,14 @@ class Carrier:
 
 
 def _give_back(owned: Owned, partitions: Sequence[int]) -> None:
-    """Save the progress of what is at work, so that the next owner goes on from there."""
+    """Save the progress of what is at work, so that the next owner goes on from there.
+
+    What is not saved in time is lost: its next owner may have begun.
+    """
     until = time.monotonic() + _SAVED_WITHIN_SECONDS
     for attempt in owned.release(partitions):
-        attempt.over.wait(max(0.0, until - time.monotonic()))
+        if not attempt.over.wait(max(0.0, until - time.monotonic())):
+            attempt.lost = True
 
 
 def _lose(owned: Owned, partitions: Sequence[int]) -> None:

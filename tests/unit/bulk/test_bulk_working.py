@@ -43,6 +43,7 @@ class World:
         self.written: list[BulkBody] = []
         self.failing: set[str] = set()
         self.broken: set[str] = set()
+        self.unwritable: set[str] = set()
         self.before_each: Callable[[Working, str], None] = lambda *_: None
         self.working: Working
 
@@ -65,6 +66,8 @@ class World:
 
     async def _write(self, bulk_id: str, bodies: Sequence[BulkBody]) -> None:
         assert bulk_id == "b1"
+        if any(isinstance(b, BulkProgress) and b.status in self.unwritable for b in bodies):
+            raise OSError("Kafka is away")
         self.written += bodies
         for body in bodies:
             if isinstance(body, BulkItem):
@@ -178,6 +181,52 @@ def test_a_resumption_that_came_before_the_stop_does_not_undo_it() -> None:
     world.told(BulkPaused(False, world.act.stops))
     world.attempt()
     assert (world.act.status, world.act.unobeyed) == ("stopped", False)
+
+
+def test_a_stop_that_an_earlier_owner_writes_rests_until_a_person_lets_it_go_on() -> None:
+    world = World(60, stop_at_failures=25)
+    stopped = BulkProgress("stopped", failed=5, stops=1, because="5 items failed")
+
+    def stop(working: Working, item: str) -> None:
+        if item == "i5":
+            world.told(stopped)
+            working.act = world.act
+
+    world.before_each = stop
+    world.attempt()
+    progress = world.act.progress
+    assert progress is not None
+    assert (progress.status, progress.stops, progress.because) == ("stopped", 1, "5 items failed")
+    assert (progress.done, world.act.status, world.act.unobeyed) == (11, "stopped", False)
+    world.told(BulkPaused(False, world.act.stops))
+    world.attempt()
+    assert (world.act.status, len(world.dealt)) == ("done", 60)
+
+
+def test_a_stop_that_could_not_be_written_is_none_the_less() -> None:
+    world = World(30, stop_at_failures=1)
+    world.failing = {"i0"}
+    world.unwritable = {"stopped"}
+    assert world.attempt().stuck
+    world.unwritable = set()
+    world.attempt()
+    progress = world.act.progress
+    assert progress is not None
+    assert (progress.status, progress.stops, progress.failed) == ("stopped", 1, 1)
+    assert progress.because == "1 items failed, and 1 stop it"
+    assert world.dealt == ["i0"]
+
+
+def test_an_end_that_an_earlier_owner_wrote_over_is_written_once_more() -> None:
+    world = World(3)
+    world.attempt()
+    done = world.act.progress
+    world.told(BulkProgress("running", done=1))
+    assert world.act.unobeyed
+    world.written.clear()
+    world.attempt()
+    assert world.written == [done]
+    assert (world.act.status, world.act.unobeyed, len(world.dealt)) == ("done", False, 3)
 
 
 def test_a_fault_of_no_item_is_shown_and_the_item_is_tried_again() -> None:

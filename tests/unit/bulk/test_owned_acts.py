@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import cast
 
@@ -116,6 +116,76 @@ def test_a_resumption_that_is_read_with_the_stop_lets_the_act_go_on(world: World
     world.carry()
     world.carry()
     assert len(world.attempts) == 2
+
+
+def test_an_end_is_written_once_more_if_an_earlier_owner_writes_after_it(world: World) -> None:
+    done = BulkProgress("done", done=1)
+    begun(world).end(done)
+    world.carry()
+    world.told(BulkProgress("running"), by="an earlier owner")
+    world.carry()
+    assert len(world.attempts) == 2
+    assert world.attempts[1].act.progress == done
+    world.attempts[1].end(done)
+    world.carry()
+    world.carry()
+    assert len(world.attempts) == 2
+
+
+def test_an_end_is_written_again_if_an_earlier_owner_wrote_while_it_came(world: World) -> None:
+    attempt = begun(world)
+    attempt.end(BulkProgress("done", done=1))
+    world.told(BulkProgress("running"), by="an earlier owner")
+    world.carry()
+    world.carry()
+    assert world.attempts[1].act.progress == BulkProgress("done", done=1)
+
+
+def test_an_end_under_a_late_progress_is_found_by_the_next_owner(world: World) -> None:
+    done = BulkProgress("done", done=1)
+    world.told(ITEM)
+    world.told(ASKED)
+    world.told(done, by="an owner")
+    world.told(BulkProgress("running"), by="an earlier owner")
+    world.owned.read_to_end(0)
+    world.carry()
+    assert world.attempts[0].act.progress == done
+    world.told(done, by="another process")
+    world.attempts[0].end(done)
+    world.carry()
+
+
+def test_an_end_that_could_not_be_written_again_is_tried_again(world: World) -> None:
+    done = BulkProgress("done", done=1)
+    begun(world).end(done)
+    world.carry()
+    world.told(BulkProgress("running"), by="an earlier owner")
+    world.carry()
+    world.attempts[1].end(replace(done, error="Kafka is away"))
+    world.carry()
+    world.carry()
+    assert len(world.attempts) == 3
+
+
+def test_a_stop_that_an_earlier_owner_writes_at_the_end_of_an_attempt_is_kept(
+    world: World,
+) -> None:
+    begun(world).end(BulkProgress("running", error="Kafka is away"))
+    stopped = BulkProgress("stopped", stops=1, because="1 items failed, and 1 stop it")
+    world.told(stopped, by="an earlier owner")
+    world.carry()
+    world.carry()
+    assert world.attempts[1].act.is_stopped
+
+
+def test_a_late_progress_does_not_undo_a_stop(world: World) -> None:
+    stopped = BulkProgress("stopped", stops=1)
+    begun(world).end(stopped)
+    world.carry()
+    world.told(BulkProgress("running"), by="an earlier owner")
+    world.carry()
+    act = world.attempts[1].act
+    assert (act.progress, act.ordered) == (stopped, "stopped")
 
 
 def test_a_process_that_loses_a_partition_ends_its_attempts(world: World) -> None:
