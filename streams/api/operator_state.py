@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from streams.access.authentication import Authentication
 from streams.access.principal import BOOTSTRAP, Principal
@@ -89,6 +90,8 @@ class AppState:
     refused_attempts: RefusedAttempts = field(default_factory=RefusedAttempts)
     tenant_writes: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from the reading of a record of `tenants` until its replacement is durable."""
+    bulk_turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """By bulk act: held from the look whether it is known until what is asked is durable."""
     unshown: dict[Row, tuple[int, TenantRecord]] = field(default_factory=dict)
     """Records written to `tenants`, with their offsets, that the read model may not show yet. The
     next change of the same record must start from them, or it would bring back what they removed.

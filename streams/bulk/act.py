@@ -60,13 +60,8 @@ class Act:
         """Return this act with one more record of the topic."""
         match record.body:
             case BulkAsked() as asked:
-                clash = self.asked is not None and self.asked.digest != asked.digest
                 return replace(
-                    self,
-                    asked=asked,
-                    asked_at=record.at,
-                    asked_by=record.by,
-                    clash=self.clash or clash,
+                    self._planned(asked), asked=asked, asked_at=record.at, asked_by=record.by
                 )
             case BulkPaused(paused, stops):
                 return replace(self, paused=paused, resumed=max(self.resumed, stops))
@@ -78,6 +73,14 @@ class Act:
                 return replace(self, progress=progress, overwritten=False)
             case BulkItem() | BulkJoined():
                 return self
+
+    def _planned(self, asked: BulkAsked) -> Act:
+        """Return this act under what is asked now: another plan of one request begins anew."""
+        before = self.asked
+        if before is not None and before.digest != asked.digest:
+            return replace(self, clash=True)
+        is_same = before is not None and before.items_digest == asked.items_digest
+        return self if is_same else replace(self, progress=None, overwritten=False)
 
     @property
     def stops(self) -> int:

@@ -39,7 +39,7 @@ class OwnedActs:
         self._author = author
         self._begin, self._start, self._clock = begin, start, clock
         self._acts: dict[int, dict[str, Act]] = {}
-        self._items: dict[str, dict[str, BulkItem]] = {}
+        self._items: dict[str, dict[tuple[bytes, str], BulkItem]] = {}
         self._whole: set[int] = set()
         self._at_work: dict[str, Working] = {}
         self._retry_at: dict[str, float] = {}
@@ -60,14 +60,14 @@ class OwnedActs:
         ours = isinstance(record.body, BulkProgress) and record.by == self._author
         if ours and partition in self._whole:
             return
-        act = known.get(bulk_id, Act(bulk_id)).folded(record)
+        before = known.get(bulk_id, Act(bulk_id))
+        act = known[bulk_id] = before.folded(record)
         at_work = self._at_work.get(bulk_id)
         if at_work is not None:
             if isinstance(record.body, BulkProgress):  # that of an earlier owner, over ours
-                act = replace(act, overwritten=True)
+                act = known[bulk_id] = replace(act, overwritten=True)
             at_work.act = act
-        known[bulk_id] = act
-        if act.ended:
+        if act.ended and not before.ended:
             self._items.pop(bulk_id, None)
 
     def take(self, partition: int, value: bytes, at: int) -> None:
@@ -112,9 +112,10 @@ class OwnedActs:
         return released
 
     def _keep(self, act: Act | None, bulk_id: str, item: BulkItem) -> None:
-        """Keep an item of an act that has not ended."""
-        if act is None or not act.ended:
-            self._items.setdefault(bulk_id, {})[item.item] = item
+        """Keep an item of a plan that has not ended; that of a new plan comes before its act."""
+        asked = None if act is None or not act.ended else act.asked
+        if asked is None or asked.items_digest != item.digest:
+            self._items.setdefault(bulk_id, {})[item.digest, item.item] = item
 
     def _attempt(self, act: Act) -> None:
         items = tuple(self._items.get(act.bulk_id, {}).values())
@@ -131,6 +132,8 @@ class OwnedActs:
         self._retry_at.pop(bulk_id, None)
         if at_work.stuck:
             self._retry_at[bulk_id] = self._clock() + _RETRY_SECONDS
+        if act.asked is not None and act.asked.items_digest != at_work.plan and not act.clash:
+            return act
         found, ours = act.progress, at_work.progress
         if found is None or found.stops <= ours.stops or ours.status in ENDED:
             found = ours
@@ -138,5 +141,6 @@ class OwnedActs:
         if act.ended:
             self._items.pop(bulk_id, None)
         else:
-            self._items[bulk_id] = dict(at_work.items)
+            mine = {(each.digest, each.item): each for each in at_work.items.values()}
+            self._items.setdefault(bulk_id, {}).update(mine)
         return act

@@ -62,7 +62,8 @@ class Working:
     """An attempt at one act; its `run` belongs to an event loop.
 
     The carrier's thread sets `act` to the newest orders, and `released` to True if another process
-    is to go on. An act is `stuck` if its last attempt failed; `over` is set at last.
+    is to go on. An act is `stuck` if its last attempt failed; `over` is set at last. `plan` is the
+    digest of its items.
     """
 
     def __init__(self, hands: Hands, act: Act, items: Sequence[BulkItem], stuck: bool) -> None:
@@ -75,7 +76,8 @@ class Working:
         self._asked: BulkAsked = act.asked
         self._overwritten = act.overwritten
         self._hands = hands
-        mine = (item for item in items if item.digest == self._asked.digest)
+        self.plan = self._asked.items_digest
+        mine = (item for item in items if item.digest == self.plan)
         self.items = {item.item: item for item in sorted(mine, key=lambda i: (i.number, i.item))}
         self._waiting = deque(item for item in self.items.values() if item.outcome == WAITING)
         self._tally = Tally().plus(self.items.values())
@@ -94,7 +96,7 @@ class Working:
 
     async def _obey(self) -> None:
         if self.progress.status in ENDED:
-            await self._write(self.progress)
+            await self._write(replace(self.progress, error=None))
         elif self.act.ordered == RUNNING:
             await self._work()
         elif self._overwritten or self.progress.status != self.act.ordered:
@@ -151,11 +153,17 @@ class Working:
                 raise each
 
     async def _check(self) -> None:
-        if self.released:
+        if self.released or self._is_planned_anew:
             raise Interrupted
         if self.act.ordered != RUNNING:
             await self._rest()
             raise Interrupted
+
+    @property
+    def _is_planned_anew(self) -> bool:
+        """Whether another request with the same key and body has come, with a plan of its own."""
+        asked = self.act.asked
+        return not self.act.clash and asked is not None and asked.items_digest != self.plan
 
     async def _rest(self) -> None:
         """Save that the act stands still, also for a stop that an earlier owner has written."""

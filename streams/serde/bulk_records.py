@@ -47,6 +47,12 @@ class BulkAsked:
     ramp: tuple[int, ...]
     stop_at_failures: float | None
     digest: bytes
+    plan: bytes | None = None
+
+    @property
+    def items_digest(self) -> bytes:
+        """What all of its items have, and those of another plan under its id have not."""
+        return self.digest if self.plan is None else self.plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,12 @@ class BulkRequest(Body):
         """Return the action's parameters; refuse with 422 if they are not those that it needs."""
         return _part("params", self.params, action.params)
 
+    def require_valid(self) -> None:
+        """Refuse with 422 an action that is none, or what it cannot have."""
+        action = self.known_action()
+        self.chosen(action)
+        self.parameters(action)
+
 
 class CancelBulkRequest(Body):
     """Body of `POST /v1/bulk/{id}/cancel`."""

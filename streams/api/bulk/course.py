@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import suppress
 
@@ -42,14 +43,11 @@ async def begin(state: AppState, wanted: BulkRequest, key: str | None) -> Json:
     if wanted.dry_run:
         plan = await planned(state, wanted)
         return {"bulk_id": None, "action": wanted.action, **plan.json()}
+    wanted.require_valid()
     bulk_id = ids.bulk_id(state.principal.tenants, key)
-    known = await _shown(state, bulk_id)
-    if known.asked is not None:
-        _require_same(known, wanted)
-        await _write(state, known.bulk_id, BulkJoined("ask"))
-        return await state.query(lambda db: _begun_json(db, known, known.asked))
-    plan = await planned(state, wanted)
-    return await _asked_for(state, bulk_id, plan.asked(wanted, state.principal), plan)
+    turn = state.bulk_turns.setdefault(bulk_id, asyncio.Lock())
+    async with turn:
+        return await _begun(state, bulk_id, wanted)
 
 
 async def show(state: AppState, bulk_id: str) -> Json:
@@ -100,6 +98,17 @@ async def cancel(state: AppState, bulk_id: str, note: str) -> Json:
         known = await _open(state, bulk_id)
         await _write(state, bulk_id, BulkCancelled(note), BulkJoined("cancel"))
     return await show(state, bulk_id)
+
+
+async def _begun(state: AppState, bulk_id: str, wanted: BulkRequest) -> Json:
+    """Begin an act, unless it is known; the caller has its turn."""
+    known = await _shown(state, bulk_id)
+    if known.asked is not None:
+        _require_same(known, wanted)
+        await _write(state, known.bulk_id, BulkJoined("ask"))
+        return await state.query(lambda db: _begun_json(db, known, known.asked))
+    plan = await planned(state, wanted)
+    return await _asked_for(state, bulk_id, plan.asked(wanted, state.principal), plan)
 
 
 async def _asked_for(state: AppState, bulk_id: str, asked: BulkAsked, plan: Plan) -> Json:

@@ -5,6 +5,7 @@ What arrives later is not taken: the plan is a list of ids.
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections import Counter
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from streams.api.fields import Body
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid
 from streams.api.rows.json_values import Json
+from streams.serde import ids
 from streams.serde.bulk_records import BulkAsked, BulkExcluded, BulkItem
 
 MOST = 100_000
@@ -27,11 +29,15 @@ MOST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The items of an act, what it leaves out, and the position of the read model before it."""
+    """The items of an act, what it leaves out, and a position of the read model behind them all.
+
+    `digest` is that of the items, and of no other plan.
+    """
 
     items: tuple[BulkItem, ...]
     excluded: tuple[BulkExcluded, ...]
     positions: dict[str, int]
+    digest: bytes
 
     def json(self) -> Json:
         """Return what a call answers of a plan."""
@@ -58,6 +64,7 @@ class Plan:
             tuple(wanted.ramp),
             wanted.stop_at_failures,
             wanted.digest(),
+            self.digest,
         )
 
 
@@ -90,12 +97,12 @@ async def planned(state: AppState, wanted: BulkRequest) -> Plan:
     topic = action.table.topic
     places = [(topic, n) for n in range(state.topology.topics[topic].partitions)]
     await state.read_barrier(*places)
-    positions = {str(n): state.follower.folded((topic, n)) for _, n in places}
-    digest = wanted.digest()
+    digest = hashlib.sha256(wanted.digest() + ids.new_id("plan").encode()).digest()
     items, excluded = await state.query(
         lambda db: _selected(db, state, action, (chosen, params), digest)
     )
-    return Plan(items, excluded, positions)
+    positions = {str(n): state.follower.folded((topic, n)) for _, n in places}
+    return Plan(items, excluded, positions, digest)
 
 
 def _selected(

@@ -33,7 +33,9 @@ SAMPLES = 10
 def act(connection: sqlite3.Connection, bulk_id: str) -> Act:
     """Return what is known of an act; nothing is asked if there is none."""
     known = Act(bulk_id)
-    rows = connection.execute("SELECT record FROM bulk WHERE id = ? AND kind <> 'item'", (bulk_id,))
+    rows = connection.execute(
+        "SELECT record FROM bulk WHERE id = ? AND kind <> 'item' ORDER BY kind", (bulk_id,)
+    )  # what is asked is the first one
     for (record,) in rows:
         known = known.folded(BULK.decode(record))
     return known

@@ -130,6 +130,30 @@ def test_items_of_another_request_under_the_same_key_are_not_touched() -> None:
     assert world.dealt == ["i0", "i2"]
 
 
+def test_another_plan_of_the_same_request_is_dealt_with_from_its_first_item() -> None:
+    world = World(12)
+
+    def plan_anew(working: Working, item: str) -> None:
+        if item == "i1" and not working.act.asked == asked(plan=b"p"):
+            world.items = {
+                each.item: replace(each, digest=b"p", outcome="waiting")
+                for each in items(13)
+            }
+            world.told(asked(plan=b"p"))
+            working.act = world.act
+
+    world.before_each = plan_anew
+    world.attempt()
+    assert world.act.unobeyed
+    world.items = {each.item: replace(each, digest=b"p") for each in items(13)}
+    world.act = replace(world.act, progress=None)
+    world.dealt.clear()
+    world.attempt()
+    assert world.dealt == [f"i{n}" for n in range(13)]
+    assert world.act.progress is not None
+    assert (world.act.status, world.act.progress.done) == ("done", 13)
+
+
 def test_a_pause_lets_the_items_under_way_end_and_a_resumption_goes_on() -> None:
     world = World(30)
 

@@ -33,6 +33,7 @@ class PlayedAttempt:
     act: Act
     given: Sequence[BulkItem]
     stuck: bool
+    plan: bytes = b"d"
     progress: BulkProgress = field(default_factory=lambda: BulkProgress("running"))
     items: dict[str, BulkItem] = field(default_factory=dict)
     released: bool = False
@@ -186,6 +187,34 @@ def test_a_late_progress_does_not_undo_a_stop(world: World) -> None:
     world.carry()
     act = world.attempts[1].act
     assert (act.progress, act.ordered) == (stopped, "stopped")
+
+
+def test_items_of_another_plan_do_not_replace_those_that_are_dealt_with(world: World) -> None:
+    attempt = begun(world)
+    world.told(replace(ITEM, digest=b"another plan"))
+    attempt.items = {ITEM.item: replace(ITEM, outcome="done")}
+    attempt.end(BulkProgress("running", error="Kafka is away"))
+    world.carry()
+    world.carry()
+    ours = [each for each in world.attempts[1].given if each.digest == ITEM.digest]
+    assert ours == [replace(ITEM, outcome="done")]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_plan_that_was_made_at_the_same_time_is_carried_as_a_whole(
+    world: World, ended: bool
+) -> None:
+    attempt, again = begun(world), replace(ITEM, digest=b"another plan")
+    if ended:
+        attempt.end(BulkProgress("done", done=1))
+        world.carry()
+    world.told(again)
+    world.told(replace(ASKED, plan=b"another plan"))
+    attempt.end(BulkProgress("done", done=1))
+    world.carry()
+    world.carry()
+    assert again in world.attempts[1].given
+    assert world.attempts[1].act.progress is None
 
 
 def test_a_process_that_loses_a_partition_ends_its_attempts(world: World) -> None:

@@ -33,9 +33,7 @@ class PlayedOwned:
 
     def carry(self) -> None: ...
 
-    def release(
-        self, partitions: Iterable[int], *, lost: bool = False
-    ) -> Sequence[PlayedAttempt]:
+    def release(self, partitions: Iterable[int], *, lost: bool = False) -> Sequence[PlayedAttempt]:
         return self._attempts
 
 
