@@ -71,6 +71,12 @@ class Authentication:
             and grant.revoked_at is not None
         )
 
+    def has_ended(self, principal_id: str) -> Literal["expired", "revoked"] | None:
+        """Return why the token of a principal opens nothing any more; None if it is good."""
+        grant = self.book.grant(principal_id.removeprefix(_TOKEN))
+        is_its_own = grant is not None and grant.principal_id == principal_id
+        return grant.has_ended(self._now()) if grant is not None and is_its_own else None
+
     def expires_at(self, principal_id: str) -> int | None:
         """Return when the token of a principal ends; None for one that has no such end."""
         grant = self.book.grant(principal_id.removeprefix(_TOKEN))

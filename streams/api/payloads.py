@@ -26,7 +26,9 @@ async def open_body(state: AppState, tenant_id: str, event_id: str, ref: Payload
         return await asyncio.to_thread(key.open, event_id, chunks, ref.size)
     except PermanentError as error:
         raise Refusal(410, "payload-gone", str(error)) from None
-    except (TransientError, VaultError) as error:
+    except TransientError as error:
+        raise Refusal(503, "payload-unreadable", str(error)) from error
+    except VaultError as error:
         raise Refusal(503, "payload-unreadable", str(error)) from None
 
 

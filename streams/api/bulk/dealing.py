@@ -2,51 +2,95 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
+
+import structlog
 
 from streams.access.principal import Principal
-from streams.api.bulk.action import Doing, failed
+from streams.api.bulk.action import Action, Dealt, Doing, failed
 from streams.api.bulk.actions import ACTIONS
 from streams.api.fields import validated
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
 from streams.api.rows.json_values import parsed
 from streams.bulk.act import Act
-from streams.errors import KafkaUnavailable
+from streams.errors import KafkaUnavailable, RecordTooLarge, TransientError
 from streams.serde import ids
 from streams.serde.bulk_records import ASKED, ITEM_DONE, BulkAsked, BulkItem
 
-_TOO_MANY_REQUESTS = 429
+log = structlog.get_logger(__name__)
+
+HasEnded = Callable[[str], Literal["expired", "revoked"] | None]
+"""Says why the token of a principal opens nothing any more; None if it is good."""
+
+PASSING = frozenset({"not-ready", "not-shown", "kafka-unavailable", "backlog-full"})
+"""Refusals that pass by themselves: the same call is done a while later."""
+_ENDED = {
+    "expired": "the token of who asked has expired: begin another act with a newer one",
+    "revoked": "the token of who asked is revoked: begin another act with one of your own",
+}
 _DETAIL_CHARACTERS = 1_000
 
 
-async def deal(
-    state: AppState, is_revoked: Callable[[str], bool], act: Act, item: BulkItem
-) -> BulkItem:
-    """Return an item with what became of it; nothing is done in the name of a revoked token.
+async def deal(state: AppState, has_ended: HasEnded, act: Act, item: BulkItem) -> BulkItem:
+    """Return an item with what became of it; nothing is done in the name of an ended token.
+
+    An error that may stay, whosever fault it is, fails the item: the act goes on with others.
 
     Raises:
-        KafkaUnavailable: it is no fault of the item, which is to be dealt with once more.
+        KafkaUnavailable: it passes by itself, and the item is to be dealt with once more.
     """
     asked = act.asked
     action = None if asked is None else ACTIONS.get(asked.action)
     if asked is None or action is None:
         return failed(item, "action_unknown", "this release of the operator has no such action")
-    if is_revoked(act.asked_by):
-        told = "the token of who asked is revoked: begin another act with one of your own"
-        return failed(item, "asker_revoked", told)
+    if ended := has_ended(act.asked_by):
+        return failed(item, f"asker_{ended}", _ENDED[ended])
     try:
-        params = validated(parsed(asked.params), action.params)
-        key = f"{act.bulk_id}:{item.item}"
-        doing = Doing(item.item, item.tenant_id, asked.note, params, key)
-        dealt = await action.deal(_in_the_name(state, act, asked, item), doing)
-    except Refusal as refusal:
-        if refusal.status >= 500 or refusal.status == _TOO_MANY_REQUESTS:
-            raise KafkaUnavailable(f"{item.item}: {refusal.detail}") from refusal
-        reason = refusal.name.replace("-", "_")
-        return failed(item, reason, refusal.detail[:_DETAIL_CHARACTERS])
+        dealt = await _dealt(_in_the_name(state, act, asked, item), action, act, item)
+    except Exception as error:
+        if _passes(error):
+            raise KafkaUnavailable(f"{item.item}: {error}") from error
+        return _failed(act, item, error)
     return replace(item, outcome=ITEM_DONE if dealt.seen else ASKED, made=dealt.made)
+
+
+async def _dealt(state: AppState, action: Action, act: Act, item: BulkItem) -> Dealt:
+    assert act.asked is not None  # noqa: S101  the caller has looked
+    params = validated(parsed(act.asked.params), action.params)
+    key = f"{act.bulk_id}:{item.item}"
+    return await action.deal(state, Doing(item.item, item.tenant_id, act.asked.note, params, key))
+
+
+def _passes(error: Exception) -> bool:
+    """Return whether the same call is done a while later though nobody does anything about it."""
+    match error:
+        case Refusal():
+            return error.name in PASSING or isinstance(error.__cause__, TransientError)
+        case RecordTooLarge():
+            return False
+    return isinstance(error, KafkaUnavailable | sqlite3.Error)
+
+
+def _failed(act: Act, item: BulkItem, error: Exception) -> BulkItem:
+    match error:
+        case Refusal():
+            reason, detail = error.name.replace("-", "_"), error.detail
+        case RecordTooLarge():
+            reason, detail = "record_too_large", str(error)
+        case _:
+            log.error(
+                "an item of a bulk act failed",
+                bulk_id=act.bulk_id,
+                item=item.item,
+                exc_info=error,
+            )
+            reason = "internal_error"
+            detail = f"{type(error).__name__}: the operator's log says where"
+    return failed(item, reason, detail[:_DETAIL_CHARACTERS])
 
 
 def _in_the_name(state: AppState, act: Act, asked: BulkAsked, item: BulkItem) -> AppState:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,13 +16,17 @@ from streams.access.authentication import Authentication
 from streams.access.book import AccessBook
 from streams.access.permissions import ROLES
 from streams.access.token_records import TokenGrant
+from streams.api import payloads
 from streams.api.audit import table as audit
 from streams.api.bulk import dealing
 from streams.api.bulk.action import Dealt, Doing, NoParams
 from streams.api.bulk.actions import ACTIONS
 from streams.api.deliveries import table as deliveries
+from streams.api.operator_state import not_shown
 from streams.api.refusal import Refusal
+from streams.api.serving.problems import not_ready
 from streams.bulk.act import Act
+from streams.errors import Erased, KafkaUnavailable, RecordTooLarge, TransientError
 from streams.serde.bulk_records import BulkAsked, BulkItem
 from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
@@ -49,9 +56,9 @@ def act_of(asked_by: str) -> Act:
 
 
 @pytest.mark.parametrize("asked_by", ["token:t1", "token:t2", "person:corp:t1", "operator", "t1"])
-@pytest.mark.parametrize("is_revoked", [False, True])
-def test_nothing_more_is_done_for_a_token_that_was_revoked(
-    monkeypatch: pytest.MonkeyPatch, asked_by: str, is_revoked: bool
+@pytest.mark.parametrize("ended", [None, "revoked", "expired"])
+def test_nothing_more_is_done_for_a_token_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch, asked_by: str, ended: str | None
 ) -> None:
     done: list[str] = []
 
@@ -60,13 +67,86 @@ def test_nothing_more_is_done_for_a_token_that_was_revoked(
         return Dealt()
 
     monkeypatch.setitem(ACTIONS, "jobs.cancel", replace(ACTIONS["jobs.cancel"], deal=cancelled))
-    known = Authentication("admin", AccessBook(ROLES), lambda: 1)
-    grant = GRANT.revoked(2, "operator") if is_revoked else GRANT
+    now = GRANT.expires_at if ended == "expired" else 1
+    known = Authentication("admin", AccessBook(ROLES), lambda: now)
+    grant = GRANT.revoked(2, "operator") if ended == "revoked" else GRANT
     known.book.apply(tenant_key(*grant.key), TENANT.encode(grant.record(2)))
-    found = asyncio.run(dealing.deal(State(), known.is_revoked, act_of(asked_by), ITEM))  # type: ignore[arg-type]
-    is_over = is_revoked and asked_by == "token:t1"
+    found = asyncio.run(dealing.deal(State(), known.has_ended, act_of(asked_by), ITEM))  # type: ignore[arg-type]
+    is_over = ended is not None and asked_by == "token:t1"
     assert done == ([] if is_over else ["job_a"])
-    assert found.reason == ("asker_revoked" if is_over else None)
+    assert found.reason == (f"asker_{ended}" if is_over else None)
+
+
+def dealt(monkeypatch: pytest.MonkeyPatch, error: Exception) -> BulkItem:
+    async def cancelled(_: Any, __: Any) -> Dealt:
+        raise error
+
+    monkeypatch.setitem(ACTIONS, "jobs.cancel", replace(ACTIONS["jobs.cancel"], deal=cancelled))
+    deal = dealing.deal(State(), lambda _: None, act_of("operator"), ITEM)  # type: ignore[arg-type]
+    return asyncio.run(deal)
+
+
+def unreadable(cause: Exception | None) -> Refusal:
+    refusal = Refusal(503, "payload-unreadable", "no key opens it")
+    refusal.__cause__ = cause
+    return refusal
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (unreadable(None), "payload_unreadable"),
+        (Refusal(500, "odd", "x"), "odd"),
+        (Refusal(409, "scope-in-use", "x"), "scope_in_use"),
+        (RecordTooLarge("2 MB"), "record_too_large"),
+        (Erased("acme"), "internal_error"),
+        (ValueError("a bug"), "internal_error"),
+    ],
+)
+def test_what_may_last_fails_the_item(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
+    found = dealt(monkeypatch, error)
+    assert (found.outcome, found.reason) == ("failed", reason)
+    assert found.detail
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaUnavailable("away"),
+        sqlite3.OperationalError("database is locked"),
+        not_ready(),
+        not_shown(),
+        Refusal(429, "backlog-full", "x"),
+        unreadable(TransientError("no leader")),
+    ],
+)
+def test_what_passes_by_itself_is_no_fault_of_the_item(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    with pytest.raises(KafkaUnavailable):
+        dealt(monkeypatch, error)
+
+
+def test_a_body_that_is_read_late_is_no_fault_of_the_item(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def known(*_: Any) -> None:
+        return None
+
+    async def opened() -> bytes:
+        return await payloads.open_body(state, "acme", "evt_a", ref)
+
+    late = Future[Any]()
+    late.set_exception(TransientError("no leader"))
+    ref: Any = SimpleNamespace(key_id="k1")
+    state: Any = SimpleNamespace(payloads=SimpleNamespace(fetch=lambda _: late))
+    monkeypatch.setattr(payloads, "_key", known)
+    with pytest.raises(Refusal, match="no leader") as caught:
+        asyncio.run(opened())
+    with pytest.raises(KafkaUnavailable):
+        dealt(monkeypatch, caught.value)
 
 
 def test_a_delivery_that_arrived_meanwhile_is_not_recovered(
