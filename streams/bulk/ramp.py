@@ -21,6 +21,11 @@ class Tally:
     def dealt_with(self) -> int:
         return self.done + self.asked + self.failed
 
+    @property
+    def answered(self) -> int:
+        """Those of which something was seen; steps grow by them alone."""
+        return self.done + self.failed
+
     def plus(self, items: Iterable[BulkItem]) -> Tally:
         """Return this tally with more items; those that wait are not counted."""
         found = Counter(item.outcome for item in items)
@@ -29,23 +34,24 @@ class Tally:
         )
 
 
-def room(ramp: Sequence[int], dealt_with: int) -> int | None:
+def room(ramp: Sequence[int], answered: int) -> int | None:
     """Return how many items the present step still takes; None if it takes all that are left.
 
-    With a ramp of 1, 10, 100 the first step is the first item, the second the next ten.
+    With a ramp of 1, 10, 100 the first step is the first item, the second the next ten. An item
+    whose effect nobody has seen is in no step: it shows nothing about those after it.
     """
     end = 0
     for size in ramp:
         end += size
-        if dealt_with < end:
-            return end - dealt_with
+        if answered < end:
+            return end - answered
     return None
 
 
-def step(ramp: Sequence[int], dealt_with: int) -> int:
+def step(ramp: Sequence[int], answered: int) -> int:
     """Return the number of the present step, from 1."""
     ends = [sum(ramp[: n + 1]) for n in range(len(ramp))]
-    return 1 + sum(end <= dealt_with for end in ends)
+    return 1 + sum(end <= answered for end in ends)
 
 
 def too_many(found: Tally, progress: BulkProgress, limit: float | None) -> str | None:

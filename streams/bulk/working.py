@@ -130,7 +130,7 @@ class Working:
         self.progress = replace(self.progress, started_at=started)
 
     def _next(self) -> list[BulkItem]:
-        here = room(self._asked.ramp, self._tally.dealt_with) or AT_ONCE
+        here = room(self._asked.ramp, self._tally.answered) or AT_ONCE
         return [self._waiting.popleft() for _ in range(min(AT_ONCE, here, len(self._waiting)))]
 
     async def _deal(self, batch: Sequence[BulkItem]) -> None:

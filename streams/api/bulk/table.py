@@ -103,7 +103,7 @@ def act_json(known: Act, asked: BulkAsked) -> Json:
         "asked": done.asked,
         "failed": done.failed,
         "waiting": max(0, asked.count - dealt_with),
-        "step": step(asked.ramp, dealt_with),
+        "step": step(asked.ramp, done.done + done.failed),
         "steps": len(asked.ramp) + 1,
         "ramp": list(asked.ramp),
         "stop_at_failures": asked.stop_at_failures,

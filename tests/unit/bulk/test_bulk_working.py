@@ -43,6 +43,7 @@ class World:
         self.written: list[BulkBody] = []
         self.failing: set[str] = set()
         self.broken: set[str] = set()
+        self.silent: set[str] = set()
         self.unwritable: set[str] = set()
         self.before_each: Callable[[Working, str], None] = lambda *_: None
         self.working: Working
@@ -62,6 +63,8 @@ class World:
         if item.item in self.broken:
             raise OSError("Kafka is away")
         self.dealt.append(item.item)
+        if item.item in self.silent:
+            return replace(item, outcome="asked")
         return replace(item, outcome="failed" if item.item in self.failing else "done")
 
     async def _write(self, bulk_id: str, bodies: Sequence[BulkBody]) -> None:
@@ -88,6 +91,15 @@ def test_an_act_deals_with_each_item_once_in_growing_steps() -> None:
     assert world.dealt == [f"i{n}" for n in range(30)]
     assert world.steps == [0, 1, 11, 30]
     assert (world.act.status, world.act.progress and world.act.progress.done) == ("done", 30)
+
+
+def test_steps_do_not_grow_while_nobody_answers() -> None:
+    world = World(60)
+    world.silent = {f"i{n}" for n in range(4)} | {f"i{n}" for n in range(5, 15)}
+    world.attempt()
+    counts = [b.done + b.asked for b in world.written if isinstance(b, BulkProgress)]
+    assert counts[:8] == [0, 1, 2, 3, 4, 5, 15, 25]
+    assert world.act.status == "done"
 
 
 def test_a_result_is_durable_before_the_progress_that_counts_it() -> None:
@@ -134,10 +146,9 @@ def test_another_plan_of_the_same_request_is_dealt_with_from_its_first_item() ->
     world = World(12)
 
     def plan_anew(working: Working, item: str) -> None:
-        if item == "i1" and not working.act.asked == asked(plan=b"p"):
+        if item == "i1" and working.act.asked != asked(plan=b"p"):
             world.items = {
-                each.item: replace(each, digest=b"p", outcome="waiting")
-                for each in items(13)
+                each.item: replace(each, digest=b"p", outcome="waiting") for each in items(13)
             }
             world.told(asked(plan=b"p"))
             working.act = world.act
