@@ -104,18 +104,22 @@ class Working:
 
     async def _work(self) -> None:
         self._begin()
-        await self._save(RUNNING)
-        while self._waiting:
+        while not await self._stop_at_failures():
+            await self._save(RUNNING)
+            if not self._waiting:
+                await self._save(DONE)
+                return
             await self._check()
             await self._deal(self._next())
-            limit = self._asked.stop_at_failures
-            if why := too_many(self._tally, self.progress, limit):
-                stops = self.progress.stops + 1
-                self.progress = replace(self.progress, stops=stops, because=why)
-                await self._save(STOPPED, why)
-                return
-            await self._save(RUNNING)
-        await self._save(DONE)
+
+    async def _stop_at_failures(self) -> bool:
+        """Stop if too many items have failed, also before this attempt; return whether it stops."""
+        why = too_many(self._tally, self.progress, self._asked.stop_at_failures)
+        if why is not None:
+            stops = self.progress.stops + 1
+            self.progress = replace(self.progress, stops=stops, because=why)
+            await self._save(STOPPED, why)
+        return why is not None
 
     def _begin(self) -> None:
         """Forgive the failures so far if a person let a stopped act go on."""

@@ -252,6 +252,27 @@ def test_a_stop_that_could_not_be_written_is_none_the_less() -> None:
     assert world.dealt == ["i0"]
 
 
+def test_failures_stop_an_act_whose_attempts_break() -> None:
+    world = World(100, ramp=(), stop_at_failures=2)
+    world.failing = {f"i{n}" for n in range(100)}
+    world.broken = {"i5"}
+    assert world.attempt().stuck
+    world.attempt()
+    assert (world.act.status, len(world.dealt)) == ("stopped", 19)
+    world.told(BulkPaused(False, world.act.stops))
+    world.broken = set()
+    world.attempt()
+    assert world.act.stops == 2
+
+
+def test_an_heir_stops_at_the_failures_of_an_owner_that_was_killed_before_it_did() -> None:
+    world = World(30, stop_at_failures=1)
+    world.items["i0"] = replace(world.items["i0"], outcome="failed")
+    world.told(BulkProgress("running"))
+    world.attempt()
+    assert (world.act.status, world.dealt) == ("stopped", [])
+
+
 def test_an_end_that_an_earlier_owner_wrote_over_is_written_once_more() -> None:
     world = World(3)
     world.attempt()
