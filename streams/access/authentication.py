@@ -8,9 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from streams.access.book import AccessBook
+from streams.access.book import LISTED_MS, AccessBook
+from streams.access.permissions import OPERATE
 from streams.access.principal import BOOTSTRAP, Principal
 from streams.access.tokens import parse
+
+Withdrawn = Literal["expired", "revoked", "restricted"]
+"""Why a principal may operate no more; a `restricted` token has kept other permissions, or none."""
 
 _TOKEN = "token:"  # noqa: S105  the beginning of a principal's id
 
@@ -63,19 +67,23 @@ class Authentication:
         return self.book.principal(grant)
 
     def is_revoked(self, principal_id: str) -> bool:
-        """Return whether somebody has revoked the token of a principal."""
-        grant = self.book.grant(principal_id.removeprefix(_TOKEN))
-        return (
-            grant is not None
-            and grant.principal_id == principal_id
-            and grant.revoked_at is not None
-        )
+        """Return whether somebody has taken from a principal's token what it was to do."""
+        return self.withdrawn(principal_id, self._now()) in ("revoked", "restricted")
 
-    def has_ended(self, principal_id: str) -> Literal["expired", "revoked"] | None:
-        """Return why the token of a principal opens nothing any more; None if it is good."""
+    def withdrawn(self, principal_id: str, asked_at: int) -> Withdrawn | None:
+        """Return why a principal who asked for something (ms) may operate no more; None if it may.
+
+        Of a person nothing is known after the call.
+        """
+        if principal_id == BOOTSTRAP.id:
+            return None if self.takes_bootstrap else "revoked"
+        if not principal_id.startswith(_TOKEN):
+            return None
         grant = self.book.grant(principal_id.removeprefix(_TOKEN))
-        is_its_own = grant is not None and grant.principal_id == principal_id
-        return grant.has_ended(self._now()) if grant is not None and is_its_own else None
+        if grant is None:  # it ended long ago, or is so new that this process has not heard of it
+            return "expired" if asked_at + LISTED_MS <= self._now() else None
+        may = OPERATE in self.book.permissions(grant)
+        return grant.has_ended(self._now()) or (None if may else "restricted")
 
     def expires_at(self, principal_id: str) -> int | None:
         """Return when the token of a principal ends; None for one that has no such end."""

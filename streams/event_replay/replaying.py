@@ -56,7 +56,10 @@ _CLASH = (
 )
 
 
-_REVOKED = "the token of who asked is revoked: ask for another replay with one of your own"
+_REVOKED = (
+    "the token of who asked is revoked, or may not operate any more: ask for another replay with "
+    "one of your own"
+)
 
 
 class Interrupted(Exception):
@@ -76,7 +79,7 @@ class Process:
     closed: Closed
     author: str
     is_revoked: Callable[[str], bool] = lambda _: False
-    """Whether a principal's token was revoked: nothing more is done in its name."""
+    """Whether a principal may operate no more: nothing more is done in its name."""
     places: Semaphore = field(default_factory=lambda: Semaphore(4))
     places_of_stuck: Semaphore = field(default_factory=lambda: Semaphore(2))
 

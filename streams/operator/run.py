@@ -239,7 +239,7 @@ async def _state(
         known,
     )
     acts = bulk.carrier(
-        settings, topology.partitions, producer, partial(deal, shared, known.has_ended), ready
+        settings, topology.partitions, producer, partial(deal, shared, known.withdrawn), ready
     )
     acts.start()
     tasks = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
 
 import structlog
 
+from streams.access.authentication import Withdrawn
 from streams.access.principal import Principal
 from streams.api.bulk.action import Action, Dealt, Doing, failed
 from streams.api.bulk.actions import ACTIONS
@@ -23,20 +23,22 @@ from streams.serde.bulk_records import ASKED, ITEM_DONE, BulkAsked, BulkItem
 
 log = structlog.get_logger(__name__)
 
-HasEnded = Callable[[str], Literal["expired", "revoked"] | None]
-"""Says why the token of a principal opens nothing any more; None if it is good."""
+Withdrawing = Callable[[str, int], Withdrawn | None]
+"""Says why a principal who asked at a time (ms) may operate no more; None if it may."""
 
 PASSING = frozenset({"not-ready", "not-shown", "kafka-unavailable", "backlog-full"})
 """Refusals that pass by themselves: the same call is done a while later."""
 _ENDED = {
     "expired": "the token of who asked has expired: begin another act with a newer one",
     "revoked": "the token of who asked is revoked: begin another act with one of your own",
+    "restricted": "the token of who asked may not operate any more: begin another act with one "
+    "that may",
 }
 _DETAIL_CHARACTERS = 1_000
 
 
-async def deal(state: AppState, has_ended: HasEnded, act: Act, item: BulkItem) -> BulkItem:
-    """Return an item with what became of it; nothing is done in the name of an ended token.
+async def deal(state: AppState, withdrawn: Withdrawing, act: Act, item: BulkItem) -> BulkItem:
+    """Return an item with what became of it; nothing is done for who may operate no more.
 
     An error that may stay, whosever fault it is, fails the item: the act goes on with others.
 
@@ -47,15 +49,32 @@ async def deal(state: AppState, has_ended: HasEnded, act: Act, item: BulkItem) -
     action = None if asked is None else ACTIONS.get(asked.action)
     if asked is None or action is None:
         return failed(item, "action_unknown", "this release of the operator has no such action")
-    if ended := has_ended(act.asked_by):
+    if ended := withdrawn(act.asked_by, act.asked_at):
         return failed(item, f"asker_{ended}", _ENDED[ended])
     try:
+        await _shown(state, action, asked)
         dealt = await _dealt(_in_the_name(state, act, asked, item), action, act, item)
     except Exception as error:
-        if _passes(error):
+        if _passes(error) or not state.ready():
             raise KafkaUnavailable(f"{item.item}: {error}") from error
         return _failed(act, item, error)
     return replace(item, outcome=ITEM_DONE if dealt.seen else ASKED, made=dealt.made)
+
+
+async def _shown(state: AppState, action: Action, asked: BulkAsked) -> None:
+    """Return once the rows are as new as those from which an act was planned.
+
+    Another operator may have planned it, and a row that is not there yet is no fault of the item.
+
+    Raises:
+        KafkaUnavailable, Refusal: rows are missing: deal with the item once more.
+    """
+    if not state.ready():
+        raise KafkaUnavailable("the operator is reading its topics")
+    topic = action.table.topic
+    places = {(topic, int(number)): at for number, at in asked.positions.items()}
+    late = [place for place, at in places.items() if state.follower.folded(place) < at]
+    await state.read_barrier(*late)
 
 
 async def _dealt(state: AppState, action: Action, act: Act, item: BulkItem) -> Dealt:

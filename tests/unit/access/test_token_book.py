@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from streams.access.authentication import Authentication, Denied
-from streams.access.book import AccessBook
+from streams.access.book import LISTED_MS, AccessBook
 from streams.access.permissions import all_roles
 from streams.access.principal import BOOTSTRAP, Principal
 from streams.access.token_records import TokenGrant, grant_in, use_record
@@ -123,6 +123,41 @@ def test_the_bootstrap_token_opens_everything_unless_it_is_off() -> None:
     off = Desk(bootstrap=None).access
     assert off.of_token("") == off.of_token("boot") == Denied("unknown")
     assert off.standing("operator") is None
+
+
+def test_who_has_asked_may_do_no_more_once_the_token_may_not() -> None:
+    desk = Desk()
+    (_, operates), (_, gone), (_, reads) = (
+        desk.token(),
+        desk.token(role="gone"),
+        desk.token(role="custom", permissions=frozenset({"read"})),
+    )
+    withdrawn = desk.access.withdrawn
+    assert withdrawn(operates.principal_id, NOW) is None
+    assert withdrawn(gone.principal_id, NOW) == withdrawn(reads.principal_id, NOW) == "restricted"
+    assert [desk.access.is_revoked(each.principal_id) for each in (operates, gone)] == [False, True]
+    desk.now = NOW + 1000
+    assert withdrawn(operates.principal_id, NOW) == "expired"
+    assert not desk.access.is_revoked(operates.principal_id)
+    desk.write(operates.revoked(NOW + 1, "operator").record(NOW + 1))
+    assert withdrawn(operates.principal_id, NOW) == "revoked"
+
+
+def test_a_token_that_is_forgotten_does_no_more_and_one_that_is_not_heard_of_yet_does() -> None:
+    desk = Desk()
+    _, grant = desk.token()
+    desk.book.apply(tenant_key(*grant.key), None)
+    assert desk.access.withdrawn(grant.principal_id, NOW) is None
+    desk.now = NOW + LISTED_MS
+    assert desk.access.withdrawn(grant.principal_id, NOW) == "expired"
+
+
+def test_what_the_bootstrap_token_asked_for_ends_with_it_and_a_persons_does_not() -> None:
+    assert Desk().access.withdrawn("operator", NOW) is None
+    off = Desk(bootstrap=None).access
+    assert off.withdrawn("operator", NOW) == "revoked"
+    assert off.is_revoked("operator")
+    assert off.withdrawn("person:corp:4711", NOW) is None
 
 
 def test_an_older_record_that_is_read_late_brings_no_token_back() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,7 +32,7 @@ from streams.serde.codec import TENANT
 from streams.serde.keys import tenant_key
 
 ITEM = BulkItem("job_a", 0, "acme", b"d")
-GRANT = TokenGrant("t1", "ci", "operator", frozenset(), None, b"d", 1, "operator", 1 << 60)
+GRANT = TokenGrant("t1", "ci", "operator", frozenset(), None, b"d", 1, "operator", 1_000)
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,22 @@ class State:
     """An operator's parts, which are not asked for anything."""
 
     command_id: str | None = None
+    is_ready: bool = True
+    folded: int = 0
+    late: Refusal | None = None
+    read: list[Any] = field(default_factory=list)
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    @property
+    def follower(self) -> Any:
+        return SimpleNamespace(folded=lambda _: self.folded)
+
+    async def read_barrier(self, *places: Any) -> None:
+        self.read.extend(places)
+        if places and self.late is not None:
+            raise self.late
 
     def asked_by(self, *_: Any) -> State:
         return self
@@ -71,18 +87,26 @@ def test_nothing_more_is_done_for_a_token_that_has_ended(
     known = Authentication("admin", AccessBook(ROLES), lambda: now)
     grant = GRANT.revoked(2, "operator") if ended == "revoked" else GRANT
     known.book.apply(tenant_key(*grant.key), TENANT.encode(grant.record(2)))
-    found = asyncio.run(dealing.deal(State(), known.has_ended, act_of(asked_by), ITEM))  # type: ignore[arg-type]
+    found = asyncio.run(dealing.deal(State(), known.withdrawn, act_of(asked_by), ITEM))  # type: ignore[arg-type]
     is_over = ended is not None and asked_by == "token:t1"
     assert done == ([] if is_over else ["job_a"])
     assert found.reason == (f"asker_{ended}" if is_over else None)
 
 
-def dealt(monkeypatch: pytest.MonkeyPatch, error: Exception) -> BulkItem:
+def dealt(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, state: Any = None, at: int = 0
+) -> BulkItem:
     async def cancelled(_: Any, __: Any) -> Dealt:
-        raise error
+        if error is not None:
+            raise error
+        return Dealt()
 
+    act = act_of("operator")
+    assert act.asked is not None
+    act = replace(act, asked=replace(act.asked, positions={"0": at}))
     monkeypatch.setitem(ACTIONS, "jobs.cancel", replace(ACTIONS["jobs.cancel"], deal=cancelled))
-    deal = dealing.deal(State(), lambda _: None, act_of("operator"), ITEM)  # type: ignore[arg-type]
+    parts: Any = state or State()
+    deal = dealing.deal(parts, lambda *_: None, act, ITEM)
     return asyncio.run(deal)
 
 
@@ -127,6 +151,34 @@ def test_what_passes_by_itself_is_no_fault_of_the_item(
 ) -> None:
     with pytest.raises(KafkaUnavailable):
         dealt(monkeypatch, error)
+
+
+UNKNOWN = Refusal(404, "job-unknown", "no job 'job_a'")
+
+
+def test_an_item_does_not_fail_while_rows_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KafkaUnavailable, match="reading its topics"):
+        dealt(monkeypatch, UNKNOWN, State(is_ready=False))
+
+
+def test_an_item_does_not_fail_if_the_rows_went_missing_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ready, state = iter([True, False]), State()
+    monkeypatch.setattr(State, "ready", lambda _: next(ready))
+    with pytest.raises(KafkaUnavailable, match="no job"):
+        dealt(monkeypatch, UNKNOWN, state)
+
+
+def test_an_item_waits_for_the_rows_from_which_another_operator_planned_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(KafkaUnavailable):
+        dealt(monkeypatch, UNKNOWN, State(folded=4, late=not_shown()), at=5)
+    state = State(folded=4)
+    assert dealt(monkeypatch, None, state, at=5).outcome == "done"
+    assert state.read == [("jobs", 0)]
+    assert dealt(monkeypatch, UNKNOWN, State(folded=5, late=not_shown()), at=5).outcome == "failed"
 
 
 def test_a_body_that_is_read_late_is_no_fault_of_the_item(
