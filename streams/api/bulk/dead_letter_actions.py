@@ -15,6 +15,8 @@ from streams.api.dead_letters.job_replay import JobReplay, known_job, replayed
 from streams.api.dead_letters.replay_request import ReplayRequest
 from streams.api.fields import Body, Name, Writable, validated
 from streams.api.operator_state import AppState
+from streams.api.refusal import Refusal
+from streams.api.rows.json_values import Json
 from streams.serde.codec import DEAD_LETTER, JOB
 from streams.topology.model import Topology
 
@@ -45,10 +47,22 @@ async def _replay(state: AppState, doing: Doing) -> Dealt:
     found = await state.query(lambda db: dead_letters.dead_letter(db, doing.id))
     if found is not None and found.kind == "record":
         sent = await letters.replay_record_once(state, doing.id, doing.note, doing.key)
+        _require_taken(sent)
         return Dealt(seen=sent["answered"])
     wanted = ReplayRequest(incident_note=doing.note)
     shown = await replayed(state, JobReplay(doing.id, wanted, doing.key))
     return Dealt(made=shown["job_id"], seen=shown.get("answered", True))
+
+
+def _require_taken(sent: Json) -> None:
+    """Check that a stage did not refuse a record; nothing is known of one that it has not read.
+
+    Raises:
+        Refusal: 409, it is dead again, or something newer was read.
+    """
+    outcome = sent["replay_outcome"]
+    if outcome not in (None, "taken"):
+        raise Refusal(409, f"replay-{outcome}", f"{sent['reason']}: {sent['detail']}")
 
 
 async def _discard(state: AppState, doing: Doing) -> Dealt:

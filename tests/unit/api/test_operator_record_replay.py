@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, cast
 import pytest
 from support.callers import AskedByAnybody
 
+from streams.api.bulk.action import Doing, NoParams
+from streams.api.bulk.dead_letter_actions import REPLAY
 from streams.api.dead_letters import letter as letter_calls
 from streams.api.dead_letters import to_replay as letters_to_replay
 from streams.api.dead_letters.discards import discarded
@@ -153,6 +155,19 @@ async def test_one_record_brings_a_letter_back_and_its_stage_answers_in_it(
         None,
     )
     assert (done.answered, [each.replay_outcome for each in done.sent]) == (True, ["taken"])
+
+
+@pytest.mark.parametrize("outcome", ["failed", "superseded"])
+async def test_a_record_that_its_stage_does_not_take_fails_its_item_of_a_bulk_act(
+    rows: sqlite3.Connection, outcome: str
+) -> None:
+    fold(rows, letter(1))
+    bench, doing = Bench(rows, outcome), Doing(letter(1).id, "", "mended", NoParams(), "b1:1")
+    for _ in ("its owner", "an heir"):
+        with pytest.raises(Refusal, match="output_refused") as caught:
+            await REPLAY.deal(cast(AppState, bench), doing)
+        assert caught.value.name == f"replay-{outcome}"
+    assert bench.sent() == [1]
 
 
 async def test_a_stage_that_is_late_leaves_the_letter_as_it_was(rows: sqlite3.Connection) -> None:
