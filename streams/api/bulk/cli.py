@@ -23,7 +23,7 @@ bulk = typer.Typer(
 )
 
 _EXIT_CODES = {DONE: 0, STOPPED: 3, CANCELLED: 3}
-_SOME_FAILED = 1
+_NOT_ALL_DONE = 1
 _BETWEEN_LOOKS_SECONDS = 0.5
 
 BulkId = Annotated[str, typer.Argument(metavar="BULK_ID")]
@@ -85,7 +85,8 @@ def start(
     """Begin one action on all things that a filter selects now, in growing steps.
 
     Exit codes: 0 it has begun, or with --watch all items are done; 1 it was refused, or with
-    --watch some items failed; 3 with --watch: it stopped at its failures, or was cancelled.
+    --watch some items failed or were not answered; 3 with --watch: it stopped at its failures, or
+    was cancelled.
 
     Example: tidegate bulk start dead_letters.replay --filter type=export --note "disk is back"
 
@@ -172,7 +173,8 @@ def cancel(api: Api, bulk_id: BulkId, note: Note) -> Any:
 def watch_act(api: Api, bulk_id: BulkId, as_json: AsJson = False) -> int:
     """Follow an act to its end, or until it stops at its failures.
 
-    Exit codes: 0 all items are done; 1 some failed; 3 it stopped, or was cancelled.
+    Exit codes: 0 all items are done; 1 some failed or were not answered; 3 it stopped, or was
+    cancelled.
 
     Example: tidegate bulk watch blk_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11
     """
@@ -206,7 +208,8 @@ def _followed(api: Api, found: Answer, as_json: bool) -> int:
                 continue
         tell(found)
     show(found, as_json, tables.act)
-    return _EXIT_CODES[found["status"]] or (_SOME_FAILED if found["failed"] else 0)
+    is_all_done = found["done"] == found["count"]
+    return _EXIT_CODES[found["status"]] or (0 if is_all_done else _NOT_ALL_DONE)
 
 
 @contextmanager
@@ -222,6 +225,8 @@ def _told() -> Iterator[Callable[[Answer], None]]:
             words = f"{found['status']}, {dealt_with:,} of {found['count']:,}"
             if found["failed"]:
                 words += f", {found['failed']:,} failed"
+            if found["asked"]:
+                words += f", {found['asked']:,} not answered"
             bar.update(task, description=words, completed=dealt_with, total=found["count"])
             if bar.disable and found["status"] != said:
                 typer.echo(words, err=True)

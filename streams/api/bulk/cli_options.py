@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-import orjson
 import typer
 
+from streams import user_json
 from streams.cli.operator_command import Answer
 from streams.cli.quantities import moment
 
@@ -40,9 +41,13 @@ def _value(text: str, flag: str) -> Any:
     if not text.startswith(("{", "[")):
         return text
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        value = user_json.read(text)
+        user_json.write(value)
+    except json.JSONDecodeError as error:
         raise typer.BadParameter(f"{flag} {text!r} is not JSON: {error}") from None
+    except TypeError as error:
+        raise typer.BadParameter(f"{flag} {text!r} cannot be kept as it is: {error}") from None
+    return value
 
 
 def ramp_of(text: str) -> list[int]:
