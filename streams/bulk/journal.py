@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from streams.bulk.act import KINDS, TOPIC
 from streams.kafka.clients import AwaitedProducer
+from streams.kafka.fenced_write import OutgoingRecord
 from streams.process.wall_clock import wall_ms
 from streams.serde import ids, keys
 from streams.serde.bulk_records import BulkBody, BulkItem, BulkJoined, BulkRecord
@@ -34,7 +35,8 @@ class Journal:
             batch = bodies[start : start + _AT_ONCE]
             await asyncio.gather(*(self._send(bulk_id, body) for body in batch))
 
-    async def _send(self, bulk_id: str, body: BulkBody) -> None:
+    def record(self, bulk_id: str, body: BulkBody) -> OutgoingRecord:
+        """Return the record of one body, to be written together with others."""
         match body:
             case BulkItem():
                 of = body.item
@@ -42,12 +44,13 @@ class Journal:
                 of = self.by
             case _:
                 of = ""
-        await self.producer.send(
-            TOPIC,
-            keys.bulk_key(bulk_id, KINDS[type(body)], of),
-            BULK.encode(BulkRecord(bulk_id, wall_ms(), self.by, body)),
-            partition=home(bulk_id, self.partitions),
-        )
+        key = keys.bulk_key(bulk_id, KINDS[type(body)], of)
+        value = BULK.encode(BulkRecord(bulk_id, wall_ms(), self.by, body))
+        return OutgoingRecord(TOPIC, key, value, home(bulk_id, self.partitions))
+
+    async def _send(self, bulk_id: str, body: BulkBody) -> None:
+        sent = self.record(bulk_id, body)
+        await self.producer.send(sent.topic, sent.key, sent.value, partition=sent.partition)
 
 
 def home(bulk_id: str, partitions: int) -> int:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from streams.api.bulk.action import Action
 from streams.api.bulk.actions import ACTIONS
-from streams.api.fields import Body, noted, validated
+from streams.api.fields import Body, Writable, noted, validated
 from streams.api.refusal import Refusal, all_invalid, invalid
 
 RAMP = [1, 10, 100]
@@ -27,8 +27,8 @@ class BulkRequest(Body):
     """
 
     action: str
-    filter: dict[str, Any] = Field(default_factory=dict)
-    params: dict[str, Any] = Field(default_factory=dict)
+    filter: dict[str, Writable] = Field(default_factory=dict)
+    params: dict[str, Writable] = Field(default_factory=dict)
     note: Annotated[str, noted("must say why this is done")] | None = None
     ramp: Annotated[list[Step], Field(max_length=10)] = Field(default_factory=lambda: [*RAMP])
     stop_at_failures: Failures | None = _SHARE

@@ -6,6 +6,8 @@ import asyncio
 import sqlite3
 from contextlib import suppress
 
+import orjson
+
 from streams.api.bulk import table as bulk_acts
 from streams.api.bulk.bulk_request import BulkRequest
 from streams.api.bulk.plan import Plan, planned, tenant_named
@@ -28,6 +30,7 @@ from streams.serde.bulk_records import (
     BulkJoined,
     BulkPaused,
 )
+from streams.serde.records import AuditEntry
 
 
 async def begin(state: AppState, wanted: BulkRequest, key: str | None) -> Json:
@@ -72,7 +75,7 @@ async def pause(state: AppState, bulk_id: str) -> Json:
         Refusal: 404; 409, it has ended.
     """
     known = await _open(state, bulk_id)
-    await _write(state, bulk_id, BulkPaused(True, known.resumed), BulkJoined("pause"))
+    await _change(state, known, BulkPaused(True, known.resumed), BulkJoined("pause"))
     return await show(state, bulk_id)
 
 
@@ -83,7 +86,7 @@ async def resume(state: AppState, bulk_id: str) -> Json:
         Refusal: 404; 409, it has ended.
     """
     known = await _open(state, bulk_id)
-    await _write(state, bulk_id, BulkPaused(False, known.stops), BulkJoined("resume"))
+    await _change(state, known, BulkPaused(False, known.stops), BulkJoined("resume"))
     return await show(state, bulk_id)
 
 
@@ -96,7 +99,7 @@ async def cancel(state: AppState, bulk_id: str, note: str) -> Json:
     known, _ = await _known(state, bulk_id)
     if known.cancelled is None:
         known = await _open(state, bulk_id)
-        await _write(state, bulk_id, BulkCancelled(note), BulkJoined("cancel"))
+        await _change(state, known, BulkCancelled(note), BulkJoined("cancel"), note=note)
     return await show(state, bulk_id)
 
 
@@ -105,7 +108,7 @@ async def _begun(state: AppState, bulk_id: str, wanted: BulkRequest) -> Json:
     known = await _shown(state, bulk_id)
     if known.asked is not None:
         _require_same(known, wanted)
-        await _write(state, known.bulk_id, BulkJoined("ask"))
+        await _journal(state).write(bulk_id, [BulkJoined("ask")])
         return await state.query(lambda db: _begun_json(db, known, known.asked))
     plan = await planned(state, wanted)
     return await _asked_for(state, bulk_id, plan.asked(wanted, state.principal), plan)
@@ -115,7 +118,10 @@ async def _asked_for(state: AppState, bulk_id: str, asked: BulkAsked, plan: Plan
     """Write an act, its items first: a half-written one is no act, and can be asked for again."""
     try:
         await _journal(state).write(bulk_id, plan.items)
-        await _write(state, bulk_id, asked, BulkJoined("ask"))
+        entry = state.entry(
+            bulk_id, asked.tenant_id or "", after=_begun_state(asked), note=asked.note
+        )
+        await _write(state, bulk_id, entry, asked, BulkJoined("ask"))
     except KafkaUnavailable as error:
         look = get("bulk", bulk_id)
         raise Refusal(
@@ -183,8 +189,24 @@ async def _shown(state: AppState, bulk_id: str) -> Act:
     return await state.query(lambda db: bulk_acts.act(db, bulk_id))
 
 
-async def _write(state: AppState, bulk_id: str, *bodies: BulkBody) -> None:
-    await _journal(state).write(bulk_id, bodies)
+async def _change(state: AppState, known: Act, *bodies: BulkBody, note: str | None = None) -> None:
+    """Change an act; the entry of the audit says in which state it was."""
+    tenant_id = (known.asked.tenant_id if known.asked else None) or ""
+    before = orjson.dumps({"status": known.status}).decode()
+    entry = state.entry(known.bulk_id, tenant_id, before=before, note=note)
+    await _write(state, known.bulk_id, entry, *bodies)
+
+
+async def _write(
+    state: AppState, bulk_id: str, entry: AuditEntry | None, *bodies: BulkBody
+) -> None:
+    journal = _journal(state)
+    await state.audited(entry, *(journal.record(bulk_id, body) for body in bodies))
+
+
+def _begun_state(asked: BulkAsked) -> str:
+    """Return what the audit shows of a new act; the act itself has its filter."""
+    return orjson.dumps({"action": asked.action, "count": asked.count}).decode()
 
 
 def _journal(state: AppState) -> Journal:
