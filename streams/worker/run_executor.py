@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -91,9 +92,11 @@ class RunExecutor:
         self._chain.close()
 
     async def _run(self, session: RunSession) -> None:
-        run_result = await self._run_result(session)
-        self._leave_slot(session)
         try:
+            try:
+                run_result = await self._run_result(session)
+            finally:
+                self._leave_slot(session)
             await self._report(session, run_result)
         finally:  # even after an error, list the lease no more, so that it expires
             self._replies.leave(session)
@@ -110,9 +113,9 @@ class RunExecutor:
                 raise
             run_result = session.verdict or raised(error, self._redaction.text)
         except Exception as error:  # no error of a handler or a middleware gets here
-            lease = session.lease
-            log.exception("run could not be executed", job_id=lease.job_id, type=lease.type)
-            run_result = raised(error, self._redaction.text)
+            lease, run_result = session.lease, raised(error, self._redaction.text)
+            with suppress(Exception):  # an odd error may have frames that cannot be written
+                log.exception("run could not be executed", job_id=lease.job_id, type=lease.type)
         if session.verdict is None:
             session.stop(run_result)  # tasks that a middleware left behind start nothing more
         elif session.verdict.status == LOST:  # whatever the middleware made of it

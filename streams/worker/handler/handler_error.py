@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from asyncio import CancelledError
+from contextlib import suppress
 
 import structlog
 
@@ -43,7 +44,8 @@ def result_of(error: BaseException, session: RunSession) -> RunResult:
     if unforeseen(error):
         lease, where = session.lease, traceback_of(error, clean)
         log.warning("handler raised", type=lease.type, attempt=lease.attempt, exception=where)
-        log.debug(ALL_FRAMES, exc_info=error)
+        with suppress(Exception):  # an odd error may have frames that cannot be written
+            log.debug(ALL_FRAMES, exc_info=error)
     return raised(error, clean)
 
 

@@ -37,12 +37,18 @@ def own_traceback(error: BaseException) -> str:
     An error without other frames keeps its innermost one. If no error of the chain has others, the
     application itself is installed among the libraries: then those frames stay. It is empty if all
     frames are the worker's, which then raised the error by itself. An error that came from another
-    process brings the text of its traceback along.
+    process brings the text of its traceback along. It raises nothing: a run ends with it.
     """
     if (elsewhere := getattr(error, ELSEWHERE, None)) is not None:
         return str(elsewhere)
-    shown = traceback.TracebackException.from_exception(error)
-    chain = list(_chain(shown, set()))
+    try:
+        return _shown(traceback.TracebackException.from_exception(error))
+    except Exception as odd:  # as of a SyntaxError with places that are no numbers
+        return f"(its traceback cannot be shown: {type(odd).__name__})"
+
+
+def _shown(shown: traceback.TracebackException) -> str:
+    chain = _chain(shown)
     frames = [frame for each in chain for frame in each.stack]
     if frames and all(map(_is_between, frames)):
         return ""
@@ -66,19 +72,22 @@ def own_stack(task: asyncio.Task[Any]) -> str:
     return "It stood at (innermost last):\n" + "".join(traceback.format_list(own)).rstrip()
 
 
-def _chain(
-    shown: traceback.TracebackException, done: set[int]
-) -> Iterator[traceback.TracebackException]:
-    """Yield an error, those that it came from, and those of its group, each once."""
-    if id(shown) in done:
-        return
-    done.add(id(shown))
-    yield shown
-    inner = getattr(shown, "exceptions", None) or ()
-    context = None if shown.__suppress_context__ else shown.__context__
-    for other in (shown.__cause__, context, *inner):
-        if other is not None:
-            yield from _chain(other, done)
+def _chain(shown: traceback.TracebackException) -> list[traceback.TracebackException]:
+    """An error, those that it came from, and those of its group, each once.
+
+    They may be a thousand, as where a function calls itself to try again: this calls itself not.
+    """
+    found: dict[int, traceback.TracebackException] = {}
+    waiting = [shown]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in found:
+            continue
+        found[id(each)] = each
+        context = None if each.__suppress_context__ else each.__context__
+        others = (each.__cause__, context, *(getattr(each, "exceptions", None) or ()))
+        waiting += [other for other in others if other is not None]
+    return list(found.values())
 
 
 def _awaiting(awaited: Any) -> Iterator[FrameType]:

@@ -144,6 +144,11 @@ def _decisive(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
-    return [error]
+    found, waiting = list[BaseException](), [error]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, BaseExceptionGroup):
+            waiting.extend(reversed(each.exceptions))
+        else:
+            found.append(each)
+    return found

@@ -105,6 +105,49 @@ async def test_the_traceback_of_an_error_that_is_no_word_to_us_is_logged(
     assert "Traceback" not in (ended.error or "")
 
 
+def calls_itself() -> None:
+    """Tries again by calling itself, as long as Python lets it."""
+    try:
+        raise ValueError("busy")
+    except ValueError:
+        calls_itself()
+
+
+def chained() -> None:
+    error = ValueError("the first")
+    for n in range(5_000):
+        following = ValueError(f"attempt {n}")
+        following.__cause__ = error
+        error = following
+    raise error
+
+
+def nested() -> None:
+    error: Exception = ValueError("innermost")
+    for _ in range(5_000):
+        error = ExceptionGroup("g", [error])
+    raise error
+
+
+def misplaced() -> None:
+    raise SyntaxError("of a template", ("page.html", 1, "first", "{{ x"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fails", [calls_itself, chained, nested, misplaced])
+async def test_an_error_whose_traceback_is_odd_costs_no_slot(fails: Any) -> None:
+    async def handler(ctx: Context) -> None:
+        fails()
+
+    async with bench(app_of(handler), slots=1) as at:
+        for alone in (False, True):
+            with structlog.testing.capture_logs():  # to write them would take long
+                ended = await at.ended(at.give(alone=alone))
+                await at.idle()
+            assert ended.status == "retry"
+            assert ended.traceback
+            assert at.worker.held_leases.free() == 1
+
+
 @pytest.mark.parametrize("error", [None, ValueError("of the handler")])
 async def test_what_a_handler_leaves_behind_starts_nothing_once_the_run_is_over(
     error: Exception | None,
