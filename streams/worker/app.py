@@ -145,8 +145,8 @@ class App:
         """Declare a policy: it is asked before each effect, with its `EffectCall`.
 
         It returns None, or `Deny(reason)` or `Approve(reason)` of `streams.middleware`, and may be
-        async. Policies are asked in the order of their declarations, and the first that objects
-        counts. If one raises, the effect does not begin (docs/policies.md).
+        async. Policies are asked in the order of their declarations, up to the first that denies
+        the effect. If one raises, the effect does not begin (docs/policies.md).
 
         Raises:
             ConfigError: it does not take one argument, or its name is taken.

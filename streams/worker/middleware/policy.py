@@ -34,8 +34,9 @@ PolicyFunction = Callable[[EffectCall], Answer | Awaitable[Answer]]
 
 
 class Policy(Middleware):
-    """Asks what `@app.policy` declares, in order; the first that objects counts.
+    """Asks what `@app.policy` declares, in order, up to the first that denies the effect.
 
+    Without a denial, the first that wants an approval counts.
     The objection goes with the claim, and the ledger applies it to an effect that is about to
     begin: one that is done already gives its kept result.
     """
@@ -44,12 +45,13 @@ class Policy(Middleware):
         self._policies = tuple(worker.app.policies.items())
 
     async def effect(self, effect: EffectCall, go_on: GoOnWithEffect) -> Any:
-        """Note the first objection, and go on."""
+        """Note the objections, and go on."""
         for name, function in self._policies:
             objection = await _asked(name, function, effect)
             if objection is not None:
                 effect.objections.append(objection)
-                break
+                if objection.decision == "deny":
+                    break
         return await go_on()
 
 

@@ -49,17 +49,22 @@ def asks(call: EffectCall) -> Approve:
     return Approve("it is night")
 
 
+def asks_too(call: EffectCall) -> Approve:
+    return Approve("it is far")
+
+
 @pytest.mark.parametrize(
     ("policies", "objection"),
     [
         ((), None),
         ((allows,), None),
         ((denies,), PolicyObjection("denies", "deny", "it is night")),
-        ((allows, asks, denies), PolicyObjection("asks", "approve", "it is night")),
+        ((allows, asks, asks_too), PolicyObjection("asks", "approve", "it is night")),
+        ((allows, asks, denies), PolicyObjection("denies", "deny", "it is night")),
         ((denies, asks), PolicyObjection("denies", "deny", "it is night")),
     ],
 )
-async def test_the_first_objection_goes_with_the_claim(
+async def test_a_denial_goes_with_the_claim_else_the_first_wish_for_an_approval(
     policies: tuple[Any, ...], objection: PolicyObjection | None
 ) -> None:
     ended, claims = await ran(app_of(*policies))
@@ -146,6 +151,11 @@ async def test_a_policy_that_fails_lets_no_effect_begin(
 ) -> None:
     ended, claims = await ran(app_of(policy))
     assert (ended.status, ended.error, claims) == (status, error, [])
+
+
+async def test_nobody_is_asked_to_approve_what_a_later_policy_cannot_judge() -> None:
+    ended, claims = await ran(app_of(asks, breaks))
+    assert (ended.status, claims) == ("retry", [])
 
 
 @pytest.mark.parametrize(
