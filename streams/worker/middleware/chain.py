@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 import structlog
 
+from streams import user_json
 from streams.errors import PermanentError
-from streams.serde.run_ends import SUCCEEDED
+from streams.serde.run_ends import SUCCEEDED, RunEnd
 from streams.worker.handler.handler_error import result_of, says_it_is_over
 from streams.worker.handler.run_result import RunResult, blame
 from streams.worker.middleware.contract import EffectCall, GoOn, GoOnWithEffect, Middleware, Run
@@ -67,9 +68,7 @@ class _AroundRun:
     async def __call__(self) -> RunResult:
         try:
             found: object = await self._member.run(self._run, self._go_on)
-            if isinstance(found, RunResult):
-                return found
-            raise PermanentError(f"run() returned {found!r}: return what `await go_on()` gives")
+            return self._result if found is self._result and self._result else _checked(found)
         except BaseException as error:
             if error is self._passed or says_it_is_over(error, self._run.session):
                 raise
@@ -94,6 +93,25 @@ class _AroundRun:
         own = result_of(error, self._run.session)
         before = self._result
         return own if before is None or before.status == SUCCEEDED else before
+
+
+def _checked(found: object) -> RunResult:
+    """A result that a middleware has made itself.
+
+    Raises:
+        PermanentError: it is none that can be reported.
+    """
+    if not isinstance(found, RunResult):
+        raise PermanentError(f"run() returned {found!r}: return what `await go_on()` gives")
+    if found.status not in get_args(RunEnd):
+        raise PermanentError(f"run() returned the status {found.status!r}, which no run has")
+    try:
+        user_json.read("null" if found.result is None else found.result)
+    except ValueError:
+        raise PermanentError(
+            "run() returned a result that is no text of JSON: write the value with json.dumps()"
+        ) from None
+    return found
 
 
 class _AroundEffect:

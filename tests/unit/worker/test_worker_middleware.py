@@ -247,6 +247,47 @@ async def test_a_member_that_forgets_to_return_is_told_so() -> None:
     )
 
 
+class Made(Middleware):
+    """Makes its own result of each run."""
+
+    def __init__(self, made: RunResult) -> None:
+        self.made = made
+
+    async def run(self, run: Run, go_on: GoOn) -> RunResult:
+        return self.made
+
+
+NOT_JSON = (
+    "run() returned a result that is no text of JSON: write the value with json.dumps() "
+    "(in middleware Made)"
+)
+
+
+@pytest.mark.parametrize("before", [None, Tracing])
+@pytest.mark.parametrize(
+    ("made", "status", "told"),
+    [
+        (RunResult("succeeded", result='"sent"'), "succeeded", None),
+        (RunResult("succeeded"), "succeeded", None),
+        (RunResult("succeeded", result="sent"), "failed", NOT_JSON),
+        (RunResult("succeeded", result=""), "failed", NOT_JSON),
+        (RunResult("succeeded", result={"n": 1}), "failed", NOT_JSON),  # type: ignore[arg-type]
+        (
+            RunResult("done"),  # type: ignore[arg-type]
+            "failed",
+            "run() returned the status 'done', which no run has (in middleware Made)",
+        ),
+    ],
+)
+async def test_a_result_that_cannot_be_reported_fails_the_job_and_says_why(
+    made: RunResult, status: str, told: str | None, before: type[Middleware] | None
+) -> None:
+    app = app_of(nothing)
+    app.middleware.add(Made(made), before=before)
+    ended = await ended_of(app)
+    assert (ended.status, ended.error) == (status, told and f"PermanentError: {told}")
+
+
 class Hides(Middleware):
     """Calls every end a success."""
 
