@@ -6,12 +6,17 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import ClientPayloadError, ClientResponse
+from aiohttp import ClientPayloadError, ClientResponse, ClientResponseError
 from aiohttp.typedefs import JSONDecoder
 
 from streams.delivery.egress.retry_after import retry_after_seconds
 from streams.errors import JobError, PermanentError, RetryAfter, TransientError
 from streams.worker.tool_call import proof
+
+_NOT_HERE = frozenset({307, 308})
+"""The request is to be made elsewhere, by the same method (RFC 9110, sections 15.4.8 and 9)."""
+_ELSEWHERE = _NOT_HERE | {301}
+"""302 and 303 also lead from what was done to a page about it."""
 
 _REFUSED = frozenset({400, 403, 404, 405, 406, 410, 411, 413, 414, 415, 422, 431})
 """The server did not do it, and would not do it if it were asked again (RFC 9110, section 15.5)."""
@@ -65,22 +70,31 @@ class Answer(ClientResponse):
         return await super().json(encoding=encoding, loads=loads, content_type=content_type)
 
     def raise_for_status(self) -> None:
-        """Return for a status below 400.
+        """Return for a status below 400 that does not send the request elsewhere.
 
         Raises:
             RetryAfter: 429 or 503 with a `Retry-After` header: nothing was done.
             TransientError: 401 or 429: nothing was done. A credential may just be rotated.
-            PermanentError: another status that refuses the request: nothing was done.
-            aiohttp.ClientResponseError: any other, such as 409 or 500: something may have been
+            PermanentError: another status that refuses the request, or has it made elsewhere (307,
+                308): nothing was done.
+            aiohttp.ClientResponseError: any other, such as 301, 409 or 500: something may have been
                 done. The same for all, if an earlier request of the effect may have done something.
         """
         is_alone = self.is_alone is None or self.is_alone()
         refusal = self._refusal() if is_alone and not self.history else None
-        if refusal is None:
-            super().raise_for_status()
-            return
-        self.release()
-        raise proof(refusal)
+        if refusal is not None:
+            self.release()
+            raise proof(refusal)
+        if self.status in _ELSEWHERE:
+            self.release()
+            raise ClientResponseError(
+                self.request_info,
+                self.history,
+                status=self.status,
+                message=f"{self.reason}: the redirect is not followed",
+                headers=self.headers,
+            )
+        super().raise_for_status()
 
     def _refusal(self) -> JobError | None:
         told = f"{self.method} {self.url.origin()} answered {self.status} {self.reason}"
@@ -90,4 +104,7 @@ class Answer(ClientResponse):
             return RetryAfter(seconds, told)
         if self.status in (401, 429):
             return TransientError(told)
+        if self.status in _NOT_HERE:
+            told = f"{told}: the redirect is not followed, so give the place to which it leads"
+            return PermanentError(told)
         return PermanentError(told) if self.status in _REFUSED else None

@@ -32,6 +32,11 @@ _LEAST_SECONDS = 0.5
 """With less time left, a request is not begun: its outcome would be unknown."""
 
 
+_WRONG = (TypeError, ValueError, NonHttpUrlClientError)
+_KNOWN = (ClientError, OSError, TypeError, ValueError)
+"""What aiohttp says of a URL or an option that is wrong, and of any request that it cannot make."""
+
+
 class RunOfRequests(Protocol):
     """What requests need of the run that makes them."""
 
@@ -147,9 +152,13 @@ class Request:
         left = self._run.seconds_left()
         if left < _LEAST_SECONDS:
             raise self._proof(TransientError, "the run has no time")
-        total = left if self._timeout is None else min(self._timeout, left)
-        if not total > 0:  # aiohttp takes it for no limit, and NaN, too
-            raise self._proof(PermanentError, f"timeout={self._timeout!r}: give more than 0 s")
+        wanted: object = left if self._timeout is None else self._timeout
+        if not isinstance(wanted, int | float) or not wanted > 0:
+            # aiohttp takes 0 and NaN for no limit. What is no number may be its `ClientTimeout`.
+            raise self._proof(
+                PermanentError, f"timeout={wanted!r}: give more than 0 s, as a number"
+            )
+        total = min(wanted, left)
         return ClientTimeout(total=total, connect=min(CONNECT_SECONDS, total))
 
     async def _answer(self) -> Answer:
@@ -165,8 +174,8 @@ class Request:
             options = {"allow_redirects": False, **self._options, "headers": self._headers()}
             checked = bool(options.pop("raise_for_status", False))
             answer = await self._session.request(self._method, self._url, **options)
-        except (ClientError, OSError, TypeError, ValueError) as error:
-            if self._sent.connections:
+        except Exception as error:
+            if self._sent.connections or self._is_of_a_middleware(error):
                 raise
             self._uncount()
             raise self._not_sent(error) from error
@@ -186,11 +195,15 @@ class Request:
     def _not_sent(self, error: BaseException) -> Exception:
         """The error for a request without a connection."""
         why = type(error).__name__
-        wrong = isinstance(error, TypeError | ValueError | NonHttpUrlClientError)
+        wrong = isinstance(error, _WRONG) or not isinstance(error, ClientError)
         if wrong and not isinstance(error, OSError):  # a certificate's error is of both kinds
             why = f"{why}: correct the URL and the options of the request"
             return self._proof(PermanentError, why)
         return self._proof(TransientError, why)
+
+    def _is_of_a_middleware(self, error: Exception) -> bool:
+        """Whether an error may be of a client middleware that the handler gives as an option."""
+        return bool(self._options.get("middlewares")) and not isinstance(error, _KNOWN)
 
     def _proof(self, kind: type[JobError], why: str) -> Exception:
         """The error that says that nothing was sent; of another kind, if that proves nothing."""

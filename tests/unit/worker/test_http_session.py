@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,6 +15,7 @@ from aiohttp import (
     ClientError,
     ClientPayloadError,
     ClientResponseError,
+    ClientTimeout,
     ServerDisconnectedError,
     web,
 )
@@ -91,6 +93,13 @@ def closed_port() -> str:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{found.getsockname()[1]}/secret-path"
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
 
 
 async def test_an_answer_has_its_body_once_it_is_awaited(run: Run, service: Service) -> None:
@@ -201,7 +210,16 @@ async def test_without_time_a_request_proves_nothing_of_an_earlier_one(
 
 
 @pytest.mark.parametrize(
-    "options", [{"jsn": 1}, {"json": object()}, {"headers": 7}, {"data": b"", "json": 1}]
+    "options",
+    [
+        {"jsn": 1},
+        {"json": object()},
+        {"json": nested(100_000)},
+        {"headers": 7},
+        {"cookies": {"a b": "1"}},
+        {"data": b"", "json": 1},
+    ],
+    ids=["misspelt", "no JSON", "deep JSON", "headers", "cookies", "two bodies"],
 )
 async def test_a_request_that_cannot_be_made_is_an_error_of_the_handler(
     run: Run, service: Service, options: dict[str, Any]
@@ -226,6 +244,9 @@ async def test_what_is_no_url_is_an_error_of_the_handler(run: Run, url: Any) -> 
         (401, {}, TransientError, None),
         (404, {}, PermanentError, None),
         (422, {}, PermanentError, None),
+        (307, {"Location": "https://elsewhere.test/"}, PermanentError, None),
+        (308, {"Location": "https://elsewhere.test/"}, PermanentError, None),
+        (301, {"Location": "https://elsewhere.test/"}, ClientResponseError, None),
         (409, {}, ClientResponseError, None),
         (500, {"Retry_After": "7"}, ClientResponseError, None),
         (503, {}, ClientResponseError, None),
@@ -335,12 +356,20 @@ async def test_a_request_belongs_to_the_effect_that_awaits_it(run: Run, service:
     assert service.asked[0].headers["Idempotency-Key"] == "key-1"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-async def test_a_timeout_that_is_none_is_refused(
-    run: Run, service: Service, seconds: float
-) -> None:
-    with pytest.raises(PermanentError, match=f"nothing was sent: timeout={seconds}: give"):
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), ClientTimeout(total=5), "5"])
+async def test_a_timeout_that_is_none_is_refused(run: Run, service: Service, seconds: Any) -> None:
+    told = re.escape(f"nothing was sent: timeout={seconds!r}: give")
+    with pytest.raises(PermanentError, match=told):
         await Http(run).post(service.url, timeout=seconds)
+    assert service.asked == []
+
+
+async def test_the_error_of_a_clients_middleware_is_its_own(run: Run, service: Service) -> None:
+    async def signs(request: object, handler: object) -> Any:
+        raise KeyError("no key")
+
+    with pytest.raises(KeyError):
+        await Http(run).post(service.url, middlewares=(signs,))
     assert service.asked == []
 
 
