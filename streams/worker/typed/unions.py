@@ -44,7 +44,8 @@ class _Types:
         if not isinstance(schema, dict) or (named := str(schema.get("$ref", ""))) in seen:
             return frozenset()
         found = self.schemas.get(named.removeprefix(_DEFS), schema)
-        fields = {**found.get("properties", {}), _ANY_FIELD: found.get("additionalProperties")}
+        of_any = [found.get(each) for each in ("additionalProperties", "patternProperties")]
+        fields = {**found.get("properties", {}), _ANY_FIELD: of_any}
         places = {**fields, _ITEMS: [found.get("items"), found.get("prefixItems")]}
         own = {place for place, held in places.items() if self._leads_to(held, name)}
         inner = [*found.get("anyOf", ()), *found.get("oneOf", ())]

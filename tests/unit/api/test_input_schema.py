@@ -239,6 +239,51 @@ def test_a_value_in_a_deep_nest_is_not_repeated_at_each_level() -> None:
     assert most < 20_000_000
 
 
+class First(BaseModel):
+    version: Literal[1]
+    paid: Literal[True]
+    cents: int
+
+
+class Second(BaseModel):
+    version: Literal[2]
+    paid: Literal[False]
+    cents: int
+
+
+@pytest.mark.parametrize("tag", ["version", "paid"])
+def test_a_tag_may_be_a_number_or_a_boolean(tag: str) -> None:
+    union = Annotated[First | Second, Field(discriminator=tag)]
+    schema = json.dumps(TypeAdapter(union).json_schema())
+    for one in (First(version=1, paid=True, cents=5), Second(version=2, paid=False, cents=5)):
+        assert misfits(schema, one.model_dump_json()) == []
+    assert misfits(schema, '{"version": 1, "paid": true}') == [("input.cents", "must be given")]
+    ((field, _),) = misfits(schema, '{"version": 3, "paid": [], "cents": 5}')
+    assert field == f"input.{tag}"
+    wrong = json.dumps({"version": "1", "paid": "true", "cents": 5})
+    assert misfits(schema, wrong) != [], "a text is no number"
+
+
+class Price(BaseModel):
+    amount: Annotated[float, Field(multiple_of=0.01)]
+
+
+@pytest.mark.parametrize("amount", [0.07, 1.1, 19.99, 100, -0.07, 0])
+def test_a_multiple_of_a_fraction_is_one_as_for_the_worker(amount: float) -> None:
+    schema = json.dumps(Price.model_json_schema())
+    assert Price(amount=amount).amount == amount
+    assert misfits(schema, json.dumps({"amount": amount})) == []
+
+
+def test_what_is_no_multiple_is_named() -> None:
+    schema = json.dumps(Price.model_json_schema())
+    assert misfits(schema, '{"amount": 0.075}') == [("input.amount", "must be a multiple of 0.01")]
+    whole = json.dumps({"type": "integer", "multipleOf": 3})
+    assert misfits(whole, "9") == []
+    assert misfits(whole, "10") == [("input", "must be a multiple of 3")]
+    assert misfits(whole, "9" * 400) == []
+
+
 def test_a_pattern_takes_linear_time() -> None:
     evil = json.dumps({"type": "string", "pattern": "^(a+)+$"})
     assert misfits(evil, json.dumps("a" * 50_000 + "!")) == [("input", "must match ^(a+)+$")]

@@ -520,6 +520,10 @@ class Twice(BaseModel):
     of: "dict[str, Twice] | Twice | None" = None
 
 
+class TwiceByKey(BaseModel):
+    of: "dict[Annotated[str, Field(pattern='^o')], TwiceByKey] | TwiceByKey | None" = None
+
+
 class Told(BaseModel):
     op: Literal["told"]
     of: "Annotated[Told | Negated, Field(discriminator='op')] | None" = None
@@ -550,7 +554,9 @@ def typed(type_: Any) -> App:
     return app_of(handler)
 
 
-@pytest.mark.parametrize("type_", [Folder, list[Folder | Album], dict[str, list[Album]], Twice])
+@pytest.mark.parametrize(
+    "type_", [Folder, list[Folder | Album], dict[str, list[Album]], Twice, TwiceByKey]
+)
 def test_a_union_that_takes_exponential_time_is_refused_where_it_stands(type_: Any) -> None:
     """Each level of a nest doubles the work, and no thread of the worker runs meanwhile."""
     with pytest.raises(ConfigError, match=r"job type 'job': .* Give it a discriminator"):

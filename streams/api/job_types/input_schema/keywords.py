@@ -7,6 +7,7 @@ refuse what the worker accepts.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from datetime import date, datetime
@@ -115,10 +116,28 @@ def _one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Iterat
         yield from _any_of(validator, branches, instance, schema)
     elif name not in instance:
         yield _fault("must be given", name)
-    elif not isinstance(instance[name], str) or instance[name] not in types:
+    elif (tag := _tag(instance[name])) not in types:
         yield _fault(f"must be one of {', '.join(sorted(types))}", name)
     else:
-        yield from _reference(validator, types[instance[name]], instance, schema)
+        yield from _reference(validator, types[tag], instance, schema)
+
+
+def _tag(value: Any) -> str:
+    """A value as the mapping of a union has it: numbers and booleans as the texts of their JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _multiple_of(validator: Any, divisor: Any, instance: Any, _: Any) -> Iterator[Any]:
+    if validator.is_type(instance, "number") and not _is_multiple(instance, divisor):
+        yield _fault("")
+
+
+def _is_multiple(value: float, divisor: float) -> bool:
+    """Whether pydantic takes a number for a multiple: 0.07 is one of 0.01, whatever floats say."""
+    if isinstance(value, int) and isinstance(divisor, int):
+        return value % divisor == 0
+    rest, threshold = float(value) % divisor, abs(float(value)) / 1e9
+    return rest <= threshold or abs(rest - divisor) <= threshold
 
 
 def _reference(validator: Any, target: Any, instance: Any, schema: Any) -> Errors:
@@ -151,6 +170,7 @@ InputValidator = extend(
         "required": _required,
         "additionalProperties": _additional,
         "items": _items,
+        "multipleOf": _multiple_of,
         "oneOf": _one_of,
         "$ref": _reference,
         "pattern": _pattern,
