@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streams.errors import PermanentError
 from streams.serde.run_ends import CANCELLED
 from streams.worker.handler.handler_error import result_of
 from streams.worker.handler.run_result import RunResult
@@ -19,7 +20,9 @@ class Preflight(Middleware):
         check = self._checks.get(run.job_type)
         if check is not None:
             try:
-                is_wanted = await check(run.ctx)
+                is_wanted: object = await check(run.ctx)
+                if is_wanted is None:  # to cancel all jobs of a type for that would lose them
+                    raise PermanentError("the preflight returned None: return True or False")
             except BaseException as error:
                 return result_of(error, run.session)
             if not is_wanted:

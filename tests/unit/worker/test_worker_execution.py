@@ -222,6 +222,20 @@ async def test_a_preflight_that_says_no_cancels_before_the_handler() -> None:
     assert not ran
 
 
+async def test_a_preflight_that_forgets_to_return_cancels_no_job() -> None:
+    async def handler(ctx: Context) -> None: ...
+
+    async def forgets(ctx: Context) -> bool:  # type: ignore[empty-body]
+        ...
+
+    app = app_of(handler)
+    app.preflight("job")(forgets)
+    async with bench(app) as at:
+        ended = await at.ended(at.give())
+    told = "PermanentError: the preflight returned None: return True or False"
+    assert (ended.status, ended.error) == ("failed", told)
+
+
 async def test_a_lease_that_is_not_renewed_is_lost_without_a_word() -> None:
     seen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     clock = Clock()
