@@ -13,11 +13,12 @@ import os
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 from opentelemetry import trace
@@ -95,12 +96,41 @@ def configure_logging(settings: Settings, **bound: str) -> None:
 def redact_logs(redaction: Redaction) -> None:
     """Take secrets out of each log line from now on, those of the standard library, too.
 
-    So are errors that end a thread, which Python itself would write.
+    So are warnings, and errors that end a thread, which Python itself would write. If the
+    application has configured structlog, its configuration stays, and redacts.
     """
     global _redaction  # noqa: PLW0603
     _redaction = redaction
-    logging.setLogRecordFactory(partial(_redacted_record, redaction.text))
+    logging.setLogRecordFactory(partial(_redacted_record, redaction))
+    warnings.showwarning = _log_warning
+    _redact_structlog()
     threading.excepthook = sys.unraisablehook = _log_error
+
+
+def _redact_structlog() -> None:
+    given = structlog.get_config()["processors"]
+    if not given or _without_secrets in given:
+        return
+    *before, renderer = given
+    # The application's renderer may show local variables of an error that is no text yet.
+    texts = (structlog.processors.format_exc_info, _without_fields)
+    processors = [*before, *texts, renderer, _without_secrets]
+    if isinstance(given, list):
+        given[:] = processors  # loggers that were used before have this list
+    else:
+        structlog.configure(processors=processors)
+
+
+def _log_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    log = structlog.get_logger(__name__)
+    log.warning(str(message), category=category.__name__, at=f"{filename}:{lineno}")
 
 
 def _log_error(raised: threading.ExceptHookArgs | sys.UnraisableHookArgs) -> None:
@@ -118,20 +148,31 @@ def _without_fields(
         return {"event": str(event.get("event")), "left_out": "values that are nested too deep"}
 
 
-def _without_secrets(_logger: object, _method: str, line: Any) -> str:
-    return _redaction.text(line)
+def _without_secrets(_logger: object, _method: str, line: Any) -> Any:
+    if isinstance(line, bytes):
+        return _redaction.text(line.decode("utf-8", "replace")).encode()
+    return _redaction.text(line) if isinstance(line, str) else line
 
 
-def _redacted_record(clean: Callable[[str], str], *args: Any, **kwargs: Any) -> logging.LogRecord:
+def _redacted_record(redaction: Redaction, *args: Any, **kwargs: Any) -> logging.LogRecord:
     record = logging.LogRecord(*args, **kwargs)
-    try:
-        text = record.getMessage()
-    except Exception:  # its arguments do not fit the message, or cannot be written
-        text = f"{record.msg} {record.args}"
-    record.msg, record.args = clean(text), None
+    if isinstance(record.msg, dict):  # structlog's formatter of such records wants it so
+        record.msg = _without_fields(None, "", record.msg)
+    else:
+        record.msg, record.args = redaction.text(_message_of(record)), None
     if record.exc_info:
-        record.exc_text = clean(logging.Formatter().formatException(record.exc_info))
+        text = logging.Formatter().formatException(record.exc_info)
+        record.exc_text = redaction.text(text)
     return record
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # its arguments do not fit the message
+        with suppress(Exception):
+            return f"{record.msg} {record.args}"
+    return f"a line of {record.name} that cannot be written"
 
 
 class _Lines(structlog.WriteLogger):

@@ -81,6 +81,7 @@ def test_a_connection_that_asks_nothing_is_closed(monkeypatch: pytest.MonkeyPatc
 _REDACTING = """
 import logging
 import threading
+import warnings
 import structlog
 from streams.redaction.redaction import Redaction
 from streams.settings import Settings
@@ -95,6 +96,10 @@ class Odd:
     def __repr__(self):
         return "odd ann@example.com\\n4242424242424242"
 
+class Silent:
+    def __repr__(self):
+        raise ValueError("nothing is told")
+
 log.info("found", text="first\\nann@example.com\\n4242424242424242\\n\\tsk_live_abcdefgh12")
 log.info("found", body='{{"password":"hunter22"}}', no=Odd())
 log.info("found", of=[{{"a": ("x\\nann@example.com",)}}])
@@ -106,6 +111,8 @@ except ValueError:
     log.exception("raised")
     logging.getLogger("vendor").exception("said %s", "s3cret-value")
 logging.getLogger("vendor").warning("two %s of one", "s3cret-value", "s3cret-value")
+logging.getLogger("vendor").warning("%s", Silent())
+warnings.warn("s3cret-value in a warning", stacklevel=1)
 def fails():
     raise ValueError("s3cret-value in a thread")
 class Lost:
@@ -136,4 +143,66 @@ def test_lines_of_all_loggers_are_redacted(log_format: str) -> None:
     assert "nested too deep" in done.stderr
     assert "went on" in done.stderr
     assert "[redacted] in a thread" in done.stderr
+    assert "[redacted] in a warning" in done.stderr
+    assert "a line of vendor that cannot be written" in done.stderr
     assert "[redacted] in the end" in done.stderr
+
+
+_OF_AN_APPLICATION = """
+import logging
+import structlog
+from structlog.stdlib import LoggerFactory, ProcessorFormatter
+from streams.redaction.redaction import Redaction
+from streams.settings import Settings
+from streams.telemetry import configure_logging, redact_logs
+
+configure_logging(Settings(), stage="worker")
+{application}
+redaction = Redaction(fields=["$..pin"], presets=["mail"])
+redaction.secrets.add("s3cret-value")
+redact_logs(redaction)
+
+def handler():
+    header = "of ann@" + "example.com"
+    raise ValueError("s3cret-value")
+
+log = structlog.get_logger("shop")
+try:
+    handler()
+except ValueError:
+    log.exception("raised s3cret-value", pin="a-pin", to="ann@example.com")
+log.info("went on")
+"""
+_RENDERED = """
+structlog.configure(processors=[structlog.processors.add_log_level, {renderer}])
+structlog.get_logger("shop").debug("configured")
+"""
+_BY_LOGGING = """
+handler = logging.StreamHandler()
+handler.setFormatter(ProcessorFormatter(processor=structlog.processors.JSONRenderer()))
+logging.basicConfig(handlers=[handler], level="INFO")
+structlog.configure(
+    processors=(structlog.stdlib.add_log_level, ProcessorFormatter.wrap_for_formatter),
+    logger_factory=LoggerFactory(),
+)
+"""
+
+
+@pytest.mark.parametrize(
+    "application",
+    [
+        _RENDERED.format(renderer="structlog.dev.ConsoleRenderer()"),
+        _RENDERED.format(renderer="structlog.processors.JSONRenderer()"),
+        _RENDERED.format(renderer="structlog.processors.KeyValueRenderer()"),
+        _BY_LOGGING,
+    ],
+    ids=["console", "json", "key and value", "logging"],
+)
+def test_lines_are_redacted_however_the_application_has_configured_them(application: str) -> None:
+    code = _OF_AN_APPLICATION.format(application=application)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told = done.stdout + done.stderr
+    assert [each for each in ("s3cret", "ann@", "a-pin") if each in told] == []
+    assert "raised [redacted]" in told
+    assert "went on" in told
+    assert "Logging error" not in told
