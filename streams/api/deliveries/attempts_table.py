@@ -41,14 +41,16 @@ def _attempt_json(record: bytes) -> Json:
 
 def _row(record: Record) -> Row:
     ended = DELIVERY_ATTEMPT.decode(record.value)
-    return ended.delivery_id, ended.attempt, ended.tenant_id, ended.at, record.value
+    failed = ended.error is not None
+    return ended.delivery_id, ended.attempt, ended.tenant_id, ended.at, failed, record.value
 
 
 TABLE = Table(
     name="attempts",
     topic="deliveries.attempts",
     key="delivery_id TEXT, attempt INTEGER",
-    columns="tenant_id TEXT NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
+    columns="tenant_id TEXT NOT NULL, at INTEGER NOT NULL, failed INTEGER NOT NULL, "
+    "record BLOB NOT NULL",
     row=_row,
     indexes={"by_age": "(at)"},
     split=no_tombstone,

@@ -55,14 +55,16 @@ def _hex(key: bytes) -> list[str]:
 
 def _row(record: Record) -> Row:
     counted = DUPLICATE.decode(record.value)
-    return *_hex(record.key or b""), counted.tenant_id, counted.last_at, record.value
+    times = counted.first_at, counted.last_at
+    return *_hex(record.key or b""), counted.tenant_id, counted.count, *times, record.value
 
 
 TABLE = Table(
     name="duplicates",
     topic="duplicates",
     key="fingerprint TEXT",
-    columns="tenant_id TEXT NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
+    columns="tenant_id TEXT NOT NULL, dropped INTEGER NOT NULL, first_at INTEGER NOT NULL, "
+    "at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     indexes={"newest": "(at, fingerprint)", "of_tenant": "(tenant_id, at, fingerprint)"},
     split=_hex,

@@ -6,8 +6,9 @@ A query about one tenant names it in SQL (G3), so that no row of another tenant 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streams.api.deliveries import table as deliveries
 from streams.api.duplicates import table as duplicates
@@ -193,9 +194,17 @@ def _row(record: Record) -> Row:
         *places.row(job),
         job["created_at"],
         job["ready_at"],
+        job["updated_at"],
+        _due_at(job),
         limit_keys.as_text(job["limit_keys"]),
         record.value,
     )
+
+
+def _due_at(job: Mapping[str, Any]) -> int | None:
+    """Return when a scheduled job goes on, if that is at a set time."""
+    is_scheduled = job["status"] == job_states.SCHEDULED
+    return job["next_retry_at"] or job["scheduled_at"] if is_scheduled else None
 
 
 TABLE = Table(
@@ -206,7 +215,8 @@ TABLE = Table(
     "pool TEXT NOT NULL, scope TEXT NOT NULL, replay_of TEXT, replay_id TEXT, replayed_event TEXT, "
     "superseded_by TEXT, part INTEGER NOT NULL, off INTEGER NOT NULL, "
     f"{places.COLUMNS}, created_at INTEGER NOT NULL, "
-    "ready_at INTEGER NOT NULL, limit_keys TEXT, record BLOB NOT NULL",
+    "ready_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER, "
+    "limit_keys TEXT, record BLOB NOT NULL",
     row=_row,
     indexes={
         "newest": "(created_at, job_id)",
@@ -214,9 +224,11 @@ TABLE = Table(
         "of_tenant_by_status": "(tenant_id, status, created_at, job_id)",
         "by_status": "(status, created_at, job_id)",
         "by_type": "(type, created_at, job_id)",
-        "running": f"(part, tenant_id, type, pool, limit_keys, status, job_id) WHERE {IS_RUNNING}",
+        "running": "(part, tenant_id, type, pool, limit_keys, status, job_id, updated_at) "
+        f"WHERE {IS_RUNNING}",
         "ready": "(ready_at, tenant_id, type, pool, limit_keys, status) "
         f"WHERE {status_in(job_states.PENDING)}",
+        "due": f"(due_at) WHERE {status_in(job_states.SCHEDULED)}",
         "waiting": f"(type, created_at, job_id) WHERE {status_in(*job_states.MOVABLE)}",
         "of_scope": "(tenant_id, scope)",
         "by_replay": "(replay_of) WHERE replay_of IS NOT NULL",

@@ -17,7 +17,7 @@ from typing import TypeVar
 import structlog
 
 from streams.api.rows.restricted import RestrictedConnection
-from streams.api.tables import TABLES
+from streams.api.tables import STORED, TABLES
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _SCHEMA = (
-    "\n".join(table.ddl for table in TABLES)
+    "\n".join(each.ddl for each in STORED)
     + """
 CREATE TABLE positions (
   topic TEXT, part INTEGER, topic_id TEXT NOT NULL, next_offset INTEGER NOT NULL,
@@ -33,7 +33,7 @@ CREATE TABLE positions (
 CREATE TABLE freshness (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), at INTEGER NOT NULL);
 """
 )
-_NAMES = {table.name for table in TABLES} | {"positions", "freshness"}
+_NAMES = {each.name for each in STORED} | {"positions", "freshness"}
 _ROW_VERSION = 1
 """Raise this when rows get other values in the same columns: files are then built anew."""
 _TOPICS = [table.topic for table in TABLES]
@@ -152,7 +152,7 @@ class Database:
         factory = RestrictedConnection if restricted else sqlite3.Connection
         generation, connection = self._generation, self._connect(factory, read_only=True)
         if isinstance(connection, RestrictedConnection):
-            connection.restrict(TABLES)
+            connection.restrict(STORED)
         self._readers.append(connection)
         self._held()[restricted] = (generation, connection)
         return generation, connection

@@ -22,6 +22,7 @@ from streams.api.read_model.projections import (
     project,
     reports_poison,
     unusable,
+    write,
 )
 from streams.api.read_model.row_notifier import FOLDED
 from streams.api.read_model.undecodable import Undecodable
@@ -126,7 +127,7 @@ class FoldSession:
         """Write the changes, and the offsets behind their records, together or not at all."""
         ends = _ends(records)
         with transaction(self._connection):
-            _write(self._connection, batch.values())
+            write(self._connection, batch, wall_ms())
             positions.store(self._connection, self._spans, ends)
 
     def _store_apart(self, records: list[Record], error: Exception) -> None:
@@ -203,12 +204,6 @@ def _record(place: Place, message: Message) -> Record:
 def _ends(records: Iterable[Record]) -> dict[Place, int]:
     """Return the offset behind the records of each partition."""
     return {(r.topic, r.partition): r.offset + 1 for r in records}
-
-
-def _write(connection: sqlite3.Connection, batch: Iterable[Changes]) -> None:
-    for changes in batch:
-        connection.executemany(changes.table.upsert, changes.upserts())
-        connection.executemany(changes.table.delete, changes.deletions())
 
 
 def _bytes(part: str | bytes | None) -> bytes | None:

@@ -19,7 +19,7 @@ from streams.api.read_model.positions import Untrusted
 from streams.api.read_model.projections import kept_ms
 from streams.api.read_model.row_notifier import FOLDED
 from streams.api.rows.table import RowKey
-from streams.api.tables import TABLES
+from streams.api.tables import TABLES, TALLIES
 from streams.errors import KafkaUnavailable
 from streams.kafka.clients import wait_for_broker
 from streams.kafka.failures import Outage
@@ -58,7 +58,8 @@ class Follower:
     ) -> None:
         self._settings = settings
         kept = ((table, kept_ms(table, settings, topology)) for table in TABLES)
-        self._kept_ms = [(table, age) for table, age in kept if age is not None]
+        self._expiring = [(table.expire, age) for table, age in kept if age is not None]
+        self._expiring += [(tally.expire, tally.kept_ms) for tally in TALLIES]
         self._database = database
         self._announce = announce
         self._hurry = hurry
@@ -157,8 +158,8 @@ class Follower:
         """Delete some rows that are too old; return whether there may be more of them."""
         now, most = wall_ms(), 0
         with transaction(connection):
-            for table, age in self._kept_ms:
-                gone = connection.execute(table.expire, (now - age, _EXPIRED_AT_ONCE))
+            for expire, age in self._expiring:
+                gone = connection.execute(expire, (now - age, _EXPIRED_AT_ONCE))
                 most = max(most, gone.rowcount)
         return most == _EXPIRED_AT_ONCE
 

@@ -7,11 +7,11 @@ error that content can cause makes the record poison, and any other error is tri
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from streams.api.rows.table import Row, Table
-from streams.api.tables import TABLES
+from streams.api.tables import TABLES, TALLIES
 from streams.errors import DecodeError
 from streams.runtime.processor import Record
 from streams.settings import Settings
@@ -65,6 +65,19 @@ def project(record: Record, batch: dict[str, Changes]) -> None:
     except OF_A_RECORD as error:
         raise unusable(record, error) from error
     batch.setdefault(table.name, Changes(table, {})).rows[key] = row
+
+
+def write(connection: sqlite3.Connection, batch: Mapping[str, Changes], now: int) -> None:
+    """Write the changes of a batch, and what they add to the tallies; `now` in milliseconds.
+
+    It is called within a transaction.
+    """
+    written = {name: changes.rows.values() for name, changes in batch.items()}
+    for tally in TALLIES:
+        tally.add(connection, written, now)
+    for changes in batch.values():
+        connection.executemany(changes.table.upsert, changes.upserts())
+        connection.executemany(changes.table.delete, changes.deletions())
 
 
 def kept_ms(table: Table, settings: Settings, topology: Topology) -> int | None:

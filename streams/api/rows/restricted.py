@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from streams.api.rows.table import Table
+from streams.api.rows.tally import Tally
 
 MOST_ASKED_APART = 50
 
@@ -24,7 +25,7 @@ _ONE, _SEVERAL = "= (SELECT tenant_id FROM temp.covered)", "IN (SELECT tenant_id
 class RestrictedConnection(sqlite3.Connection):
     """A connection to the read model; `cover` says whose rows it has, and at first nobody's."""
 
-    def restrict(self, tables: Iterable[Table]) -> None:
+    def restrict(self, tables: Iterable[Table | Tally]) -> None:
         """Hide these tables behind views without a row; call it once, after the opening."""
         super().execute("PRAGMA temp_store = MEMORY")
         super().execute("CREATE TEMP TABLE covered (tenant_id TEXT PRIMARY KEY) WITHOUT ROWID")
@@ -56,6 +57,11 @@ class RestrictedConnection(sqlite3.Connection):
         covered = self._covered or frozenset()
         return tuple(sorted(covered)) if 1 < len(covered) <= MOST_ASKED_APART else ()
 
+    @property
+    def are_too_many(self) -> bool:
+        """Whether the covered tenants are too many for a question to each of them."""
+        return len(self._covered or ()) > MOST_ASKED_APART
+
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """Run a statement; an index that it names is the table's, and no view has one."""
         return super().execute(_without_hints(sql), *values)
@@ -66,7 +72,7 @@ class RestrictedConnection(sqlite3.Connection):
             super().execute(_view(table, covered))
 
 
-def _view(table: Table, covered: str) -> str:
+def _view(table: Table | Tally, covered: str) -> str:
     condition = table.belongs.format(covered=covered)
     columns = "rowid AS rowid, *" if table.has_rowid else "*"
     return f"CREATE TEMP VIEW {table.name} AS SELECT {columns} FROM main.{table.name} WHERE {condition}"  # noqa: S608  E501  constants

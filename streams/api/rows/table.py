@@ -60,8 +60,18 @@ class Table:
     """Whether a record that is no row becomes a dead letter; False if a stage reports it."""
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in the order of a row's values."""
+        return tuple(_names(self._columns))
+
+    @cached_property
+    def key_names(self) -> tuple[str, ...]:
+        """The names of the primary key's columns, which come first."""
+        return tuple(_names(self.key))
+
+    @property
     def key_size(self) -> int:
-        return len(_names(self.key))
+        return len(self.key_names)
 
     @property
     def has_rowid(self) -> bool:

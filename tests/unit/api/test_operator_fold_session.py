@@ -19,6 +19,7 @@ from streams.api.read_model.fold_session import FoldSession
 from streams.api.read_model.positions import Span
 from streams.kafka import tail
 from streams.kafka.failures import Outage
+from streams.process.wall_clock import wall_ms
 from streams.serde.codec import DEAD_LETTER, JOB
 from streams.serde.keys import checkpoint_key
 from streams.serde.records import DeadLetter
@@ -123,6 +124,24 @@ def test_a_row_that_the_file_refuses_is_a_dead_letter_and_its_neighbours_are_sho
     rows = connection.execute("SELECT job_id FROM jobs ORDER BY job_id").fetchall()
     assert rows == [("job_a",), ("job_c",)]
     assert positions.stored(connection)[JOBS] == ("id", 3)
+
+
+def test_the_neighbours_of_a_refused_record_are_counted_once(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection.execute(
+        "CREATE TRIGGER odd BEFORE INSERT ON jobs WHEN NEW.job_id = 'job_b'"
+        " BEGIN SELECT RAISE(ABORT, 'odd'); END"
+    )
+    now = wall_ms()
+    names = ("job_a", "job_b", "job_c")
+    made = {name: JOB.encode(make_job(name, created_at=now, updated_at=now)) for name in names}
+    messages = [Message("jobs", n, b"", value) for n, value in enumerate(made.values())]
+    fold(monkeypatch, connection, messages)
+    assert connection.execute("SELECT tenant_id, jobs FROM minutes").fetchall() == [
+        ("", 2),
+        ("acme", 2),
+    ]
 
 
 def test_a_number_of_more_than_64_bits_in_a_key_does_not_stop_the_read_model(
