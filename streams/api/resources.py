@@ -33,6 +33,7 @@ RESOURCES = (
     Resource("jobs", "jobs"),
     Resource("job_types", "job-types"),
     Resource("live"),
+    Resource("overview"),
     Resource("backlog"),
     Resource("workflows", "workflows"),
     Resource("limits", "limits"),

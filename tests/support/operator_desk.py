@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from aiohttp import web
@@ -35,6 +36,7 @@ class OperatorDesk(AskedByAnybody):
     """
 
     home = AppState.home
+    follower: Any = SimpleNamespace(lag=None)
 
     def __init__(self, rows: sqlite3.Connection) -> None:
         self.rows, self.topology = rows, load()

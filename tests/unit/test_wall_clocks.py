@@ -28,6 +28,7 @@ READ_IN = {
     "ingress/schemes/__init__.py": "how old a signature may be: 401, never a loss",
     "streams/api/artifacts/sweep.py": "which artifacts are young: they stay for a day more",
     "streams/api/limits/buckets_table.py": "how long the oldest job waits: shown",
+    "streams/api/overview/http.py": "how long the oldest waits, which minutes are the last: shown",
     "streams/api/pauses/pausing.py": "when something was paused: shown",
     "streams/api/schedules/changes.py": "whether a schedule never fires: an error",
     "streams/api/schedules/table.py": "which five times come next: shown",

@@ -6,10 +6,8 @@ from aiohttp import web
 
 from streams.access.permissions import READ
 from streams.api.backlog.admission import open_backlog
-from streams.api.backlog.table import depth_json
-from streams.api.operator_state import AppState
+from streams.api.backlog.table import depth_json, is_seen
 from streams.api.serving.call import SHARED, Calls, state_of
-from streams.limits.backlog import Depth
 
 calls = Calls()
 
@@ -18,11 +16,5 @@ calls = Calls()
 async def list_backlog(request: web.Request) -> web.Response:
     """List the depths that are near a cap of `max_queued`, the fullest first."""
     state = state_of(request)
-    known = [each for each in (await open_backlog(state)).known() if _is_seen(state, each)]
+    known = [each for each in (await open_backlog(state)).known() if is_seen(state.principal, each)]
     return web.json_response({"backlog": [depth_json(each) for each in known]})
-
-
-def _is_seen(state: AppState, depth: Depth) -> bool:
-    """Return whether a depth is of a tenant of the caller's, or the caller has all of them."""
-    principal, line = state.principal, depth.line
-    return principal.has_every_tenant or (line.scope == "tenant" and principal.covers(line.value))

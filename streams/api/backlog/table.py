@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from functools import lru_cache
 
+from streams.access.principal import Principal
 from streams.api.rows.json_values import Json
 from streams.api.rows.table import Row, Table
 from streams.limits.backlog import Backlog, Depth, QueueCaps
@@ -32,6 +33,12 @@ def depth_json(found: Depth) -> Json:
         "cap": found.cap,
         "full": found.is_full,
     }
+
+
+def is_seen(principal: Principal, depth: Depth) -> bool:
+    """Return whether a depth is of a tenant of the principal's, or it has all of them."""
+    line = depth.line
+    return principal.has_every_tenant or (line.scope == "tenant" and principal.covers(line.value))
 
 
 def _row(record: Record) -> Row:

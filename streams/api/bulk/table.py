@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 
+from streams.api.rows.bounded import Bounded
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json, parsed
 from streams.api.rows.paging import Entry, Listing, Page
@@ -18,6 +19,7 @@ from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde.bulk_records import (
     RUNNING,
+    STOPPED,
     BulkAsked,
     BulkExcluded,
     BulkItem,
@@ -28,6 +30,8 @@ from streams.serde.bulk_records import (
 from streams.serde.codec import BULK
 
 SAMPLES = 10
+_NEWEST = 100
+"""So many acts are looked at for those that were stopped, the newest ones."""
 
 
 def act(connection: sqlite3.Connection, bulk_id: str) -> Act:
@@ -39,6 +43,26 @@ def act(connection: sqlite3.Connection, bulk_id: str) -> Act:
     for (record,) in rows:
         known = known.folded(BULK.decode(record))
     return known
+
+
+def stopped_acts(connection: sqlite3.Connection) -> Bounded:
+    """Return how many of the newest acts stand still because too many of their items failed."""
+    rows = connection.execute(
+        "SELECT id FROM bulk WHERE kind = 'asked' ORDER BY at DESC, id DESC LIMIT ?", (_NEWEST + 1,)
+    ).fetchall()
+    stopped = sum(_is_stopped(connection, bulk_id) for (bulk_id,) in rows[:_NEWEST])
+    return Bounded(stopped, len(rows) > _NEWEST)
+
+
+def _is_stopped(connection: sqlite3.Connection, bulk_id: str) -> bool:
+    known = Act(bulk_id)
+    rows = connection.execute(
+        "SELECT record FROM bulk WHERE id = ? AND kind IN ('progress', 'paused', 'cancelled')",
+        (bulk_id,),
+    )
+    for (record,) in rows:
+        known = known.folded(BULK.decode(record))
+    return known.status == STOPPED
 
 
 def samples(connection: sqlite3.Connection, known: Act) -> list[Json]:

@@ -18,6 +18,9 @@ from streams.serde.records import DeadLetter
 
 _ERROR_CHARS = 100
 
+IS_OPEN = "replayed = 0 AND discarded = 0"
+"""SQL for letters that nobody has dealt with, unless a job was made of one meanwhile."""
+
 
 def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
     """Return one dead letter, by job id or by stage:topic:partition:offset."""
@@ -157,15 +160,18 @@ TABLE = Table(
     indexes={
         "newest": "(at, id)",
         "discarded": "(id) WHERE discarded = 1",
-        "to_replay": "(place) WHERE replayed = 0 AND discarded = 0",
+        "to_replay": f"(place) WHERE {IS_OPEN}",
+        "open": f"(tenant_id, id) WHERE {IS_OPEN}",
         "of_tenant": "(tenant_id, at, id)",
     },
     expires=True,
 )
-UNREPLAYED = (
-    "replayed = 0 AND NOT EXISTS (SELECT 1 FROM jobs j"
+HAS_NO_JOB = (
+    "NOT EXISTS (SELECT 1 FROM jobs j"
     " WHERE j.replay_of = dead_letters.id AND j.tenant_id = dead_letters.tenant_id)"
 )
+"""SQL that holds for a letter of which no job was made."""
+UNREPLAYED = f"replayed = 0 AND {HAS_NO_JOB}"
 """SQL that holds for a letter of which no job was made, and whose record was not sent in again or
 is dead again."""
 LISTING = Listing(

@@ -207,6 +207,7 @@ TABLE = Table(
         "of_tenant": "(tenant_id, first_claimed_at, id)",
         "by_key": "(effect_key, tenant_id, first_claimed_at, id)",
         "unsettled": f"(first_claimed_at, id) WHERE {IS_UNSETTLED}",
+        "unsettled_of": f"(tenant_id, first_claimed_at, status, job_id) WHERE {IS_UNSETTLED}",
     },
 )
 LISTING = Listing(

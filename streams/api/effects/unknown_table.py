@@ -31,6 +31,8 @@ _CLAIMED_IT = (
     f" AND j.job_id = effects.job_id AND j.tenant_id = effects.tenant_id AND j.{IS_LIVE}"
 )
 """A job that has not ended and claimed a shared effect last."""
+OF_NO_LIVE_JOB = f"NOT EXISTS ({_IN_ITS_SCOPE}) AND NOT EXISTS ({_CLAIMED_IT})"
+"""SQL for effects that no job is about to settle by itself."""
 
 
 def _item(connection: sqlite3.Connection, entry: Entry) -> Json:
@@ -55,5 +57,5 @@ LISTING = Listing(
     order=("first_claimed_at", "id"),
     # `+` keeps SQLite from the index of all effects of a tenant.
     conditions={"tenant_id": "+tenant_id = ?"},
-    where=f"{IS_UNSETTLED} AND NOT EXISTS ({_IN_ITS_SCOPE}) AND NOT EXISTS ({_CLAIMED_IT})",
+    where=f"{IS_UNSETTLED} AND {OF_NO_LIVE_JOB}",
 )

@@ -15,11 +15,14 @@ from streams.process.wall_clock import wall_ms
 from streams.runtime.processor import Record
 from streams.serde.codec import ENDPOINT_STATE
 from streams.serde.delivery_records import EndpointState, Recovery
-from streams.serde.delivery_states import CLOSED
+from streams.serde.delivery_states import CLOSED, OPEN
 from streams.serde.records import SigningKey, TenantRecord
 from streams.tenants.endpoints import endpoint_headers, endpoint_settings, open_key
 from streams.tenants.source_keys import holds
 from streams.vault.key_encryption import Vault
+
+IS_CUT_OFF = f"circuit = '{OPEN}'"
+"""SQL for endpoints to which nothing is sent for a while, because they failed."""
 
 
 def endpoint_state(connection: sqlite3.Connection, tenant_id: str, name: str) -> EndpointState:
@@ -113,14 +116,15 @@ def recovery_json(recovery: Recovery) -> Json:
 
 def _row(record: Record) -> Row:
     state = ENDPOINT_STATE.decode(record.value)
-    return state.tenant_id, state.endpoint_id, record.value
+    return state.tenant_id, state.endpoint_id, state.circuit, record.value
 
 
 TABLE = Table(
     name="endpoint_states",
     topic="deliveries.endpoints",
     key="tenant_id TEXT, endpoint_id TEXT",
-    columns="record BLOB NOT NULL",
+    columns="circuit TEXT NOT NULL, record BLOB NOT NULL",
     row=_row,
+    indexes={"cut_off": f"(circuit, tenant_id) WHERE {IS_CUT_OFF}"},
 )
 LISTING = PagedList("endpoints", ("/v1/endpoints", "/v1/tenants/{tenant_id}/endpoints"), _page)

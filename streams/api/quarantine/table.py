@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from streams.api.rows.json_values import Json, trace_id
 from streams.api.rows.paging import Listing
-from streams.api.rows.table import Row, Table, find
+from streams.api.rows.table import Row, Table, find, status_in
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde.codec import QUARANTINED
@@ -15,6 +15,8 @@ from streams.serde.records import Quarantined
 
 WAITING = "waiting"
 _RELEASED = "released"
+IS_WAITING = status_in(WAITING)
+"""SQL for bodies that nobody has released."""
 
 
 def quarantined(connection: sqlite3.Connection, id_: str) -> Quarantined | None:
@@ -74,7 +76,7 @@ TABLE = Table(
         "by_id": "(id)",
         "newest": "(at, id)",
         "of_tenant": "(tenant_id, at, id)",
-        "waiting": f"(id) WHERE status = '{WAITING}'",
+        "waiting": f"(tenant_id) WHERE {IS_WAITING}",
     },
     expires=True,
 )

@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 COUNTING = {
     "streams/operator/counts.py": "metrics: a few seconds apart, and not in a call",
     "streams/api/rows/paging.py": "of those metrics: what waits for a person",
+    "streams/api/rows/bounded.py": "1,000 rows at most, in an inner query with a LIMIT",
     "streams/api/limits/uses.py": "100,000 jobs at most, in inner queries with a LIMIT",
     "streams/api/jobs/running.py": "what runs: as many as there are slots",
     "streams/api/jobs/places.py": "the jobs of one workflow, by its index",
