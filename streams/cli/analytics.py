@@ -6,7 +6,7 @@ The group's own command, `tidegate analytics`, runs the stage (`streams/cli/main
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -19,12 +19,11 @@ from streams.cli.cells import cell, columns, console_of_any_width, plain
 from streams.cli.operator_command import Answer, Api, print_json, program
 from streams.cli.options import AsJson, Tenant
 from streams.cli.quantities import moment
+from streams.cli.sparkline import sparkline
 from streams.serde.job_states import SUCCEEDED
 
 analytics = typer.Typer()
 
-_BARS = "▁▂▃▄▅▆▇█"
-_WIDTH = 30
 _BETWEEN_LOOKS = 2.0
 
 
@@ -107,18 +106,6 @@ def _cells(row: Answer) -> list[str]:
         _duration(took["p50"]),
         _duration(took["p99"]),
     ]
-
-
-def sparkline(values: Sequence[int]) -> str:
-    """Numbers as bars, at most 30: neighbours are added up where there are more."""
-    group = -(-len(values) // _WIDTH) or 1
-    sums = [sum(values[at : at + group]) for at in range(0, len(values), group)]
-    highest = max(sums, default=0)
-    return "".join(_bar(value, highest) for value in sums)
-
-
-def _bar(value: int, highest: int) -> str:
-    return _BARS[-(-value * (len(_BARS) - 1) // highest)] if value else " "
 
 
 def _duration(milliseconds: int | None) -> str:

@@ -42,6 +42,7 @@ _COMMANDS = {
     "listen": "streams.cli.listen:listen",
     "new": "streams.new.project:new",
     "doctor": "streams.cli.doctor:doctor",
+    "top": "streams.api.overview.cli:command",
 }
 
 

@@ -9,8 +9,9 @@ from rich.console import Console
 from support.operator_api import OperatorApi, invoke, problem
 
 from streams.cli import analytics as command
-from streams.cli.analytics import sparkline, view
+from streams.cli.analytics import view
 from streams.cli.main import application
+from streams.cli.sparkline import sparkline
 
 ROW = {
     "tenant_id": "acme",
