@@ -205,6 +205,8 @@ class Working:
         """Show why the act does not move, if that can be written and it is still ours."""
         self.stuck = True
         log.warning("a bulk act does not move", bulk_id=self.act.bulk_id, error=str(error))
+        if self.progress.status in ENDED:
+            return  # its items are not kept, so it cannot be counted again
         found = self._tally
         counted = replace(
             self.progress, done=found.done, asked=found.asked, failed=found.failed, error=str(error)

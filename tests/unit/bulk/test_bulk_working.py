@@ -45,6 +45,7 @@ class World:
         self.broken: set[str] = set()
         self.silent: set[str] = set()
         self.unwritable: set[str] = set()
+        self.unwritten = 0
         self.before_each: Callable[[Working, str], None] = lambda *_: None
         self.working: Working
 
@@ -69,6 +70,9 @@ class World:
 
     async def _write(self, bulk_id: str, bodies: Sequence[BulkBody]) -> None:
         assert bulk_id == "b1"
+        if self.unwritten > 0:
+            self.unwritten -= 1
+            raise OSError("Kafka is away")
         if any(isinstance(b, BulkProgress) and b.status in self.unwritable for b in bodies):
             raise OSError("Kafka is away")
         self.written += bodies
@@ -283,6 +287,19 @@ def test_an_end_that_an_earlier_owner_wrote_over_is_written_once_more() -> None:
     world.attempt()
     assert world.written == [done]
     assert (world.act.status, world.act.unobeyed, len(world.dealt)) == ("done", False, 3)
+
+
+def test_an_end_that_cannot_be_written_once_more_keeps_its_counts() -> None:
+    world = World(3)
+    world.attempt()
+    done = world.act.progress
+    world.told(BulkProgress("running", done=1))
+    world.items.clear()  # an owner keeps no items of an act that has ended
+    world.written.clear()
+    world.unwritten = 1
+    assert world.attempt().stuck
+    assert not world.attempt().stuck
+    assert world.written == [done]
 
 
 def test_a_fault_of_no_item_is_shown_and_the_item_is_tried_again() -> None:
