@@ -68,9 +68,7 @@ class Act:
             case BulkCancelled() as cancelled:
                 return replace(self, cancelled=cancelled)
             case BulkProgress() as progress:
-                if self.ended or progress.stops < self.stops:
-                    return replace(self, overwritten=progress != self.progress)
-                return replace(self, progress=progress, overwritten=False)
+                return self._moved(progress)
             case BulkItem() | BulkJoined():
                 return self
 
@@ -81,6 +79,15 @@ class Act:
             return replace(self, clash=True)
         is_same = before is not None and before.items_digest == asked.items_digest
         return self if is_same else replace(self, progress=None, overwritten=False)
+
+    def _moved(self, progress: BulkProgress) -> Act:
+        """Return the act as far as an owner says, unless that is late, or about another plan."""
+        plan = None if self.asked is None or self.clash else self.asked.items_digest
+        if None not in (plan, progress.plan) and plan != progress.plan:
+            return replace(self, overwritten=self.progress is not None)
+        if self.ended or progress.stops < self.stops:
+            return replace(self, overwritten=progress != self.progress)
+        return replace(self, progress=progress, overwritten=False)
 
     @property
     def stops(self) -> int:

@@ -68,7 +68,7 @@ class OwnedActs:
                 act = known[bulk_id] = replace(act, overwritten=True)
             at_work.act = act
         if act.ended and not before.ended:
-            self._items.pop(bulk_id, None)
+            self._forget_items(act)
 
     def take(self, partition: int, value: bytes, at: int) -> None:
         """Learn what a record says; `at` is the time at which a broker took it.
@@ -117,6 +117,13 @@ class OwnedActs:
         if asked is None or asked.items_digest != item.digest:
             self._items.setdefault(bulk_id, {})[item.digest, item.item] = item
 
+    def _forget_items(self, act: Act) -> None:
+        """Forget the items of an act that has ended; those of a plan that comes yet are kept."""
+        plan = None if act.asked is None else act.asked.items_digest
+        items = self._items.pop(act.bulk_id, {})
+        if kept := {key: item for key, item in items.items() if item.digest != plan}:
+            self._items[act.bulk_id] = kept
+
     def _attempt(self, act: Act) -> None:
         items = tuple(self._items.get(act.bulk_id, {}).values())
         begun = self._begin(act, items, act.bulk_id in self._retry_at)
@@ -139,7 +146,7 @@ class OwnedActs:
             found = ours
         act = replace(act, progress=found, overwritten=act.overwritten or at_work.stuck)
         if act.ended:
-            self._items.pop(bulk_id, None)
+            self._forget_items(act)
         else:
             mine = {(each.digest, each.item): each for each in at_work.items.values()}
             self._items.setdefault(bulk_id, {}).update(mine)

@@ -71,12 +71,12 @@ class Working:
         self.stuck = stuck
         self.released = self.lost = False
         self.over = Event()
-        self.progress = act.progress or BulkProgress(RUNNING)
         assert act.asked is not None  # noqa: S101  nothing else is carried
         self._asked: BulkAsked = act.asked
         self._overwritten = act.overwritten
         self._hands = hands
         self.plan = self._asked.items_digest
+        self.progress = replace(act.progress or BulkProgress(RUNNING), plan=self.plan)
         mine = (item for item in items if item.digest == self.plan)
         self.items = {item.item: item for item in sorted(mine, key=lambda i: (i.number, i.item))}
         self._waiting = deque(item for item in self.items.values() if item.outcome == WAITING)

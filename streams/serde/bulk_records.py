@@ -95,6 +95,7 @@ class BulkProgress:
     stops: int = 0
     because: str | None = None
     error: str | None = None
+    plan: bytes | None = None
 
 
 BulkBody = BulkAsked | BulkItem | BulkPaused | BulkCancelled | BulkJoined | BulkProgress

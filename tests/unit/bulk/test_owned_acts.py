@@ -200,6 +200,34 @@ def test_items_of_another_plan_do_not_replace_those_that_are_dealt_with(world: W
     assert ours == [replace(ITEM, outcome="done")]
 
 
+@pytest.mark.parametrize("by", [OURS, "an earlier owner"])
+def test_items_that_come_before_another_plans_end_are_kept_for_their_own_plan(
+    world: World, by: str
+) -> None:
+    attempt, again, done = begun(world), replace(ITEM, digest=b"another plan"), BulkProgress("done")
+    world.told(again)
+    if by == OURS:
+        attempt.end(done)
+    world.told(done, by=by)
+    world.carry()
+    world.told(replace(ASKED, plan=b"another plan"))
+    attempt.end(done)
+    world.carry()
+    world.carry()
+    assert world.attempts[-1].given == (again,)
+
+
+def test_what_is_late_of_another_plan_does_not_end_an_act(world: World) -> None:
+    world.told(ITEM)
+    world.told(replace(ITEM, digest=b"another plan"))
+    world.told(ASKED)
+    world.told(replace(ASKED, plan=b"another plan"))
+    world.told(BulkProgress("done", done=1, plan=b"d"), by="an earlier owner")
+    world.owned.read_to_end(0)
+    world.carry()
+    assert world.attempts[0].act.progress is None
+
+
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_plan_that_was_made_at_the_same_time_is_carried_as_a_whole(
     world: World, ended: bool
