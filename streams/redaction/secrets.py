@@ -72,18 +72,33 @@ class KnownSecrets:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield the value as it is, and as JSON, Python, URLs and base64 write it."""
+    """Yield the value as it is, and as JSON, Python, URLs and base64 write it.
+
+    JSON and Python may write each other, as where an error shows a request whose body is JSON.
+    """
     raw = value.encode("utf-8", "surrogatepass")
+    once = set(_escaped(value))
     found = {
         value,
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-        repr(value)[1:-1],
+        *once,
+        *(twice for written in once for twice in _escaped(written)),
         *(write(raw, safe=left) for left in _LEFT_IN_URLS for write in (quote, quote_plus)),
         *_in_groups(value),
         *_in_base64(raw),
     }
     yield from (form for form in found if len(form) >= LEAST_CHARS)
+
+
+def _escaped(value: str) -> Iterator[str]:
+    """Yield a value as JSON and Python write it inside of a text.
+
+    Python escapes one kind of quotes, but only in a text that has both kinds.
+    """
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    parts = [repr(part)[1:-1] for part in value.split("'")]
+    yield "'".join(parts)
+    yield "\\'".join(parts)
 
 
 def _in_groups(value: str) -> Iterator[str]:

@@ -49,6 +49,39 @@ def test_a_known_secret_is_taken_out_in_every_form() -> None:
     assert json.loads(redaction.json(text)) == {"a": ["[redacted]"], "[redacted]": 1}
 
 
+def as_json(value: str) -> str:
+    return json.dumps({"key": value})
+
+
+def as_readable_json(value: str) -> str:
+    return json.dumps({"key": value}, ensure_ascii=False)
+
+
+def as_shown(value: str) -> str:
+    return repr({"key": value, "beside": "it's"})
+
+
+def as_key_error(value: str) -> str:
+    """Shows its text as Python writes it, with both kinds of quotes."""
+    return str(KeyError(f"""it's "{value}"."""))
+
+
+_WRITERS = (as_json, as_readable_json, as_shown, as_key_error)
+
+
+@pytest.mark.parametrize("outer", _WRITERS)
+@pytest.mark.parametrize("inner", _WRITERS)
+@pytest.mark.parametrize(
+    "secret",
+    [SECRET, "it's a key", "-----BEGIN KEY-----\nabc/def+ghi==\n-----END KEY-----\n"],
+    ids=["odd", "quote", "lines"],
+)
+def test_a_known_secret_is_taken_out_of_a_text_inside_of_a_text(
+    secret: str, inner: Callable[[str], str], outer: Callable[[str], str]
+) -> None:
+    assert "[redacted]" in knowing(secret).text(outer(inner(secret)))
+
+
 @pytest.mark.parametrize(
     "secret", ["ab+cd/ef==gh", "a key/of: 2 words", "p&q=r;s+t", "what?/for:@!"]
 )
