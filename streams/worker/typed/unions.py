@@ -67,10 +67,10 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def _unions(schema: Any) -> Iterator[list[Any]]:
+    """Each union whose members are tried in turn; one with a discriminator is a `oneOf`."""
     for each in _objects(schema):
-        for members in (each.get("anyOf"), each.get("oneOf")):
-            if isinstance(members, list) and "discriminator" not in each:
-                yield members
+        if isinstance(members := each.get("anyOf"), list):
+            yield members
 
 
 def _objects(schema: Any) -> Iterator[dict[str, Any]]:

@@ -113,6 +113,7 @@ def test_an_input_that_is_no_object_is_named_itself(text: str) -> None:
 
 def test_what_the_worker_takes_and_the_schema_does_not_say_is_left_to_it() -> None:
     assert faults(tags=["a", "a"], total="1.5", more=1, paid_at="2026-01-31") == {}
+    assert faults(paid_at="2026-01-31t10:00:00.5z") == {}
 
 
 orders = st.builds(

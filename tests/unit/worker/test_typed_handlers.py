@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    field_validator,
+)
 from pydantic_core import core_schema
 from support.worker_bench import bench
 from typing_extensions import TypedDict
@@ -534,6 +542,25 @@ class Negated(BaseModel):
     of: "Annotated[Told | Negated, Field(discriminator='op')] | None" = None
 
 
+def kind_of(value: Any) -> str:
+    return str(value["kind"] if isinstance(value, dict) else value.kind)
+
+
+class Leaf(BaseModel):
+    kind: Literal["leaf"] = "leaf"
+    of: "Item | None" = None
+
+
+class Pair(BaseModel):
+    kind: Literal["pair"] = "pair"
+    of: "Item | None" = None
+
+
+Item = Annotated[
+    Annotated[Leaf, Tag("leaf")] | Annotated[Pair, Tag("pair")], Discriminator(kind_of)
+]
+
+
 class Either(BaseModel):
     of: "Either | list[Either] | dict[str, int] | None" = None
 
@@ -563,7 +590,7 @@ def test_a_union_that_takes_exponential_time_is_refused_where_it_stands(type_: A
         typed(type_)
 
 
-@pytest.mark.parametrize("type_", [Told, Either, Nested, dict[str, JsonValue], Add | Negate])
+@pytest.mark.parametrize("type_", [Told, Leaf, Either, Nested, dict[str, JsonValue], Add | Negate])
 def test_a_union_is_taken_whose_members_hold_it_in_different_places(type_: Any) -> None:
     assert typed(type_).announced().types[0].input_schema is not None
 

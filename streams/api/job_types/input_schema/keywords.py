@@ -190,5 +190,5 @@ def _format(name: str, read: Callable[[str], object]) -> None:
 
 
 _format("date", date.fromisoformat)
-_format("date-time", datetime.fromisoformat)
+_format("date-time", lambda text: datetime.fromisoformat(text.upper()))  # RFC 3339 has `z`, too
 _format("uuid", UUID)
