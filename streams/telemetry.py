@@ -16,7 +16,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TextIO
 
@@ -101,7 +100,9 @@ def redact_logs(redaction: Redaction) -> None:
     """
     global _redaction  # noqa: PLW0603
     _redaction = redaction
-    logging.setLogRecordFactory(partial(_redacted_record, redaction))
+    factory = logging.getLogRecordFactory()
+    if not isinstance(factory, _RedactedRecords):  # else it is the one of before
+        logging.setLogRecordFactory(_RedactedRecords(factory))
     warnings.showwarning = _log_warning
     _redact_structlog()
     threading.excepthook = sys.unraisablehook = _log_error
@@ -154,16 +155,22 @@ def _without_secrets(_logger: object, _method: str, line: Any) -> Any:
     return _redaction.text(line) if isinstance(line, str) else line
 
 
-def _redacted_record(redaction: Redaction, *args: Any, **kwargs: Any) -> logging.LogRecord:
-    record = logging.LogRecord(*args, **kwargs)
-    if isinstance(record.msg, dict):  # structlog's formatter of such records wants it so
-        record.msg = _without_fields(None, "", record.msg)
-    else:
-        record.msg, record.args = redaction.text(_message_of(record)), None
-    if record.exc_info:
-        text = logging.Formatter().formatException(record.exc_info)
-        record.exc_text = redaction.text(text)
-    return record
+class _RedactedRecords:
+    """Makes the records of the standard library, by what the application has set for it."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._make(*args, **kwargs)
+        if isinstance(record.msg, dict):  # structlog's formatter of such records wants it so
+            record.msg = _without_fields(None, "", record.msg)
+        else:
+            record.msg, record.args = _redaction.text(_message_of(record)), None
+        if record.exc_info:
+            text = logging.Formatter().formatException(record.exc_info)
+            record.exc_text = _redaction.text(text)
+        return record
 
 
 def _message_of(record: logging.LogRecord) -> str:

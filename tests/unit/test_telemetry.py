@@ -186,6 +186,18 @@ structlog.configure(
     logger_factory=LoggerFactory(),
 )
 """
+_BY_RECORDS_OF_ITS_OWN = """
+def numbered(*args, **kwargs):
+    record = logging.LogRecord(*args, **kwargs)
+    record.number = 7
+    return record
+
+logging.setLogRecordFactory(numbered)
+logging.basicConfig(format="%(number)s %(message)s", level="INFO")
+structlog.configure(
+    processors=[structlog.processors.KeyValueRenderer()], logger_factory=LoggerFactory()
+)
+"""
 
 
 @pytest.mark.parametrize(
@@ -195,8 +207,9 @@ structlog.configure(
         _RENDERED.format(renderer="structlog.processors.JSONRenderer()"),
         _RENDERED.format(renderer="structlog.processors.KeyValueRenderer()"),
         _BY_LOGGING,
+        _BY_RECORDS_OF_ITS_OWN,
     ],
-    ids=["console", "json", "key and value", "logging"],
+    ids=["console", "json", "key and value", "logging", "records of its own"],
 )
 def test_lines_are_redacted_however_the_application_has_configured_them(application: str) -> None:
     code = _OF_AN_APPLICATION.format(application=application)
