@@ -101,6 +101,8 @@ class AppState:
 
     condition: Condition | None = None
     """What the call asks of the thing that it changes."""
+    new_tags: dict[Row, str | None] = field(default_factory=dict)
+    """The tags of the settings that the call has written, as its answer shows them."""
     request_id: str = ""
     """That of the call, by which commands and the audit name it."""
     verb: str = ""
@@ -110,11 +112,11 @@ class AppState:
 
     def asked_by(self, principal: Principal, request_id: str, verb: str = "") -> AppState:
         """Return the same parts, as one who calls sees them."""
-        return replace(self, principal=principal, request_id=request_id, verb=verb)
+        return replace(self, principal=principal, request_id=request_id, verb=verb, new_tags={})
 
-    def under(self, condition: Condition) -> AppState:
-        """Return the same parts, for a call that changes something under a condition."""
-        return replace(self, condition=condition)
+    def under(self, condition: Condition | None, new_tags: dict[Row, str | None]) -> AppState:
+        """Return the same parts, for a call that changes something that has a tag."""
+        return replace(self, condition=condition, new_tags=new_tags)
 
     def sending(self, command_id: str) -> AppState:
         """Return the same parts, for a call whose one command has this id."""
@@ -219,7 +221,8 @@ class AppState:
             return offsets
         send = self.producer.send
         sent = (
-            send(each.topic, each.key, each.value, partition=each.partition) for each in records
+            send(each.topic, each.key, each.value, partition=each.partition, headers=each.headers)
+            for each in records
         )
         return list(await asyncio.gather(*sent))
 

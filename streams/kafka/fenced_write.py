@@ -48,6 +48,7 @@ class OutgoingRecord:
     key: bytes | None
     value: bytes | None
     partition: int
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class FencedWrites:
@@ -135,7 +136,14 @@ class FencedWrite:
         for place, each in enumerate(records):
             told = partial(self._delivered, place)
             topic = self._prefix + each.topic
-            self._producer.produce(topic, each.value, each.key, each.partition, on_delivery=told)
+            self._producer.produce(
+                topic,
+                each.value,
+                each.key,
+                each.partition,
+                on_delivery=told,
+                headers=list(each.headers),
+            )
         self._until_answered(partial(self._producer.commit_transaction, _CALL_SECONDS))
 
     def _abort(self) -> None:

@@ -42,6 +42,10 @@ def list_entries(
     command_id: Annotated[
         str | None, typer.Option("--command", help="The answer to this command.", metavar="ID")
     ] = None,
+    request_id: Annotated[
+        str | None,
+        typer.Option(help="Of this call, or of the items of this bulk act.", metavar="ID"),
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="From then on: RFC 3339, or 2h ago.", metavar="TIME")
     ] = None,
@@ -56,6 +60,7 @@ def list_entries(
         "target": target,
         "outcome": outcome,
         "command": command_id,
+        "request_id": request_id,
         "since": None if since is None else moment(since, "--since"),
     }
     return api.get("/v1/audit", **page.query, **asked)

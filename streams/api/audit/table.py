@@ -35,6 +35,7 @@ def _row(record: Record) -> Row:
         entry.verb,
         entry.target,
         entry.outcome,
+        entry.request_id,
         entry.at,
         entry.chain,
         entry.seq,
@@ -51,8 +52,8 @@ TABLE = Table(
     topic="audit",
     key="id TEXT",
     columns="tenant_id TEXT NOT NULL, principal TEXT NOT NULL, verb TEXT NOT NULL, "
-    "target TEXT NOT NULL, outcome TEXT NOT NULL, at INTEGER NOT NULL, chain TEXT NOT NULL, "
-    "seq INTEGER NOT NULL, record BLOB NOT NULL",
+    "target TEXT NOT NULL, outcome TEXT NOT NULL, request_id TEXT, at INTEGER NOT NULL, "
+    "chain TEXT NOT NULL, seq INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     split=no_tombstone,
     indexes={
@@ -60,6 +61,7 @@ TABLE = Table(
         "of_tenant": "(tenant_id, at, id)",
         "of_principal": "(principal, at, id)",
         "of_target": "(target, at, id)",
+        "of_request": "(request_id, at, id)",
         "of_chain": "(chain, seq)",
     },
     expires=True,
@@ -79,6 +81,7 @@ LISTING = Listing(
         "target": (),
         "outcome": (DONE, REFUSED),
         "command": (),
+        "request_id": (),
         "since": (),
     },
     conditions={"command": "id = ?", "since": "at >= ?"},

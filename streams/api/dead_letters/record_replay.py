@@ -1,9 +1,10 @@
 """Sends dead records in again, each to its own stage and partition.
 
 One record brings the letter back: marked with when, by whom and why it was sent in, to the input
-that its stage alone reads. The stage answers in the letter (`replay_outcome`), in the transaction
-that takes the record. So nothing is half done, and a letter that is sent in twice does no harm:
-stages take each record of their inputs at least once anyway.
+that its stage alone reads. It is written in one transaction with its entry of the audit. The stage
+answers in the letter (`replay_outcome`), in the transaction that takes the record. So nothing is
+half done, and a letter that is sent in twice does no harm: stages take each record of their inputs
+at least once anyway.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+import orjson
+
 from streams import dead_letter
 from streams.api.dead_letters import letters
 from streams.api.dead_letters import table as dead_letters
@@ -20,9 +23,10 @@ from streams.api.dead_letters.eligibility import Unfit, unfit
 from streams.api.operator_state import AppState
 from streams.dead_letter import REPLAY_HEADER
 from streams.errors import RecordTooLarge
+from streams.kafka.fenced_write import OutgoingRecord
 from streams.process.wall_clock import wall_ms
 from streams.serde.ids import new_id
-from streams.serde.records import DeadLetter
+from streams.serde.records import AuditEntry, DeadLetter
 
 _AT_ONCE = 200
 """So many letters are in memory at a time."""
@@ -105,11 +109,18 @@ async def _send(state: AppState, letter: DeadLetter, mark: Mark) -> DeadLetter |
     marked = _marked(letter, mark)
     key, value, headers = dead_letter.returning(marked)
     topic, partition = state.topology.letter_input(letter.stage) or "", letter.partition or 0
+    back = OutgoingRecord(topic, key, value, partition, headers)
     try:
-        await state.producer.send(topic, key, value, partition=partition, headers=headers)
+        await state.audited(_entry(state, marked, topic), back)
     except RecordTooLarge as error:
         return Unfit("not-taken", str(error))
     return marked
+
+
+def _entry(state: AppState, marked: DeadLetter, topic: str) -> AuditEntry | None:
+    """Return the entry of a record that is sent in again, whatever the call is that does so."""
+    after, verb = orjson.dumps({"sent_to": topic}).decode(), "dead_letter.replay"
+    return state.entry(marked.id, marked.tenant_id, after=after, note=marked.note, verb=verb)
 
 
 async def _answer(state: AppState, id_: str, mark: Mark) -> DeadLetter | None:

@@ -52,6 +52,13 @@ async def api(tmp_path: Path) -> AsyncIterator[TestClient[Any, Any]]:
     rows.close()
 
 
+async def test_entries_are_found_by_the_request_that_they_tell_of(
+    api: TestClient[Any, Any],
+) -> None:
+    assert await listed(api, "admin", request_id="req_1") == (200, ["job_1"])
+    assert await listed(api, "operator", request_id="req_1") == (200, []), "it is Bob's"
+
+
 async def listed(api: TestClient[Any, Any], role: str, **query: str) -> tuple[int, list[str]]:
     answer = await api.get("/v1/audit", params=query, headers={"Authorization": role})
     found = (await answer.json()).get("audit", [])

@@ -116,7 +116,9 @@ class Bench(AskedByAnybody):
     async def audited(self, _: object, *records: OutgoingRecord) -> list[int]:
         """Write records; their entry is left out."""
         return [
-            await self.send(each.topic, each.key, each.value, partition=each.partition)
+            await self.send(
+                each.topic, each.key, each.value, partition=each.partition, headers=each.headers
+            )
             for each in records
         ]
 
@@ -264,7 +266,7 @@ def test_a_letter_waits_again_once_its_record_is_dead_again(rows: sqlite3.Connec
     outcomes = (None, "taken", "superseded", "failed")
     fold(rows, *(letter(n, replayed_at=3, replay_outcome=o) for n, o in enumerate(outcomes)))
     found = letters_to_replay.selected(rows, {}, 10, None)
-    assert (found.records, found.matched) == ((letter(3).id,), 1)
+    assert (found.records, found.matched.count) == ((letter(3).id,), 1)
 
 
 async def test_a_record_that_is_not_taken_is_found_among_many(rows: sqlite3.Connection) -> None:
@@ -285,7 +287,7 @@ def test_a_page_is_bounded_in_bytes_and_goes_on_behind_its_last(
     fold(rows, *(letter(n, value=b"x" * 890) for n in range(5)), letter(9, value=b"x" * 9_000))
     first = letters_to_replay.selected(rows, {}, 100, None)
     assert first.records == tuple(letter(n).id for n in range(3))
-    assert first.matched == 6
+    assert first.matched.count == 6
     found, cursor, pages = list[str](), None, 0
     while pages == 0 or cursor is not None:
         page = letters_to_replay.selected(rows, {}, 100, cursor)
@@ -317,7 +319,7 @@ def test_a_page_has_jobs_by_their_end_then_records_and_goes_on_behind_its_last(
     fold(rows, letter(1), letter(2), job_letter("job_b", 7), job_letter("job_a", 9))
     first = letters_to_replay.selected(rows, {}, 3, None)
     assert [(each.id, each.at) for each in first.jobs] == [("job_b", 7), ("job_a", 9)]
-    assert (first.records, first.matched) == ((letter(1).id,), 4)
+    assert (first.records, first.matched.count) == ((letter(1).id,), 4)
     second = letters_to_replay.selected(rows, {}, 3, first.next)
     assert (second.jobs, second.records, second.next) == ((), (letter(2).id,), None)
 
@@ -348,7 +350,7 @@ def test_what_was_replayed_or_discarded_is_not_selected(rows: sqlite3.Connection
         job_letter("job_b", 1, discarded_at=2),
         letter(1, discarded_at=2),
     )
-    assert letters_to_replay.selected(rows, {}, 10, None).matched == 0
+    assert letters_to_replay.selected(rows, {}, 10, None).matched.count == 0
 
 
 async def test_a_discard_keeps_all_that_the_letter_says_and_is_written_once(

@@ -31,7 +31,7 @@ def test_every_verb_of_the_operators_own_changes_is_listed() -> None:
     listed = first_cells("| verb | what the operator changes |\n")
     assert listed == sorted(listed)
     calls = {c.verb for r in routes() if (c := call_of(getattr(r, "handler", None))) is not None}
-    own = {"tenant", "source", "token", "vault", "limit"}
+    own = {"tenant", "source", "token", "vault", "limit", "bulk"}
     of_own = {verb for verb in calls if verb.partition(".")[0] in own} - {"source.sign"}
     assert of_own <= set(listed) <= calls
 

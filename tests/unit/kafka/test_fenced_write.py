@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,14 +29,16 @@ class Scripted:
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
         self.asked: list[str] = []
+        self.headers: list[Any] = []
         self.errors: dict[str, KafkaError] = {}
         self._told: list[Callable[[], None]] = []
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: self._asked(name)
 
-    def produce(self, *_: Any, on_delivery: Callable[..., None]) -> None:
+    def produce(self, *_: Any, on_delivery: Callable[..., None], headers: Any) -> None:
         self._asked("produce")
+        self.headers.append(headers)
         error, message = self.errors.get("delivery"), SimpleNamespace(offset=lambda: 7)
         self._told.append(lambda: on_delivery(error, message))
 
@@ -117,3 +120,9 @@ async def test_a_transaction_whose_outcome_is_unknown_is_left_to_the_next_write(
     with pytest.raises(Unsettled, match="not delivered"):
         await write.commit(RECORD)
     assert producers[0].asked[-1] == "commit_transaction"
+
+
+async def test_a_record_is_written_with_its_headers(producers: list[Scripted]) -> None:
+    write = await opened()
+    await write.commit(RECORD, replace(RECORD, headers=(("tidegate-letter", b"id"),)))
+    assert producers[-1].headers == [[], [("tidegate-letter", b"id")]]
