@@ -40,6 +40,7 @@ class AskedByAnybody:
     request_id: str = "req-2"
     verb: str = ""
     condition: Condition | None = None
+    new_tags: dict[Any, Any] = {}  # noqa: RUF012  who calls replaces it
     authentication: Authentication
     command_id: str | None = None
 
@@ -72,8 +73,8 @@ class AskedByAnybody:
     async def chained(self, *_: Any) -> list[Any]:
         return []
 
-    def under(self, condition: Condition) -> Any:
-        self.condition = condition
+    def under(self, condition: Condition | None, new_tags: Any) -> Any:
+        self.condition, self.new_tags = condition, new_tags
         return self
 
 

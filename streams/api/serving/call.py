@@ -22,7 +22,7 @@ from streams.access.principal import Principal
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal
 from streams.api.rights import require_every_tenant, require_permission
-from streams.api.serving.conditions import CONDITION, Tagged
+from streams.api.serving.conditions import CONDITION, NEW_TAGS, Tagged
 from streams.api.serving.idempotency import idempotency_key
 from streams.api.serving.state import STATE
 from streams.api.tenants.guards import unknown_tenant
@@ -202,7 +202,8 @@ def state_of(request: web.Request) -> AppState:
     """Return the operator's parts as the caller sees them: what it reads is the caller's own."""
     state = state_as(request, request[PRINCIPAL])
     condition, command_id = request.get(CONDITION), request.get(_COMMAND_ID)
-    state = state if condition is None else state.under(condition)
+    if (tags := request.get(NEW_TAGS)) is not None:
+        state = state.under(condition, tags)
     return state if command_id is None else state.sending(command_id)
 
 
@@ -263,9 +264,7 @@ def _guarded(call: Call, handler: Handler) -> Handler:
             return await handler(request)
         if call.method == hdrs.METH_GET:
             return await call.tagged.shown(request, state_of(request), handler)
-        if (condition := call.tagged.condition(request)) is not None:
-            request[CONDITION] = condition
-        return await handler(request)
+        return await call.tagged.changed(request, handler)
 
     guarded.call = call  # type: ignore[attr-defined]
     return guarded

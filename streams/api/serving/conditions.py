@@ -20,6 +20,8 @@ from streams.api.rows.table import Row
 
 CONDITION: web.RequestKey[Condition] = web.RequestKey("condition", Condition)
 """Set if the call has a condition."""
+NEW_TAGS: web.RequestKey[dict[Row, str | None]] = web.RequestKey("new_tags", dict)
+"""The tags of the settings that the call has written, of a call that changes something tagged."""
 
 _TAG = re.compile(r'\s*(?:W/)?"([\x21\x23-\x7e]*)"\s*')
 
@@ -44,6 +46,20 @@ class Tagged:
         tag = await self.tag(state, self._key(request))
         answer = await handler(request)
         if tag is not None:
+            answer.headers[hdrs.ETAG] = quoted(tag)
+        return answer
+
+    async def changed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a change, made under its condition, with the tag of what it wrote.
+
+        The tag is that of the state which the answer shows: a later one would let the caller
+        overwrite what it has not seen.
+        """
+        if (condition := self.condition(request)) is not None:
+            request[CONDITION] = condition
+        request[NEW_TAGS] = {}
+        answer = await handler(request)
+        if (tag := request[NEW_TAGS].get(self._key(request))) is not None:
             answer.headers[hdrs.ETAG] = quoted(tag)
         return answer
 

@@ -70,11 +70,11 @@ async def written(state: AppState, record: TenantRecord, *, late: bool = False) 
 
     state.unshown[key] = await _sent(state, key, record, entry), record
     found = await state.wait_for(("tenants", key), shown)
-    if found is None and late:
-        return record
-    if found is None:
+    if found is None and not late:
         raise not_shown()
-    return found
+    present = record if found is None else found
+    state.new_tags[key] = tag_of(present)
+    return present
 
 
 async def standing_endpoint(state: AppState, tenant_id: str, name: str) -> TenantRecord | None:

@@ -68,6 +68,22 @@ async def test_a_change_that_saw_the_present_state_is_made_and_gives_another_tag
 
 
 @pytest.mark.parametrize("path", THINGS)
+async def test_a_change_answers_the_tag_under_which_the_next_one_is_made(
+    call: Caller, path: str
+) -> None:
+    seen = (await call("PUT", path, BODIES[path])).headers["ETag"]
+    answer = await call("PUT", path, BODIES[path], If_Match=seen)
+    assert (answer.status, answer.headers["ETag"]) == (200, await call.tag(path))
+    seen = answer.headers["ETag"]
+    if path != TENANT:
+        secret = {"secret": "a newer one"} if "sources" in path else {}
+        rotated = await call("POST", f"{path}/rotate", secret, If_Match=seen)
+        assert (rotated.status, rotated.headers["ETag"]) == (200, await call.tag(path))
+        seen = rotated.headers["ETag"]
+    assert (await call("DELETE", path, If_Match=seen)).status == 200
+
+
+@pytest.mark.parametrize("path", THINGS)
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 async def test_a_change_that_saw_an_older_state_is_refused_with_the_present_tag(
     call: Caller, path: str, method: str
