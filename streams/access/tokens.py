@@ -50,9 +50,15 @@ class Token:
         return is_same and digest is not None
 
 
-def mint() -> Token:
-    """Return a new token."""
-    return Token(_random(_ID_BYTES), _random(_SECRET_BYTES))
+def mint(id_: str | None = None) -> Token:
+    """Return a new token, with this id if one is given."""
+    return Token(id_ or _random(_ID_BYTES), _random(_SECRET_BYTES))
+
+
+def keyed_id(principal: str, key: str) -> str:
+    """Return the id of the one token that a principal makes under an idempotency key."""
+    told = b"\0".join(each.encode(errors="surrogatepass") for each in (principal, key))
+    return _encoded(hashlib.blake2b(told, digest_size=_ID_BYTES, person=b"token-key").digest())
 
 
 def parse(text: str) -> Token | None:
@@ -65,8 +71,11 @@ def parse(text: str) -> Token | None:
 
 
 def _random(size: int) -> str:
-    encoded = base64.b32hexencode(secrets.token_bytes(size)).decode()
-    return encoded.rstrip("=").lower()
+    return _encoded(secrets.token_bytes(size))
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.b32hexencode(raw).decode().rstrip("=").lower()
 
 
 def _check(body: str) -> str:

@@ -67,6 +67,10 @@ def create(
     days: Annotated[
         int | None, typer.Option(help="When it ends, 90 unless given.", metavar="DAYS", min=1)
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Make one for this key: a repetition is refused.", metavar="KEY"),
+    ] = None,
 ) -> Answer:
     """Make a token and print it, this once.
 
@@ -79,7 +83,8 @@ def create(
         "tenants": tenant or None,
         "expires_days": days,
     }
-    return api.post("/v1/tokens", {key: v for key, v in given.items() if v is not None})
+    asked = {name: value for name, value in given.items() if value is not None}
+    return api.post("/v1/tokens", asked, key)
 
 
 @command(tokens, "list", page("tokens", _COLUMNS, _row))

@@ -6,6 +6,7 @@ from aiohttp import hdrs, web
 
 from streams.access.permissions import ADMIN
 from streams.api.serving.call import NAMED, Calls, state_of
+from streams.api.serving.idempotency import idempotency_key
 from streams.api.serving.request_body import read_body
 from streams.api.tokens.minting import known_grant, minted, revoked
 from streams.api.tokens.table import token_json
@@ -19,9 +20,13 @@ _TOKEN = "/v1/tokens/{token_id}"  # noqa: S105  a path
 
 @calls.post("/v1/tokens", of=NAMED, needs=ADMIN, verb="token.make", body=TokenRequest)
 async def make_token(request: web.Request) -> web.Response:
-    """Make a token within one's own rights; only this answer has its text."""
-    state, wanted = state_of(request), await read_body(request, TokenRequest)
-    grant, text = await minted(state, state.authentication, wanted)
+    """Make a token within one's own rights; only this answer has its text.
+
+    The same key makes one token: a repetition is refused, with its id.
+    """
+    state, key = state_of(request), idempotency_key(request)
+    wanted = await read_body(request, TokenRequest)
+    grant, text = await minted(state, state.authentication, wanted, key)
     shown = token_json(state.authentication, grant, wall_ms())
     headers: dict[str, str] = {hdrs.CACHE_CONTROL: "no-store"}
     return web.json_response({**shown, "token": text}, status=201, headers=headers)

@@ -6,6 +6,7 @@ could end the last administrator come one after the other, each after what came 
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import suppress
 
@@ -45,7 +46,7 @@ async def end_beside_another(
     key, record = tenant_key(*ended.key), ended.record(now)
     for _ in range(_MOST_TRIES):
         write = await state.fenced.open()
-        await _learn(state, access)
+        await learn(state, access)
         known = access.book.grant(ended.id)
         if known is None or known.revoked_at is not None:
             return
@@ -66,10 +67,14 @@ def last_administrator() -> Refusal:
     return Refusal(409, "last-administrator", told)
 
 
-async def _learn(state: AppState, access: Authentication) -> None:
-    """Take in all tokens that are on the topic now."""
+async def learn(state: AppState, access: Authentication) -> None:
+    """Take in all tokens that are on the topic now, whoever asks.
+
+    Raises:
+        Refusal: 503, the read model is late: call again.
+    """
     await state.read_barrier(("tenants", PARTITION))
-    for token_id, value in await state.query(_records):
+    for token_id, value in await asyncio.to_thread(state.database.read, _records):
         with suppress(PoisonRecord):  # it opens nothing, so it is no administrator's
             access.book.apply(tenant_key("", KIND, token_id), value)
 

@@ -17,6 +17,7 @@ from streams.api.tokens.last_administrator import (
     last_administrator,
     matters,
 )
+from streams.api.tokens.once import write_once
 from streams.api.tokens.table import is_within
 from streams.api.tokens.token_request import DEFAULT_DAYS, TokenRequest
 from streams.process.wall_clock import wall_ms
@@ -27,16 +28,19 @@ _DAY_MS = 86_400_000
 
 
 async def minted(
-    state: AppState, access: Authentication, wanted: TokenRequest
+    state: AppState, access: Authentication, wanted: TokenRequest, key: str | None = None
 ) -> tuple[TokenGrant, str]:
     """Make a token; return what it grants, and its text, which is told this once.
 
+    Under one idempotency key, a caller makes one token.
+
     Raises:
-        Refusal: 403, it would go beyond the caller's own rights; 404, a tenant is unknown; 422, the
-            role is.
+        Refusal: 403, it would go beyond the caller's own rights; 404, a tenant is unknown; 409, the
+            key has made one before; 422, the role is unknown.
         KafkaUnavailable: it was not acknowledged: nobody has the token, make another one.
     """
-    token, now = tokens.mint(), wall_ms()
+    id_ = None if key is None else tokens.keyed_id(state.principal.id, key)
+    token, now = tokens.mint(id_), wall_ms()
     grant = TokenGrant(
         id=token.id,
         name=wanted.name,
@@ -53,7 +57,10 @@ async def minted(
         raise invalid("role", f"{grant.role!r} is not one of {known}")
     if not is_within(state.principal, access, grant):
         raise _beyond("its permissions or tenants are more than yours")
-    await _write(state, access, grant, now)
+    if key is None:
+        await _write(state, access, grant, now)
+    else:
+        await write_once(state, access, grant, now)
     return grant, token.text
 
 

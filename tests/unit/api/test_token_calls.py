@@ -212,6 +212,40 @@ async def test_two_operators_that_are_asked_at_once_leave_an_administrator(
         assert len(api.office.book.administrators(wall_ms())) == 1
 
 
+async def keyed(api: Api, token: str = BOOTSTRAP_TOKEN, **body: Any) -> tuple[int, dict[str, Any]]:
+    headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": "k1"}
+    async with api.client.post("/v1/tokens", json=VIEWER | body, headers=headers) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_a_key_makes_one_token_whose_id_a_repetition_is_told(api: Api) -> None:
+    status, made_ = await keyed(api)
+    assert (status, parse(made_["token"]) is not None) == (201, True)
+    for name in ("ci", "another"):
+        status, told = await keyed(api, name=name)
+        assert (status, told["type"]) == (409, "urn:tidegate:problem:key-reused")
+        assert (told["token_id"], "token" in told) == (made_["id"], False)
+    other = api.office.token("admin", None)
+    status, theirs = await keyed(api, other)
+    assert (status, theirs["id"] != made_["id"]) == (201, True), "a key is its caller's own"
+    assert (await api.ask(made_["token"], "GET", "/v1/jobs"))[0] == 200
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+async def test_a_keyed_token_whose_commit_saw_no_answer_is_made_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    opened = [Fenced(is_committed and api.desk.commit), api.desk]
+
+    async def open_() -> Any:
+        return opened.pop(0)
+
+    monkeypatch.setattr(api.desk, "open", open_)
+    status, made_ = await keyed(api)
+    assert (status, (await api.ask(made_["token"], "GET", "/v1/jobs"))[0]) == (201, 200)
+    assert len(api.desk.rows.execute("SELECT 1 FROM tenants WHERE tenant_id = ''").fetchall()) == 1
+
+
 class Fenced:
     """A write that another process came before; it was committed all the same, perhaps."""
 
