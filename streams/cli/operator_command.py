@@ -40,6 +40,8 @@ from streams.settings import Settings, load_settings
 
 Answer = dict[str, Any]
 
+_OF_FIRST_PAGE = frozenset({"matched", "matched_is_bound", "dry_run", "next_cursor"})
+"""The fields of a bulk call's answer that are not summed up."""
 _OF_COMMAND = frozenset({"tenant_id", "id", "command_id", "answered"})
 """The fields of an answer that only names a command."""
 
@@ -213,9 +215,9 @@ def page_by_page(api: Api, path: str, body: Answer, done: str) -> Answer:
     """
     total = api.post(path, body)
     while (cursor := total["next_cursor"]) is not None:
-        typer.echo(f"{done} {total[done]} of {total['matched']}", err=True)
+        typer.echo(f"{done} {total[done]} of {tables.number_matched(total)}", err=True)
         found = api.post(path, body | {"cursor": cursor})
-        for name in found.keys() - {"matched", "dry_run", "next_cursor"}:
+        for name in found.keys() - _OF_FIRST_PAGE:
             total[name] += found[name]
         total["next_cursor"] = found["next_cursor"]
     return total

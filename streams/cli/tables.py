@@ -17,13 +17,19 @@ def one(found: Json) -> None:
     print_fields(console_of_any_width(), found)
 
 
+def number_matched(found: Json) -> str:
+    """How many things match; the API counts them up to a bound."""
+    return f"{found['matched']} or more" if found.get("matched_is_bound") else str(found["matched"])
+
+
 def bulk(found: Json, done: str, able: str, what: str) -> None:
     """The result of a bulk call: what it did or would do, then what it left out and why."""
     left_out = found.get("left_out") or ()
+    matched = number_matched(found)
     if found["dry_run"]:
-        tell(f"{found[able]} of {found['matched']} {what} that match would be {done}")
+        tell(f"{found[able]} of {matched} {what} that match would be {done}")
     else:
-        tell(f"{found[done]} of {found['matched']} {what} that match are {done}")
+        tell(f"{found[done]} of {matched} {what} that match are {done}")
     if left_out:
         tell(f"{len(left_out)} left out:")
         listed(left_out, _LEFT_OUT, None)

@@ -12,6 +12,7 @@ from streams.cli.api_client import CallFailed, NoAnswer
 from streams.cli.operator_command import Answer, Api, command, part
 from streams.cli.options import Id, OfTenant, Page
 from streams.cli.quantities import moment
+from streams.cli.tables import number_matched
 from streams.serde.delivery_states import NAMES, RECOVERABLE
 
 deliveries = typer.Typer(
@@ -136,7 +137,7 @@ def _watched(api: Api, where: str, begun: Answer) -> Answer:
     while last is None or last["ended_at"] is None:
         if last is not None and last["recovered"] != told:
             told = last["recovered"]
-            typer.echo(f"recovered {told} of {begun['matched']}", err=True)
+            typer.echo(f"recovered {told} of {number_matched(begun)}", err=True)
         time.sleep(_BETWEEN_LOOKS_SECONDS)
         try:
             shown = api.get(where)["state"]["recovery"]

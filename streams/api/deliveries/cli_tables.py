@@ -8,6 +8,7 @@ from rich.console import Console
 
 from streams.cli.cells import Json, console_of_any_width, print_fields, tell
 from streams.cli.lists import listed, page
+from streams.cli.tables import number_matched
 from streams.serde.delivery_states import DELIVERED, ENDPOINT_DISABLED, ENDPOINT_REMOVED, PENDING
 
 _DELIVERIES = (
@@ -72,7 +73,8 @@ def related(console: Console, found: Sequence[Json]) -> None:
 
 def recovery(found: Json) -> None:
     """What a recovery would make due, or how far it is."""
-    matched = f"{found['matched']} {'delivery' if found['matched'] == 1 else 'deliveries'}"
+    what = "delivery" if found["matched"] == 1 else "deliveries"
+    matched = f"{number_matched(found)} {what}"
     if found.get("dry_run"):
         tell(f"{matched} would be due")
         return

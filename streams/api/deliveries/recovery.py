@@ -23,7 +23,7 @@ async def preview(state: AppState, selected: RecoveryRange) -> Json:
     """Count what a recovery would drive anew; refuse as `recover` does, unless it is disabled."""
     await _present(state, selected.tenant_id, selected.endpoint_id)
     matched = await state.query(lambda db: deliveries.count(db, selected))
-    return {"dry_run": True, "matched": matched, **_asked(selected)}
+    return {"dry_run": True, **matched.json(), **_asked(selected)}
 
 
 async def recover(state: AppState, selected: RecoveryRange, key: str | None) -> Json:
@@ -43,7 +43,7 @@ async def recover(state: AppState, selected: RecoveryRange, key: str | None) -> 
         raise _key_reused(begun)
     return {
         "dry_run": False,
-        "matched": matched,
+        **matched.json(),
         **_asked(selected),
         "recovery": None if begun is None else recovery_json(begun),
         **decision.json(),

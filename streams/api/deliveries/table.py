@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from streams.api.deliveries.attempts_table import attempts_of
 from streams.api.endpoints.table import endpoint_state
 from streams.api.remedy import put
+from streams.api.rows.matched import Matched, matched
 from streams.api.rows.json_values import Json, trace_id
 from streams.api.rows.paging import Entry, Listing
 from streams.api.rows.table import Row, Table, find, status_in
@@ -57,21 +58,21 @@ def shown_delivery(connection: sqlite3.Connection, delivery_id: str) -> Json | N
     return delivery_json(found, attempts_of(connection, found), waits_of(connection, found))
 
 
-def count(connection: sqlite3.Connection, selected: RecoveryRange) -> int:
-    """Return how many deliveries a selection has; no recovery sends a test again."""
+def count(connection: sqlite3.Connection, selected: RecoveryRange) -> Matched:
+    """Count the deliveries of a selection, up to a bound; no recovery sends a test again."""
     marks = ", ".join("?" * len(selected.statuses))
-    (found,) = connection.execute(
-        "SELECT count(*) FROM deliveries WHERE tenant_id = ? AND endpoint_id = ?"  # noqa: S608
-        f" AND status IN ({marks}) AND created_at >= ? AND created_at < ? AND kind <> 'test'",
-        (
-            selected.tenant_id,
-            selected.endpoint_id,
-            *selected.statuses,
-            selected.since,
-            _EVER if selected.until is None else selected.until,
-        ),
-    ).fetchone()
-    return int(found)
+    where = (
+        f"tenant_id = ? AND endpoint_id = ? AND status IN ({marks})"
+        " AND created_at >= ? AND created_at < ? AND kind <> 'test'"
+    )
+    values = (
+        selected.tenant_id,
+        selected.endpoint_id,
+        *selected.statuses,
+        selected.since,
+        _EVER if selected.until is None else selected.until,
+    )
+    return matched(connection, "deliveries", where, values)
 
 
 def by_status(connection: sqlite3.Connection) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from streams.api.rows.matched import Matched, matched
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.table import status_in
 from streams.serde.job_states import MOVABLE
@@ -21,10 +22,13 @@ class WaitingFilter:
 
 @dataclass(frozen=True, slots=True)
 class MovableJobs:
-    """Job ids with their tenants, oldest first; `matched` also counts those on later pages."""
+    """Job ids with their tenants, oldest first.
+
+    `matched` also counts those on later pages, up to a bound.
+    """
 
     jobs: tuple[tuple[str, str], ...]
-    matched: int
+    matched: Matched
     next: Cursor | None
 
 
@@ -41,14 +45,11 @@ def selected(
         conditions.append("(created_at, job_id) > (?, ?)")
         values += [cursor.at, cursor.id]
     where = " AND ".join(conditions)
-    (matched,) = connection.execute(
-        f"SELECT count(*) FROM jobs WHERE {where}",  # noqa: S608  conditions are constants
-        values,
-    ).fetchone()
+    found = matched(connection, "jobs", where, values)
     rows = connection.execute(
         f"SELECT job_id, tenant_id, created_at FROM jobs WHERE {where}"  # noqa: S608
         " ORDER BY created_at, job_id LIMIT ?",
         (*values, limit),
     ).fetchall()
-    after = Cursor(rows[-1][2], rows[-1][0]) if matched > len(rows) else None
-    return MovableJobs(tuple((id_, tenant) for id_, tenant, _ in rows), matched, after)
+    after = Cursor(rows[-1][2], rows[-1][0]) if found.count > len(rows) else None
+    return MovableJobs(tuple((id_, tenant) for id_, tenant, _ in rows), found, after)

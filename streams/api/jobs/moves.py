@@ -46,7 +46,7 @@ async def move_page(state: AppState, wanted: BulkMoveRequest, cursor: Cursor | N
         await asyncio.gather(*(state.command(tenant, id_, command) for id_, tenant in found.jobs))
     return {
         "dry_run": wanted.dry_run,
-        "matched": found.matched,
+        **found.matched.json(),
         "movable": len(found.jobs),
         "moved": 0 if wanted.dry_run else len(found.jobs),
         "next_cursor": None if found.next is None else str(found.next),

@@ -1,4 +1,4 @@
-"""Whatever counts rows is named here, with what bounds the count, or that nothing does."""
+"""Whatever counts rows is named here, with what bounds the count."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ COUNTING = {
     "streams/operator/counts.py": "metrics: a few seconds apart, and not in a call",
     "streams/api/rows/paging.py": "of those metrics: what waits for a person",
     "streams/api/rows/bounded.py": "1,000 rows at most, in an inner query with a LIMIT",
+    "streams/api/rows/matched.py": "10,000 at most, in an inner query with a LIMIT",
     "streams/api/limits/uses.py": "100,000 jobs at most, in inner queries with a LIMIT",
     "streams/api/jobs/running.py": "what runs: as many as there are slots",
     "streams/api/jobs/places.py": "the jobs of one workflow, by its index",
     "streams/api/workflows/tree.py": "the jobs of one workflow that ask something of people",
     "streams/api/endpoints/table.py": "the endpoints of one tenant: 1,000 at most",
-    "streams/api/dead_letters/table.py": "no bound: all letters under the filters of `dlq:count`",
-    "streams/api/dead_letters/to_replay.py": "no bound: all letters that a replay in bulk matches",
-    "streams/api/jobs/movable.py": "no bound: the waiting jobs of one type",
-    "streams/api/deliveries/table.py": "no bound: the deliveries that a recovery matches",
+    "streams/api/dead_letters/table.py": "the newest 10,000, in an inner query with a LIMIT",
+    "streams/api/deliveries/table.py": "metrics: a second apart, and not in a call",
 }
 
 

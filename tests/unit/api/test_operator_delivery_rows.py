@@ -236,7 +236,7 @@ def test_a_selection_is_counted_in_its_own_endpoint_and_its_time_alone(
         make_delivery("dlv_theirs", "bolt", status="dead"),
     )
     asked = RecoveryRange("acme", "crm", AT, AT + 10, ("parked", "dead"))
-    assert deliveries.count(connection, asked) == 2
+    assert deliveries.count(connection, asked).count == 2
 
 
 def test_an_event_and_its_job_show_their_deliveries(connection: sqlite3.Connection) -> None:

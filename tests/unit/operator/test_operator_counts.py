@@ -150,4 +150,4 @@ def test_letters_that_are_counted_are_those_that_a_replay_of_all_would_take(
     database: Database,
 ) -> None:
     found = database.read(lambda db: selected(db, {}, 10, None))
-    assert found.matched == counted(database, "tidegate_dead_letters") == 1
+    assert found.matched.count == counted(database, "tidegate_dead_letters") == 1
