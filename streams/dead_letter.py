@@ -112,6 +112,16 @@ def is_replayed(letter: DeadLetter) -> bool:
     return letter.replayed_at is not None and letter.replay_outcome != "failed"
 
 
+def is_closed(letter: DeadLetter) -> bool:
+    """Whether nothing is left to do about a letter: it was discarded, or done by hand."""
+    return letter.discarded_at is not None or letter.done_at is not None
+
+
+def is_manual(letter: DeadLetter) -> bool:
+    """Whether a person does by hand what a letter's job or record was to do."""
+    return letter.manual_at is not None and not is_closed(letter) and not is_replayed(letter)
+
+
 def returning(letter: DeadLetter) -> tuple[bytes, bytes, tuple[tuple[str, bytes], ...]]:
     """Key, value and headers of the record that brings a letter back to its stage."""
     trace = (("traceparent", letter.traceparent.encode()),) if letter.traceparent else ()

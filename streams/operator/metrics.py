@@ -75,7 +75,7 @@ def _of_counts(found: Counts) -> Iterable[GaugeMetricFamily]:
     )
     yield _gauge(
         "tidegate_dead_letters",
-        "Dead letters that were neither replayed nor discarded",
+        "Dead letters that were neither replayed nor discarded, and are no manual work",
         found.dead_letters,
     )
     yield _gauge(

@@ -69,7 +69,8 @@ def taken(letter: DeadLetter) -> DeadLetter:
 def failed(letter: DeadLetter, reason: str, detail: str) -> DeadLetter:
     """The letter of a record that is dead again, under the new reason.
 
-    It waits for a person again, also if one discarded it before it was sent in.
+    It waits for a person again, also if one discarded it, or made it manual work, before it was
+    sent in.
     """
     detail = dead_letter.cut_text(detail)
     return replace(
@@ -80,6 +81,13 @@ def failed(letter: DeadLetter, reason: str, detail: str) -> DeadLetter:
         discarded_at=None,
         discarded_by=None,
         discard_note=None,
+        manual_at=None,
+        manual_by=None,
+        manual_note=None,
+        assignee=None,
+        done_at=None,
+        done_by=None,
+        done_note=None,
     )
 
 

@@ -83,6 +83,7 @@ READ_IN = {
     "streams/api/endpoints/changes.py": "dates of records: shown",
     "streams/api/dead_letters/job_replay.py": "when a replay was asked for: shown before its job",
     "streams/api/dead_letters/discards.py": "when a dead letter was discarded: shown; a long wait",
+    "streams/api/dead_letters/by_hand.py": "when manual work began and was done: shown",
     "streams/api/dead_letters/record_replay.py": "when a record was sent in again: shown",
     "streams/api/operator_state.py": "dates of records: shown; the order of its own writes",
     "streams/api/read_model/fold_session.py": "the age of the read model, which is rebuilt",

@@ -16,6 +16,8 @@ ACTIONS: dict[str, Action] = {
         dead_letter_actions.REPLAY,
         dead_letter_actions.EDIT,
         dead_letter_actions.DISCARD,
+        dead_letter_actions.MANUAL,
+        dead_letter_actions.DONE,
         job_actions.CANCEL,
         job_actions.MOVE,
         delivery_actions.RETRY,

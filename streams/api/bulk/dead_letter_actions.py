@@ -22,7 +22,7 @@ from streams.topology.model import Topology
 
 
 class LetterFilter(Selecting):
-    """Which dead letters; those that were discarded are never selected."""
+    """Which dead letters; no action on them selects one that was discarded, or done by hand."""
 
     kind: Literal["job", "record"] | None = None
     type: Name | None = None
@@ -32,13 +32,27 @@ class LetterFilter(Selecting):
     error: Name | None = None
 
 
+class ManualFilter(LetterFilter):
+    """Which letters that are manual work."""
+
+    assignee: Name | None = None
+
+
+class ManualParams(Body):
+    """Who is to do by hand what the letters' jobs or records were to do."""
+
+    assignee: Name | None = None
+
+
 class EditParams(Body):
     """What is changed in the input of each job: a JSON merge patch (RFC 7396)."""
 
     patch: dict[str, Writable]
 
 
-_condition = condition(replace(dead_letters.LISTING, where="discarded = 0"), "id", "at")
+_OPEN = replace(dead_letters.LISTING, where="discarded = 0 AND manual = 0", defaults={})
+_condition = condition(_OPEN, "id", "at")
+_manual_condition = condition(replace(_OPEN, where="manual = 1"), "id", "at")
 _JOB = "(SELECT record FROM jobs WHERE job_id = dead_letters.id)"
 _JOB_IS_THERE = "EXISTS (SELECT 1 FROM jobs WHERE job_id = dead_letters.id)"
 
@@ -70,6 +84,17 @@ async def _discard(state: AppState, doing: Doing) -> Dealt:
     return Dealt()
 
 
+async def _manual(state: AppState, doing: Doing) -> Dealt:
+    assert isinstance(doing.params, ManualParams)  # noqa: S101  validated as such
+    await letters.manual(state, doing.id, doing.note, doing.params.assignee, anew=False)
+    return Dealt()
+
+
+async def _done(state: AppState, doing: Doing) -> Dealt:
+    await letters.finish(state, doing.id, doing.note)
+    return Dealt()
+
+
 async def _edit(state: AppState, doing: Doing) -> Dealt:
     assert isinstance(doing.params, EditParams)  # noqa: S101  validated as such
     job = await known_job(state, doing.id)
@@ -90,6 +115,10 @@ def merged(value: Any, patch: Any) -> Any:
         else:
             kept[name] = merged(kept.get(name), each)
     return kept
+
+
+def _replayed(_: Topology, __: Any, row: Row) -> str | None:
+    return None if row.columns[0] else "already_replayed"
 
 
 def _not_editable(_: Topology, __: Any, row: Row) -> str | None:
@@ -144,4 +173,25 @@ DISCARD = Action(
     condition=_condition,
     excludes=lambda *_: None,
     deal=_discard,
+)
+MANUAL = Action(
+    name="dead_letters.manual",
+    table=dead_letters.TABLE,
+    order="place",
+    columns=f"id, tenant_id, {dead_letters.UNREPLAYED}",
+    filter=LetterFilter,
+    condition=_condition,
+    excludes=_replayed,
+    deal=_manual,
+    params=ManualParams,
+)
+DONE = Action(
+    name="dead_letters.done",
+    table=dead_letters.TABLE,
+    order="place",
+    columns="id, tenant_id",
+    filter=ManualFilter,
+    condition=_manual_condition,
+    excludes=lambda *_: None,
+    deal=_done,
 )

@@ -1,1 +1,1 @@
-"""Dead letters: jobs and records that failed for good, sent in again or discarded."""
+"""Dead letters: what failed for good is sent in again, discarded, or done by hand."""

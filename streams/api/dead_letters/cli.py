@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from streams.api.dead_letters import cli_tables as tables
+from streams.api.dead_letters.cli_options import Listed, Selected
 from streams.api.jobs import cli_sentences as job_sentences
+from streams.api.jobs.cli_submission import input_value
 from streams.api.live.cli_watch import follow
 from streams.cli.operator_command import (
     Answer,
@@ -21,62 +23,15 @@ from streams.cli.operator_command import (
     tell_how_to_follow,
     with_payload_command,
 )
-from streams.cli.options import AsJson, Cursor, DryRun, Id, Limit, Note, Tenant, Type
+from streams.cli.options import AsJson, Cursor, DryRun, Id, Limit, Note
 from streams.cli.quantities import moment
 
-dlq = typer.Typer(no_args_is_help=True, help="List, show, replay and discard dead letters.")
-
-Kind = Annotated[str | None, typer.Option(help="Only of this kind: job or record.", metavar="KIND")]
-Stage = Annotated[str | None, typer.Option(help="Only of this stage.", metavar="STAGE")]
-Reason = Annotated[str | None, typer.Option(help="Only for this reason.", metavar="REASON")]
-Error = Annotated[
-    str | None, typer.Option(help="Only if its error contains this text.", metavar="TEXT")
-]
-NotReplayed = Annotated[
-    bool, typer.Option("--not-replayed", help="Only those that were not replayed yet.")
-]
-Discarded = Annotated[bool, typer.Option("--discarded", help="Only those that were discarded.")]
-Topic = Annotated[str | None, typer.Option(help="Only records of this topic.", metavar="TOPIC")]
-
-
-@dataclass(frozen=True)
-class Selected:
-    """The options that select dead letters."""
-
-    tenant: Tenant = None
-    kind: Kind = None
-    stage: Stage = None
-    reason: Reason = None
-    topic: Topic = None
-    error: Error = None
-
-
-@dataclass(frozen=True)
-class Listed(Selected):
-    """The options that select dead letters to look at."""
-
-    type_: Type = None
-    not_replayed: NotReplayed = False
-    discarded: Discarded = False
-
-    def query(self) -> dict[str, str | None]:
-        """The filters as the API names them."""
-        return {
-            "tenant_id": self.tenant,
-            "kind": self.kind,
-            "type": self.type_,
-            "stage": self.stage,
-            "reason": self.reason,
-            "topic": self.topic,
-            "error": self.error,
-            "not_replayed": "true" if self.not_replayed else None,
-            "discarded": "true" if self.discarded else None,
-        }
+dlq = typer.Typer(no_args_is_help=True, help="List and show dead letters; replay or discard them.")
 
 
 @command(dlq, "list", tables.dead_letters)
 def list_dead_letters(api: Api, wanted: Listed, limit: Limit = 50, cursor: Cursor = None) -> Answer:
-    """List dead letters, newest first, without those that were discarded.
+    """List dead letters, newest first, without those that were discarded or are manual work.
 
     Example: tidegate dlq list --tenant acme --reason permanent_error --not-replayed
     """
@@ -115,6 +70,36 @@ def discard(api: Api, id_: Id, note: Note) -> Answer:
     return api.post(f"/v1/dlq/{part(id_)}/discard", {"note": note})
 
 
+@command(dlq, "manual", job_sentences.manual)
+def make_manual(
+    api: Api,
+    id_: Id,
+    note: Annotated[str, typer.Option(help="What is to be done by hand.", metavar="TEXT")],
+    assignee: Annotated[str | None, typer.Option(help="Who is to do it.", metavar="NAME")] = None,
+) -> Answer:
+    """Leave a dead letter to a person, who does by hand what its job or record was to do.
+
+    It leaves the list, and `dlq list --manual` shows it until `dlq done` says that it is done.
+
+    Example: tidegate dlq manual job_d8utnr6f0dbu0aulueh5k9hsqk --note "refund it" --assignee ann
+    """
+    body = {"note": note} | ({"assignee": assignee} if assignee else {})
+    return api.post(f"/v1/dlq/{part(id_)}/manual", body)
+
+
+@command(dlq, "done", job_sentences.done_by_hand)
+def finish(
+    api: Api,
+    id_: Id,
+    note: Annotated[str, typer.Option(help="What was done by hand.", metavar="TEXT")],
+) -> Answer:
+    """Say that manual work is done: its dead letter is left out of lists from now on.
+
+    Example: tidegate dlq done job_d8utnr6f0dbu0aulueh5k9hsqk --note "refunded, re_81"
+    """
+    return api.post(f"/v1/dlq/{part(id_)}/done", {"note": note})
+
+
 @dlq.command("replay")
 @program
 def replay(
@@ -151,8 +136,16 @@ def replay(
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Replay although replayed before.")
+        bool, typer.Option("--again", help="Replay although replayed before, or done by hand.")
     ] = False,
+    input_: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            help="In place of the job's input: JSON, @FILE, or - for standard input.",
+            metavar="JSON",
+        ),
+    ] = None,
     key: Annotated[
         str | None,
         typer.Option(help="Replay once for this key, however often it is sent.", metavar="KEY"),
@@ -172,12 +165,13 @@ def replay(
     """
     filters = asdict(selected) | {"since": since, "until": until, "dry_run": dry_run}
     alone = {"fresh_scope": fresh_scope, "again": again, "repeat_effects": repeat_effect or []}
-    _check(id_, all_, filters, {**alone, "key": key, "watch": watch})
+    _check(id_, all_, filters, {**alone, "input": input_, "key": key, "watch": watch})
     body: dict[str, Any] = {"incident_note": note} | ({"type": type_} if type_ else {})
     if id_ is None:
         found = page_by_page(api, "/v1/dlq:replay", body | _selection(filters), "replayed")
         return show(found, as_json, job_sentences.replayed)
     body |= {name: value for name, value in alone.items() if value}
+    body |= {} if input_ is None else {"input": input_value(input_)}
     found = api.post(f"/v1/dlq/{part(id_)}/replay", body, key)
     if watch and found["job_id"] is not None:
         return follow(api, found["job_id"], as_json, accepted=True)

@@ -10,14 +10,20 @@ _ERRORS = ("count", "error", "reason", "type", "last_at", "first_at")
 
 
 def _letter_row(letter: Json) -> Json:
-    """A letter with what became of its replay: of its record, or of the job that was made."""
+    """A letter with what became of its replay: of its record, or of the job that was made.
+
+    Manual work has what is to be done in place of why it failed.
+    """
     outcome = letter["replay_outcome"] or letter["replayed_status"]
-    return {**letter, "replay_outcome": outcome}
+    detail = letter.get("manual_note") or letter["detail"]
+    return {**letter, "replay_outcome": outcome, "detail": detail}
 
 
 def dead_letter_counts(found: Json) -> None:
     """Dead letters by error, most first."""
     listed(found["errors"], _ERRORS, None)
+    if found.get("matched_is_bound"):
+        tell(f"of more than {found['matched']:,} that match, the newest are counted")
     if found["more"]:
         tell("there are more: raise --limit, or filter, for example with --reason")
 
@@ -35,7 +41,7 @@ dead_letters = page(
     "dead_letters",
     (
         *("reason", "type", "tenant_id", "at", "kind", "attempts"),
-        *("replay_outcome", "replayed_at", "id", "detail"),
+        *("assignee", "replay_outcome", "replayed_at", "id", "detail"),
     ),
     _letter_row,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streams.api import STAGE
-from streams.dead_letter import is_replayed
+from streams.dead_letter import is_manual, is_replayed
 from streams.errors import DecodeError
 from streams.serde.codec import COMMAND
 from streams.serde.keys import holds_secret
@@ -27,8 +27,20 @@ def unfit(letter: DeadLetter, topology: Topology, again: bool) -> Unfit | None:
     done = _done(letter, again)
     if done is not None:
         return Unfit("already-replayed", f"{letter.id} {done}")
+    if (manual := by_hand(letter, again)) is not None:
+        return manual
     reason = _unplaced(letter, topology) or _incomplete(letter) or _pointless(letter)
     return None if reason is None else Unfit("not-replayable", f"{letter.id}: {reason}")
+
+
+def by_hand(letter: DeadLetter, again: bool) -> Unfit | None:
+    """Return the reason against a replay of what a person does by hand, or has done."""
+    if again or not (is_manual(letter) or letter.done_at is not None):
+        return None
+    who = letter.done_by or letter.assignee or letter.manual_by
+    doing = "is manual work of" if letter.done_at is None else "was done by hand by"
+    hint = "to do it twice, replay it alone with `again` (`--again`)"
+    return Unfit("by-hand", f"{letter.id} {doing} {who}: {hint}")
 
 
 def _done(letter: DeadLetter, again: bool) -> str | None:

@@ -1,4 +1,7 @@
-"""Calls on dead letters: show one, replay a job as a new one, send records in again, discard."""
+"""Calls on dead letters: show one, replay a job as a new one, send records in again.
+
+One about which nothing is left to do is discarded, and one is left to a person who does it by hand.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,13 @@ from streams.access.permissions import OPERATE, READ
 from streams.api.dead_letters import letter
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.page_replay import replay_selected
-from streams.api.dead_letters.replay_request import BulkReplayRequest, DiscardRequest, ReplayRequest
+from streams.api.dead_letters.replay_request import (
+    BulkReplayRequest,
+    DiscardRequest,
+    DoneRequest,
+    ManualRequest,
+    ReplayRequest,
+)
 from streams.api.serving.call import LISTED, ROW, Calls, state_of
 from streams.api.serving.idempotency import idempotency_key
 from streams.api.serving.listing import cursor_in, page_query
@@ -27,8 +36,8 @@ async def get_dead_letter(request: web.Request) -> web.Response:
 async def count(request: web.Request) -> web.Response:
     """Count dead letters by error, under the filters of their list."""
     query = page_query(request, dead_letters.LISTING.filters)
-    found, more = await state_of(request).query(lambda db: dead_letters.errors(db, query))
-    return web.json_response({"errors": found, "more": more})
+    found = await state_of(request).query(lambda db: dead_letters.errors(db, query))
+    return web.json_response(found)
 
 
 @calls.post(
@@ -62,3 +71,21 @@ async def discard(request: web.Request) -> web.Response:
     state, id_ = state_of(request), request.match_info["id"]
     wanted = await read_body(request, DiscardRequest)
     return web.json_response(await letter.discard(state, id_, wanted.note))
+
+
+@calls.post(
+    "/v1/dlq/{id}/manual", of=ROW, needs=OPERATE, verb="dead_letter.manual", body=ManualRequest
+)
+async def make_manual(request: web.Request) -> web.Response:
+    """Make a dead letter manual work, which a person does: only lists of such work have it then."""
+    state, id_ = state_of(request), request.match_info["id"]
+    wanted = await read_body(request, ManualRequest)
+    return web.json_response(await letter.manual(state, id_, wanted.note, wanted.assignee))
+
+
+@calls.post("/v1/dlq/{id}/done", of=ROW, needs=OPERATE, verb="dead_letter.done", body=DoneRequest)
+async def finish(request: web.Request) -> web.Response:
+    """Mark manual work as done: lists leave its dead letter out from now on."""
+    state, id_ = state_of(request), request.match_info["id"]
+    wanted = await read_body(request, DoneRequest)
+    return web.json_response(await letter.finish(state, id_, wanted.note))

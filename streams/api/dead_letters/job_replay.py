@@ -9,7 +9,9 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from streams.api.dead_letters import letters
 from streams.api.dead_letters import table as dead_letters
+from streams.api.dead_letters.eligibility import by_hand
 from streams.api.dead_letters.replay_request import ReplayRequest
 from streams.api.decisions import Decision, decision
 from streams.api.effects.table import begun_effects, effect_json
@@ -88,6 +90,7 @@ async def requested(state: AppState, asked: JobReplay) -> Requested:
     """Send the command; raises what `replayed` raises."""
     job = await known_job(state, asked.id)
     await refuse_erased(state, job.tenant_id)
+    await _refuse_by_hand(state, asked)
     await _refuse_unbegun(state, asked, job)
     new_id = ids.replay_job_id(job.tenant_id, asked.id, asked.key)
     link_to(job.traceparent, REPLAY_OF)
@@ -163,6 +166,14 @@ async def _details(state: AppState, sent: Requested, reason: str) -> Json:
             other = await state.query(lambda db: jobs.sharing(db, job))
             return {} if other is None else {"job_id": other.job_id}
     return {}
+
+
+async def _refuse_by_hand(state: AppState, asked: JobReplay) -> None:
+    """Refuse with 409 what a person does by hand, or has done."""
+    for kept in await letters.current(state, [asked.id]):
+        reason = by_hand(kept.letter, asked.wanted.again)
+        if reason is not None:
+            raise Refusal(409, reason.name, reason.detail)
 
 
 async def _refuse_unbegun(state: AppState, asked: JobReplay, job: Job) -> None:

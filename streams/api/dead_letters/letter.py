@@ -1,7 +1,10 @@
-"""What calls do with one dead letter: show it, replay it, discard it."""
+"""What calls do with one dead letter: show it, replay it, discard it, leave it to a person."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
+from streams.api.dead_letters import by_hand
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.discards import discarded
 from streams.api.dead_letters.job_replay import JobReplay, replayed, unknown_letter
@@ -49,14 +52,30 @@ async def discard(state: AppState, id_: str, note: str) -> Json:
     Raises:
         Refusal: 404; 409, Kafka does not take it.
     """
-    try:
-        letter = await discarded(state, id_, note)
-    except RecordTooLarge as error:
-        detail = f"Kafka refuses the dead letter ({error}): see `tidegate topology plan` for dlq"
-        raise Refusal(409, "not-taken", detail) from None
-    if letter is None:
-        raise unknown_letter(id_)
-    return await state.query(lambda db: dead_letters.shown_letter(db, letter))
+    return await _marked(state, id_, discarded(state, id_, note))
+
+
+async def manual(
+    state: AppState, id_: str, note: str, assignee: str | None, *, anew: bool = True
+) -> Json:
+    """Make a dead letter the work of a person, who does by hand what it was to do.
+
+    With `anew`, one that is manual work gets another note or assignee.
+
+    Raises:
+        Refusal: 404; 409, it was replayed, nothing is left to do, it is manual work already, or
+            Kafka does not take it.
+    """
+    return await _marked(state, id_, by_hand.made_manual(state, id_, note, assignee, anew=anew))
+
+
+async def finish(state: AppState, id_: str, note: str) -> Json:
+    """Mark manual work as done: lists leave its dead letter out from now on.
+
+    Raises:
+        Refusal: 404; 409, it is no manual work, or Kafka does not take it.
+    """
+    return await _marked(state, id_, by_hand.done(state, id_, note))
 
 
 async def replay_record_once(state: AppState, id_: str, note: str, key: str) -> Json:
@@ -66,6 +85,17 @@ async def replay_record_once(state: AppState, id_: str, note: str, key: str) -> 
         Refusal: 404; 409, it is not sent in again.
     """
     return await _record_replayed(state, id_, ReplayRequest(incident_note=note), key)
+
+
+async def _marked(state: AppState, id_: str, marking: Awaitable[DeadLetter | None]) -> Json:
+    try:
+        letter = await marking
+    except RecordTooLarge as error:
+        detail = f"Kafka refuses the dead letter ({error}): see `tidegate topology plan` for dlq"
+        raise Refusal(409, "not-taken", detail) from None
+    if letter is None:
+        raise unknown_letter(id_)
+    return await state.query(lambda db: dead_letters.shown_letter(db, letter))
 
 
 async def _record_replayed(

@@ -57,7 +57,7 @@ async def replay_selected(
     done = await act(state, found, wanted.incident_note)
     return {
         "dry_run": wanted.dry_run,
-        "matched": found.matched,
+        **found.matched.json(),
         "replayed": 0 if wanted.dry_run else done.jobs + done.records,
         "replayable": done.jobs + done.records,
         "jobs": done.jobs,

@@ -1,4 +1,4 @@
-"""Bodies of the calls that send dead letters in again, or discard them."""
+"""Bodies of the calls that send dead letters in again, discard them, or leave them to a person."""
 
 from __future__ import annotations
 
@@ -94,3 +94,16 @@ class DiscardRequest(Body):
     """Body of `POST /v1/dlq/{id}/discard`."""
 
     note: Annotated[str, noted("must say why nothing is left to do")]
+
+
+class ManualRequest(Body):
+    """Body of `POST /v1/dlq/{id}/manual`; `assignee` is the name of who is to do it."""
+
+    note: Annotated[str, noted("must say what is to be done by hand")]
+    assignee: Name | None = None
+
+
+class DoneRequest(Body):
+    """Body of `POST /v1/dlq/{id}/done`."""
+
+    note: Annotated[str, noted("must say what was done by hand")]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 from streams.api.jobs.replays import replays
 from streams.api.rows.json_values import Json, trace_id
+from streams.api.rows.matched import MOST, matched
 from streams.api.rows.paging import Listing, PageQuery
 from streams.api.rows.table import Row, Table, find
-from streams.dead_letter import is_replayed
+from streams.dead_letter import is_closed, is_manual, is_replayed
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde.codec import DEAD_LETTER
@@ -18,7 +20,7 @@ from streams.serde.records import DeadLetter
 
 _ERROR_CHARS = 100
 
-IS_OPEN = "replayed = 0 AND discarded = 0"
+IS_OPEN = "replayed = 0 AND discarded = 0 AND manual = 0"
 """SQL for letters that nobody has dealt with, unless a job was made of one meanwhile."""
 
 
@@ -69,33 +71,45 @@ def dead_letter_json(
         "discarded_at": rfc3339(letter.discarded_at),
         "discarded_by": letter.discarded_by,
         "discard_note": letter.discard_note,
+        "manual_at": rfc3339(letter.manual_at),
+        "manual_by": letter.manual_by,
+        "manual_note": letter.manual_note,
+        "assignee": letter.assignee,
+        "done_at": rfc3339(letter.done_at),
+        "done_by": letter.done_by,
+        "done_note": letter.done_note,
         "replays": list(replays),
     }
 
 
-def errors(connection: sqlite3.Connection, query: PageQuery) -> tuple[list[Json], bool]:
+def errors(connection: sqlite3.Connection, query: PageQuery) -> Json:
     """Count the letters that a list's filters select by error, reason and type, most first.
 
-    Also returns whether there are more groups than the query's limit.
+    Of more than `MOST` letters, the newest ones are counted.
     """
     where, values = LISTING.condition(query.filters)
+    whole = matched(connection, TABLE.name, where, values)
     rows = connection.execute(
-        "SELECT count(*), error, reason, type, max(at), min(at) FROM dead_letters"  # noqa: S608
-        f" WHERE {where} GROUP BY error, reason, type ORDER BY 1 DESC, 5 DESC LIMIT ?",
-        (*values, query.limit + 1),
+        "SELECT count(*), error, reason, type, max(at), min(at) FROM"  # noqa: S608  constants
+        f" (SELECT error, reason, type, at FROM dead_letters WHERE {where}"
+        " ORDER BY at DESC, id DESC LIMIT ?)"
+        " GROUP BY error, reason, type ORDER BY 1 DESC, 5 DESC LIMIT ?",
+        (*values, MOST, query.limit + 1),
     ).fetchall()
-    found = [
-        {
-            "count": count,
-            "error": error,
-            "reason": reason,
-            "type": type_,
-            "last_at": rfc3339(last),
-            "first_at": rfc3339(first),
-        }
-        for count, error, reason, type_, last, first in rows[: query.limit]
-    ]
-    return found, len(rows) > query.limit
+    found = [_error_json(row) for row in rows[: query.limit]]
+    return {"errors": found, "more": len(rows) > query.limit, **whole.json()}
+
+
+def _error_json(row: tuple[Any, ...]) -> Json:
+    count, error, reason, type_, last, first = row
+    return {
+        "count": count,
+        "error": error,
+        "reason": reason,
+        "type": type_,
+        "last_at": rfc3339(last),
+        "first_at": rfc3339(first),
+    }
 
 
 def dead_record_json(letter: DeadLetter) -> Json:
@@ -124,7 +138,9 @@ def _row(record: Record) -> Row:
         letter.topic,
         letter.type,
         is_replayed(letter),
-        letter.discarded_at is not None,
+        is_closed(letter),
+        is_manual(letter),
+        letter.assignee,
         _place(letter),
         letter.detail,
         _error(letter.detail),
@@ -153,7 +169,8 @@ TABLE = Table(
     key="id TEXT",
     columns="tenant_id TEXT NOT NULL, kind TEXT NOT NULL, stage TEXT NOT NULL, "
     "reason TEXT NOT NULL, topic TEXT, type TEXT, replayed INTEGER NOT NULL, "
-    "discarded INTEGER NOT NULL, place TEXT NOT NULL, detail TEXT NOT NULL, "
+    "discarded INTEGER NOT NULL, manual INTEGER NOT NULL, assignee TEXT, "
+    "place TEXT NOT NULL, detail TEXT NOT NULL, "
     "error TEXT NOT NULL, part INTEGER NOT NULL, "
     "at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
@@ -188,14 +205,17 @@ LISTING = Listing(
         "error": (),
         "not_replayed": ("true",),
         "discarded": ("true", "false"),
+        "manual": ("true", "false"),
+        "assignee": (),
     },
     moves=True,
     conditions={
         "not_replayed": f"? = 'true' AND {UNREPLAYED}",
         "discarded": "discarded = (? = 'true')",
+        "manual": "manual = (? = 'true')",
         "error": "instr(lower(detail), lower(?)) > 0",
     },
-    defaults={"discarded": "false"},
+    defaults={"discarded": "false", "manual": "false"},
 )
 FOR_A_PERSON = {"not_replayed": "true"}
 """The filters of the list of letters that a person has to act on."""

@@ -1,4 +1,6 @@
-"""Dead letters that were neither replayed nor discarded, selected for a replay a page at a time.
+"""Dead letters that wait for a replay, selected a page at a time.
+
+Nobody has replayed or discarded them, or has made them manual work.
 
 Jobs come first, by the time of their end, then records, in the order of their offsets.
 """
@@ -12,6 +14,7 @@ from typing import NamedTuple
 
 from streams.api.dead_letters.table import LISTING, UNREPLAYED
 from streams.api.rows.cursor import Cursor
+from streams.api.rows.matched import Matched, matched
 from streams.api.rows.paging import FilterValues
 from streams.serde.codec import DEAD_LETTER
 from streams.serde.records import DeadLetter
@@ -40,18 +43,18 @@ class DeadJob:
 class LetterPage:
     """A page: jobs, and ids of records.
 
-    `matched` also counts the letters on later pages.
+    `matched` also counts the letters on later pages, up to a bound.
     """
 
     jobs: tuple[DeadJob, ...]
     records: tuple[str, ...]
-    matched: int
+    matched: Matched
     next: Cursor | None
 
 
 _TO_REPLAY = replace(
     LISTING,
-    where=f"discarded = 0 AND {UNREPLAYED}",
+    where=f"discarded = 0 AND manual = 0 AND {UNREPLAYED}",
     conditions={
         **LISTING.conditions,
         "since": "at >= ?",
@@ -91,20 +94,17 @@ def selected(
     The filters are those of the list, and `since` and `until` in milliseconds.
     """
     where, values = _TO_REPLAY.condition({**filters, "behind": cursor.id if cursor else None})
-    (matched,) = connection.execute(
-        f"SELECT count(*) FROM dead_letters WHERE {where}",  # noqa: S608  names are constants
-        values,
-    ).fetchone()
+    found = matched(connection, "dead_letters", where, values)
     rows = connection.execute(
         f"SELECT kind, id, at, place, length(record) FROM dead_letters WHERE {where}"  # noqa: S608
         " ORDER BY place LIMIT ?",
         (*values, limit),
     )
     page = _within(map(_Found._make, rows))
-    after = Cursor(0, page[-1].place) if page and matched > len(page) else None
+    after = Cursor(0, page[-1].place) if page and found.count > len(page) else None
     jobs = tuple(DeadJob(each.id, each.at) for each in page if each.kind == "job")
     records = tuple(each.id for each in page if each.kind == "record")
-    return LetterPage(jobs, records, matched, after)
+    return LetterPage(jobs, records, found, after)
 
 
 def _within(rows: Iterable[_Found]) -> list[_Found]:

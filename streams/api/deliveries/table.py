@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from streams.api.deliveries.attempts_table import attempts_of
 from streams.api.endpoints.table import endpoint_state
 from streams.api.remedy import put
-from streams.api.rows.matched import Matched, matched
 from streams.api.rows.json_values import Json, trace_id
+from streams.api.rows.matched import Matched, matched
 from streams.api.rows.paging import Entry, Listing
 from streams.api.rows.table import Row, Table, find, status_in
 from streams.api.tenants import table as tenants

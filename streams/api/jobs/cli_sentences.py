@@ -71,6 +71,17 @@ def discarded(found: Json) -> None:
     tell(f"{found['id']} is discarded: {found['discard_note']}")
 
 
+def manual(found: Json) -> None:
+    """A dead letter that is left to a person."""
+    whose = f" of {found['assignee']}" if found["assignee"] else ""
+    tell(f"{found['id']} is manual work{whose}: {found['manual_note']}")
+
+
+def done_by_hand(found: Json) -> None:
+    """Manual work that is done."""
+    tell(f"{found['id']} is done by hand: {found['done_note']}")
+
+
 def _say(job: Json, what: str, why: str | None = None) -> None:
     because = f": {why}" if why else ""
     tell(f"{job['job_id']}{_of_type(job)} {what}{because}")

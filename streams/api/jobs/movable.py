@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from streams.api.rows.matched import Matched, matched
 from streams.api.rows.cursor import Cursor
+from streams.api.rows.matched import Matched, matched
 from streams.api.rows.table import status_in
 from streams.serde.job_states import MOVABLE
 

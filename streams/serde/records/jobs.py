@@ -280,6 +280,13 @@ class DeadLetter:
     discarded_by: str | None = None
     discard_note: str | None = None
     replay_outcome: Literal["taken", "superseded", "failed"] | None = None
+    manual_at: int | None = None
+    manual_by: str | None = None
+    manual_note: str | None = None
+    assignee: str | None = None
+    done_at: int | None = None
+    done_by: str | None = None
+    done_note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

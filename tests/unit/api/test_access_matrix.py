@@ -46,6 +46,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "ReplayRequest": {"incident_note": "x"},
     "BulkReplayRequest": {"incident_note": "x"},
     "DiscardRequest": {"note": "x"},
+    "ManualRequest": {"note": "x"},
+    "DoneRequest": {"note": "x"},
     "SettleRequest": {"status": "not_done", "note": "x"},
     "MoveRequest": {"pool": "default", "note": "x"},
     "BulkMoveRequest": {"pool": "default", "note": "x", "type": "t"},

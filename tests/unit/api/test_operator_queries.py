@@ -26,7 +26,7 @@ from streams.api.jobs import movable as movable_jobs
 from streams.api.jobs import table as jobs
 from streams.api.read_model.database import Database
 from streams.api.read_model.projections import Changes, project
-from streams.api.rows import paging
+from streams.api.rows import matched, paging
 from streams.api.rows.cursor import Cursor, parse_cursor
 from streams.api.rows.paging import PageQuery
 from streams.api.sources import table as sources
@@ -385,7 +385,7 @@ def test_waiting_jobs_are_found_by_their_index(connection: sqlite3.Connection) -
     connection.set_trace_callback(None)
     second = movable_jobs.selected(connection, wanted, 9, first.next)
     assert [id_ for id_, _ in (*first.jobs, *second.jobs)] == [f"job_{n}" for n in (4, 3, 2, 1, 0)]
-    assert (first.matched, second.matched, second.next) == (5, 3, None)
+    assert (first.matched.count, second.matched.count, second.next) == (5, 3, None)
     for statement in statements:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
         text = " ".join(row[3] for row in plan)
@@ -510,6 +510,40 @@ def test_a_list_leaves_out_discarded_letters_unless_they_are_asked_for(
     assert counts(connection).dead_letters == 1
 
 
+def test_a_list_has_manual_work_alone_if_it_is_asked_for(connection: sqlite3.Connection) -> None:
+    manual: dict[str, Any] = {"manual_at": 3, "manual_note": "refund it"}
+    fold(
+        connection,
+        make_letter(make_job("job_open"), at=1),
+        make_letter(make_job("job_hand"), at=2, assignee="ann", **manual),
+        make_letter(make_job("job_mine"), at=3, assignee="bob", **manual),
+        make_letter(make_job("job_done"), at=4, done_at=5, **manual),
+        make_letter(make_job("job_again"), at=5, replayed_at=6, **manual),
+    )
+    assert listed_letters(connection) == ["job_again", "job_open"]
+    assert listed_letters(connection, not_replayed="true") == ["job_open"]
+    assert listed_letters(connection, manual="true") == ["job_mine", "job_hand"]
+    assert listed_letters(connection, manual="true", assignee="ann") == ["job_hand"]
+    assert listed_letters(connection, discarded="true") == ["job_done"]
+    assert counts(connection).dead_letters == 1
+    chosen = letters_to_replay.selected(connection, {}, 10, None)
+    assert [job.id for job in chosen.jobs] == ["job_open"]
+
+
+def test_more_than_so_many_letters_are_not_counted(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matched, "MOST", 3)
+    monkeypatch.setattr(dead_letters, "MOST", 3)
+    for count, is_bound in ((3, False), (4, True)):
+        fold(connection, *(make_letter(make_job(f"job_{n}"), at=n) for n in range(count)))
+        told = {"matched": 3, "matched_is_bound": is_bound}
+        assert letters_to_replay.selected(connection, {}, 2, None).matched.json() == told
+        found = dead_letters.errors(connection, PageQuery(9))
+        assert sum(each["count"] for each in found.pop("errors")) == 3
+        assert found == {"more": False, **told}
+
+
 def test_letters_that_were_not_replayed_have_neither_a_mark_nor_a_job_made_of_them(
     connection: sqlite3.Connection,
 ) -> None:
@@ -538,13 +572,13 @@ def test_letters_are_selected_by_a_part_of_their_error_and_counted_by_what_it_be
     )
     assert listed_letters(connection, error="NO ADDRESS") == ["job_c", "job_a"]
     assert listed_letters(connection, error="0%") == ["job_b"]
-    found, more = dead_letters.errors(connection, PageQuery(1))
-    assert [(each["count"], each["error"], each["reason"]) for each in found] == [
+    found = dead_letters.errors(connection, PageQuery(1))
+    assert [(each["count"], each["error"], each["reason"]) for each in found["errors"]] == [
         (2, "PermanentError", "permanent_error")
     ]
-    assert more
-    found, more = dead_letters.errors(connection, PageQuery(9, None, {"error": "slow"}))
-    assert ([(each["count"], each["error"]) for each in found], more) == (
+    assert found["more"]
+    found = dead_letters.errors(connection, PageQuery(9, None, {"error": "slow"}))
+    assert ([(each["count"], each["error"]) for each in found["errors"]], found["more"]) == (
         [(1, "TimeoutError")],
         False,
     )

@@ -217,6 +217,30 @@ CALLS = [
         ("POST", "/v1/dlq/job_a/discard", {"note": "no more"}),
     ),
     (
+        dlq,
+        ["list", "--assignee", "ann"],
+        {"dead_letters": [LETTER | {"assignee": "ann"}], "next_cursor": None},
+        ("GET", "/v1/dlq?manual=true&assignee=ann&limit=50", None),
+    ),
+    (
+        dlq,
+        ["manual", "job_a", "--note", "refund it", "--assignee", "ann"],
+        LETTER,
+        ("POST", "/v1/dlq/job_a/manual", {"note": "refund it", "assignee": "ann"}),
+    ),
+    (
+        dlq,
+        ["done", "job_a", "--note", "refunded"],
+        LETTER,
+        ("POST", "/v1/dlq/job_a/done", {"note": "refunded"}),
+    ),
+    (
+        dlq,
+        ["replay", "job_a", "--note", "n", "--input", "{}"],
+        JOB | {"replay_of": "job_a"},
+        ("POST", "/v1/dlq/job_a/replay", {"incident_note": "n", "input": {}}),
+    ),
+    (
         jobs,
         ["move", "job_a", "--pool", "gpu", "--note", "full"],
         JOB,
@@ -573,6 +597,18 @@ def test_a_routed_events_job_is_named_with_the_command_that_follows_it(
             "job_a/discard",
             LETTER | {"discard_note": "no\nmore"},
             "job_a is discarded: no more\n",
+        ),
+        (
+            ("manual", "job_a"),
+            "job_a/manual",
+            LETTER | {"assignee": "ann", "manual_note": "refund\nit"},
+            "job_a is manual work of ann: refund it\n",
+        ),
+        (
+            ("done", "job_a"),
+            "job_a/done",
+            LETTER | {"done_note": "refunded"},
+            "job_a is done by hand: refunded\n",
         ),
     ],
 )
