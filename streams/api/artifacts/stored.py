@@ -32,7 +32,7 @@ async def saved_by(state: AppState, job_id: str) -> list[Json]:
     """
     job = await known_job(state, job_id)
     folder = path_of_job(job.tenant_id, job.job_id)
-    return await _asked(state, lambda store: _listed(store, folder))
+    return await _asked(state, job, lambda store: _listed(store, folder))
 
 
 async def content(state: AppState, job_id: str, artifact: str) -> bytes:
@@ -52,7 +52,7 @@ async def content(state: AppState, job_id: str, artifact: str) -> bytes:
 async def _content(state: AppState, job: Job, artifact: str) -> bytes:
     path = path_of(job.tenant_id, job.job_id, artifact)
     try:
-        data = await _asked(state, lambda store: store.get(path))
+        data = await _asked(state, job, lambda store: store.get(path))
         reference = head_of(data)[0].reference
         return await opened(state.keyring, job.tenant_id, reference, data)
     except ArtifactGone:
@@ -82,12 +82,12 @@ def _shown(entry: Entry, reference: Reference) -> Json:
     return {**reference.as_json(), "written_at": rfc3339(entry.written_at)}
 
 
-async def _asked(state: AppState, call: Callable[[ArtifactStore], T]) -> T:
+async def _asked(state: AppState, job: Job, call: Callable[[ArtifactStore], T]) -> T:
     store = state.artifacts
     if store is None:
         told = f"this operator knows no place of artifacts: set {SETTING}, as for the workers"
         raise Refusal(503, "artifacts-unset", told)
     try:
-        return await asked(store, call)
+        return await asked(store, call, whose=job.tenant_id)
     except StoreUnavailable as error:
         raise Refusal(503, "artifact-unreadable", str(error)) from None

@@ -30,6 +30,8 @@ _FIRST_SECONDS = 300.0
 _YOUNG_MS = 86_400_000
 """So young, an artifact stays: its job may not be shown yet, and clocks may differ."""
 _AT_ONCE = 500
+_MOST_REFUSED = 20
+"""So many in a row that cannot be removed show that the store takes nothing now."""
 _PAGE_SECONDS = 900.0
 """All that a tenant has in a bucket is listed before its first page."""
 
@@ -59,14 +61,19 @@ async def sweep(state: AppState, store: ArtifactStore, now: int) -> int:
     """Remove what no job needs any more; how many there were.
 
     Raises:
-        StoreUnavailable: the store does not answer; the next sweep removes the others.
+        StoreUnavailable: the store does not answer, so the next sweep removes the others; or it
+            refuses to remove some, and all others are removed.
     """
     entries, removed, before = store.entries(), 0, now - _YOUNG_MS
+    refusal: StoreUnavailable | None = None
     while page := await asked(store, lambda _: list(islice(entries, _AT_ONCE)), _PAGE_SECONDS):
         gone = await state.query(partial(_left, entries=page, before=before))
         if not state.ready():
             return removed  # it begins anew, so it may not have all jobs
-        removed += await asked(store, partial(_remove, entries=gone), _PAGE_SECONDS)
+        number, refused = await asked(store, partial(_remove, entries=gone), _PAGE_SECONDS)
+        removed, refusal = removed + number, refused or refusal
+    if refusal is not None:
+        raise refusal
     return removed
 
 
@@ -74,9 +81,11 @@ async def remove_of(store: ArtifactStore, folder: str) -> None:
     """Remove everything in a folder.
 
     Raises:
-        StoreUnavailable: the store does not answer.
+        StoreUnavailable: the store does not answer, or refuses to remove something.
     """
-    await asked(store, lambda store: _remove(store, list(store.entries(folder))))
+    _, refusal = await asked(store, lambda store: _remove(store, list(store.entries(folder))))
+    if refusal is not None:
+        raise refusal
 
 
 def _left(connection: sqlite3.Connection, entries: list[Entry], before: int) -> list[Entry]:
@@ -99,7 +108,22 @@ def _is_needed(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> b
     return is_there or steps.any_has_artifact_of(connection, tenant_id, job_id)
 
 
-def _remove(store: ArtifactStore, entries: list[Entry]) -> int:
+def _remove(store: ArtifactStore, entries: list[Entry]) -> tuple[int, StoreUnavailable | None]:
+    """Remove what the store lets go; how many, and why others stay, if some do.
+
+    One that can never be removed, such as a file of another user, must not keep all behind it.
+
+    Raises:
+        StoreUnavailable: it lets go nothing.
+    """
+    removed, in_a_row, refusal = 0, 0, None
     for entry in entries:
-        store.remove(entry.path)
-    return len(entries)
+        try:
+            store.remove(entry.path)
+        except StoreUnavailable as error:
+            refusal, in_a_row = error, in_a_row + 1
+            if in_a_row == _MOST_REFUSED:
+                raise
+        else:
+            removed, in_a_row = removed + 1, 0
+    return removed, refusal

@@ -17,7 +17,7 @@ from streams.api.artifacts import sweep as artifact_sweep
 from streams.api.artifacts.sweep import sweep, sweep_for_ever
 from streams.api.read_model.database import Database
 from streams.api.steps import table as steps
-from streams.artifacts.store import Entry
+from streams.artifacts.store import Entry, StoreUnavailable
 from streams.serde.codec import JOB, STEP_RESULT, TENANT
 from streams.serde.keys import checkpoint_key, tenant_key
 from streams.serde.records import StepResult, TenantRecord
@@ -141,6 +141,42 @@ async def test_what_is_of_somebody_else_stays_and_hides_nothing(desk: Any) -> No
     store = Store(*strange, "acme/job_gone/art")
     assert await sweep(desk, store, NOW) == 1
     assert store.paths == strange
+
+
+class Stubborn(Store):
+    """A store that refuses to remove some of its objects, such as files of another user."""
+
+    def __init__(self, *paths: str, kept: str) -> None:
+        super().__init__(*paths)
+        self.kept, self.asked = kept, 0
+
+    def remove(self, path: str) -> None:
+        self.asked += 1
+        if self.kept in path:
+            raise StoreUnavailable(f"cannot remove the artifact at {path}: not permitted")
+        super().remove(path)
+
+
+async def test_one_that_cannot_be_removed_keeps_no_other(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact_sweep, "_AT_ONCE", 2)
+    paths = ("acme/job_a/kept", "acme/job_b/art", "globex/job_c/art", "globex/job_d/art")
+    store = Stubborn(*paths, kept="kept")
+    with pytest.raises(StoreUnavailable, match="job_a/kept"):
+        await sweep(desk, store, NOW)
+    assert store.paths == {"acme/job_a/kept"}
+    store = Stubborn(*paths, kept="kept")
+    with pytest.raises(StoreUnavailable, match="job_a/kept"):
+        await artifact_sweep.remove_of(store, "acme/")
+    assert store.paths == {"acme/job_a/kept", "globex/job_c/art", "globex/job_d/art"}
+
+
+async def test_a_store_that_removes_nothing_is_not_asked_for_all(desk: Any) -> None:
+    store = Stubborn(*(f"acme/job_{number}/art" for number in range(100)), kept="art")
+    with pytest.raises(StoreUnavailable):
+        await sweep(desk, store, NOW)
+    assert store.asked < 50
 
 
 async def test_after_a_sweep_that_failed_the_next_one_sweeps(

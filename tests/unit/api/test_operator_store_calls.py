@@ -34,7 +34,8 @@ async def test_a_store_that_hangs_is_told_and_takes_no_thread_of_others(
         go_on.wait()
 
     answers = await asyncio.gather(
-        *(asked(store, hangs) for _ in range(40)), return_exceptions=True
+        *(asked(store, hangs, whose=f"tenant-{number % 4}") for number in range(40)),
+        return_exceptions=True,
     )
     assert all(isinstance(answer, StoreUnavailable) for answer in answers)
     assert len(begun) == 16
@@ -50,6 +51,27 @@ async def test_a_store_that_hangs_is_told_and_takes_no_thread_of_others(
             return False
 
     await asyncio.to_thread(eventually, free, what="a store that answers again")
+
+
+async def test_a_tenant_whose_calls_take_long_keeps_no_other_from_its_own(
+    tmp_path: Path, go_on: threading.Event
+) -> None:
+    store, begun = LocalStore(tmp_path), []
+
+    def lists(_: ArtifactStore) -> None:
+        begun.append(1)
+        go_on.wait()
+
+    waiting = [asyncio.create_task(asked(store, lists, whose="acme")) for _ in range(20)]
+    while len(begun) < 12:
+        await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailable, match="for this tenant"):
+        await asked(store, lists, whose="acme")
+    assert await asked(store, lambda _: "read", whose="globex") == "read"
+    assert await asked(store, lambda _: "swept") == "swept"
+    go_on.set()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert len(begun) == 12
 
 
 async def test_an_erasure_does_not_wait_for_a_store_that_hangs(
