@@ -12,6 +12,7 @@ from aiohttp import web
 
 from streams.errors import ConfigError
 from streams.http.server_log import SERVER_LOG
+from streams.process.descriptors import allow_many
 from streams.telemetry import metrics_page, readiness
 
 Page = Callable[[str | None], Awaitable[tuple[bytes, str]]]
@@ -71,11 +72,12 @@ async def served(
 
 
 async def listen_on(site: web.TCPSite, host: str, port: int) -> None:
-    """Start a site.
+    """Start a site, with room for many connections.
 
     Raises:
         ConfigError: the port is taken, or the address is not this machine's.
     """
+    allow_many()
     try:
         await site.start()
     except OSError as error:

@@ -18,6 +18,7 @@ from streams.dev.scrape import merged_metrics
 from streams.http.forward import Origin, forward, forwarding_session
 from streams.http.problem import problem
 from streams.http.server_log import SERVER_LOG
+from streams.process.descriptors import allow_many
 from streams.telemetry import readiness
 
 _ANALYTICS = "/v1/analytics/"
@@ -80,6 +81,7 @@ async def _client(app: web.Application) -> AsyncIterator[None]:
 
 async def serve(front: Front, listener: socket.socket) -> web.AppRunner:
     """Serve on a bound socket until the runner's `cleanup`."""
+    allow_many()
     runner = web.AppRunner(
         front.application(),
         access_log=None,
