@@ -89,6 +89,7 @@ class Worker:
         self._topology = topology
         self._loop = asyncio.get_running_loop()
         self._failure: asyncio.Future[None] = self._loop.create_future()
+        self._ends_in_order = True
         leases, partitions = topology.leases, topology.partitions
         self.held_leases = HeldLeases(place.slots, leases.margin_seconds, partitions, clock)
         self._sender = RetryingSender(transport, clock)
@@ -130,7 +131,12 @@ class Worker:
             clock,
         )
         self.watchdog = Watchdog(
-            self._loop, self.held_leases, self.heartbeater, clock, failed=self.failed
+            self._loop,
+            self.held_leases,
+            self.heartbeater,
+            clock,
+            failed=self.failed,
+            worn=self.worn,
         )
 
     def start(self) -> None:
@@ -155,7 +161,7 @@ class Worker:
         try:
             either: set[asyncio.Future[Any]] = {stopped, self._failure}
             await asyncio.wait(either, return_when="FIRST_COMPLETED")
-            await self.drain(0 if self._failure.done() else drain_seconds)
+            await self.drain(drain_seconds if self._ends_in_order else 0)
         finally:
             stopped.cancel()
             self.watchdog.stop()
@@ -209,12 +215,20 @@ class Worker:
         self._replies.deliver(record)
 
     def failed(self, error: Exception) -> None:
-        def fail() -> None:
+        self._end(error, in_order=False)
+
+    def worn(self, error: Exception) -> None:
+        """End as at a stop: the process works, but must not go on for ever."""
+        self._end(error, in_order=True)
+
+    def _end(self, error: Exception, *, in_order: bool) -> None:
+        def end() -> None:
             if not self._failure.done():
+                self._ends_in_order = in_order
                 self._failure.set_exception(error)
 
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(fail)
+            self._loop.call_soon_threadsafe(end)
 
     def _taken(self, held: Held) -> None:
         if not self._loop.is_closed():
@@ -231,5 +245,5 @@ class Worker:
 
     async def _leave(self) -> None:
         """Stop getting leases, after every run has reported its end."""
-        failed = self._failure.done()
-        await self.heartbeater.leave(self._sender, _FULL_STOP_SECONDS if failed else LEAVE_SECONDS)
+        seconds = LEAVE_SECONDS if self._ends_in_order else _FULL_STOP_SECONDS
+        await self.heartbeater.leave(self._sender, seconds)

@@ -8,7 +8,11 @@ from functools import partial
 from typing import Any
 
 from streams.errors import TransientError
-from streams.process.daemon_thread import NoThread, in_daemon_thread
+from streams.process.daemon_thread import NoThread
+from streams.worker.handler.left_calls import LeftCalls
+
+LEFT = LeftCalls()
+"""Functions of this process's applications that go on after their runs are over."""
 
 
 async def call(function: Callable[[], Any], late: Callable[[Any], object] | None = None) -> Any:
@@ -22,7 +26,7 @@ async def call(function: Callable[[], Any], late: Callable[[Any], object] | None
     if is_async(function):
         return await function()
     try:
-        result = await in_daemon_thread(function, late and partial(_unless_awaitable, late))
+        result = await LEFT.make(function, late and partial(_unless_awaitable, late))
     except NoThread as error:
         raise TransientError(str(error)) from error
     return await result if inspect.isawaitable(result) else result

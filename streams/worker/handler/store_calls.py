@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from streams.artifacts.store import ArtifactStore, StoreUnavailable
-from streams.process.daemon_thread import NoThread, in_daemon_thread
+from streams.process.daemon_thread import NoThread
+from streams.worker.handler.left_calls import LeftCalls
 
 _MOST_LEFT = 32
 """Each that is left holds what it writes, up to 64 MiB."""
-_left: set[object] = set()
+_left = LeftCalls()
 
 T = TypeVar("T")
 
@@ -25,21 +24,7 @@ async def asked(store: ArtifactStore, call: Callable[[ArtifactStore], T]) -> T:
     """
     if len(_left) >= _MOST_LEFT:
         raise StoreUnavailable(f"{len(_left)} calls of ended runs hang in the store of artifacts")
-    this, ended = object(), threading.Event()
-
-    def made() -> T:
-        try:
-            return call(store)
-        finally:
-            ended.set()
-            _left.discard(this)
-
     try:
-        return await in_daemon_thread(made)
+        return await _left.make(lambda: call(store))
     except NoThread as error:
         raise StoreUnavailable(str(error)) from error
-    except asyncio.CancelledError:
-        _left.add(this)
-        if ended.is_set():
-            _left.discard(this)
-        raise

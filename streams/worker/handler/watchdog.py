@@ -15,6 +15,7 @@ import structlog
 from streams.errors import StageFailed
 from streams.worker import metrics
 from streams.worker.handler.execution import task_name
+from streams.worker.handler.invoke import LEFT
 from streams.worker.lease.heartbeater import Heartbeater
 from streams.worker.lease.held_leases import GRACE_SECONDS, Held, HeldLeases
 
@@ -27,6 +28,11 @@ EXIT_CODE = 70
 LEFT_BEHIND_SECONDS = 30.0
 """How long a handler's leftover tasks may block the loop while no run has a timeout ahead, and how
 long ended runs may keep every slot."""
+
+MOST_HANGING = 256
+"""So many threads may hang in calls of runs that are over, each for `HANGS_SECONDS` at least. A
+process that goes on until it can start no thread fails the jobs of everybody."""
+HANGS_SECONDS = 60.0
 
 _TICK_SECONDS = 0.25
 _FULL = "runs that ignore their end have every slot of a pool for ever"
@@ -52,6 +58,7 @@ class Watchdog:
         clock: Callable[[], float],
         exit_process: Callable[[int], object] = os._exit,
         failed: Callable[[Exception], object] = _unheard,
+        worn: Callable[[Exception], object] = _unheard,
     ) -> None:
         self._loop = loop
         self._held_leases = held_leases
@@ -59,7 +66,8 @@ class Watchdog:
         self._clock = clock
         self._exit = exit_process
         self._failed = failed
-        self._is_full = False
+        self._worn = worn
+        self._is_full = self._is_worn = False
         self._ticked = self._looked = clock()
         self._awake_since = self._looked
         self._forgiven: float | None = None
@@ -97,6 +105,7 @@ class Watchdog:
                 log.info("the event loop runs again")
                 self._tell(blocked=False)
             self._end_if_full_for_ever()
+            self._end_if_worn()
             return
         culprit = self._culprit()
         if not self._held_leases.blocked:
@@ -149,6 +158,16 @@ class Watchdog:
         else:
             self._is_full = True
             self._failed(StageFailed(_FULL))
+
+    def _end_if_worn(self) -> None:
+        """Have the process drain and end if calls of former runs hang in too many threads."""
+        if self._is_worn or len(LEFT) <= MOST_HANGING:
+            return
+        if (number := LEFT.hanging(HANGS_SECONDS)) > MOST_HANGING:
+            self._is_worn = True
+            told = f"{number} functions hang after their runs are over: give them timeouts"
+            log.error(f"{told}: the process drains and ends")
+            self._worn(StageFailed(told))
 
     def _is_stuck(self, held: Held) -> bool:
         """Whether a run ignores its cancellation.

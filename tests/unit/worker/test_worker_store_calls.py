@@ -35,5 +35,5 @@ async def test_calls_that_hang_after_their_runs_are_bounded(tmp_path: Path) -> N
         assert len(begun) == 32
     finally:
         go_on.set()
-    await asyncio.to_thread(eventually, lambda: not store_calls._left, what="their ends")
+    await asyncio.to_thread(eventually, lambda: not len(store_calls._left), what="their ends")
     assert await asked(store, lambda _: 1) == 1
