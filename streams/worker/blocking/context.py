@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from streams.errors import LeaseLost
+
 if TYPE_CHECKING:
     from streams.serde.records import EventInfo
     from streams.worker.handler.context import Context
@@ -100,7 +102,10 @@ class BlockingContext(Generic[Input]):
     @property
     def cancelled(self) -> bool:
         """Whether the run is over: look here in long work that makes no other call."""
-        return bool(self._call("cancelled", (), {}))
+        try:
+            return bool(self._call("cancelled", (), {}))
+        except LeaseLost:  # no call is made any more
+            return True
 
     def patched(self, name: str) -> bool:
         """Whether the job takes the new way at this place of changed code."""

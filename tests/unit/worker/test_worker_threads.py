@@ -114,6 +114,29 @@ async def test_after_its_time_its_calls_raise_and_its_slot_is_taken_until_it_end
         assert said == ["over"]
 
 
+async def test_a_loop_that_looks_whether_the_run_is_over_ends_in_its_own_way() -> None:
+    """An error instead would be taken for one of the work, which is then done again for ever."""
+    begun, said = threading.Event(), list[str]()
+
+    def handler(ctx: BlockingContext[Any]) -> None:
+        while len(said) < 3:
+            try:
+                begun.set()
+                if ctx.cancelled:
+                    break
+            except Exception as error:
+                said.append(str(error))
+        said.append("cleaned up")
+
+    async with bench(app_of(handler)) as at:
+        lease = at.give()
+        await asyncio.to_thread(begun.wait, 60)
+        at.reply(lease, "cancel", message="no longer needed")
+        assert (await at.ended(lease)).status == "cancelled"
+        await asyncio.to_thread(eventually, lambda: "cleaned up" in said, what="its end")
+    assert said == ["cleaned up"]
+
+
 async def test_a_call_that_waits_is_ended_with_the_run() -> None:
     begun, said = threading.Event(), []
 
