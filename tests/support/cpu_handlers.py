@@ -202,6 +202,10 @@ def waits_for_others(ctx: BlockingContext[Any]) -> int:
     return os.getpid()
 
 
+def waits_for_more(ctx: BlockingContext[Any]) -> int:
+    return waits_for_others(ctx)
+
+
 def is_killed(ctx: BlockingContext[Any]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -240,3 +244,7 @@ def keeps_the_interpreter(ctx: BlockingContext[Any]) -> None:
 
 def parks(ctx: BlockingContext[Any]) -> None:
     ctx.sleep(3_600)
+
+
+def sees_the_search_path(ctx: BlockingContext[Any]) -> Any:
+    return [os.environ.get("PYTHONPATH"), sys.path]

@@ -33,11 +33,10 @@ from streams.worker.handler.call_check import check_call
 _WITH_FUNCTION = ("step", "effect")
 
 
-def main(connection: Connection, life: int) -> None:
+def serve(connection: Connection, life: int) -> None:
     """Serve tasks. `life` is the read end of a pipe that the worker alone holds open."""
     threading.Thread(target=_end_with_worker, args=(life,), daemon=True).start()
     _be_ended_with_worker(life)
-    sys.path[:] = connection.recv()
     us = os.getpid()
     while True:
         try:
@@ -196,7 +195,3 @@ def _be_ended_with_worker(life: int) -> None:
             fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
             fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-
-
-if __name__ == "__main__":
-    main(Connection(int(sys.argv[1])), int(sys.argv[2]))

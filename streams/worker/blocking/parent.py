@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_IDLE = os.cpu_count() or 1
-"""So many processes of one handler are kept for later runs: no more of them can compute at once."""
+"""So many processes are kept for later runs, of all handlers together, and one of each handler: no
+more of them can compute at once."""
+_IDLE: dict[Process, list[Process]] = {}
+"""All that are kept, those that are idle for longest first, each with those of its handler."""
 
 
 class InProcess:
@@ -60,20 +63,27 @@ class InProcess:
     def _kept(self) -> Process | None:
         while self._idle:
             process = self._idle.pop()
+            _IDLE.pop(process, None)
             if process.is_quiet():
                 return process
             process.kill()
         return None
 
     def _keep(self, process: Process) -> None:
-        if len(self._idle) < _MOST_IDLE:
-            self._idle.append(process)
-        else:
-            process.kill()
+        self._idle.append(process)
+        _IDLE[process] = self._idle
+        spare = [each for each, its in _IDLE.items() if len(its) > 1]
+        for each in spare[: max(0, len(_IDLE) - _MOST_IDLE)]:
+            its = _IDLE[each]
+            if len(its) > 1:
+                del _IDLE[each]
+                its.remove(each)
+                each.kill()
 
 
 def _kill_all(processes: list[Process], owner: int) -> None:
     for process in processes:
+        _IDLE.pop(process, None)
         if os.getpid() == owner:  # and not a fork of the worker
             process.kill()
 

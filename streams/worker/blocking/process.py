@@ -11,11 +11,13 @@ import threading
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any
 
 from streams.process.daemon_thread import DaemonThread
 from streams.worker.blocking.messages import MOST_BYTES
 
+_PROGRAM = str(Path(__file__).with_name("start.py"))
 _SECRETS = "TIDEGATE_"
 """What the names of the worker's own settings begin with: keys and tokens are among them."""
 
@@ -116,12 +118,11 @@ class Process:
 
 def _started(connection: int, life: int) -> subprocess.Popen[bytes]:
     environment = {n: v for n, v in os.environ.items() if not n.startswith(_SECRETS)}
-    module = "streams.worker.blocking.child"
-    return subprocess.Popen(  # noqa: S603  our own interpreter and module
-        [sys.executable, "-m", module, str(connection), str(life)],
+    return subprocess.Popen(  # noqa: S603  our own interpreter and program
+        [sys.executable, "-P", _PROGRAM, str(connection), str(life)],
         pass_fds=(connection, life),
         stdin=subprocess.DEVNULL,
-        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=environment,
         start_new_session=True,
     )
 

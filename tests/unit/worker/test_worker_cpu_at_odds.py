@@ -144,6 +144,28 @@ async def test_only_as_many_processes_as_can_compute_at_once_are_kept(
         await asyncio.to_thread(eventually, lambda: sum(map(lives, pids)) == 1, what="two ends")
 
 
+async def test_processes_that_another_handler_had_at_once_are_not_kept_beside_those_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker of many handlers, on a machine of many cores, would fill its memory with them."""
+    monkeypatch.setattr("streams.worker.blocking.parent._MOST_IDLE", 3)
+    monkeypatch.setattr("streams.worker.blocking.parent._IDLE", {})
+    functions = (cpu_handlers.waits_for_others, cpu_handlers.waits_for_more)
+    pids, kept = set[int](), set[int]()
+    async with bench(app_of(*functions), slots=3) as at:
+        for function in functions:
+            folder = tmp_path / function.__name__
+            folder.mkdir()
+            given = orjson.dumps({"folder": str(folder), "number": 3}).decode()
+            leases = [
+                at.give(function.__name__, timeout_seconds=SECONDS, input=given) for _ in range(3)
+            ]
+            kept = {value(await at.ended(lease)) for lease in leases}
+            pids |= kept
+        await asyncio.to_thread(eventually, lambda: sum(map(lives, pids)) == 3, what="three ends")
+        assert sum(map(lives, kept)) == 2, "the newest, and one of the other handler"
+
+
 async def test_a_process_that_starts_while_its_run_is_cancelled_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -116,6 +116,41 @@ def test_a_process_whose_interpreter_is_kept_ends_with_its_worker(tmp_path: Path
             os.kill(int(file.read_text()), signal.SIGKILL)
 
 
+async def test_programs_that_it_starts_have_the_search_path_of_the_worker_s_own_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tool with an interpreter of its own would import the worker's libraries."""
+    monkeypatch.setenv("PYTHONPATH", "/of/their/own")
+    async with bench(app_of(cpu_handlers.sees_the_search_path)) as at:
+        found = orjson.loads((await end_of(at)).result or "null")
+    assert found == ["/of/their/own", sys.path]
+
+
+SHADOWED = """
+import sys
+from streams.worker.blocking.context import View
+from streams.worker.blocking.messages import Task
+from streams.worker.blocking.process import Process
+
+sys.path.insert(0, sys.argv[1])
+view = View("", "", "", 1, {"n": 21}, None, [], None, None, None, None)
+process = Process()
+print(process.exchange(Task("support.cpu_handlers", "double", view, None)))
+process.kill()
+"""
+
+
+def test_a_module_beside_the_application_is_not_taken_for_one_that_python_needs_to_start(
+    tmp_path: Path,
+) -> None:
+    for name in ("random", "socket", "tempfile", "structlog", "streams"):
+        (tmp_path / f"{name}.py").write_text(f"raise RuntimeError('{name} of the application')")
+    environment = {**os.environ, "PYTHONPATH": str(Path(cpu_handlers.__file__).parents[1])}
+    command = [sys.executable, "-c", SHADOWED, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "Returned(value=42)" in done.stdout, done.stderr
+
+
 def test_a_system_that_ends_no_process_by_a_pipe_runs_handlers_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
