@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from streams.api.live.frames import PURGED
 from streams.cli.api_client import CallFailed, NoAnswer
 from streams.cli.event_stream import StreamEvent
 from streams.cli.operator_command import Answer, Api, part
@@ -28,7 +29,7 @@ def looks(api: Api, job_id: str, texts: Texts, *, accepted: bool) -> Iterator[An
 
     Raises:
         NoAnswer: the API did not answer even once.
-        CallFailed: there is no such job, or it does not appear.
+        CallFailed: there is no such job, it does not appear, or it is not kept any more.
     """
     latest, known, gap = time.monotonic() + _SHOWN_WITHIN_SECONDS, accepted, False
     job: Answer = {}
@@ -39,6 +40,8 @@ def looks(api: Api, job_id: str, texts: Texts, *, accepted: bool) -> Iterator[An
                     known, gap = True, False
                     apply(job, event)
                     hear(texts, event)
+                    if event.data.get("status") == PURGED:
+                        raise _purged(job_id)
                     if job:
                         yield job
                     if event.event == "end":
@@ -108,6 +111,13 @@ def _put(shown: list[Answer], name: str, item: Answer) -> None:
 
 def _without(data: Answer, name: str) -> Answer:
     return {key: value for key, value in data.items() if key != name}
+
+
+def _purged(job_id: str) -> CallFailed:
+    return CallFailed(
+        f"job {job_id} is not kept any more, so nobody knows here how it ended: a finished job is "
+        "kept for `retention.finished_jobs_days` of the topology"
+    )
 
 
 def _not_shown(api: Api, job_id: str) -> CallFailed:

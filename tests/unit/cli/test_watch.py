@@ -135,6 +135,16 @@ def test_an_api_that_never_answered_and_a_job_that_is_not_there_end_it(
     assert len(operator.asked) == 2
 
 
+def test_a_job_that_is_purged_before_its_end_was_told_ends_the_watch_by_a_word(
+    operator: OperatorApi,
+) -> None:
+    gone = {"job_id": "job_a", "status": "purged"}
+    operator.on("GET", STREAM, stream(("status", job()), ("end", gone)))
+    done = invoke(operator, "watch", "job_a")
+    assert (done.exit_code, type(done.exception)) == (1, SystemExit)
+    assert "job job_a is not kept any more" in done.stderr
+
+
 def test_a_terminal_has_one_view_that_changes_in_place(
     operator: OperatorApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
