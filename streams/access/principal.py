@@ -26,6 +26,14 @@ class Principal:
         """Return whether this is a person who signed in, and no token."""
         return self.id.startswith("person:")
 
+    @property
+    def turn(self) -> str:
+        """Return whose turn it is, where a few must not keep others out.
+
+        All who see the same tenants alone have one together.
+        """
+        return self.id if self.tenants is None else " ".join(sorted(self.tenants))
+
     def may(self, permission: str) -> bool:
         """Return whether the principal has a permission."""
         return permission in self.permissions

@@ -27,7 +27,7 @@ from streams.api.jobs.job_request import MAX_INPUT_BYTES
 from streams.api.live import table as live
 from streams.api.live.http import STREAMS, Streams
 from streams.api.live.hub import Hub
-from streams.api.live.rounds import Look, SharedReads
+from streams.api.live.rounds import Look, SharedReads, Tenants
 from streams.api.live.tickets import Tickets
 from streams.api.operator_state import SETTINGS_WRITER, AppState
 from streams.api.read_model.database import Database
@@ -159,9 +159,9 @@ def _access(
 
 
 def _streams(settings: Settings, topology: Topology, state: AppState, tickets: Tickets) -> Streams:
-    async def query(look: Look) -> Any:
+    async def query(look: Look, tenants: Tenants) -> Any:
         was_ready = state.ready()
-        found = await state.query(look)
+        found = await asyncio.to_thread(state.database.read, look, tenants)
         if not (was_ready and state.ready()):  # rows may be missing of what was read
             raise not_ready()
         return found

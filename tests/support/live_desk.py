@@ -69,13 +69,18 @@ class Rows(AskedByAnybody):
         self.settled.set()
         self.tickets = Tickets(local_vault(TICKET_KEY))
         self.access = access_of(TOKEN, self.tickets)
-        reads, width = SharedReads(self.query), self.topology.partitions
+        reads, width = SharedReads(self.query_of), self.topology.partitions
         self.hub = Hub(self.notifier, reads, self.read_barrier, width)
         self.streams = Streams(self.hub, self.tickets, kept_hours * HOUR_MS)
 
     async def query(self, look: Callable[[sqlite3.Connection], Any]) -> Any:
+        return await self.query_of(look, self.principal.tenants)
+
+    async def query_of(
+        self, look: Callable[[sqlite3.Connection], Any], tenants: frozenset[str] | None
+    ) -> Any:
         self.reads += 1
-        return await asyncio.to_thread(self.database.read, look)
+        return await asyncio.to_thread(self.database.read, look, tenants)
 
     async def read_barrier(self, *places: Any) -> None:
         self.asked += places

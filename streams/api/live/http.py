@@ -25,6 +25,7 @@ from streams.api.serving.request_body import read_body
 from streams.api.serving.session import SESSION
 from streams.api.workflows.http import WORKFLOW, workflow_in
 from streams.errors import TidegateError
+from streams.process.shared_room import SharedRoom
 
 log = structlog.get_logger(__name__)
 calls = Calls()
@@ -33,6 +34,11 @@ OF_JOB = "/v1/jobs/{job_id}/events"
 OF_WORKFLOW = WORKFLOW + "/events"
 OF_JOBS = "/v1/stream"
 PATHS = frozenset({OF_JOB, OF_WORKFLOW, OF_JOBS})
+
+MOST_STREAMS = 10_000
+"""Of one process: each has a connection and some memory, and is woken four times a minute."""
+_SHARE = 3
+"""A tenant, or a token of all tenants, leaves at least a quarter of them to others."""
 
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -50,6 +56,7 @@ class Streams:
     tickets: Tickets
     kept_ms: int
     watch: AccessWatch = field(default_factory=AccessWatch)
+    room: SharedRoom = field(default_factory=lambda: SharedRoom(MOST_STREAMS, _SHARE))
 
 
 STREAMS: web.AppKey[Streams] = web.AppKey("streams", Streams)
@@ -107,6 +114,17 @@ def _named(query: Mapping[str, str]) -> list[str]:
 
 
 async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
+    room, whose = request.app[STREAMS].room, request[PRINCIPAL].turn
+    if not room.try_enter(whose, 1):
+        many = f"an operator has {MOST_STREAMS:,} streams, and leaves some to others: try another"
+        raise Refusal(503, "too-many-streams", many)
+    try:
+        return await _streamed(request, about)
+    finally:
+        room.leave(whose, 1)
+
+
+async def _streamed(request: web.Request, about: Subject) -> web.StreamResponse:
     state, streams = state_of(request), request.app[STREAMS]
     given = request.headers.get("Last-Event-ID") or request.query.get("last_event_id")
     position = position_of(given, about)
@@ -117,7 +135,8 @@ async def _stream(request: web.Request, about: Subject) -> web.StreamResponse:
     response = web.StreamResponse(headers=_HEADERS)
     await response.prepare(request)
     send = sender(response.write, request.transport)
-    reader = Reader(streams.hub, Reading(about, position, state.topology), send)
+    reading, tenants = Reading(about, position, state.topology), request[PRINCIPAL].tenants
+    reader = Reader(streams.hub, reading, send, tenants)
 
     def end() -> None:
         reader.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import merge
 from itertools import chain
 
@@ -49,6 +49,10 @@ class Output:
             found.append(self._frame(connection, source, said))
             size += len(said.text)
         return found
+
+    def forget_others(self, kept: Collection[str]) -> None:
+        """Forget how far the reader is in all but these jobs; the position says it, too."""
+        self._tokens = {job_id: at for job_id, at in self._tokens.items() if job_id in kept}
 
     def _frame(self, connection: sqlite3.Connection, source: Source, said: Said) -> Frame:
         tokens = self._tokens.get(source.job_id)

@@ -25,12 +25,18 @@ Send = Callable[[bytes], Awaitable[None]]
 
 
 class Reader:
-    """A stream from its position on. `send` returns when the socket has room again."""
+    """A stream from its position on. `send` returns when the socket has room again.
 
-    def __init__(self, hub: Hub, reading: Reading, send: Send) -> None:
+    With `tenants`, only their rows exist for it: even why a job waits tells nothing of others.
+    """
+
+    def __init__(
+        self, hub: Hub, reading: Reading, send: Send, tenants: frozenset[str] | None
+    ) -> None:
         self._hub = hub
         self._reading = reading
         self._send = send
+        self._tenants = tenants
         self._changed: set[Change] = set()
         self._awake = asyncio.Event()
         self._closed = False
@@ -99,7 +105,9 @@ class Reader:
             # Topics are read at a pace of their own: the jobs of what was heard become rows first.
             await self._hub.settle(self._reading.home, TOPIC_OF_JOBS)
             changed.add(WORKFLOW)
-        page: Page = await self._hub.reads.read(lambda db: self._reading.page(db, changed, heard))
+        page: Page = await self._hub.reads.read(
+            lambda db: self._reading.page(db, changed, heard), self._tenants
+        )
         if self._reading.interests is not before:
             self._hub.attend(self, self._reading.interests)
             if self._reading.unheard:

@@ -99,6 +99,7 @@ class Reading:
         if self._about.kind == "workflow":
             page.frames += self._statuses.of_workflow(connection, self._members, page, self._limit)
         self._follow(connection, rows)
+        self._forget(page)
         return page
 
     def _limit(self, partition: int, topic: int) -> float:
@@ -124,6 +125,15 @@ class Reading:
             whole = self._about.kind == "workflow"
             own: Interest = ("workflow", self._about.tenant_id, self._about.workflow_id)
             self.interests = together({**now, "": (own,)} if whole else now)
+
+    def _forget(self, page: Page) -> None:
+        """Forget the jobs that are watched no more: a workflow may have any number of them."""
+        if len(self._sources) > len(self._members):
+            kept = {*self._members, *(job_id for job_id, _ in page.again)}
+            for job_id in self._sources.keys() - kept:
+                del self._sources[job_id]
+            self._statuses.forget_others(kept)
+            self._output.forget_others(kept)
 
     def _wanted(
         self, connection: sqlite3.Connection, changed: Collection[Change]

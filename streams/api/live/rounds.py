@@ -5,23 +5,36 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from streams.api.read_model.database import is_damage
 
 T = TypeVar("T")
 Look = Callable[[sqlite3.Connection], Any]
+Tenants = frozenset[str] | None
+"""Whose rows exist for a look; None for everybody's."""
 
 _AT_ONCE = 64
 """So many readers are read in one snapshot; the others wait for the next one."""
 
 
-class SharedReads:
-    """Reads for all readers that wait in one snapshot and one thread, instead of in one each."""
+class _Waiting(NamedTuple):
+    """A reader that waits for what its look returns."""
 
-    def __init__(self, query: Callable[[Look], Awaitable[Any]]) -> None:
+    look: Look
+    tenants: Tenants
+    found: asyncio.Future[Any]
+
+
+class SharedReads:
+    """Reads for all readers that wait in one thread, instead of in one each.
+
+    Those who may see the same tenants are read in one snapshot.
+    """
+
+    def __init__(self, query: Callable[[Look, Tenants], Awaitable[Any]]) -> None:
         self._query = query
-        self._waiting: list[tuple[Look, asyncio.Future[Any]]] = []
+        self._waiting: list[_Waiting] = []
         self._running: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -29,13 +42,15 @@ class SharedReads:
         """Read nothing more, and return once no thread reads: then the file may be closed."""
         self._is_closed = True
         waiting, self._waiting = self._waiting, []
-        for _, found in waiting:
-            found.cancel()
+        for each in waiting:
+            each.found.cancel()
         if self._running is not None:
             await asyncio.wait({self._running})
 
-    async def read(self, look: Callable[[sqlite3.Connection], T]) -> T:
+    async def read(self, look: Callable[[sqlite3.Connection], T], tenants: Tenants = None) -> T:
         """Return what `look` returns, or raise what it raises.
+
+        With `tenants`, only their rows exist for it.
 
         Raises:
             ConnectionResetError: the process ends.
@@ -43,7 +58,7 @@ class SharedReads:
         if self._is_closed:
             raise ConnectionResetError("the process ends: read on elsewhere")
         found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append((look, found))
+        self._waiting.append(_Waiting(look, tenants, found))
         if self._running is None:
             self._running = asyncio.create_task(self._run())
         return await found
@@ -51,24 +66,34 @@ class SharedReads:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
-                await self._read(batch)
+                await self._read(self._next())
         finally:
             self._running = None
 
-    async def _read(self, batch: list[tuple[Look, asyncio.Future[Any]]]) -> None:
-        looks = [look for look, _ in batch]
+    def _next(self) -> list[_Waiting]:
+        """Take those who are read next: the first, and others who may see what it may see."""
+        tenants, batch, left = self._waiting[0].tenants, list[_Waiting](), list[_Waiting]()
+        for each in self._waiting:
+            is_next = each.tenants == tenants and len(batch) < _AT_ONCE
+            (batch if is_next else left).append(each)
+        self._waiting = left
+        return batch
+
+    async def _read(self, batch: list[_Waiting]) -> None:
+        looks = [each.look for each in batch]
         try:
-            results = await self._query(lambda db: [_looked(look, db) for look in looks])
+            results = await self._query(
+                lambda db: [_looked(look, db) for look in looks], batch[0].tenants
+            )
         except Exception as error:
             results = [error] * len(looks)
-        for (_, found), result in zip(batch, results, strict=True):
-            if found.done():
+        for each, result in zip(batch, results, strict=True):
+            if each.found.done():
                 continue
             if isinstance(result, Exception):
-                found.set_exception(result)
+                each.found.set_exception(result)
             else:
-                found.set_result(result)
+                each.found.set_result(result)
 
 
 def _looked(look: Look, connection: sqlite3.Connection) -> Any:

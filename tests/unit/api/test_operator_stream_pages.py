@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ from support.live_desk import (
 )
 from support.operator_cluster import make_job
 
-from streams.api.live import sender
+from streams.api.live import sender, subject
 from streams.api.live.frames import Frame
 from streams.api.live.page import Page
 from streams.api.live.position import Position
@@ -129,6 +131,41 @@ async def test_many_large_jobs_come_in_small_pages(tmp_path: Path) -> None:
     assert max(size(page.frames) for page in found) < MOST_BYTES
     told = [f.data["job_id"] for page in found for f in page.frames if f.data]
     assert told == [job.job_id for job in jobs]
+
+
+def jobs_known_to(reader: object) -> set[str]:
+    """The ids of all jobs to which a reader refers by now."""
+    found, seen, waiting = set[str](), set[int](), [reader]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(each))
+        if isinstance(each, str) and each.startswith("job_"):
+            found.add(each)
+        waiting += gc.get_referents(each)
+    return found
+
+
+async def test_a_reader_of_an_endless_workflow_knows_the_jobs_alone_that_it_watches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "MOST_MEMBERS", 5)
+    log, rows, told = Log(), Rows(tmp_path / "a.sqlite"), list[str]()
+    about = of_workflow(replace(FLOW, workflow_id="orders", root_job_id="job_000"))
+    reading = Reading(about, Position(about.digest), rows.topology)
+    with closing(rows.database), closing(rows.writer):
+        for job in members(100):
+            job_id, text = job.job_id, f"of {job.job_id}"
+            one = replace(job, workflow_id="orders")
+            rows.fold(*log.append(one, token(job_id, 0, text[:4]), token(job_id, 1, text[4:])))
+            changed = {("", "workflows"), (job_id, "jobs"), (job_id, "live")}
+            page = rows.database.read(partial(reading.page, changed=changed))
+            for frame in page.frames:
+                reading.position.see(frame)
+                told += [frame.data["text"]] if frame.event == "token" and frame.data else []
+        assert len(jobs_known_to(reading)) < 20
+    assert "".join(told) == "".join(f"of {job.job_id}" for job in members(100))
 
 
 async def test_a_workflow_of_one_job_that_lives_again_is_told_on(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientResponse
+from support.conditions import PATIENCE_SECONDS
 from support.live_desk import (
     HEADERS,
     HOUR_MS,
@@ -33,6 +34,7 @@ from support.operator_cluster import make_entry, make_job
 
 from streams.api.live import reader, sender
 from streams.api.live.rounds import SharedReads
+from streams.process.shared_room import SharedRoom
 from streams.process.wall_clock import wall_ms
 from streams.serde.ids import partition_for
 from streams.serde.records import Held, Job, Progress, StepResult, Workflow
@@ -338,15 +340,15 @@ async def test_a_snapshot_that_is_newer_than_what_was_heard_hides_no_other_job(
     b = replace(RUNNING, job_id="job_b", scope="job_b.1")
     async with desk(tmp_path) as (rows, client):
         rows.fold(*log.append(RUNNING, b))
-        query, heard = rows.query, list[Any]()
+        query, heard = rows.query_of, list[Any]()
 
-        async def newer(look: Callable[..., Any]) -> Any:
+        async def newer(look: Callable[..., Any], tenants: Any) -> Any:
             """Rows are committed between the wake of a reader and its read, and not announced."""
             if not heard:
                 later = log.append(replace(b, attempts=2), replace(RUNNING, attempts=2))
                 said = log.append(token("job_b", 0, "b"), token("job_a", 1, "a"))
                 heard.extend(rows.fold_unheard(*later, *said))
-            return await query(look)
+            return await query(look, tenants)
 
         async with await opened(client, path) as answer:
             got = await until(answer, "status", 2)
@@ -528,6 +530,29 @@ async def test_a_ticket_opens_one_stream_of_its_jobs_without_a_token(tmp_path: P
             assert answer.status == 422
 
 
+async def test_a_token_that_opens_streams_without_end_leaves_some_to_others(
+    tmp_path: Path,
+) -> None:
+    log, rows = Log(), Rows(tmp_path / "a.sqlite")
+    rows.streams = replace(rows.streams, room=SharedRoom(8, 3))
+    async with serving(rows) as client, AsyncExitStack() as streams:
+        rows.fold(*log.append(RUNNING))
+        for _ in range(6):
+            answer = await streams.enter_async_context(await opened(client, EVENTS))
+            await until(answer, "status")
+        async with await opened(client, EVENTS) as answer:
+            told = await answer.json()
+            assert (answer.status, told["type"]) == (503, "urn:tidegate:problem:too-many-streams")
+        assert rows.streams.room.try_enter("another", 1)
+        await streams.aclose()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while rows.hub.readers:
+                rows.hub.close()
+                await asyncio.sleep(0.01)
+        async with await opened(client, EVENTS) as answer:
+            await until(answer, "status")
+
+
 async def test_a_stream_whose_read_model_fails_is_broken_off(tmp_path: Path) -> None:
     log = Log()
     async with desk(tmp_path) as (rows, client):
@@ -535,7 +560,7 @@ async def test_a_stream_whose_read_model_fails_is_broken_off(tmp_path: Path) -> 
         async with await opened(client, EVENTS) as answer:
             await until(answer, "status")
 
-            async def broken(_: Callable[..., Any]) -> Any:
+            async def broken(*_: Any) -> Any:
                 raise RuntimeError("a bug")
 
             rows.hub.reads._query = broken
@@ -548,7 +573,7 @@ async def test_no_thread_reads_any_more_once_the_reads_are_closed() -> None:
     may_end, reading = threading.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    async def query(look: Callable[..., Any]) -> Any:
+    async def query(look: Callable[..., Any], _: Any) -> Any:
         return await asyncio.to_thread(look, None)
 
     def slow(_: object) -> str:

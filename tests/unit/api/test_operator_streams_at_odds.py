@@ -12,9 +12,11 @@ from typing import Any
 
 import orjson
 import pytest
+from support.access_desk import Office
 from support.live_desk import (
     HEADERS,
     HOUR_MS,
+    TOKEN,
     Got,
     Log,
     Rows,
@@ -33,10 +35,12 @@ from streams.api.live import resumption
 from streams.api.live.position import TOPICS, Position, read_position
 from streams.api.live.table import TABLE, newest_lines
 from streams.api.refusal import Refusal
+from streams.api.serving.access import Access
 from streams.operator.run import _streams
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import Workflow
 from streams.settings import Settings
+from streams.topology.limits import Limit
 
 EVENTS = "/v1/jobs/job_a/events"
 OF_WORKFLOW = "/v1/workflows/job_a/events"
@@ -120,6 +124,28 @@ async def test_a_value_as_deep_as_a_handler_may_give_is_told(tmp_path: Path) -> 
         assert [each.event for each in got] == ["log", "status", "end"]
         assert got[0].data["fields"] == {"value": fields}
         assert got[-1].data["result"] == orjson.loads(deep)
+
+
+async def test_a_stream_of_one_tenant_counts_no_job_of_another(tmp_path: Path) -> None:
+    """It tells of a job what a look at it tells: a cap that others fill says how many they have."""
+    log, rows, office = Log(), Rows(tmp_path / "a.sqlite"), Office(TOKEN)
+    rows.topology = replace(rows.topology, limits=(Limit("drafts", "job_type", "*", 2),))
+    rows.access = Access(office.access, rows.tickets, open_schemas=False)
+    limited = office.token("viewer", frozenset({"acme"}))
+    theirs = [replace(RUNNING, job_id=f"job_{n}", tenant_id="globex") for n in "xyz"]
+    waiting = replace(RUNNING, status="pending", attempts=0, epoch=0, run_id=None)
+    told = []
+    async with serving(rows) as client:
+        rows.fold(*log.append(waiting, *theirs))
+        for mine in (limited, TOKEN):
+            headers = {"Authorization": f"Bearer {mine}"}
+            async with client.get("/v1/jobs/job_a", headers=headers) as answer:
+                shown = (await answer.json())["why"]
+            async with client.get(EVENTS, headers=headers) as answer:
+                status = (await until(answer, "status"))[0].data["why"]
+            assert status == shown
+            told.append([cap["in_use"] for cap in status["caps"]])
+    assert told == [[], [3]]
 
 
 async def test_a_ticket_of_one_tenant_opens_no_workflow_of_another(tmp_path: Path) -> None:
@@ -258,8 +284,12 @@ async def test_a_read_that_began_while_rows_were_missing_tells_nothing(tmp_path:
         notifier, topology, read_barrier = rows.notifier, rows.topology, rows.read_barrier
         is_ready = False
 
-        async def query(self, look: Any) -> Any:
-            found = await rows.query(look)
+        @property
+        def database(self) -> Any:
+            return self
+
+        def read(self, look: Any, tenants: Any) -> Any:
+            found = rows.database.read(look, tenants)
             self.is_ready = True
             return found
 
