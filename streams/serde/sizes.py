@@ -11,6 +11,12 @@ A broker measures whole batches: a topic with a lower limit refuses even small r
 CHUNK_BYTES = 512 * 1024
 """The size of a body's part in one record on `payloads`, before it is sealed."""
 
+MAX_BODY_BYTES = 25 * 1024 * 1024
+"""The most that a source may take of a body."""
+
+MAX_ARTIFACT_BYTES = 64 * 1024 * 1024
+"""The most for one artifact: whoever reads or writes it has it in memory as a whole."""
+
 NONCE_BYTES = 12
 """The size of the nonce before each AES-GCM ciphertext (NIST SP 800-38D)."""
 

@@ -13,6 +13,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from streams.serde.records import TenantRecord
+from streams.serde.sizes import MAX_BODY_BYTES
 from streams.tenants.limits import checked
 from streams.tenants.source_keys import Secret, signing_key
 from streams.topology.limits import Limit
@@ -73,7 +74,7 @@ class SourceSettings(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     dedup_by: str = Field(default="key", pattern=r"^(key|request|header:[A-Za-z0-9_-]{1,64})$")
     callback_url: str | None = None
-    max_body_bytes: int = Field(default=DEFAULT_BODY_BYTES, ge=1, le=25 * 1024 * 1024)
+    max_body_bytes: int = Field(default=DEFAULT_BODY_BYTES, ge=1, le=MAX_BODY_BYTES)
 
 
 def source_record(

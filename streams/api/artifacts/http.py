@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import web
 
 from streams.access.permissions import PAYLOAD_READ, READ
 from streams.api.artifacts.stored import content, saved_by
 from streams.api.serving.attachment import attachment
 from streams.api.serving.call import ROW, Calls, state_of
+from streams.serde.sizes import MAX_ARTIFACT_BYTES
 
 calls = Calls()
 
@@ -22,7 +25,8 @@ async def list_artifacts(request: web.Request) -> web.Response:
 @calls.get(
     "/v1/jobs/{job_id}/artifacts/{artifact}", of=ROW, needs=PAYLOAD_READ, verb="artifact.read"
 )
-async def get_artifact(request: web.Request) -> web.Response:
+async def get_artifact(request: web.Request) -> web.StreamResponse:
     """Answer the bytes that a job has saved."""
-    path = request.match_info
-    return attachment(await content(state_of(request), path["job_id"], path["artifact"]))
+    state, path = state_of(request), request.match_info
+    read = partial(content, state, path["job_id"], path["artifact"])
+    return await attachment(request, MAX_ARTIFACT_BYTES, read)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import web
 
 from streams.access.permissions import OPERATE, PAYLOAD_READ, READ
@@ -13,6 +15,7 @@ from streams.api.events.route_request import RouteRequest
 from streams.api.serving.attachment import attachment
 from streams.api.serving.call import ROW, TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.request_body import read_body, traceparent
+from streams.serde.sizes import MAX_BODY_BYTES
 
 calls = Calls()
 
@@ -41,9 +44,10 @@ async def get_event(request: web.Request) -> web.Response:
 
 
 @calls.get("/v1/events/{event_id}/payload", of=ROW, needs=PAYLOAD_READ, verb="event.read_payload")
-async def get_payload(request: web.Request) -> web.Response:
+async def get_payload(request: web.Request) -> web.StreamResponse:
     """Answer the raw body, exactly as its vendor signed it."""
-    return attachment(await payload(state_of(request), request.match_info["event_id"]))
+    read = partial(payload, state_of(request), request.match_info["event_id"])
+    return await attachment(request, MAX_BODY_BYTES, read)
 
 
 @calls.post(

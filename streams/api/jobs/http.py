@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import web
 
 from streams.access.permissions import OPERATE, PAYLOAD_READ, READ
@@ -17,6 +19,7 @@ from streams.api.serving.call import LISTED, ROW, TENANT_IN_PATH, Calls, state_o
 from streams.api.serving.idempotency import idempotency_key
 from streams.api.serving.listing import cursor_in
 from streams.api.serving.request_body import read_body, traceparent
+from streams.serde.sizes import MAX_BODY_BYTES
 
 calls = Calls()
 
@@ -47,9 +50,10 @@ async def get_job(request: web.Request) -> web.Response:
 
 
 @calls.get("/v1/jobs/{job_id}/payload", of=ROW, needs=PAYLOAD_READ, verb="job.read_payload")
-async def get_payload(request: web.Request) -> web.Response:
+async def get_payload(request: web.Request) -> web.StreamResponse:
     """Answer the raw body of the event that gave the job, exactly as its vendor signed it."""
-    return attachment(await payload(state_of(request), request.match_info["job_id"]))
+    read = partial(payload, state_of(request), request.match_info["job_id"])
+    return await attachment(request, MAX_BODY_BYTES, read)
 
 
 @calls.post(

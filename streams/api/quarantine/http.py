@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import web
 
 from streams.access.permissions import OPERATE, PAYLOAD_READ, READ
@@ -11,6 +13,7 @@ from streams.api.quarantine.table import quarantined_json
 from streams.api.serving.attachment import attachment
 from streams.api.serving.call import ROW, Calls, state_of
 from streams.api.serving.request_body import read_body
+from streams.serde.sizes import MAX_BODY_BYTES
 
 calls = Calls()
 
@@ -25,9 +28,10 @@ async def get_quarantined(request: web.Request) -> web.Response:
 @calls.get(
     "/v1/quarantine/{id}/payload", of=ROW, needs=PAYLOAD_READ, verb="quarantine.read_payload"
 )
-async def get_payload(request: web.Request) -> web.Response:
+async def get_payload(request: web.Request) -> web.StreamResponse:
     """Answer the raw body, exactly as its vendor signed it, for whoever fixes the mapping."""
-    return attachment(await releasing.payload(state_of(request), request.match_info["id"]))
+    read = partial(releasing.payload, state_of(request), request.match_info["id"])
+    return await attachment(request, MAX_BODY_BYTES, read)
 
 
 @calls.post(

@@ -10,7 +10,7 @@ from streams import user_json
 from streams.artifacts.stand_in import MARK, is_stand_in, marked_off, meant
 from streams.errors import PermanentError, TransientError
 from streams.serde.ids import artifact_id
-from streams.serde.sizes import MAX_VALUE_BYTES
+from streams.serde.sizes import MAX_ARTIFACT_BYTES, MAX_VALUE_BYTES
 from streams.worker.handler.invoke import call
 from streams.worker.handler.redacted import check_names, clean_json
 from streams.worker.handler.run_session import RunSession
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from streams.artifacts.store import ArtifactStore
     from streams.vault.keyring import DataKeyring
 
-MOST_BYTES = 64 * 1024 * 1024
-"""The most for one artifact: it is in memory as a whole."""
+MOST_BYTES = MAX_ARTIFACT_BYTES
 _JSON = "application/json"
 _LONGEST_NAME, _LONGEST_TYPE = 255, 127
 

@@ -22,6 +22,8 @@ Json = dict[str, Any]
 
 _JSON = "application/json"
 _STREAM = "text/event-stream"
+_STREAMED = {"streams.api.serving.attachment": "application/octet-stream"}
+"""What is sent piece by piece and is no stream of events, by the module that sends it."""
 PROBLEM = "#/components/schemas/Problem"
 _TYPE = "urn:tidegate:problem:"
 _MOST_IN_NAME = 3
@@ -72,7 +74,7 @@ class Answers:
         elif of.name == "list_answer":
             return
         elif _name(made.func) == "StreamResponse":
-            yield 200, _STREAM, {}
+            yield 200, _STREAMED.get(of.module, _STREAM), {}
         elif _name(made.func) == "json_response":
             schema = not_null(self._shown(route, of, made.args[0])) or {"type": "object"}
             for status in _statuses(of, given.get("status")):
