@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from streams.api.live.frames import PURGED
 from streams.cli.api_client import CallFailed, NoAnswer
 from streams.cli.event_stream import StreamEvent
 from streams.cli.operator_command import Answer, Api, part
@@ -15,6 +14,8 @@ _SHOWN_WITHIN_SECONDS = 60.0
 """How long a job that was accepted may take to be shown; a restart of everything is shorter."""
 _LOG_LINES = 20
 _TEXT_CHARS = 1_000
+_PURGED = "purged"
+"""The status in the end of a job that is not kept any more."""
 
 
 Texts = dict[str, str]
@@ -40,7 +41,7 @@ def looks(api: Api, job_id: str, texts: Texts, *, accepted: bool) -> Iterator[An
                     known, gap = True, False
                     apply(job, event)
                     hear(texts, event)
-                    if event.data.get("status") == PURGED:
+                    if event.data.get("status") == _PURGED:
                         raise _purged(job_id)
                     if job:
                         yield job

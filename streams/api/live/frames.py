@@ -9,8 +9,6 @@ from streams.api.rows.json_values import Json, json_bytes
 
 Event = Literal["status", "progress", "step", "token", "effect", "log", "reset", "gap", "end"]
 
-PURGED = "purged"
-"""The status in the end of a job that is not kept any more."""
 RETRY_MS = 1_000
 """After so long a browser connects again."""
 

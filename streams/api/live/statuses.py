@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from streams.api.jobs.table import whole_job
-from streams.api.live.frames import PURGED, Frame, Place
+from streams.api.live.frames import Frame, Place
 from streams.api.live.page import PAGE_BYTES, Limit, Page
 from streams.api.live.position import JOBS, WORKFLOWS, Position
 from streams.api.live.subject import Subject
@@ -23,6 +23,8 @@ from streams.serde.codec import JOB, WORKFLOW
 from streams.serde.records import Job
 from streams.topology.model import Topology
 
+PURGED = "purged"
+"""The status in the end of a job that is not kept any more."""
 _PAGE_STATUSES = 100
 _OF_END = ("job_id", "status", "result", "last_error", "end_reason", "replayed_as", "updated_at")
 
