@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streams.access.permissions import ADMIN, CUSTOM, in_order
+from streams.access.permissions import CUSTOM, PERMISSIONS, in_order
 from streams.access.principal import Principal
 from streams.access.token_records import KIND, USE, TokenGrant, grant_in, use_in
 from streams.errors import PoisonRecord
@@ -72,13 +72,16 @@ class AccessBook:
         return Principal(grant.principal_id, grant.name, grant.role, permissions, grant.tenants)
 
     def administrators(self, now: int) -> list[TokenGrant]:
-        """Return the tokens with which other tokens of any kind can be made."""
+        """Return the tokens with which other tokens of any kind can be made.
+
+        Nobody makes a token beyond their own rights, so such a token has all of them.
+        """
         return [
             grant
             for grant in self.grants()
             if grant.has_ended(now) is None
             and grant.tenants is None
-            and ADMIN in self.permissions(grant)
+            and self.permissions(grant).issuperset(PERMISSIONS)
         ]
 
     def forgettable(self, now: int) -> list[str]:

@@ -23,7 +23,7 @@ _MOST_TRIES = 5
 
 
 def is_last(access: Authentication, grant: TokenGrant, now: int) -> bool:
-    """Return whether nobody could make tokens for all tenants without this one."""
+    """Return whether nobody could make tokens of any kind without this one."""
     known = [each.id for each in access.book.administrators(now)]
     return known == [grant.id] and not access.takes_bootstrap
 
@@ -63,7 +63,7 @@ async def end_beside_another(
 
 def last_administrator() -> Refusal:
     """Return the refusal to end the last token of an administrator."""
-    told = "this is the last token that can administer all tenants: make another one first"
+    told = "this is the last token with all permissions for all tenants: make another one first"
     return Refusal(409, "last-administrator", told)
 
 

@@ -68,8 +68,8 @@ async def require_administrator(
     if not access.takes_bootstrap and not access.book.administrators(wall_ms()):
         failed(
             ConfigError(
-                "TIDEGATE_TAKE_ADMIN_TOKEN is false, and no token has the permission admin for "
-                "all tenants: set it to true, make one with `tidegate tokens create NAME --role "
+                "TIDEGATE_TAKE_ADMIN_TOKEN is false, and no token has all permissions for all "
+                "tenants: set it to true, make one with `tidegate tokens create NAME --role "
                 "admin`, then set it to false again"
             )
         )

@@ -9,7 +9,7 @@ import pytest
 
 from streams.access.authentication import Authentication, Denied
 from streams.access.book import LISTED_MS, AccessBook
-from streams.access.permissions import all_roles
+from streams.access.permissions import PERMISSIONS, all_roles
 from streams.access.principal import BOOTSTRAP, Principal
 from streams.access.token_records import TokenGrant, grant_in, use_record
 from streams.access.tokens import Token, mint
@@ -227,10 +227,12 @@ def test_a_record_has_no_part_of_the_secret() -> None:
     assert token.secret not in repr(granted(token).record(NOW))
 
 
-def test_administrators_are_tokens_of_all_tenants_that_may_make_others() -> None:
+def test_administrators_are_tokens_of_all_tenants_that_may_make_tokens_of_any_kind() -> None:
     desk = Desk()
     _, admin = desk.token(role="admin", tenants=None)
-    _, custom = desk.token(role="custom", permissions=frozenset({"admin"}), tenants=None)
+    _, custom = desk.token(role="custom", permissions=frozenset(PERMISSIONS), tenants=None)
+    desk.token(role="custom", permissions=frozenset({"admin"}), tenants=None)
+    desk.token(role="custom", permissions=frozenset(PERMISSIONS) - {"secrets"}, tenants=None)
     desk.token(role="admin")
     desk.token(role="operator", tenants=None)
     _, over = desk.token(role="admin", tenants=None, expires_at=NOW)

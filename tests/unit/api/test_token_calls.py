@@ -181,6 +181,17 @@ async def test_the_last_administrator_cannot_be_lost_once_the_bootstrap_token_is
         assert (await api.ask(second["token"], "GET", "/v1/jobs"))[0] == 200
 
 
+async def test_a_token_that_can_make_no_other_kind_is_no_administrator(tmp_path: Path) -> None:
+    """Nobody could configure anything any more once the one with all permissions is revoked."""
+    async with serving(tmp_path, bootstrap=None) as api:
+        first = api.office.token("admin", None)
+        body = {"name": "minter", "permissions": ["read", "admin"], "tenants": ["*"]}
+        assert (await api.ask(first, "POST", "/v1/tokens", body))[0] == 201
+        first_id = getattr(parse(first), "id", "")
+        status, found = await api.ask(first, "DELETE", f"/v1/tokens/{first_id}")
+        assert (status, found["type"]) == (409, "urn:tidegate:problem:last-administrator")
+
+
 @pytest.mark.parametrize("is_committed", [False, True])
 async def test_two_operators_that_are_asked_at_once_leave_an_administrator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool
