@@ -13,9 +13,8 @@ from streams.serde.delivery_records import TEST, Outgoing
 from streams.serde.ids import delivery_id
 from streams.serde.job_states import SUCCEEDED
 from streams.serde.records import Approval, Envelope, Job
+from streams.tenants.settings import OWN_SOURCE
 
-OURS = "tidegate"
-"""The source of messages that no vendor sent."""
 _JSON = "application/json"
 
 
@@ -169,7 +168,7 @@ def _ours(
         message_id=message_id,
         tenant_id=tenant_id,
         type=type_,
-        source=OURS,
+        source=OWN_SOURCE,
         time=time,
         content_type=_JSON,
         payload_ref=None,

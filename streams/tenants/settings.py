@@ -22,6 +22,10 @@ from streams.vault.key_encryption import Vault
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """The allowed form of a tenant's id and a source's name: safe in paths, keys and topics."""
 
+OWN_SOURCE = "tidegate"
+"""The source of messages that no vendor sent, such as a question to a person. No source of a tenant
+has this name: a receiver could not tell what somebody submitted from what Tidegate says."""
+
 DEFAULT_BODY_BYTES = 1024 * 1024
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from streams.access.permissions import SECRETS
 from streams.api.endpoints.destinations import check_target
@@ -37,8 +38,9 @@ async def put_endpoint(state: AppState, tenant_id: str, name: str, wanted: Endpo
     """Create or replace an endpoint. A secret that is made here is in the answer, and in no other.
 
     Raises:
-        Refusal: 404, the tenant is unknown; 409, it was erased, or has too many endpoints; 422, no
-            request is sent to the URL.
+        Refusal: 403, the caller may not name a reference, or send the kept headers elsewhere; 404,
+            the tenant is unknown; 409, it was erased, or has too many endpoints; 422, no request
+            is sent to the URL.
     """
     wanted.settings(name, 0)  # a body that is wrong anyway is not looked up
     require_may_refer(state.principal, wanted.secret_ref)
@@ -51,6 +53,7 @@ async def put_endpoint(state: AppState, tenant_id: str, name: str, wanted: Endpo
             await _refuse_too_many(state, tenant_id)
         record = _wanted(state, before, wanted, tenant_id, name)
         if before is not None and not wanted.has_secret:
+            _require_may_send_headers(state, before, wanted)
             return await _set(state, record, None)
         require_permission(state.principal, SECRETS)
         secret, made = _chosen(wanted)
@@ -114,6 +117,27 @@ def _wanted(
     settings = wanted.settings(name, created_at).model_copy(update={"set_at": now})
     keys = () if before is None else tuple(key for key in before.keys if holds(key, now))
     return endpoint_record(state.vault, tenant_id, name, settings, keys, headers, now)
+
+
+def _require_may_send_headers(
+    state: AppState, before: TenantRecord, wanted: EndpointRequest
+) -> None:
+    """Check that the caller may have the endpoint's headers sent where its URL leads now.
+
+    They may be credentials, which are shown to nobody: whoever moves the URL to a server of their
+    own would read them there.
+
+    Raises:
+        Refusal: 403, they would go to another server, and the caller may not see secrets.
+    """
+    is_elsewhere = _server(endpoint_settings(before).url) != _server(wanted.url)
+    if is_elsewhere and wanted.keeps_headers and _headers(state, before):
+        require_permission(state.principal, SECRETS)
+
+
+def _server(url: str | None) -> tuple[str, ...]:
+    """Return the scheme, host and port of a URL."""
+    return tuple(part.lower() for part in urlsplit(url or "")[:2])
 
 
 async def _refuse_too_many(state: AppState, tenant_id: str) -> None:

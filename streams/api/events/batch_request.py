@@ -10,7 +10,7 @@ from streams import user_json
 from streams.api.fields import Body, Moment
 from streams.event_admission import NewEvent
 from streams.http.moments import milliseconds
-from streams.tenants.settings import NAME
+from streams.tenants.settings import NAME, OWN_SOURCE
 
 MAX_EVENTS = 500
 MAX_PAYLOAD_BYTES = 1024 * 1024
@@ -38,6 +38,13 @@ class EventRequest(Body):
     occurred_at: Moment | None = None
     attributes: Annotated[dict[Key, Text], Field(max_length=64)] = Field(default_factory=dict)
     payload: Any = None
+
+    @field_validator("source")
+    @classmethod
+    def _is_not_ours(cls, source: str) -> str:
+        if source == OWN_SOURCE:
+            raise ValueError("is the source of Tidegate's own messages: choose another")
+        return source
 
     @field_validator("payload")
     @classmethod

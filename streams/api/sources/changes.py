@@ -18,7 +18,7 @@ from streams.api.tenants.tags import newest
 from streams.api.tenants.writes import changing, with_newest, written
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import SigningKey, TenantRecord
-from streams.tenants.settings import source_record, source_settings
+from streams.tenants.settings import OWN_SOURCE, source_record, source_settings
 from streams.tenants.source_keys import holds, signing_key
 
 
@@ -26,9 +26,11 @@ async def put_source(state: AppState, tenant_id: str, name: str, wanted: SourceR
     """Create or replace a source and its signing secret; see `SourceRequest`.
 
     Raises:
-        Refusal: 404, the tenant is unknown; 409, it was erased; 422, the secret is missing or of
-            no use, or no request is sent to the callback's URL.
+        Refusal: 404, the tenant is unknown; 409, it was erased; 422, the name is Tidegate's own,
+            the secret is missing or of no use, or no request is sent to the callback's URL.
     """
+    if name == OWN_SOURCE:
+        raise invalid("source", f"{name} is the source of Tidegate's own messages: choose another")
     if wanted.has_secret:
         require_permission(state.principal, SECRETS)
         require_may_refer(state.principal, wanted.secret_ref)
