@@ -122,11 +122,15 @@ class SecretUnresolved(TidegateError):
 
 
 class SignInRefused(TidegateError):
-    """A sign-in or a session does not hold; `reason` is a stable name for answers and metrics."""
+    """A sign-in or a session does not hold; `reason` is a stable name for answers and metrics.
 
-    def __init__(self, reason: str, detail: str) -> None:
+    `person` is the id of whom the issuer vouches for; None if it vouches for nobody.
+    """
+
+    def __init__(self, reason: str, detail: str, *, person: str | None = None) -> None:
         super().__init__(detail)
         self.reason = reason
+        self.person = person
 
 
 class IssuerUnavailable(TidegateError):

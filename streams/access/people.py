@@ -14,7 +14,7 @@ from streams.access.oidc.client import IssuerClient, SignedIn
 from streams.access.principal import Principal
 from streams.access.renewals import Renewals
 from streams.access.sealed_cookies import MOST_CHARS, SealedCookies
-from streams.access.session import Session, decoded, random_id
+from streams.access.session import Session, decoded, person_id, random_id
 from streams.access.session_ends import SessionEnds
 from streams.errors import SignInRefused
 
@@ -122,7 +122,9 @@ class People:
         asked for, and they give what they gave.
         """
         newest = self._renewals.newest(session)
-        if not self._is_known(session) or self._now() >= newest.reliable_until:
+        if not self._is_known(session) or self._renewals.is_refused(newest):
+            return False
+        if self._now() >= newest.reliable_until:
             return False
         grants = self.desks[session.issuer].grants
         return grants.of(newest.groups) == grants.of(session.groups)
@@ -137,7 +139,7 @@ class People:
     def _principal(self, session: Session) -> Principal:
         granted = self.desks[session.issuer].grants.of(session.groups)
         if granted is None:
-            raise _nothing_granted()
+            raise _nothing_granted(session.person)
         return Principal(
             session.person, session.name, granted.role, granted.permissions, granted.tenants
         )
@@ -165,13 +167,13 @@ def _groups(desk: Desk, found: SignedIn) -> tuple[str, ...]:
     named = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
     groups = desk.grants.relevant(named)
     if desk.grants.of(groups) is None:
-        raise _nothing_granted()
+        raise _nothing_granted(person_id(desk.client.issuer.name, found.claims["sub"]))
     return groups
 
 
-def _nothing_granted() -> SignInRefused:
+def _nothing_granted(person: str) -> SignInRefused:
     why = "the issuer knows you, but none of your groups has a role here: ask an administrator"
-    return SignInRefused("no-role", why)
+    return SignInRefused("no-role", why, person=person)
 
 
 def _name(claims: Mapping[str, Any]) -> str:

@@ -68,6 +68,11 @@ class Renewals:
             return session
         return replace(kept, seen_at=max(kept.seen_at, session.seen_at))
 
+    def is_refused(self, session: Session) -> bool:
+        """Return whether the issuer has said that it vouches for a session's person no more."""
+        failure = self._failures.get((session.id, session.checked_at))
+        return failure is not None and not _says_nothing(failure.error)
+
     async def _renewed(self, session: Session) -> Session:
         failure = self._failures.get((session.id, session.checked_at))
         if failure is not None and failure.holds(self._clock()):

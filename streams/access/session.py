@@ -48,8 +48,8 @@ class Session:
 
     @property
     def person(self) -> str:
-        """The person's id as a principal: two issuers may have the same subject."""
-        return f"person:{self.issuer}:{self.subject}"
+        """The person's id as a principal."""
+        return person_id(self.issuer, self.subject)
 
     @property
     def ends_at(self) -> int:
@@ -72,6 +72,11 @@ class Session:
 
     def encoded(self) -> bytes:
         return orjson.dumps({"v": _VERSION, **asdict(self)})
+
+
+def person_id(issuer: str, subject: str) -> str:
+    """Return a person's id as a principal: two issuers may have the same subject."""
+    return f"person:{issuer}:{subject}"
 
 
 def decoded(text: bytes) -> Session | None:

@@ -13,6 +13,7 @@ from streams.access.oidc.authorization import WITHIN_MS, SignIn
 from streams.access.permissions import ADMIN, in_order
 from streams.access.principal import Principal
 from streams.access.session import ABSOLUTE_MS, Session
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
 from streams.api.remedy import Remedy
 from streams.api.serving import session_cookies
@@ -74,17 +75,12 @@ async def callback(request: web.Request) -> web.Response:
         session = await desk.people.finish(request.query, sign_in)
         text = desk.people.sealed(session)
     except SignInRefused as error:
-        if error.reason not in _ASKS_NOBODY:
-            desk.failures.failed(address_of(request))
-        SIGN_INS.labels(_name_in(request, desk), error.reason).inc()
-        log.warning("a sign-in is refused", issuer=_name_in(request, desk), reason=error.reason)
-        raise _refused(error) from None
+        raise await _refused(request, desk, error) from None
     except IssuerUnavailable as error:
         SIGN_INS.labels(_name_in(request, desk), "issuer-unavailable").inc()
         raise issuer_unavailable(error) from None
-    name = session.person
-    known = state_as(request, Principal(name, name, "person", frozenset(), frozenset()))
-    await known.audited(known.entry(name))
+    known = _known(request, session.person)
+    await known.audited(known.entry(session.person))
     SIGN_INS.labels(session.issuer, "done").inc()
     log.info("a person has signed in", person=session.person)
     answer = _redirect(sign_in.next)
@@ -183,7 +179,21 @@ def _too_often(request: web.Request, desk: SignInDesk) -> web.Response | None:
     return problem(429, "sign-in-throttled", much, headers=headers)
 
 
-def _refused(error: SignInRefused) -> Refusal:
+def _known(request: web.Request, who: str) -> AppState:
+    """Return the operator's parts for a person whom an issuer vouches for, and nothing of rows."""
+    return state_as(request, Principal(who, who, "person", frozenset(), frozenset()))
+
+
+async def _refused(request: web.Request, desk: SignInDesk, error: SignInRefused) -> Refusal:
+    """Return the refusal of a sign-in, which the audit has if the issuer vouches for the person."""
+    if error.reason not in _ASKS_NOBODY:
+        desk.failures.failed(address_of(request))
+    issuer = _name_in(request, desk)
+    SIGN_INS.labels(issuer, error.reason).inc()
+    log.warning("a sign-in is refused", issuer=issuer, reason=error.reason)
+    if error.person is not None:
+        known = _known(request, error.person)
+        await known.refused(known.call, known.verb, request.path, error.reason, str(error))
     return Refusal(403, "sign-in-refused", str(error), reason=error.reason)
 
 

@@ -18,5 +18,5 @@ class LogoutRequest(Body):
 class EndRequest(Body):
     """Body of `POST /v1/session/end`; `principal` is the id of a person."""
 
-    principal: Annotated[str, Field(pattern=r"^person:[^:]+:[ -~\u0080-\uffff]+$", max_length=500)]
+    principal: Annotated[str, Field(pattern=r"^person:[^:]+:[^\x00-\x1f\x7f]+$", max_length=500)]
     note: Annotated[str, noted("say why the person's sessions end")]

@@ -119,7 +119,7 @@ async def test_whom_no_group_gives_a_role_gets_no_session(office: Office, given:
     office.issuer.claims = {"groups": given}
     with pytest.raises(SignInRefused) as refusal:
         await office.session()
-    assert refusal.value.reason == "no-role"
+    assert (refusal.value.reason, refusal.value.person) == ("no-role", "person:corp:ada")
 
 
 @pytest.mark.parametrize(
@@ -205,6 +205,26 @@ async def test_what_is_open_ends_with_the_role_or_the_session(office: Office) ->
     assert office.people.stands(other)
     apply(office.people.ends, end_of(other, office.now, "operator"))
     assert not office.people.stands(other)
+
+
+@pytest.mark.parametrize("is_disabled", [False, True])
+async def test_what_is_open_ends_once_the_issuer_vouches_no_more(
+    office: Office, is_disabled: bool
+) -> None:
+    """Another call of the session was refused: its streams do not go on for five more minutes."""
+    session = await office.session()
+    office.issuer.person.groups = []
+    if is_disabled:
+        office.issuer.answers["/token"] = _invalid_grant
+    office.now += RECHECK_FROM_MS
+    assert office.people.stands(session)
+    with pytest.raises(SignInRefused):
+        await office.people.current(session)
+    assert not office.people.stands(session)
+
+
+async def _invalid_grant(_: web.Request) -> web.Response:
+    return web.json_response({"error": "invalid_grant"}, status=400)
 
 
 @pytest.mark.parametrize("change", ["", "x", "A" * 10_000, "é", "=", "AAAA"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ from streams.access.failures import MOST
 from streams.access.permissions import ADMIN, OPERATE, READ, ROLES
 from streams.access.session_ends import SessionEnds
 from streams.api.live.tickets import Tickets
+from streams.api.operator_state import AppState
+from streams.api.refused_attempts import RefusedAttempts
 from streams.api.serving.access import ACCESS, Access, authenticated
 from streams.api.serving.call import EVERY_TENANT, PRINCIPAL, SHARED, STANDS, Calls
 from streams.api.serving.middlewares import problems
@@ -33,7 +36,9 @@ from streams.api.serving.state import STATE
 from streams.api.session import http as calls
 from streams.api.session.desk import public_origin, sign_in_desk
 from streams.api.session.next_path import is_path_here
+from streams.api.session.session_request import EndRequest
 from streams.errors import ConfigError
+from streams.serde.records import AuditEntry
 from streams.settings import Settings
 from streams.topology.issuers import IssuerDeclaration
 from streams.topology.load import load
@@ -45,14 +50,24 @@ VAULT = local_vault(bytes(32))
 class State(AskedByAnybody):
     """What the calls need of the operator; it reads nothing of what is written."""
 
+    entry = AppState.entry
+    refused = AppState.refused
+
     def __init__(self) -> None:
         self.session_ends = SessionEnds()
         self.written: list[tuple[Any, bool]] = []
+        self.entries: list[AuditEntry] = []
+        self.refused_attempts = RefusedAttempts()
 
     async def set_tenant(self, key: Any, record: Any, partition: int, entry: Any = None) -> int:
         assert partition == 0
         self.written.append((key, record is not None))
+        await self.audited(entry)
         return len(self.written)
+
+    async def audited(self, entry: AuditEntry | None = None, *_: Any) -> list[int]:
+        self.entries += [] if entry is None else [entry]
+        return []
 
 
 jobs = Calls()
@@ -204,6 +219,38 @@ async def test_a_person_may_do_what_the_role_permits(served: Operator) -> None:
                 assert answer.status == status
         async with browser.post(served.url("/v1/session/end"), headers=headers, json={}) as answer:
             assert await reason(answer) == (403, "permission-missing")
+
+
+async def test_a_sign_in_and_the_ends_of_sessions_have_entries(served: Operator) -> None:
+    async with served.browser() as browser:
+        for everywhere in (False, True):
+            await sign_in(browser, served)
+            headers = {"X-CSRF-Token": (await shown(browser, served))["csrf_token"]}
+            url, body = served.url("/v1/session/logout"), {"everywhere": everywhere}
+            async with browser.post(url, json=body, headers=headers) as answer:
+                assert answer.status == 200
+    told = [(e.verb, e.principal, e.target, e.outcome) for e in served.state.entries]
+    ada = "person:corp:ada"
+    of_one = [("session.login", ada, ada, "done"), ("session.logout", ada, ada, "done")]
+    assert told == of_one * 2
+
+
+async def test_a_refused_sign_in_has_an_entry_if_the_issuer_vouches_for_the_person(
+    served: Operator,
+) -> None:
+    """Of all others nobody knows who they are."""
+    served.issuers["corp"].person.groups = ["elsewhere"]
+    async with served.browser() as browser:
+        assert await reason(await sign_in(browser, served)) == (403, "no-role")
+        served.issuers["corp"].claims = {"aud": "another"}
+        assert await reason(await sign_in(browser, served)) == (403, "token-audience")
+        async with browser.get(served.url("/v1/session/callback/corp?state=x")) as answer:
+            assert await reason(answer) == (403, "state-unknown")
+    (entry,) = served.state.entries
+    assert (entry.verb, entry.outcome, entry.reason) == ("session.login", "refused", "no_role")
+    assert (entry.principal, entry.role) == ("person:corp:ada", "person")
+    assert entry.target == "/v1/session/callback/corp"
+    assert "code" not in entry.target + (entry.detail or "")
 
 
 async def test_without_a_session_calls_need_a_token(served: Operator) -> None:
@@ -607,3 +654,41 @@ def test_without_issuers_no_address_is_needed() -> None:
     )
     for origin in ("https://[2001:db8::1]:8443", "http://127.0.0.1:8080", "http://localhost"):
         assert public_origin(Settings(public_url=origin), {"corp": 1}) == origin
+
+
+@pytest.mark.parametrize("subject", ["4711", "auth0|a:b/c", "Åsa", "\U00010348", "x" * 255])
+def test_whoever_an_issuer_knows_can_be_signed_out(subject: str) -> None:
+    found = EndRequest(principal=f"person:corp:{subject}", note="left the company")
+    assert found.principal.endswith(subject)
+
+
+ODD = [b"\xff", b"\xed\xa0\x80", "é".encode(), b"%ED%A0%80", b"%00", b"\x01"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_odd_cookies_and_states_are_answered(served: Operator, odd: bytes) -> None:
+    async with served.browser() as browser:
+        state = dict((await to_issuer(browser, served)).query)["state"].encode()
+        (kept,) = (f"{c.key}={c.value}".encode() for c in browser.cookie_jar)
+    others = b"; ".join(b"__Host-tidegate-signin-%s%d=x" % (odd, n) for n in range(5))
+    for path, cookie in (
+        (b"/v1/session/login", others),
+        (b"/v1/session/login?next=/" + odd, b""),
+        (b"/v1/session/login?issuer=" + odd, b""),
+        (b"/v1/session/callback/corp?code=x&state=" + state + odd, kept),
+        (b"/v1/session/callback/corp?state=" + state + b"&code=" + odd, kept),
+        (b"/v1/session/callback/" + odd + b"?state=" + state, kept),
+        (b"/v1/session", b"__Host-tidegate=" + odd),
+        (b"/v1/jobs/1", odd + b"__Host-tidegate=x; __Host-tidegate=" + odd),
+    ):
+        assert await status(served, path, cookie) in (200, 303, 400, 401, 403, 404, 422), path
+
+
+async def status(at: Operator, path: bytes, cookie: bytes) -> int:
+    """The status of the answer to a request of these very bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(at.origin).port)
+    head = (b"GET " + path + b" HTTP/1.1", b"Host: x", b"Connection: close", b"Cookie: " + cookie)
+    writer.write(b"\r\n".join((*head, b"", b"")))
+    answer = await reader.read()
+    writer.close()
+    return int(answer.split(maxsplit=2)[1])
