@@ -67,9 +67,19 @@ class RestrictedConnection(sqlite3.Connection):
         return super().execute(_without_hints(sql), *values)
 
     def _make_views(self, covered: str) -> None:
-        for table in self._tables:
-            super().execute(f"DROP VIEW IF EXISTS temp.{table.name}")
-            super().execute(_view(table, covered))
+        """Hide each table anew: all of them at once, so that an error leaves none without a view.
+
+        A table without a view would show the rows of all tenants.
+        """
+        super().execute("BEGIN")
+        try:
+            for table in self._tables:
+                super().execute(f"DROP VIEW IF EXISTS temp.{table.name}")
+                super().execute(_view(table, covered))
+        except BaseException:
+            super().execute("ROLLBACK")
+            raise
+        super().execute("COMMIT")
 
 
 def _view(table: Table | Tally, covered: str) -> str:

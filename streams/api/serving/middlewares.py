@@ -42,6 +42,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         answer = answer_to(error)
         if answer is not None:
             return answer
+        if isinstance(error, ConnectionError) and request.transport is None:
+            return problem(400, "bad-request", "the caller left before the body had come")
         log.exception("call failed", method=request.method, path=request.path)
         return problem(500, "internal-error", "the operator failed; its log has the reason")
 

@@ -26,6 +26,9 @@ def answer_to(error: Exception) -> web.StreamResponse | None:
     """Return the answer to a call that an error ended; None for one that is a bug."""
     if isinstance(error, web.HTTPException):
         return _of_http(error)
+    if isinstance(error, web.RequestPayloadError):
+        told = "the body is not encoded as its headers say: send it plain, with its length"
+        return problem(400, "bad-request", told)
     refusal = _refusal(error)
     return None if refusal is None else refused(refusal)
 

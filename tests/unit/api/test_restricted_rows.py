@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from streams.api.read_model.database import Database
+from streams.api.rows import restricted
 from streams.api.rows.paging import PageQuery, newest
+from streams.api.rows.table import Table
 from streams.api.tables import TABLES
 
 TENANTS = ("acme", "beta", "gamma", "")
@@ -81,6 +83,24 @@ def test_a_connection_serves_one_principal_after_another(database: Database) -> 
         )
         assert found == tenants
         assert counted(database, None)["jobs"] == len(TENANTS)
+
+
+def test_an_error_while_views_are_made_shows_no_row_of_another_tenant(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table whose view is gone would be read itself, by whoever the connection serves next."""
+    view, one, two = restricted._view, frozenset({"acme"}), frozenset({"acme", "beta"})
+    assert counted(database, two)["jobs"] == 2
+
+    def failing(table: Table, covered: str) -> str:
+        return "no SQL" if table.name == "jobs" else view(table, covered)
+
+    monkeypatch.setattr(restricted, "_view", failing)
+    with pytest.raises(sqlite3.OperationalError):
+        counted(database, one)
+    monkeypatch.undo()
+    assert counted(database, two)["jobs"] == 2
+    assert counted(database, one)["jobs"] == 1
 
 
 def test_steps_are_those_of_the_covered_tenants_jobs(database: Database) -> None:
