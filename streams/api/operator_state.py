@@ -250,7 +250,7 @@ class AppState:
 
     async def refused(self, call: Call, verb: str, target: str, why: str, detail: str) -> None:
         """Write the entry of a refused attempt, unless there are too many, or Kafka is away."""
-        if not self.refused_attempts.take():
+        if not self.refused_attempts.take(call.principal):
             return
         reason = why.replace("-", "_")
         entry = of_call(call, verb, target, REFUSED, wall_ms(), reason=reason, detail=detail)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from streams.api.backlog.admission import full_refusal, open_backlog
 from streams.api.events.batch_request import EventRequest
 from streams.api.fields import validated
@@ -28,21 +30,38 @@ from streams.serde.records import TenantRecord
 from streams.tenants.settings import source_settings
 from streams.topology.model import Topology
 
+_IN_ONE_ENTRY = 250
+"""So many ids of events fit in the state of an entry."""
+
 
 async def let_in(state: AppState, tenant_id: str, events: Sequence[Any], traceparent: str) -> Json:
     """Return `accepted`, `duplicate` or `refused` for each event, in order, and how many of each.
 
     Raises:
         Refusal: 403, 404 or 409, the tenant gets no jobs.
+        KafkaUnavailable: who sent them is in no audit yet: send the batch again.
     """
     await enabled_tenant(state, tenant_id)
     known = await state.query(lambda db: tenants.sources(db, tenant_id))
     topology, waiting = state.topology, await open_backlog(state)
     batch = _Batch(state.admission, topology, waiting, tenant_id, known, traceparent)
     results = await asyncio.gather(*(_result(batch, item) for item in events))
+    await _note(state, tenant_id, [r["event_id"] for r in results if "event_id" in r])
     counts = Counter(each["status"] for each in results)
     totals = {name: counts[name] for name in ("accepted", "duplicate", "refused")}
     return {**totals, "results": results}
+
+
+async def _note(state: AppState, tenant_id: str, event_ids: Sequence[str]) -> None:
+    """Write into the audit who let events in: neither they nor their jobs name anybody.
+
+    Raises:
+        KafkaUnavailable: it was not acknowledged; the events are let in.
+    """
+    groups = [event_ids[n : n + _IN_ONE_ENTRY] for n in range(0, len(event_ids), _IN_ONE_ENTRY)]
+    states = [(ids[0], orjson.dumps({"events": ids}).decode()) for ids in groups]
+    entries = (state.entry(first, tenant_id, after=after) for first, after in states)
+    await asyncio.gather(*(state.audited(entry) for entry in entries))
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ async def stop(state: AppState, replay_id: str, note: str) -> tuple[Json, bool]:
     known = await known_replay(state, replay_id)
     if known.ended or known.stopped is not None:
         return shown_json(known), False
-    return await _changed(state, known, ReplayStopped(note)), True
+    return await _changed(state, known, ReplayStopped(note), note), True
 
 
 async def known_replay(state: AppState, replay_id: str) -> Replay:
@@ -141,7 +141,7 @@ async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked) -> Rep
         Refusal: 503, it may have begun.
     """
     try:
-        await _write(state, replay_id, asked)
+        await _write(state, replay_id, asked, asked.tenant_id, asked.note)
     except KafkaUnavailable as error:
         look = get("replays", replay_id)
         raise Refusal(
@@ -158,21 +158,26 @@ async def _asked_for(state: AppState, replay_id: str, asked: ReplayAsked) -> Rep
     return Replay(replay_id, asked, wall_ms(), state.principal.id)
 
 
-async def _changed(state: AppState, known: Replay, body: ReplayPaused | ReplayStopped) -> Json:
+async def _changed(
+    state: AppState, known: Replay, body: ReplayPaused | ReplayStopped, note: str | None = None
+) -> Json:
     if known.ended or known.stopped is not None:
         raise Refusal(
             409, "replay-ended", f"replay {known.replay_id} is {known.status}: begin another one"
         )
-    await _write(state, known.replay_id, body)
+    tenant_id = None if known.asked is None else known.asked.tenant_id
+    await _write(state, known.replay_id, body, tenant_id, note)
     return shown_json(await _shown(state, known.replay_id))
 
 
-async def _write(state: AppState, replay_id: str, body: ReplayBody) -> None:
+async def _write(
+    state: AppState, replay_id: str, body: ReplayBody, tenant_id: str | None, note: str | None
+) -> None:
     record = ReplayRecord(replay_id, wall_ms(), state.principal.id, body)
     key = keys.replay_key(replay_id, KINDS[type(body)])
     home = ids.partition_for(replay_id, state.topology.partitions)
     sent = OutgoingRecord(TOPIC, key, REPLAY.encode(record), home)
-    await state.audited(state.entry(replay_id), sent)
+    await state.audited(state.entry(replay_id, tenant_id or "", note=note), sent)
 
 
 async def _shown(state: AppState, replay_id: str) -> Replay:

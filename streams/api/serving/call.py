@@ -239,7 +239,7 @@ def _is_of_rights(call: Call, request: web.Request, refusal: Refusal) -> bool:
         return False
     may_be_anothers = call.of is not SHARED and request[PRINCIPAL].tenants is not None
     is_unknown = refusal.status == HTTPStatus.NOT_FOUND and may_be_anothers
-    return is_unknown or refusal.status == HTTPStatus.FORBIDDEN
+    return is_unknown or refusal.status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED)
 
 
 def _guarded(call: Call, handler: Handler) -> Handler:

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from support.access_desk import BOOTSTRAP_TOKEN, Api, serving
 from support.conditions import PATIENCE_SECONDS
+from support.entries import recorded
 
 TOKEN = {"name": "spare", "role": "admin", "tenants": ["*"]}
 
@@ -57,3 +58,22 @@ async def test_a_token_that_ends_while_a_body_comes_makes_no_token(
         assert await asked == (401 if is_revoked else 201)
         _, listed = await api.ask(BOOTSTRAP_TOKEN, "GET", "/v1/tokens")
         assert len(listed["tokens"]) == (1 if is_revoked else 2)
+
+
+async def test_a_call_whose_token_ends_while_its_body_comes_has_an_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = recorded(monkeypatch, lambda: 1.0)
+    async with serving(tmp_path) as api, asyncio.timeout(PATIENCE_SECONDS):
+        _, thief = await api.ask(BOOTSTRAP_TOKEN, "POST", "/v1/tokens", TOKEN)
+        body = SlowBody(TOKEN)
+        asked = asyncio.create_task(status_of(api, thief["token"], "/v1/tokens", body))
+        await body.begun.wait()
+        while not await is_used(api, thief["id"]):
+            await asyncio.sleep(0)
+        await api.ask(BOOTSTRAP_TOKEN, "DELETE", f"/v1/tokens/{thief['id']}")
+        body.go.set()
+        assert await asked == 401
+    refused = entries[-1]
+    assert (refused.principal, refused.verb) == (f"token:{thief['id']}", "token.make")
+    assert (refused.outcome, refused.reason) == ("refused", "unauthorized")
