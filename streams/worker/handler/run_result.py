@@ -18,6 +18,7 @@ from streams.serde.run_ends import FAILED, RETRY, REVIEW, RunEnd
 from streams.worker.handler.own_frames import own_traceback
 
 _BLAMED = "in middleware "
+_WHERE_CHARS = 200
 _ERROR_CHARS = 2_000
 _TRACEBACK_CHARS = 4_000
 _CLEANED_CHARS, _LONGEST_SECRET = 262_144, 65_536
@@ -89,7 +90,7 @@ def describe(error: BaseException, clean: Clean) -> str:
     """
     try:
         text = str(error)
-    except Exception:
+    except BaseException:  # a SystemExit, too, is the handler's
         text = "(it cannot say what it is)"
     text, where = _head(f"{type(error).__name__}: {text}", clean), _where(error)
     return _encodable(text[: _ERROR_CHARS - len(where)] + where)
@@ -97,7 +98,7 @@ def describe(error: BaseException, clean: Clean) -> str:
 
 def traceback_of(error: BaseException, clean: Clean) -> str:
     """The handler's own frames without secrets; of a very long traceback the end."""
-    text = own_traceback(error)
+    text = _encodable(own_traceback(error))
     if len(text) <= _CLEANED_CHARS:
         return clean(text)
     return clean(text[-_CLEANED_CHARS:])[_LONGEST_SECRET:]  # where it is cut, there may be half one
@@ -118,9 +119,11 @@ def blame(error: BaseException, middleware: str) -> None:
 
 
 def _where(error: BaseException) -> str:
-    notes: list[object] = getattr(error, "__notes__", [])
+    notes: object = getattr(error, "__notes__", None)
+    if not isinstance(notes, list):
+        return ""
     found = (note for note in notes if isinstance(note, str) and note.startswith(_BLAMED))
-    return next((f" ({note})" for note in found), "")
+    return next((f" ({note[:_WHERE_CHARS]})" for note in found), "")
 
 
 def _last_of(traceback: str) -> str | None:

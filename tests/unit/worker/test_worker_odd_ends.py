@@ -133,6 +133,51 @@ def misplaced() -> None:
     raise SyntaxError("of a template", ("page.html", 1, "first", "{{ x"))  # type: ignore[arg-type]
 
 
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+def silent() -> None:
+    raise Silent
+
+
+def noted_at_length() -> None:
+    error = ValueError("odd")
+    error.add_note("in middleware " + "x" * 5_000_000)
+    raise error
+
+
+def noted_oddly() -> None:
+    error = ValueError("odd")
+    error.__notes__ = 7  # type: ignore[assignment]
+    raise error
+
+
+def surrogates() -> None:
+    raise ValueError("customer caf\udce9")
+
+
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [
+        (silent, "Silent: (it cannot say what it is)"),
+        (noted_at_length, f"ValueError: odd (in middleware {'x' * 186})"),
+        (noted_oddly, "ValueError: odd"),
+        (surrogates, "ValueError: customer caf\\udce9"),
+    ],
+)
+async def test_an_error_that_says_odd_things_is_told_all_the_same(fails: Any, told: str) -> None:
+    async def handler(ctx: Context) -> None:
+        fails()
+
+    with structlog.testing.capture_logs() as lines:
+        ended = await run_once(handler)
+    assert (ended.status, ended.error) == ("retry", told)
+    (raised,) = [line for line in lines if line["event"] == "handler raised"]
+    assert raised["exception"].encode()
+
+
 @pytest.mark.parametrize("fails", [calls_itself, chained, nested, misplaced])
 async def test_an_error_whose_traceback_is_odd_costs_no_slot(fails: Any) -> None:
     async def handler(ctx: Context) -> None:
