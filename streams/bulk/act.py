@@ -36,6 +36,19 @@ KINDS: dict[type[BulkBody], str] = {
 }
 
 
+_PLAN_CHARS = 16
+
+
+def plan_of(digest: bytes) -> str:
+    """Return what the names of a plan's items begin with."""
+    return f"{digest.hex()[:_PLAN_CHARS]}:"
+
+
+def name_of(item: BulkItem) -> str:
+    """Return the name of an item in its act: no plan replaces what is known of another one's."""
+    return plan_of(item.digest) + item.item
+
+
 @dataclass(frozen=True, slots=True)
 class Act:
     """A bulk act without its items; `asked_at` in milliseconds. A cancelling is final.

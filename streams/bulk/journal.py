@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from streams.bulk.act import KINDS, TOPIC
+from streams.bulk.act import KINDS, TOPIC, name_of
 from streams.kafka.clients import AwaitedProducer
 from streams.kafka.fenced_write import OutgoingRecord
 from streams.process.wall_clock import wall_ms
@@ -39,7 +39,7 @@ class Journal:
         """Return the record of one body, to be written together with others."""
         match body:
             case BulkItem():
-                of = body.item
+                of = name_of(body)
             case BulkJoined():
                 of = self.by
             case _:

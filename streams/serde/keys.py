@@ -71,7 +71,10 @@ def replay_key(replay_id: str, kind: str) -> bytes:
 
 
 def bulk_key(bulk_id: str, kind: str, of: str = "") -> bytes:
-    """Key of what is known of a bulk act, on `bulk`; `of` is an item, or a person who joined."""
+    """Key of what is known of a bulk act, on `bulk`.
+
+    `of` is a plan and its item, or a person who joined.
+    """
     return join(bulk_id, kind, of)
 
 

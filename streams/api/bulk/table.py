@@ -12,7 +12,7 @@ from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json, parsed
 from streams.api.rows.paging import Entry, Listing, Page
 from streams.api.rows.table import Row, Table
-from streams.bulk.act import KINDS, TOPIC, Act
+from streams.bulk.act import KINDS, TOPIC, Act, name_of, plan_of
 from streams.bulk.ramp import step
 from streams.errors import DecodeError
 from streams.http.moments import rfc3339
@@ -30,6 +30,8 @@ from streams.serde.bulk_records import (
 from streams.serde.codec import BULK
 
 SAMPLES = 10
+_OF_PLAN = "id = ? AND kind = 'item' AND instr(item, ?) = 1"
+"""SQL for the items of one plan of an act; another one may have been half-written."""
 _NEWEST = 100
 """So many acts are looked at for those that were stopped, the newest ones."""
 
@@ -68,8 +70,8 @@ def _is_stopped(connection: sqlite3.Connection, bulk_id: str) -> bool:
 def samples(connection: sqlite3.Connection, known: Act) -> list[Json]:
     """Return the first items of an act."""
     rows = connection.execute(
-        "SELECT record FROM bulk WHERE id = ? AND kind = 'item' ORDER BY number, item LIMIT ?",
-        (known.bulk_id, SAMPLES),
+        f"SELECT record FROM bulk WHERE {_OF_PLAN} ORDER BY number, item LIMIT ?",  # noqa: S608
+        (known.bulk_id, _plan(known), SAMPLES),
     )
     found = (BULK.decode(record).body for (record,) in rows)
     return [sample_json(item) for item in found if isinstance(item, BulkItem)]
@@ -85,10 +87,10 @@ def items_page(
     """Return items in the order in which the act deals with them."""
     behind = (-1, "") if cursor is None else (cursor.at, cursor.id)
     rows = connection.execute(
-        "SELECT number, item, record FROM bulk WHERE id = ? AND kind = 'item'"
+        f"SELECT number, item, record FROM bulk WHERE {_OF_PLAN}"  # noqa: S608  a constant
         " AND (number, item) > (?, ?) AND (? IS NULL OR outcome = ?)"
         " ORDER BY number, item LIMIT ?",
-        (bulk_id, *behind, outcome, outcome, limit + 1),
+        (bulk_id, _plan(act(connection, bulk_id)), *behind, outcome, outcome, limit + 1),
     ).fetchall()
     shown = tuple(item_json(BULK.decode(record)) for _, _, record in rows[:limit])
     after = Cursor(*rows[limit - 1][:2]) if len(rows) > limit else None
@@ -166,11 +168,16 @@ def item_json(record: BulkRecord) -> Json:
     }
 
 
+def _plan(known: Act) -> str:
+    """Return what the names of an act's items begin with; of one that is not known, any."""
+    return "" if known.asked is None else plan_of(known.asked.items_digest)
+
+
 def _row(record: Record) -> Row:
     said = BULK.decode(record.value)
     _, kind, of = TABLE.row_key(record)
     body = said.body
-    if KINDS[type(body)] != kind or (isinstance(body, BulkItem) and body.item != of):
+    if KINDS[type(body)] != kind or (isinstance(body, BulkItem) and name_of(body) != of):
         raise DecodeError(f"{TOPIC}: the record's key names something else")
     item = body if isinstance(body, BulkItem) else None
     tenant_id = body.tenant_id if isinstance(body, BulkAsked | BulkItem) else None

@@ -34,7 +34,7 @@ CREATE TABLE freshness (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), at IN
 """
 )
 _NAMES = {each.name for each in STORED} | {"positions", "freshness"}
-_ROW_VERSION = 1
+_ROW_VERSION = 2
 """Raise this when rows get other values in the same columns: files are then built anew."""
 _TOPICS = [table.topic for table in TABLES]
 SCHEMA_VERSION = zlib.crc32(f"{_ROW_VERSION}{_TOPICS}{_SCHEMA}".encode()) >> 1
