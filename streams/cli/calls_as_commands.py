@@ -36,6 +36,7 @@ _COMMANDS = {
     "GET /v1/events": "events list",
     "GET /v1/quarantine": "quarantine list",
     "GET /v1/dlq": "dlq list",
+    "GET /v1/causes": "causes list",
     "GET /v1/deliveries": "deliveries list",
     "GET /v1/replays": "replays list",
     "GET /v1/tokens": "tokens list",

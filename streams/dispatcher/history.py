@@ -84,6 +84,7 @@ def _with(job: Job, run: Attempt) -> Job:
     """The job with one more run; only the newest traceback is kept, because they are large."""
     cut = replace(
         run,
+        began_at=job.began_at,
         error=run.error and run.error[:ERROR_CHARS],
         traceback=run.traceback and run.traceback[-TRACEBACK_CHARS:],
     )

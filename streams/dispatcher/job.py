@@ -53,6 +53,7 @@ def begun(job: Job, run_id: str, worker_id: str, policy: Handler, now: int) -> J
         timeout_seconds=policy.timeout_seconds,
         code=policy.code,
         code_at_start=policy.code if job.run_id is None else job.code_at_start,
+        began_at=now,
     )
 
 
@@ -139,6 +140,7 @@ def continued(job: Job, text: str, now: int) -> Job:
         last_error=None,
         run_id=None,
         code_at_start=None,
+        began_at=None,
     )
 
 

@@ -86,6 +86,12 @@ def bulk_id(tenants: Collection[str] | None, key: str | None) -> str:
     return "blk_" + _encode(_hash("bulk", key, *sorted(tenants or ())))
 
 
+def cause_id(kind: str, origin: str, error_class: str, message: str, code: str | None) -> str:
+    """The dead letters that have these in common."""
+    version = () if code is None else (code,)
+    return "cau_" + _encode(_hash("cause", kind, origin, error_class, message, *version)[:10])
+
+
 def keyed_command_id(principal: str, path: str, body: bytes, key: str) -> str:
     """The one command of all calls of a principal with the same path, body and idempotency key."""
     told = hashlib.sha256(body).hexdigest()

@@ -463,6 +463,7 @@ def test_a_pending_job_says_what_holds_it_and_its_history_is_shown(
                 "error": "WorkerLost: gone",
                 "traceback": None,
                 "code": None,
+                "began_at": None,
             }
         ],
     )

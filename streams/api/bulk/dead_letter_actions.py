@@ -30,6 +30,7 @@ class LetterFilter(Selecting):
     reason: Name | None = None
     topic: Name | None = None
     error: Name | None = None
+    cause: Name | None = None
 
 
 class ManualFilter(LetterFilter):

@@ -15,6 +15,9 @@ Reason = Annotated[str | None, typer.Option(help="Only for this reason.", metava
 Error = Annotated[
     str | None, typer.Option(help="Only if its error contains this text.", metavar="TEXT")
 ]
+Cause = Annotated[
+    str | None, typer.Option(help="Only of this cause, as `causes list` names it.", metavar="CAUSE")
+]
 NotReplayed = Annotated[
     bool, typer.Option("--not-replayed", help="Only those that were not replayed yet.")
 ]
@@ -33,6 +36,7 @@ class Selected:
     reason: Reason = None
     topic: Topic = None
     error: Error = None
+    cause: Cause = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class Listed(Selected):
             "reason": self.reason,
             "topic": self.topic,
             "error": self.error,
+            "cause": self.cause,
             "not_replayed": "true" if self.not_replayed else None,
             "discarded": "true" if self.discarded else None,
             "manual": "true" if self.manual or self.assignee else None,

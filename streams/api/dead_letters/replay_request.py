@@ -77,6 +77,7 @@ class BulkReplayRequest(Body):
     reason: str | None = None
     topic: str | None = None
     error: str | None = None
+    cause: str | None = None
     since: Moment | None = None
     until: Moment | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = 500

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from streams.api.causes.grouping import failure_of
 from streams.api.jobs.replays import replays
 from streams.api.rows.json_values import Json, trace_id
 from streams.api.rows.matched import MOST, matched
@@ -50,6 +51,7 @@ def dead_letter_json(
         "id": letter.id,
         "kind": letter.kind,
         "tenant_id": letter.tenant_id,
+        "cause": failure_of(letter).cause_id,
         "reason": letter.reason,
         "detail": letter.detail,
         "stage": letter.stage,
@@ -129,6 +131,7 @@ def _base64(raw: bytes | None) -> str | None:
 
 def _row(record: Record) -> Row:
     letter = DEAD_LETTER.decode(record.value)
+    failure = failure_of(letter)
     return (
         letter.id,
         letter.tenant_id,
@@ -144,6 +147,8 @@ def _row(record: Record) -> Row:
         _place(letter),
         letter.detail,
         _error(letter.detail),
+        failure.cause_id,
+        failure.code,
         record.partition,
         letter.at,
         record.value,
@@ -171,7 +176,7 @@ TABLE = Table(
     "reason TEXT NOT NULL, topic TEXT, type TEXT, replayed INTEGER NOT NULL, "
     "discarded INTEGER NOT NULL, manual INTEGER NOT NULL, assignee TEXT, "
     "place TEXT NOT NULL, detail TEXT NOT NULL, "
-    "error TEXT NOT NULL, part INTEGER NOT NULL, "
+    "error TEXT NOT NULL, cause TEXT NOT NULL, code TEXT, part INTEGER NOT NULL, "
     "at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     indexes={
@@ -203,6 +208,7 @@ LISTING = Listing(
         "topic": (),
         "type": (),
         "error": (),
+        "cause": (),
         "not_replayed": ("true",),
         "discarded": ("true", "false"),
         "manual": ("true", "false"),

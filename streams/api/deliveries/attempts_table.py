@@ -9,23 +9,29 @@ from streams.api.rows.table import Row, Table, no_tombstone
 from streams.http.moments import rfc3339
 from streams.runtime.processor import Record
 from streams.serde.codec import DELIVERY_ATTEMPT
-from streams.serde.delivery_records import Delivery
+from streams.serde.delivery_records import Delivery, DeliveryAttempt
 
 _ALL = -1
 
 
 def attempts_of(connection: sqlite3.Connection, row: Delivery, last: int = _ALL) -> list[Json]:
+    """Return the `last` attempts of a delivery that are kept, oldest first, as the API does."""
+    return [_attempt_json(ended) for ended in ended_attempts(connection, row, last)]
+
+
+def ended_attempts(
+    connection: sqlite3.Connection, row: Delivery, last: int = _ALL
+) -> list[DeliveryAttempt]:
     """Return the `last` attempts of a delivery that are kept, oldest first."""
     found = connection.execute(
         "SELECT record FROM attempts WHERE delivery_id = ? AND tenant_id = ?"
         " ORDER BY attempt DESC LIMIT ?",
         (row.delivery_id, row.tenant_id, last),
     ).fetchall()
-    return [_attempt_json(record) for (record,) in reversed(found)]
+    return [DELIVERY_ATTEMPT.decode(record) for (record,) in reversed(found)]
 
 
-def _attempt_json(record: bytes) -> Json:
-    ended = DELIVERY_ATTEMPT.decode(record)
+def _attempt_json(ended: DeliveryAttempt) -> Json:
     return {
         "attempt": ended.attempt,
         "at": rfc3339(ended.at),

@@ -6,6 +6,7 @@ A query about one tenant names it in SQL (G3), so that no row of another tenant 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streams.api.deliveries.attempts_table import attempts_of
@@ -93,22 +94,37 @@ def oldest_due(connection: sqlite3.Connection) -> int | None:
 
 def of_event(connection: sqlite3.Connection, tenant_id: str, event_id: str) -> list[Json]:
     """Return the deliveries of an event and of the end of its job, oldest first."""
-    return _related(connection, "event_id = ?", tenant_id, event_id)
+    return _summaries(connection, rows_of_event(connection, tenant_id, event_id))
 
 
 def of_job(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> list[Json]:
     """Return those of a job's end and approvals, and to its `callback_url`, oldest first."""
+    return _summaries(connection, rows_of_job(connection, tenant_id, job_id))
+
+
+def rows_of_event(connection: sqlite3.Connection, tenant_id: str, event_id: str) -> list[Delivery]:
+    """Return the newest deliveries of `of_event`, oldest first."""
+    return _related(connection, "event_id = ?", tenant_id, event_id)
+
+
+def rows_of_job(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> list[Delivery]:
+    """Return the newest deliveries of `of_job`, oldest first."""
     return _related(connection, "job_id = ? AND kind IN ('job', 'callback')", tenant_id, job_id)
 
 
-def _related(connection: sqlite3.Connection, where: str, tenant_id: str, id_: str) -> list[Json]:
+def _related(
+    connection: sqlite3.Connection, where: str, tenant_id: str, id_: str
+) -> list[Delivery]:
     rows = connection.execute(
         f"SELECT record FROM deliveries WHERE {where} AND tenant_id = ?"  # noqa: S608  constants
         " ORDER BY created_at DESC, delivery_id DESC LIMIT ?",
         (id_, tenant_id, _MOST_RELATED),
     )
-    found = [DELIVERY.decode(record) for (record,) in rows]
-    return [_summary(row, waits_of(connection, row)) for row in reversed(found)]
+    return [DELIVERY.decode(record) for (record,) in rows][::-1]
+
+
+def _summaries(connection: sqlite3.Connection, rows: Iterable[Delivery]) -> list[Json]:
+    return [_summary(row, waits_of(connection, row)) for row in rows]
 
 
 def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:

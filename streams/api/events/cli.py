@@ -13,6 +13,7 @@ from streams.api.events.cli_seek import seek
 from streams.api.events.cli_tail import tail_events
 from streams.api.jobs import cli_sentences as job_sentences
 from streams.api.replays.cli import replay_events
+from streams.api.timelines.cli_timeline import Spans, timeline
 from streams.cli.operator_command import Answer, Api, command, part, tell_how_to_follow
 from streams.cli.options import EventId, Page
 
@@ -64,6 +65,15 @@ def show_event(api: Api, event_id: EventId) -> Answer:
         note = "a route matches it now"
         found["route_command"] = api.command("events", "route", event_id, "--note", note)
     return found | {"deliver_again": _deliver_again(api, found)}
+
+
+@command(events, "timeline", timeline)
+def event_timeline(api: Api, event_id: EventId, spans: Spans) -> Answer:
+    """Show when everything happened that became of an event, from its delivery to its effects.
+
+    Example: tidegate events timeline evt_0198c7a2-5d5e-7c53-8a5e-2f3b0d5a9b11 --failed-only
+    """
+    return spans.of(api, f"/v1/events/{part(event_id)}/timeline")
 
 
 def _deliver_again(api: Api, event: Answer) -> list[str]:

@@ -15,7 +15,7 @@ async def story(state: AppState, event_id: str) -> Json:
     """Return an event with all that became of it; refuse with 404 if it is unknown."""
     shown = await state.query(lambda db: shown_event(db, event_id, state.topology))
     if shown is None:
-        raise _unknown(event_id)
+        raise unknown_event(event_id)
     return shown
 
 
@@ -27,13 +27,14 @@ async def payload(state: AppState, event_id: str) -> bytes:
     """
     found = await state.query(lambda db: events.event(db, event_id))
     if found is None:
-        raise _unknown(event_id)
+        raise unknown_event(event_id)
     body = await open_body(state, found.tenant_id, event_id, found.payload_ref)
     await state.audited(state.entry(event_id, found.tenant_id))
     return body
 
 
-def _unknown(event_id: str) -> Refusal:
+def unknown_event(event_id: str) -> Refusal:
+    """Return the refusal of an event that has no row."""
     all_ = get("events")
     hint = (
         "it is a duplicate, waits in the quarantine, is not shown yet, or is older than the list "

@@ -23,7 +23,7 @@ from streams.api.jobs.table import shown_job
 from streams.api.quarantine.table import quarantined, quarantined_json
 from streams.api.rows.json_values import Json
 from streams.http.moments import rfc3339
-from streams.serde.records import Envelope
+from streams.serde.records import DeadLetter, Envelope
 from streams.topology.model import Topology
 
 
@@ -90,13 +90,20 @@ def _dead_letters(
     replayed: list[Json],
 ) -> list[Json]:
     """Return the letters of the event's job and its replays, and of its record."""
-    places = arrived.offset, found.event_id  # the fused dispatcher knows no offset
-    ids = [f"dispatcher:{TABLE.topic}:{arrived.partition}:{place}" for place in places]
-    ids = [each["job_id"] for each in replayed] + ids
-    if job_id is not None:
-        ids = [job_id, *ids]
-    letters = [dead_letter(connection, id_) for id_ in ids]
+    ids = [*([] if job_id is None else [job_id]), *(each["job_id"] for each in replayed)]
+    of_jobs = (dead_letter(connection, id_) for id_ in ids)
+    letters = [*of_jobs, *record_letters(connection, found, arrived)]
     return [shown_letter(connection, letter) for letter in letters if letter is not None]
+
+
+def record_letters(
+    connection: sqlite3.Connection, found: Envelope, arrived: Arrival
+) -> list[DeadLetter]:
+    """Return the letters of the event's record, which then gave no job."""
+    places = arrived.offset, found.event_id  # the fused dispatcher knows no offset
+    ids = (f"dispatcher:{TABLE.topic}:{arrived.partition}:{place}" for place in places)
+    letters = (dead_letter(connection, id_) for id_ in ids)
+    return [letter for letter in letters if letter is not None]
 
 
 def _quarantine(connection: sqlite3.Connection, found: Envelope) -> Json | None:

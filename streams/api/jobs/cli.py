@@ -13,6 +13,7 @@ from streams.api.jobs import cli_tables as tables
 from streams.api.jobs.cli_review import reviewed
 from streams.api.jobs.cli_submission import submit
 from streams.api.live.cli_watch import follow
+from streams.api.timelines.cli_timeline import Spans, timeline
 from streams.cli.operator_command import (
     Answer,
     Api,
@@ -56,6 +57,15 @@ def show_job(api: Api, job_id: JobId) -> Answer:
     Example: tidegate jobs show job_d8utnr6f0dbu0aulueh5k9hsqk
     """
     return with_payload_command(api, api.get(f"/v1/jobs/{part(job_id)}"))
+
+
+@command(jobs, "timeline", timeline)
+def job_timeline(api: Api, job_id: JobId, spans: Spans) -> Answer:
+    """Show when a job waited, ran and made its effects, with its replays and what it asked for.
+
+    Example: tidegate jobs timeline job_d8utnr6f0dbu0aulueh5k9hsqk --failed-only
+    """
+    return spans.of(api, f"/v1/jobs/{part(job_id)}/timeline")
 
 
 @command(jobs, "artifacts", tables.artifacts)

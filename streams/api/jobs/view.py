@@ -76,6 +76,7 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "queued_behind": job.queued_behind,
         "expires_at": rfc3339(job.expires_at),
         "run_id": job.run_id,
+        "began_at": rfc3339(job.began_at),
         "workflow_id": job.workflow_id,
         "parent": None if job.parent is None else parent_json(job.parent),
         "depth": job.depth,
@@ -127,7 +128,7 @@ def _attempt(run: Attempt) -> Json:
 
     `traceback` has the handler's own frames, in the newest run that has one.
     """
-    return asdict(run) | {"at": rfc3339(run.at)}
+    return asdict(run) | {"at": rfc3339(run.at), "began_at": rfc3339(run.began_at)}
 
 
 def _counted(duplicates: Duplicate | None) -> Json | None:

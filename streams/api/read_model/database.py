@@ -17,7 +17,7 @@ from typing import TypeVar
 import structlog
 
 from streams.api.rows.restricted import RestrictedConnection
-from streams.api.tables import STORED, TABLES
+from streams.api.tables import DERIVED, STORED, TABLES
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -32,6 +32,7 @@ CREATE TABLE positions (
   PRIMARY KEY (topic, part)) WITHOUT ROWID;
 CREATE TABLE freshness (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), at INTEGER NOT NULL);
 """
+    + "\n".join(table.triggers for table in DERIVED)
 )
 _NAMES = {each.name for each in STORED} | {"positions", "freshness"}
 _ROW_VERSION = 2
@@ -189,6 +190,8 @@ class Database:
             connection.execute("PRAGMA journal_mode=WAL")
             # A power cut loses the last commits, rows and offsets alike; they are read again.
             connection.execute("PRAGMA synchronous=NORMAL")
+            # A row that is replaced is one that goes, too, for the triggers of derived tables.
+            connection.execute("PRAGMA recursive_triggers=ON")
             # Overwrite the bytes of deleted rows: a destroyed key must not stay in free pages.
             connection.execute("PRAGMA secure_delete=ON")
         return connection

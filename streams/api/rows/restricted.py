@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+from streams.api.rows.derived import Derived
 from streams.api.rows.table import Table
 from streams.api.rows.tally import Tally
 
@@ -25,7 +26,7 @@ _ONE, _SEVERAL = "= (SELECT tenant_id FROM temp.covered)", "IN (SELECT tenant_id
 class RestrictedConnection(sqlite3.Connection):
     """A connection to the read model; `cover` says whose rows it has, and at first nobody's."""
 
-    def restrict(self, tables: Iterable[Table | Tally]) -> None:
+    def restrict(self, tables: Iterable[Table | Tally | Derived]) -> None:
         """Hide these tables behind views without a row; call it once, after the opening."""
         super().execute("PRAGMA temp_store = MEMORY")
         super().execute("CREATE TEMP TABLE covered (tenant_id TEXT PRIMARY KEY) WITHOUT ROWID")
@@ -49,12 +50,17 @@ class RestrictedConnection(sqlite3.Connection):
         self._covered = tenants
 
     @property
+    def covered(self) -> frozenset[str]:
+        """The tenants whose rows it has."""
+        return self._covered or frozenset()
+
+    @property
     def several(self) -> tuple[str, ...]:
         """The covered tenants if a list should ask for each of them; empty for one, or very many.
 
         SQLite has no index by which rows of several tenants come in the order of their time.
         """
-        covered = self._covered or frozenset()
+        covered = self.covered
         return tuple(sorted(covered)) if 1 < len(covered) <= MOST_ASKED_APART else ()
 
     @property
@@ -82,7 +88,7 @@ class RestrictedConnection(sqlite3.Connection):
         super().execute("COMMIT")
 
 
-def _view(table: Table | Tally, covered: str) -> str:
+def _view(table: Table | Tally | Derived, covered: str) -> str:
     condition = table.belongs.format(covered=covered)
     columns = "rowid AS rowid, *" if table.has_rowid else "*"
     return f"CREATE TEMP VIEW {table.name} AS SELECT {columns} FROM main.{table.name} WHERE {condition}"  # noqa: S608  E501  constants

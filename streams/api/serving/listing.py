@@ -78,8 +78,10 @@ def _own(listing: Listing | PagedList, query: PageQuery, caller: Principal) -> d
     return {listing.by: caller.id}
 
 
-def page_query(request: web.Request, filters: Filters) -> PageQuery:
+def page_query(request: web.Request, filters: Filters, most: int | None = None) -> PageQuery:
     """Return the filters, `limit` (1 to 200) and `cursor` of a query string.
+
+    With `most`, that is the largest limit, and the one of a query that names none.
 
     Raises:
         Refusal: 422. A parameter that is misspelt or given twice must not widen a list.
@@ -97,7 +99,8 @@ def page_query(request: web.Request, filters: Filters) -> PageQuery:
     if faults:
         raise all_invalid(sorted(faults))
     given = {name: query.get(name) for name in filters}
-    page = PageQuery(_limit(query.get("limit")), cursor_in(query.get("cursor")), given)
+    limit = _limit(query.get("limit"), most or DEFAULT_LIMIT, most or MAX_LIMIT)
+    page = PageQuery(limit, cursor_in(query.get("cursor")), given)
     for name, value in given.items():
         if value is not None and filters[name] and value not in filters[name]:
             raise invalid(name, f"{value!r} is not one of {', '.join(filters[name])}")
@@ -117,11 +120,11 @@ def _moment(name: str, text: str | None) -> int | None:
         raise invalid(name, str(error)) from None
 
 
-def _limit(text: str | None) -> int:
+def _limit(text: str | None, default: int, most: int) -> int:
     if text is None:
-        return DEFAULT_LIMIT
-    if not re.fullmatch(r"[0-9]{1,3}", text) or not 1 <= int(text) <= MAX_LIMIT:
-        raise invalid("limit", f"must be a number from 1 to {MAX_LIMIT}")
+        return default
+    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= most:
+        raise invalid("limit", f"must be a number from 1 to {most}")
     return int(text)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from typing import get_args
 
 from streams.api.rows.json_values import Json, checked_json, parsed
 from streams.api.rows.table import Row, Table
 from streams.artifacts.stand_in import MARK
 from streams.runtime.processor import Record
 from streams.serde.codec import STEP_RESULT
-from streams.serde.records import Job
+from streams.serde.records import Job, WaitKind
 from streams.serde.step_ids import HEARTBEAT, HEARTBEAT_ID
 
+_STEP = "step"
 _COLUMNS = "name, value, kind, error, changed_args, code"
 
 
@@ -22,10 +24,35 @@ class Step:
 
     name: str
     value: str
-    kind: str = "step"
+    kind: str = _STEP
     error: str | None = None
     changed_args: bool = False
     code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """When a step or wait had finished, in milliseconds, and how."""
+
+    name: str
+    kind: str
+    error: str | None
+    at: int
+
+    @property
+    def is_step(self) -> bool:
+        return self.kind == _STEP
+
+
+def finished(connection: sqlite3.Connection, job: Job) -> list[Finished]:
+    """Return when the incarnation's steps and waits had finished, in their order."""
+    kinds = (_STEP, *get_args(WaitKind))
+    rows = connection.execute(
+        "SELECT name, kind, error, at FROM steps WHERE job_id = ? AND incarnation = ?"  # noqa: S608
+        f" AND kind IN ({', '.join('?' * len(kinds))}) ORDER BY position",
+        (job.job_id, job.incarnation, *kinds),
+    )
+    return [Finished(*row) for row in rows]
 
 
 def steps_of(connection: sqlite3.Connection, job: Job) -> tuple[Step, ...]:
@@ -108,7 +135,7 @@ def _row(record: Record) -> Row:
     value = checked_json(record.topic, (left.value or "null").encode())
     error = None if left.raises is None else f"{left.raises}: {left.message}"
     told = (value, left.kind, error, int(left.changed_args), left.code)
-    return *TABLE.row_key(record), record.offset, *told, _artifact_of(value)
+    return *TABLE.row_key(record), record.offset, record.timestamp, *told, _artifact_of(value)
 
 
 def _artifact_of(value: str) -> str | None:
@@ -122,8 +149,8 @@ TABLE = Table(
     name="steps",
     topic="dispatcher.checkpoints.changelog",
     key="job_id TEXT, incarnation INTEGER, name TEXT",
-    columns="position INTEGER NOT NULL, value TEXT NOT NULL, kind TEXT NOT NULL, error TEXT, "
-    "changed_args INTEGER NOT NULL, code TEXT, artifact_of TEXT",
+    columns="position INTEGER NOT NULL, at INTEGER NOT NULL, value TEXT NOT NULL, "
+    "kind TEXT NOT NULL, error TEXT, changed_args INTEGER NOT NULL, code TEXT, artifact_of TEXT",
     row=_row,
     indexes={"of_artifact": "(artifact_of) WHERE artifact_of IS NOT NULL"},
     belongs=("(SELECT j.tenant_id FROM main.jobs j WHERE j.job_id = steps.job_id) {covered}"),

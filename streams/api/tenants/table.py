@@ -8,6 +8,7 @@ from collections.abc import Callable
 import orjson
 
 from streams.access import token_records
+from streams.api.causes import decision as causes
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
 from streams.api.rows.paging import Operator, Page, PagedList, PageQuery
@@ -137,7 +138,15 @@ def _row(record: Record) -> Row:
     _require_readable(setting)
     limits = len(_own_limits(setting)) if setting.kind == "tenant" else 0
     key = setting.tenant_id, setting.kind, setting.id
-    return *key, setting.updated_at, limits, record.value
+    return *key, setting.updated_at, limits, *_decided(setting), record.value
+
+
+def _decided(record: TenantRecord) -> tuple[str | None, int | None]:
+    """Return what a decision about a cause says, and until when; None in any other record."""
+    if record.kind != causes.KIND:
+        return None, None
+    decision = causes.decision_in(record)
+    return decision.state, decision.until
 
 
 def _own_limits(record: TenantRecord) -> tuple[Limit, ...]:
@@ -177,6 +186,7 @@ _READERS: dict[str, Callable[[TenantRecord], object]] = {
     "endpoint": endpoint_settings,
     "erasure": _erased_at,
     "pause": pause_in,
+    causes.KIND: causes.decision_in,
     token_records.KIND: token_records.grant_in,
     token_records.USE: token_records.use_in,
 }
@@ -187,7 +197,8 @@ TABLE = Table(
     name="tenants",
     topic="tenants",
     key="tenant_id TEXT, kind TEXT, id TEXT",
-    columns="updated_at INTEGER NOT NULL, limits INTEGER NOT NULL, record BLOB NOT NULL",
+    columns="updated_at INTEGER NOT NULL, limits INTEGER NOT NULL, decision TEXT, "
+    "until INTEGER, record BLOB NOT NULL",
     row=_row,
     belongs="(tenant_id {covered} OR (tenant_id = '' AND kind = 'pause'))",
     indexes={

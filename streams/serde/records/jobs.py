@@ -22,6 +22,7 @@ class Attempt:
     error: str | None
     traceback: str | None = None
     code: str | None = None
+    began_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,7 @@ class Job:
     expires_at: int | None = None
     queued_behind: str | None = None
     limit_keys: tuple[LimitKey, ...] = ()
+    began_at: int | None = None
 
     def is_same_life(self, incarnation: int) -> bool:
         """Whether it has, or had before it began anew, this incarnation."""

@@ -25,6 +25,7 @@ class TenantRecord:
         "data_key",
         "erasure",
         "pause",
+        "cause",
         "session_end",
         "token",
         "token_use",

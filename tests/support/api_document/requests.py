@@ -70,7 +70,8 @@ def _of_query(route: Route) -> Iterator[Json]:
             if name not in filters:
                 yield _in_query(name, {"type": "string", "format": "date-time"})
         for name, schema in _PAGING.items():
-            yield _in_query(name, schema)
+            own = {"maximum": route.most, "default": route.most} if route.most else {}
+            yield _in_query(name, schema | (own if name == "limit" else {}))
     known = {*(filters or ()), *times, *(_PAGING if filters is not None else ())}
     for name in sorted(_read("query", route) - known):
         yield _in_query(name, {"type": "string"})

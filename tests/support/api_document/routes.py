@@ -89,6 +89,13 @@ class Route:
         return self.call.body
 
     @property
+    def most(self) -> int | None:
+        """The largest limit of a list, where it is another one than that of most lists."""
+        asked = next(_calls_of("page_query", self.functions), None)
+        given = [] if asked is None else asked[1].args[2:]
+        return int(_value(asked[0], given[0])) if asked and given else None
+
+    @property
     def filters(self) -> dict[str, tuple[str, ...]] | None:
         """The filters of a list with the values that each allows; None if this is no list."""
         if self.listing is not None:

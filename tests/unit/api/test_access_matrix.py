@@ -48,6 +48,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "DiscardRequest": {"note": "x"},
     "ManualRequest": {"note": "x"},
     "DoneRequest": {"note": "x"},
+    "CauseRequest": {"note": "x"},
+    "IgnoreRequest": {"note": "x", "until": "2999-01-01T00:00:00Z"},
     "SettleRequest": {"status": "not_done", "note": "x"},
     "MoveRequest": {"pool": "default", "note": "x"},
     "BulkMoveRequest": {"pool": "default", "note": "x", "type": "t"},

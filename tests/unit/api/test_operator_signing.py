@@ -40,7 +40,9 @@ class Desk(AskedByAnybody):
 
     def set(self, record: tuple[bytes, bytes]) -> None:
         row = ("acme", "source", "shop", 0, record[1])
-        self.rows.execute("INSERT OR REPLACE INTO tenants VALUES (?, ?, ?, ?, 0, ?)", row)
+        self.rows.execute(
+            "INSERT OR REPLACE INTO tenants VALUES (?, ?, ?, ?, 0, NULL, NULL, ?)", row
+        )
 
     async def query(self, look: Any) -> Any:
         return look(self.rows)

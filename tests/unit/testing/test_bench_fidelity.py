@@ -25,6 +25,7 @@ _OF_A_RUN = {
     "created_at",
     "updated_at",
     "ready_at",
+    "began_at",
     "next_retry_at",
     "history",
     "last_error",

@@ -1,0 +1,1 @@
+"""Causes: dead letters of one kind of failure together, and what people decided about them."""
