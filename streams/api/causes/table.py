@@ -82,8 +82,9 @@ def _sample_id(connection: sqlite3.Connection, known: Standing) -> str:
     """Return one of the newest letters: one that is open if there is one."""
     where, values = _letters_of(known)
     newest = f"SELECT * FROM dead_letters WHERE {where} ORDER BY at DESC, id DESC LIMIT ?"  # noqa: S608
+    first = "replayed OR discarded OR manual, at DESC, id DESC"
     (found,) = connection.execute(
-        f"SELECT id FROM ({newest}) ORDER BY replayed OR discarded OR manual, at DESC, id DESC LIMIT 1",  # noqa: S608
+        f"SELECT id FROM ({newest}) ORDER BY {first} LIMIT 1",  # noqa: S608  constants
         (*values, _LOOKED_AT),
     ).fetchone()
     return str(found)

@@ -60,7 +60,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def counted(database: Database, tenants: frozenset[str] | None) -> dict[str, int]:
     def look(connection: sqlite3.Connection) -> dict[str, int]:
-        names = [table.name for table in (*TABLES, *DERIVED)]
+        names = [*(table.name for table in TABLES), *(each.name for each in DERIVED)]
         counts = [connection.execute(f"SELECT count(*) FROM {n}").fetchone()[0] for n in names]
         return dict(zip(names, counts, strict=True))
 
