@@ -11,7 +11,7 @@ from streams.api.events.table import Arrival
 from streams.api.quarantine.table import quarantined
 from streams.api.timelines.delivery_spans import delivery_spans, of_event
 from streams.api.timelines.span import Span, link
-from streams.dead_letter import is_replayed
+from streams.dead_letter import is_closed, is_replayed
 from streams.serde.records import DeadLetter, Envelope
 
 
@@ -67,8 +67,8 @@ def _redeliveries(
 
 
 def _dead(found: Envelope, letter: DeadLetter) -> Span:
-    is_open = not is_replayed(letter) and letter.discarded_at is None
-    over = letter.replayed_at if letter.discarded_at is None else letter.discarded_at
+    is_open = not is_replayed(letter) and not is_closed(letter)
+    over = letter.discarded_at or letter.done_at or letter.replayed_at
     return Span(
         "dead_letter",
         letter.reason,
