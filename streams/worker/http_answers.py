@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import ClientPayloadError, ClientResponse, ClientResponseError
+from aiohttp import ClientPayloadError, ClientResponse, ClientResponseError, RequestInfo
 from aiohttp.typedefs import JSONDecoder
 
 from streams.delivery.egress.retry_after import retry_after_seconds
@@ -79,6 +79,8 @@ class Answer(ClientResponse):
                 308): nothing was done.
             aiohttp.ClientResponseError: any other, such as 301, 409 or 500: something may have been
                 done. The same for all, if an earlier request of the effect may have done something.
+
+        No message has more of the URL than its origin: path and query may be secret.
         """
         is_alone = self.is_alone is None or self.is_alone()
         refusal = self._refusal() if is_alone and not self.history else None
@@ -87,14 +89,17 @@ class Answer(ClientResponse):
             raise proof(refusal)
         if self.status in _ELSEWHERE:
             self.release()
-            raise ClientResponseError(
-                self.request_info,
-                self.history,
-                status=self.status,
-                message=f"{self.reason}: the redirect is not followed",
-                headers=self.headers,
-            )
-        super().raise_for_status()
+            raise self._unclear(f"{self.reason}: the redirect is not followed")
+        if not self.ok:
+            self.release()
+            raise self._unclear(self.reason or "")
+
+    def _unclear(self, told: str) -> ClientResponseError:
+        asked = self.request_info
+        shown = RequestInfo(asked.url, asked.method, asked.headers, asked.real_url.origin())
+        return ClientResponseError(
+            shown, self.history, status=self.status, message=told, headers=self.headers
+        )
 
     def _refusal(self) -> JobError | None:
         told = f"{self.method} {self.url.origin()} answered {self.status} {self.reason}"

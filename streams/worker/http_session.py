@@ -15,6 +15,7 @@ from aiohttp import (
     ClientSession,
     ClientTimeout,
     DummyCookieJar,
+    InvalidURL,
     NonHttpUrlClientError,
     TCPConnector,
 )
@@ -35,6 +36,10 @@ _LEAST_SECONDS = 0.5
 _WRONG = (TypeError, ValueError, NonHttpUrlClientError)
 _KNOWN = (ClientError, OSError, TypeError, ValueError)
 """What aiohttp says of a URL or an option that is wrong, and of any request that it cannot make."""
+
+
+_SHOW_URLS = (InvalidURL, NonHttpUrlClientError, TimeoutError)
+"""Their messages have the whole URL, which may be secret."""
 
 
 class RunOfRequests(Protocol):
@@ -178,7 +183,7 @@ class Request:
             if self._sent.connections or self._is_of_a_middleware(error):
                 raise
             self._uncount()
-            raise self._not_sent(error) from error
+            raise self._not_sent(error) from (None if isinstance(error, _SHOW_URLS) else error)
         assert isinstance(answer, Answer)  # noqa: S101
         return answer, checked
 

@@ -25,6 +25,7 @@ from yarl import URL
 
 from streams.errors import JobError, LeaseLost, PermanentError, RetryAfter, TransientError
 from streams.worker import http_answers
+from streams.worker.handler.own_frames import own_traceback
 from streams.worker.handler.proof_not_done import not_done
 from streams.worker.http_session import Http
 from streams.worker.tool_call import tool_call
@@ -146,13 +147,14 @@ async def test_a_host_that_does_not_take_the_connection_sent_nothing(run: Run) -
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        url = f"http://127.0.0.1:{full.getsockname()[1]}/"
+        url = f"http://127.0.0.1:{full.getsockname()[1]}/secret-path"
         waiting = [socket.socket() for _ in range(4)]
         for each in waiting:
             each.setblocking(False)
             each.connect_ex(full.getsockname())
-        with pytest.raises((TransientError, TimeoutError)):
+        with pytest.raises((TransientError, TimeoutError)) as error:
             await Http(run).post(url, timeout=0.2)
+        assert "secret-path" not in own_traceback(error.value)
         for each in waiting:
             each.close()
 
@@ -233,6 +235,29 @@ async def test_a_request_that_cannot_be_made_is_an_error_of_the_handler(
 async def test_what_is_no_url_is_an_error_of_the_handler(run: Run, url: Any) -> None:
     with pytest.raises(PermanentError, match=r"nothing was sent: .*: correct the URL"):
         await Http(run).get(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x.test/hidden", "http:///hidden", "hidden", "http://x:y/hidden"]
+)
+async def test_what_is_no_url_is_not_shown(run: Run, url: str) -> None:
+    with pytest.raises(PermanentError) as raised:
+        await Http(run).get(url)
+    told = own_traceback(raised.value)
+    assert "PermanentError: GET" in told
+    assert "hidden" not in told
+
+
+@pytest.mark.parametrize("status", [301, 308, 404, 409, 500])
+async def test_a_message_about_a_status_has_only_the_origin_of_the_url(
+    run: Run, service: Service, status: int
+) -> None:
+    service.says(status)
+    answer = await Http(run).post(f"{service.url}/hidden?key=hidden")
+    with pytest.raises((ClientResponseError, PermanentError)) as raised:
+        answer.raise_for_status()
+    assert str(URL(service.url).origin()) in str(raised.value)
+    assert "hidden" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
