@@ -71,21 +71,29 @@ def _as_it_is(connection: sqlite3.Connection, note: LedgerEntry) -> LedgerEntry 
     return entry
 
 
-def changed_effects(connection: sqlite3.Connection, job: Job, offset: int) -> list[tuple[int, str]]:
-    """Return the effects of `effects_of` that changed from an offset of the ledger on.
+def changed_effects(
+    connection: sqlite3.Connection, job: Job, offset: int, most: int
+) -> list[tuple[int, str]]:
+    """Return the effects of `effects_of` that changed from an offset of the ledger on, in order.
 
     Each has the offset of its newest record, or of the job's note about it, and the name under
-    which `effect` finds it.
+    which `effect` finds it. Of more than `most`, the first ones.
     """
-    rows = connection.execute(
-        "SELECT off, action FROM effects WHERE tenant_id = ? AND scope = ?",
+    own = connection.execute(
+        "SELECT off, action FROM effects WHERE tenant_id = ? AND scope = ? AND off >= ?"  # noqa: S608
+        f" AND {_NO_NOTE} ORDER BY off LIMIT ?",
+        (job.tenant_id, job.scope, offset, most),
+    ).fetchall()
+    notes = connection.execute(
+        "SELECT off, action FROM effects WHERE tenant_id = ? AND scope = ?"
+        " AND action >= '@' AND action < 'A'",
         (job.tenant_id, job.scope),
     ).fetchall()
-    changed = (
+    shared = (
         (max(off, _shared_offset(connection, job.tenant_id, action)), action)
-        for off, action in rows
+        for off, action in notes
     )
-    return [each for each in changed if each[0] >= offset]
+    return sorted([*own, *(each for each in shared if each[0] >= offset)])[:most]
 
 
 def _shared_offset(connection: sqlite3.Connection, tenant_id: str, note: str) -> int:

@@ -104,7 +104,8 @@ def _step_json(connection: sqlite3.Connection, job: Job, name: str) -> Json:
 def _effects(connection: sqlite3.Connection, row: JobRow, seen: Position) -> Iterator[_Change]:
     """Yield the effects that changed since the reader saw them."""
     job = row.job
-    for off, action in changed_effects(connection, job, seen.of(row.partition, LEDGER)):
+    offset = seen.of(row.partition, LEDGER)
+    for off, action in changed_effects(connection, job, offset, _PAGE_FRAMES + 1):
         place = Place(row.partition, LEDGER, off)
         yield _Change("effect", job.job_id, place, partial(_effect_json, connection, job, action))
 

@@ -25,7 +25,7 @@ from support.live_desk import (
     token,
     until,
 )
-from support.operator_cluster import make_job
+from support.operator_cluster import make_entry, make_job
 
 from streams.api.live import sender, subject
 from streams.api.live.frames import Frame
@@ -131,6 +131,40 @@ async def test_many_large_jobs_come_in_small_pages(tmp_path: Path) -> None:
     assert max(size(page.frames) for page in found) < MOST_BYTES
     told = [f.data["job_id"] for page in found for f in page.frames if f.data]
     assert told == [job.job_id for job in jobs]
+
+
+async def test_a_page_of_a_job_with_thousands_of_effects_has_few_rows(tmp_path: Path) -> None:
+    """All readers are read one after the other: a long look for one holds up every other."""
+    log, rows, about = Log(), Rows(tmp_path / "a.sqlite"), of_jobs(["job_a"])
+    reading, told = Reading(about, Position(about.digest), rows.topology), list[str]()
+    effects = [make_entry(RUNNING, f"email:send/{n:04}") for n in range(2_000)]
+    fetched = list[Any]()
+
+    def noted(_: sqlite3.Cursor, row: Any) -> Any:
+        fetched.append(row)
+        return row
+
+    def look(changed: set[Any], connection: sqlite3.Connection) -> Page:
+        connection.row_factory = noted
+        try:
+            return reading.page(connection, changed)
+        finally:
+            connection.row_factory = None
+
+    with closing(rows.database), closing(rows.writer):
+        rows.fold(*log.append(RUNNING))
+        rows.database.read(partial(look, reading.everything))
+        rows.fold(*log.append(*effects))
+        changed = {("job_a", "effects")}
+        while changed:
+            fetched.clear()
+            page = rows.database.read(partial(look, changed))
+            assert len(fetched) < 300
+            for frame in page.frames:
+                reading.position.see(frame)
+                told.append(frame.data["action"] if frame.data else "")
+            changed = page.again
+    assert told == [effect.action for effect in effects]
 
 
 def jobs_known_to(reader: object) -> set[str]:
