@@ -58,7 +58,7 @@ class DaemonThread:
                 self._failed(error)
 
 
-def _named(function: Callable[..., object]) -> str:
+def named(function: Callable[..., object]) -> str:
     """What a function is called, without its arguments: to show them may take long, or fail."""
     while isinstance(function, partial):
         function = function.func
@@ -93,13 +93,13 @@ async def in_daemon_thread(
         try:
             tell(future.set_result, function())
         except StopIteration as stop:  # which a future refuses to hold
-            told = f"{_named(function)} raised {stop!r}"
+            told = f"{named(function)} raised {stop!r}"
             tell(future.set_exception, RuntimeError(told))
         except BaseException as error:
             tell(future.set_exception, error)
 
     try:
-        DaemonThread(f"call-{_named(function)}", body).start()
+        DaemonThread(f"call-{named(function)}", body).start()
     except RuntimeError as error:
         raise NoThread(f"{error}: too many calls hang, give them timeouts") from error
     try:

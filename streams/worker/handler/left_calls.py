@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from streams.process.daemon_thread import in_daemon_thread
+from streams.process.daemon_thread import in_daemon_thread, named
 
 T = TypeVar("T")
 
@@ -42,6 +42,7 @@ class LeftCalls:
                 ended.set()
                 self._left.pop(this, None)
 
+        made.__qualname__ = named(function)  # by which its thread is known in a dump of them
         try:
             return await in_daemon_thread(made, late)
         except asyncio.CancelledError:

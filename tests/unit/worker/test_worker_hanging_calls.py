@@ -65,6 +65,20 @@ async def test_a_worker_in_which_too_many_hang_drains_and_ends(
         jobs.answer.set()
 
 
+async def test_a_thread_is_known_by_the_function_that_it_calls() -> None:
+    app = App("test")
+
+    def asks_the_shop() -> str:
+        return threading.current_thread().name
+
+    @app.job("job")
+    async def job(ctx: Context) -> Any:
+        return await ctx.step("asks", asks_the_shop)
+
+    async with bench(app) as at:
+        assert "asks_the_shop" in str((await at.ended(at.give())).result)
+
+
 async def test_a_few_that_hang_and_many_that_are_slow_end_no_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
