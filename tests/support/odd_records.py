@@ -50,7 +50,7 @@ KEYS = st.none() | BYTES
 SETTING_KEYS = st.builds(
     tenant_key,
     st.sampled_from(["acme", ""]),
-    st.sampled_from(["tenant", "source", "endpoint", "erasure", "data_key", "other"]),
+    st.sampled_from(["tenant", "source", "endpoint", "erasure", "data_key", "cause", "other"]),
     st.sampled_from(["", "crm", "callbacks"]),
 )
 """Keys on `tenants`, which decide what their values are taken for."""

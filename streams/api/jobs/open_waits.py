@@ -70,13 +70,14 @@ def _effect(job: Job, awaited: LedgerEntry) -> Json:
 
 def _told(wait: Wait, gathers: Gathers) -> str:
     name, until = shown_id(wait.id), rfc3339(wait.until)
-    what = {
+    known = {
         "time": f"the time {until} ({name})",
         "event": f"an event that matches {wait.match} ({name})",
         "job": f"the end of job {wait.job_id} ({name})",
         "approval": f"a person: `tidegate approvals show {wait.approval_id}` ({name})",
         "gather": f"jobs that it asked for ({name}){_so_far(wait, gathers)}",
-    }[wait.kind]
+    }
+    what = known.get(wait.kind, name)  # a later release may have more kinds
     return what if until is None or wait.kind == "time" else f"{what}, until {until}"
 
 

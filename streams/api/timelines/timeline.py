@@ -37,7 +37,7 @@ async def of_event(state: AppState, event_id: str, query: PageQuery) -> Json:
         Refusal: 404, there is no such event; 422, the cursor is of another list.
     """
     asked = _asked(query)
-    shown = await state.query(lambda db: _event_page(db, event_id, asked, state.topology))
+    shown = await state.query(lambda db: event_page(db, event_id, asked, state.topology))
     if shown is None:
         raise unknown_event(event_id)
     return shown
@@ -50,7 +50,7 @@ async def of_job(state: AppState, job_id: str, query: PageQuery) -> Json:
         Refusal: 404, there is no such job; 422, the cursor is of another list.
     """
     asked = _asked(query)
-    shown = await state.query(lambda db: _job_page(db, job_id, asked, state.topology))
+    shown = await state.query(lambda db: job_page(db, job_id, asked, state.topology))
     if shown is None:
         raise unknown_job(job_id)
     return shown
@@ -64,9 +64,10 @@ def _asked(query: PageQuery) -> Asked:
     return Asked(start, query.limit, query.filters.get("failed_only") == "true")
 
 
-def _event_page(
+def event_page(
     connection: sqlite3.Connection, event_id: str, asked: Asked, topology: Topology
 ) -> Json | None:
+    """Return a page of the timeline of an event; None if there is no such event."""
     found = events.event(connection, event_id)
     if found is None:
         return None
@@ -78,9 +79,10 @@ def _event_page(
     return _timeline_json(found.tenant_id, event_id, first, spans, after)
 
 
-def _job_page(
+def job_page(
     connection: sqlite3.Connection, job_id: str, asked: Asked, topology: Topology
 ) -> Json | None:
+    """Return a page of the timeline of a job; None if there is no such job."""
     found = jobs.job(connection, job_id)
     if found is None:
         return None

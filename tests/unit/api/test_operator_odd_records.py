@@ -14,12 +14,15 @@ from support.callers import Operator
 from support.odd_records import BYTES, KEYS, SETTING_KEYS, broken, framed
 from support.operator_cluster import make_job
 
+from streams.api.causes.table import shown_cause
 from streams.api.endpoints import table as endpoints
 from streams.api.jobs import table as jobs
 from streams.api.read_model.database import Database, transaction
 from streams.api.read_model.projections import Changes, project
 from streams.api.rows.paging import PageQuery
 from streams.api.tables import LISTINGS, TABLES
+from streams.api.timelines.timeline import event_page, job_page
+from streams.api.timelines.walk import Asked, Start
 from streams.errors import DecodeError
 from streams.operator.counts import counts
 from streams.runtime.processor import Record
@@ -29,6 +32,7 @@ from streams.serde.records import TenantRecord
 
 AT = 1_750_000_000_000
 OPERATOR = Operator()
+ALL_SPANS = Asked(Start(), 1_000)
 SCHEMAS = {
     "events": "envelope",
     "jobs": "job",
@@ -107,9 +111,14 @@ def everything(connection: sqlite3.Connection) -> list[Any]:
     """All that the lists show."""
     first = PageQuery(50)
     ids = connection.execute("SELECT job_id FROM jobs").fetchall()
+    events = connection.execute("SELECT event_id FROM events").fetchall()
+    causes = connection.execute("SELECT id FROM causes").fetchall()
     return [
         *(listing.shown(connection, first, OPERATOR).items for listing in LISTINGS),
         *(jobs.shown_job(connection, job_id, OPERATOR.topology) for (job_id,) in ids),
+        *(job_page(connection, job_id, ALL_SPANS, OPERATOR.topology) for (job_id,) in ids),
+        *(event_page(connection, id_, ALL_SPANS, OPERATOR.topology) for (id_,) in events),
+        *(shown_cause(connection, cause_id) for (cause_id,) in causes),
     ]
 
 
