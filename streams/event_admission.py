@@ -47,6 +47,21 @@ class Admitted:
     repeated: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Previewed:
+    """An event that was not written; `occurred_at` is in milliseconds UTC.
+
+    `job_id` is the job that it would have, None if no route matches it.
+    """
+
+    event_type: str
+    subject: str | None
+    occurred_at: int | None
+    dedup_key: str
+    attributes: dict[str, str]
+    job_id: str | None
+
+
 class Admission(Protocol):
     """Lets events in; belongs to one event loop. Repeating a call is safe within the dedup window:
     it writes the same fingerprint again, and dedup drops it."""
@@ -66,6 +81,14 @@ class Admission(Protocol):
             Misfit: the body does not fit these either; nothing is written.
             Erased: the tenant was erased.
             KafkaUnavailable: it was not acknowledged; it may still have been written.
+        """
+
+    def preview(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Previewed:
+        """Return the event that a quarantined body would be under these settings; write nothing.
+
+        Raises:
+            ConfigError: the mapping is none.
+            Misfit: the body does not fit them.
         """
 
 

@@ -13,7 +13,7 @@ from ingress.receive.key_maker import KeyMaker
 from ingress.receive.sender import Sender
 from ingress.schemes import Verified
 from ingress.schemes.normalize import Normalized, Normalizer
-from streams.event_admission import Admitted, NewEvent
+from streams.event_admission import Admitted, NewEvent, Previewed
 from streams.process.wall_clock import wall_ms
 from streams.serde.records import Quarantined
 from streams.tenants.settings import SourceSettings
@@ -54,6 +54,19 @@ class DirectAdmission:
         made = self._released(record, settings, body)
         await self._writer.store(made)
         return Admitted(record.event_id, made.job_id)
+
+    def preview(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Previewed:
+        """See `Admission.preview`."""
+        made = self._released(record, settings, body)
+        envelope = made.envelope
+        return Previewed(
+            envelope.event_type,
+            envelope.subject,
+            envelope.occurred_at,
+            envelope.dedup_key,
+            dict(envelope.attributes),
+            made.job_id,
+        )
 
     def _released(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Event:
         headers = CIMultiDict({**record.headers, "Content-Type": record.content_type})

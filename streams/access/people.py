@@ -14,7 +14,7 @@ from streams.access.oidc.client import IssuerClient, SignedIn
 from streams.access.principal import Principal
 from streams.access.renewals import Renewals
 from streams.access.sealed_cookies import MOST_CHARS, SealedCookies
-from streams.access.session import Session, decoded, person_id, random_id
+from streams.access.session import Session, decoded, of_token, person_id, random_id
 from streams.access.session_ends import SessionEnds
 from streams.errors import SignInRefused
 
@@ -31,7 +31,10 @@ class Desk:
 
 
 class People:
-    """Belongs to one event loop; `now` is the wall clock in milliseconds."""
+    """Belongs to one event loop; `now` is the wall clock in milliseconds.
+
+    `standing` returns the principal of a token as it is now, None once the token has ended.
+    """
 
     def __init__(
         self,
@@ -39,9 +42,11 @@ class People:
         cookies: SealedCookies,
         ends: SessionEnds,
         now: Callable[[], int],
+        standing: Callable[[str], Principal | None] = lambda _: None,
     ) -> None:
         self.desks = desks
         self.ends = ends
+        self._standing = standing
         self._cookies = cookies
         self._now = now
         self._renewals = Renewals(self._asked_again, now)
@@ -81,6 +86,10 @@ class People:
             seen_at=now,
         )
 
+    def enter(self, principal: Principal) -> Session:
+        """Return a new session of whoever has a token."""
+        return of_token(principal.id, principal.name, self._now())
+
     def sealed(self, session: Session) -> str:
         """Return the text of a session's cookie.
 
@@ -111,7 +120,7 @@ class People:
             SignInRefused: the person has no access any more.
             IssuerUnavailable: the issuer has not confirmed the person for too long.
         """
-        found = await self._renewals.of(session)
+        found = await self._renewals.of(session) if session.issuer else session
         principal = self._principal(found)
         return (found.seen(self._now()) if is_use else found), principal
 
@@ -121,6 +130,8 @@ class People:
         It may until the person's groups must be asked for again, unless another call had them
         asked for, and they give what they gave.
         """
+        if not session.issuer:
+            return self._is_known(session) and self._now() < session.ends_at
         newest = self._renewals.newest(session)
         if not self._is_known(session) or self._renewals.is_refused(newest):
             return False
@@ -131,12 +142,19 @@ class People:
 
     def _is_known(self, session: Session) -> bool:
         """Return whether the issuer is still there, and nobody has ended the session."""
+        if not session.issuer:
+            return self._standing(session.subject) is not None and not self.ends.has_ended(session)
         desk = self.desks.get(session.issuer)
         if desk is None or desk.client.issuer.fingerprint != session.fingerprint:
             return False
         return not self.ends.has_ended(session)
 
     def _principal(self, session: Session) -> Principal:
+        if not session.issuer:
+            principal = self._standing(session.subject)
+            if principal is None:
+                raise SignInRefused("token-ended", "the token of this session has ended")
+            return principal
         granted = self.desks[session.issuer].grants.of(session.groups)
         if granted is None:
             raise _nothing_granted(session.person)

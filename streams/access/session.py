@@ -31,7 +31,10 @@ _ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One sign-in of one person; times in milliseconds. `groups` are those that give something."""
+    """One sign-in of one person; times in milliseconds. `groups` are those that give something.
+
+    One without an issuer was opened with a token: `subject` is then the token's principal.
+    """
 
     id: str
     issuer: str
@@ -48,8 +51,8 @@ class Session:
 
     @property
     def person(self) -> str:
-        """The person's id as a principal."""
-        return person_id(self.issuer, self.subject)
+        """The person's id as a principal, or that of the token."""
+        return person_id(self.issuer, self.subject) if self.issuer else self.subject
 
     @property
     def ends_at(self) -> int:
@@ -77,6 +80,24 @@ class Session:
 def person_id(issuer: str, subject: str) -> str:
     """Return a person's id as a principal: two issuers may have the same subject."""
     return f"person:{issuer}:{subject}"
+
+
+def of_token(principal_id: str, name: str, now: int) -> Session:
+    """Return a new session of whoever has a token, which can do what the token can."""
+    return Session(
+        id=random_id(),
+        issuer="",
+        fingerprint="",
+        subject=principal_id,
+        name=name,
+        groups=(),
+        nonce="",
+        csrf_token=random_id(),
+        refresh_token=None,
+        started_at=now,
+        checked_at=now,
+        seen_at=now,
+    )
 
 
 def decoded(text: bytes) -> Session | None:

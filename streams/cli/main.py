@@ -38,6 +38,7 @@ _GROUPS = {
 _COMMANDS = {
     "dev": "streams.dev.command:dev",
     "demo": "streams.demo.command:demo",
+    "console": "streams.cli.console:console",
     "send": "streams.cli.send:send",
     "listen": "streams.cli.listen:listen",
     "new": "streams.new.project:new",

@@ -52,6 +52,12 @@ def demo(
         bool,
         typer.Option("--apart", help="Run dedup, scheduler, dispatcher as processes apart."),
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Print a link to its console, which stays until you press Enter."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     seed: Annotated[
         int | None,
@@ -86,7 +92,7 @@ def demo(
     report.phase(f"{events} events, each delivered {redeliveries} times, in order --seed {seed}")
     scenario = compose(events, redeliveries, seed)
     place = Place(data_dir, bootstrap, allow_unsafe)
-    object_ = _play(scenario, report, place, apart=apart, kill=kill, before=before)
+    object_ = _play(scenario, report, place, apart=apart, kill=kill, before=before, watch=watch)
     if as_json:
         typer.echo(json.dumps(object_))
     if not object_["ok"]:
@@ -102,6 +108,7 @@ def _play(
     apart: bool,
     kill: bool,
     before: bool,
+    watch: bool,
 ) -> dict[str, Any]:
     """Run the old handler, then Tidegate; show the tables and return the figures."""
     from streams.demo.run.before import run_before
@@ -128,6 +135,7 @@ def _play(
             report,
             kill=kill,
             allow_unsafe=place.allow_unsafe,
+            watch=watch,
         )
         evidence = asyncio.run(demo_run)
     verdict = judge(evidence)

@@ -22,7 +22,7 @@ from streams.process.descriptors import allow_many
 from streams.telemetry import readiness
 
 _ANALYTICS = "/v1/analytics/"
-_API = ("/v1/", *SCHEMAS, *PAGES)
+_API = ("/v1/", "/console", *SCHEMAS, *PAGES)
 _LARGEST_BODY = 1 << 40  # the process behind enforces its own limit
 _SESSION: web.AppKey[ClientSession] = web.AppKey("session", ClientSession)
 
@@ -69,7 +69,8 @@ class Front:
         return problem(
             404,
             "not-found",
-            "hooks are at /v1/hooks/TENANT/SOURCE, the operator's API is under /v1",
+            "hooks are at /v1/hooks/TENANT/SOURCE, the operator's API is under /v1, and its "
+            "console at /console",
         )
 
 

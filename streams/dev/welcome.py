@@ -98,7 +98,7 @@ def ready_text(pipeline: Pipeline, *, on_terminal: bool) -> str:
     """The text that every start prints; a terminal keeps what it shows, so it gets no token."""
     file = pipeline.settings.data_dir / "admin.token"
     token = f"in {file}" if on_terminal else pipeline.credentials.admin_token
-    return f"tidegate ready {pipeline.url}\nadmin token: {token}"
+    return f"tidegate ready {pipeline.url}\nadmin token: {token}\nconsole: {pipeline.url}/console"
 
 
 _VENDORS_OWN = "Where the vendor itself shows a secret, give --secret-file FILE, not --generate."
@@ -113,7 +113,7 @@ def next_text(settings: Settings, *, sample: bool) -> str:
     topology = load(settings.topology)
     event = sample_event(topology) if sample else None
     missing = advice(topology, where) if sample and event is None else []
-    commands = [*(event.commands if event else []), "jobs list", "jobs watch JOB_ID"]
+    commands = [*(event.commands if event else []), "jobs list", "jobs watch JOB_ID", "console"]
     return "\n".join(
         (
             f"logs of every process: {settings.data_dir / 'logs'}",

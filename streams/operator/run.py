@@ -53,6 +53,7 @@ from streams.api.tokens.upkeep import keep_tokens, require_administrator, write_
 from streams.artifacts.store import open_store
 from streams.audit.chain import Head
 from streams.bulk import carrier as bulk
+from streams.console.serving.routes import add_console
 from streams.delivery.egress.configured import egress_policy
 from streams.errors import KafkaUnavailable, PoisonRecord
 from streams.event_admission import Admissions
@@ -130,7 +131,8 @@ def build(
             await app[STREAMS].hub.reads.close()
 
     async def signing_in(app: web.Application) -> AsyncIterator[None]:
-        async with sign_in_desk(settings, topology, vault, ends) as desk:
+        standing = access.authentication.standing
+        async with sign_in_desk(settings, topology, vault, ends, standing) as desk:
             app[DESK] = desk
             yield
 
@@ -139,6 +141,7 @@ def build(
     app.on_shutdown.append(_end_streams)
     app.add_routes(probe_routes(lambda: app[STATE].ready()))  # noqa: PLW0108  set at the start-up
     app.add_routes(routes())
+    add_console(app)
     require_declared(app, OPEN_PATHS)
     return app
 

@@ -137,6 +137,16 @@ def test_a_quarantined_body_is_listed_with_its_reason_and_released_once_its_mapp
     assert (answer["reason"], "mapping.dedup_key" in answer["detail"]) == ("dedup_key", True)
     assert cluster.read("events.received") == []
 
+    misfit = operator.send("POST", f"{path}/preview", {})
+    assert (misfit["fits"], misfit["reason"], misfit["event"]) == (False, "dedup_key", None)
+    tried = operator.send("POST", f"{path}/preview", {"mapping": {"dedup_key": "order.id"}})
+    assert (tried["fits"], tried["event"]["dedup_key"]) == (True, "o-1")
+    status, answer = refused(operator, f"{path}/preview", {"mapping": {"dedup_key": "]["}})
+    assert (status, answer["errors"][0]["field"]) == (422, "mapping")
+    assert cluster.read("events.received") == []
+    read = {"target": record.event_id, "verb": "quarantine.preview"}
+    eventually(lambda: len(operator.get("/v1/audit", **read)["audit"]) == 2, what="two entries")
+
     put_source(operator, "order.id")
     assert download(operator.url, TOKEN, f"{path}/payload") == BODY
     released = operator.send("POST", f"{path}/release", NOTE)

@@ -45,6 +45,7 @@ class TenantDesk(OperatorDesk):
     def __init__(self, database: Database, writer: sqlite3.Connection) -> None:
         super().__init__(writer)
         self.database, self.vault = database, local_vault(TICKET_KEY)
+        self.artifacts: Any = None
 
     def asked_by(self, principal: Principal, request_id: str, verb: str = "") -> Any:
         asked = copy.copy(self)
@@ -106,8 +107,13 @@ class Api:
 
 
 @asynccontextmanager
-async def serving(folder: Path, *, bootstrap: str | None = BOOTSTRAP_TOKEN) -> AsyncIterator[Api]:
-    """The API over an empty read model; `api.desk.rows` writes it."""
+async def serving(
+    folder: Path,
+    *,
+    bootstrap: str | None = BOOTSTRAP_TOKEN,
+    adding: Callable[[web.Application], None] = lambda _: None,
+) -> AsyncIterator[Api]:
+    """The API over an empty read model; `api.desk.rows` writes it, and `adding` adds routes."""
     database = Database(folder / "read_model.sqlite")
     writer = database.open_writer()
     office, tickets = Office(bootstrap), Tickets(local_vault(TICKET_KEY))
@@ -120,6 +126,7 @@ async def serving(folder: Path, *, bootstrap: str | None = BOOTSTRAP_TOKEN) -> A
     app[ACCESS] = access
     app[STREAMS] = Streams(None, tickets, HOUR_MS)  # type: ignore[arg-type]
     app.add_routes(routes())
+    adding(app)
     require_declared(app, OPEN_PATHS)
     async with TestClient(TestServer(app)) as client:
         api = Api(client, office, desk)

@@ -79,10 +79,11 @@ LAYERS = (
     {
         "ingress.receive",
         "streams",
+        "streams.console",
         "streams.credentials",
         "streams.middleware",
-        "streams.operator",
     },
+    {"streams.operator"},
     {"ingress.http", "streams.stages"},
     {"streams.doctor", "streams.pipeline"},
     {"streams.dev"},

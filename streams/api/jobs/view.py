@@ -76,6 +76,7 @@ def job_json(job: Job, details: JobDetails) -> Json:
         "queued_behind": job.queued_behind,
         "expires_at": rfc3339(job.expires_at),
         "run_id": job.run_id,
+        "worker_id": job.worker_id,
         "began_at": rfc3339(job.began_at),
         "workflow_id": job.workflow_id,
         "parent": None if job.parent is None else parent_json(job.parent),

@@ -7,7 +7,9 @@ from functools import partial
 from aiohttp import web
 
 from streams.access.permissions import OPERATE, PAYLOAD_READ, READ
+from streams.api.quarantine import preview as previewing
 from streams.api.quarantine import release as releasing
+from streams.api.quarantine.preview_request import PreviewRequest
 from streams.api.quarantine.release_request import ReleaseRequest
 from streams.api.quarantine.table import quarantined_json
 from streams.api.serving.attachment import attachment
@@ -47,3 +49,17 @@ async def release(request: web.Request) -> web.Response:
     wanted = await read_body(request, ReleaseRequest)
     record = await releasing.release(state, id_, wanted.note)
     return web.json_response(quarantined_json(record), status=202)
+
+
+@calls.post(
+    "/v1/quarantine/{id}/preview",
+    of=ROW,
+    needs=PAYLOAD_READ,
+    verb="quarantine.preview",
+    body=PreviewRequest,
+)
+async def preview(request: web.Request) -> web.Response:
+    """Show the event that a body would be under another mapping; nothing is released."""
+    wanted = await read_body(request, PreviewRequest)
+    shown = await previewing.preview(state_of(request), request.match_info["id"], wanted)
+    return web.json_response(shown)

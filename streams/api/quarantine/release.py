@@ -41,7 +41,7 @@ async def release(state: AppState, id_: str, note: str) -> Quarantined:
 async def payload(state: AppState, id_: str) -> bytes:
     """Return the raw body, exactly as its vendor signed it, for whoever fixes the mapping."""
     record = await known_body(state, id_)
-    body = await _body(state, record)
+    body = await body_of(state, record)
     await state.audited(state.entry(id_, record.tenant_id))
     return body
 
@@ -58,8 +58,8 @@ async def known_body(state: AppState, id_: str) -> Quarantined:
 async def _released(state: AppState, record: Quarantined, note: str) -> Quarantined:
     await refuse_erased_body(state, record.tenant_id)
     await enabled_tenant(state, record.tenant_id)
-    settings = await _settings(state, record)
-    body = await _body(state, record)
+    settings = await source_of(state, record)
+    body = await body_of(state, record)
     try:
         admitted = await state.admission.release(record, settings, body)
     except Erased as error:
@@ -101,11 +101,17 @@ async def _write(state: AppState, record: Quarantined) -> None:
     await state.wait_for(("quarantine", row), shown)
 
 
-async def _body(state: AppState, record: Quarantined) -> bytes:
+async def body_of(state: AppState, record: Quarantined) -> bytes:
+    """Return the body of an entry, opened."""
     return await open_body(state, record.tenant_id, record.event_id, record.payload_ref)
 
 
-async def _settings(state: AppState, record: Quarantined) -> SourceSettings:
+async def source_of(state: AppState, record: Quarantined) -> SourceSettings:
+    """Return the present settings of an entry's source.
+
+    Raises:
+        Refusal: 409, it has none.
+    """
     found = await state.query(
         lambda db: tenants.setting(db, record.tenant_id, "source", record.source)
     )

@@ -29,7 +29,7 @@ def answer_to(error: Exception) -> web.StreamResponse | None:
     if isinstance(error, web.RequestPayloadError):
         told = "the body is not encoded as its headers say: send it plain, with its length"
         return problem(400, "bad-request", told)
-    refusal = _refusal(error)
+    refusal = refusal_of(error)
     return None if refusal is None else refused(refusal)
 
 
@@ -50,7 +50,7 @@ def not_ready() -> Refusal:
     return Refusal(503, "not-ready", late)
 
 
-def _refusal(error: Exception) -> Refusal | None:
+def refusal_of(error: Exception) -> Refusal | None:
     """What an error of the tree, or of the read model, means to the caller."""
     match error:
         case Refusal():

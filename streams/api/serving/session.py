@@ -11,7 +11,7 @@ from streams.api.refusal import Refusal
 from streams.api.remedy import Remedy
 from streams.api.serving import session_cookies
 from streams.api.session.desk import SignInDesk
-from streams.api.session.forgery import refuse_forgery
+from streams.api.session.forgery import HEADER, refuse_forgery
 from streams.errors import IssuerUnavailable, SignInRefused
 
 log = structlog.get_logger(__name__)
@@ -24,10 +24,11 @@ _STREAM = "text/event-stream"
 _RENEWED: web.RequestKey[str] = web.RequestKey("renewed_session", str)
 
 
-async def person(request: web.Request) -> Principal | None:
+async def person(request: web.Request, csrf_token: str | None = None) -> Principal | None:
     """Return the person whose session a call has; None for a call without one.
 
-    A call with an `Authorization` header is a program's, whatever cookies it has.
+    A call with an `Authorization` header is a program's, whatever cookies it has. A form has its
+    `csrf_token` as a field, all other calls have it as a header.
 
     Raises:
         Refusal: 401, the session is over; 403, another site made the call; 503, the issuer does not
@@ -39,8 +40,14 @@ async def person(request: web.Request) -> Principal | None:
     session = desk.people.opened(text)
     if session is None:
         raise _over("the session is over")
-    refuse_forgery(request.method, request.headers, desk.origin, session.csrf_token)
+    headers = request.headers if csrf_token is None else {**request.headers, HEADER: csrf_token}
+    refuse_forgery(request.method, headers, origin_of(request), session.csrf_token)
     return await _current(request, desk, session)
+
+
+def origin_of(request: web.Request) -> str:
+    """Return the operator's origin as browsers see it: as it is set, or as this one asks it."""
+    return request.app[DESK].origin or f"{request.scheme}://{request.host}"
 
 
 async def _current(request: web.Request, desk: SignInDesk, session: Session) -> Principal:

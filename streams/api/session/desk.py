@@ -16,6 +16,7 @@ from streams.access.oidc.client import IssuerClient
 from streams.access.oidc.issuer import Issuer, is_safe
 from streams.access.people import Desk, People
 from streams.access.permissions import all_roles
+from streams.access.principal import Principal
 from streams.access.sealed_cookies import SealedCookies
 from streams.access.session_ends import SessionEnds
 from streams.access.used_once import UsedOnce
@@ -37,11 +38,13 @@ CALLBACK = "/v1/session/callback"
 class SignInDesk:
     """Where people sign in; `origin` is the operator's own, as browsers see it.
 
-    `begun` seals sign-ins under way, and `used` are those that browsers have come back from.
+    `begun` seals sign-ins under way and `links` those to the console; `used` are those of both that
+    browsers have come back with.
     """
 
     people: People
     begun: SealedCookies
+    links: SealedCookies
     used: UsedOnce
     failures: Failures
     origin: str
@@ -50,7 +53,11 @@ class SignInDesk:
 
 @asynccontextmanager
 async def sign_in_desk(
-    settings: Settings, topology: Topology, vault: Vault, ends: SessionEnds
+    settings: Settings,
+    topology: Topology,
+    vault: Vault,
+    ends: SessionEnds,
+    standing: Callable[[str], Principal | None],
 ) -> AsyncIterator[SignInDesk]:
     """Give the desk of an operator; without issuers, nobody can sign in at it.
 
@@ -69,9 +76,10 @@ async def sign_in_desk(
             )
             for name, each in topology.issuers.items()
         }
-        people = People(desks, SealedCookies(vault, "session"), ends, wall_ms)
+        people = People(desks, SealedCookies(vault, "session"), ends, wall_ms, standing)
         begun = SealedCookies(vault, "sign-in")
-        yield SignInDesk(people, begun, UsedOnce(), Failures(time.monotonic), origin)
+        links = SealedCookies(vault, "console link")
+        yield SignInDesk(people, begun, links, UsedOnce(), Failures(time.monotonic), origin)
 
 
 def public_origin(settings: Settings, issuers: Mapping[str, object]) -> str:

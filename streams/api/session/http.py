@@ -10,19 +10,29 @@ from prometheus_client import Counter
 
 from streams.access.oidc import authorization
 from streams.access.oidc.authorization import WITHIN_MS, SignIn
-from streams.access.permissions import ADMIN, in_order
+from streams.access.permissions import ADMIN, READ, in_order
 from streams.access.principal import Principal
 from streams.access.session import ABSOLUTE_MS, Session
+from streams.api.fields import Body
 from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, invalid, unknown
 from streams.api.remedy import Remedy
 from streams.api.serving import session_cookies
 from streams.api.serving.access import address_of, caller_if_known
-from streams.api.serving.call import EVERY_TENANT, OPEN, PRINCIPAL, Calls, state_as, state_of
+from streams.api.serving.call import (
+    EVERY_TENANT,
+    OPEN,
+    PRINCIPAL,
+    SHARED,
+    Calls,
+    state_as,
+    state_of,
+)
 from streams.api.serving.request_body import read_body
 from streams.api.serving.session import DESK, SESSION, issuer_unavailable, person
 from streams.api.session.desk import CALLBACK, SignInDesk
 from streams.api.session.ending import end_session, end_sessions
+from streams.api.session.links import LIFETIME_MS, new_link
 from streams.api.session.next_path import DEFAULT, is_path_here
 from streams.api.session.session_request import EndRequest, LogoutRequest
 from streams.errors import IssuerUnavailable, SignInRefused
@@ -121,6 +131,14 @@ async def logout(request: web.Request) -> web.Response:
     answer = web.json_response({"principal": session.person, "everywhere": wanted.everywhere})
     session_cookies.forget_session(answer)
     return answer
+
+
+@calls.post("/v1/session/links", of=SHARED, needs=READ, verb="session.link", body=Body)
+async def link(request: web.Request) -> web.Response:
+    """Make a link that opens the console once, within two minutes, with the caller's rights."""
+    await read_body(request, Body)
+    path = new_link(request.app[DESK], request[PRINCIPAL])
+    return web.json_response({"path": path, "seconds": LIFETIME_MS // 1000}, headers=_PRIVATE)
 
 
 @calls.post("/v1/session/end", of=EVERY_TENANT, needs=ADMIN, verb="session.end", body=EndRequest)

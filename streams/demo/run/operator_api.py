@@ -45,6 +45,10 @@ class OperatorApi:
         source = {"scheme": "zendesk", "secret": secret.decode()}
         await self._call("PUT", f"/v1/tenants/{tenant_id}/sources/{SOURCE}", source)
 
+    async def console_path(self) -> str:
+        """Return a path that opens the console once, with the rights of this client."""
+        return str(orjson.loads(await self._call("POST", "/v1/session/links", {}))["path"])
+
     async def set_endpoint(self, tenant_id: str, endpoint_id: str, body: dict[str, Any]) -> None:
         """Create or replace an outgoing endpoint."""
         await self._call("PUT", f"/v1/tenants/{tenant_id}/endpoints/{endpoint_id}", body)

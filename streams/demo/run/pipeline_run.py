@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -35,8 +36,11 @@ async def run_through(
     *,
     kill: bool,
     allow_unsafe: bool = False,
+    watch: bool = False,
 ) -> Evidence:
     """Run the scenario; returns everything that was seen from the outside.
+
+    With `watch`, it tells where the console is, and leaves it open until somebody presses Enter.
 
     Raises:
         TidegateError: the pipeline could not be started, set up, or read.
@@ -58,9 +62,23 @@ async def run_through(
             await _enter(stack, pipeline)
             report.phase(f"{len(pipeline.members)} processes are ready beside Kafka")
             async with Script(scenario, pipeline, recorder, report) as script:
-                return await script.evidence(kill=kill)
+                if watch:
+                    report.phase(f"watch it in the console: {await script.console()}")
+                evidence = await script.evidence(kill=kill)
+                if watch:
+                    report.phase("the console stays open until you press Enter")
+                    await _enter_pressed()
+                return evidence
     finally:
         await recorder.stop()
+
+
+async def _enter_pressed() -> None:
+    """Return once standard input has a line, or is at its end."""
+    pressed, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(sys.stdin.fileno(), pressed.set)
+    await pressed.wait()
+    loop.remove_reader(sys.stdin.fileno())
 
 
 async def _enter(stack: AsyncExitStack, pipeline: Pipeline) -> None:

@@ -70,6 +70,10 @@ class Script:
         await self._api.close()
         await self._topics.close()
 
+    async def console(self) -> str:
+        """Return a link that opens the console once, within two minutes."""
+        return self._pipeline.url + await self._api.console_path()
+
     async def evidence(self, *, kill: bool) -> Evidence:
         await self._create_tenants()
         await self._outgoing.set_endpoints()

@@ -136,7 +136,7 @@ async def _served(
     app.on_response_prepare.append(renew_cookie)
     app.add_routes([*calls.calls, *jobs])
     settings = Settings(public_url=origin)
-    async with sign_in_desk(settings, topology, VAULT, state.session_ends) as desk:
+    async with sign_in_desk(settings, topology, VAULT, state.session_ends, lambda _: None) as desk:
         app[DESK] = desk
         async with TestServer(app, port=port):
             yield Operator(origin, issuers, state, app)

@@ -54,8 +54,9 @@ def test_a_terminal_is_told_where_the_token_lies_and_a_program_gets_it() -> None
     assert shown.splitlines() == [
         "tidegate ready http://127.0.0.1:8080",
         "admin token: in .tidegate/admin.token",
+        "console: http://127.0.0.1:8080/console",
     ]
-    assert given.splitlines()[-1] == "admin token: s3cret"
+    assert given.splitlines()[1] == "admin token: s3cret"
 
 
 def test_a_printed_delivery_needs_no_token_and_its_job_is_shown_by_a_command() -> None:
@@ -79,7 +80,7 @@ def test_the_next_commands_work_as_printed_whatever_the_data_directory() -> None
 
 
 def hint(folder: Path, *routes: tuple[str, str]) -> list[str]:
-    """The commands for an application with these routes, without those that list jobs."""
+    """The commands for an application with these routes, without those that only show things."""
     file = folder / "topology.yaml"
     lines = [
         f'  - {{match: {{source: "{source}", event_type: "{event_type}"}}, job: j}}\n'
@@ -87,7 +88,7 @@ def hint(folder: Path, *routes: tuple[str, str]) -> list[str]:
     ]
     file.write_text("routes:\n" + "".join(lines) if lines else "limits: []\n")
     text = next_text(load_settings({}, topology=file), sample=True)
-    return [line for line in commands(text) if not line.startswith("jobs ")]
+    return [line for line in commands(text) if line.split()[0] not in ("jobs", "console")]
 
 
 def test_the_first_event_is_one_that_the_applications_routes_make_into_a_job(

@@ -1,0 +1,1 @@
+"""Approvals: what a job asks a person, before it goes on."""

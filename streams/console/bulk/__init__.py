@@ -1,0 +1,1 @@
+"""Bulk acts: a plan, a ramp, its progress, and each item."""

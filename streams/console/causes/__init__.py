@@ -1,0 +1,1 @@
+"""Causes: dead letters that died of the same thing, as one."""

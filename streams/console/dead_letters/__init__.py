@@ -1,0 +1,1 @@
+"""Dead letters: what somebody must act on, one by one."""

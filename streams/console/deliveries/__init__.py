@@ -1,0 +1,1 @@
+"""Outgoing deliveries and their attempts."""

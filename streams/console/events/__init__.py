@@ -1,0 +1,1 @@
+"""Events: what came in, and one picture from delivery to effect."""

@@ -1,0 +1,1 @@
+"""Job types that workers have announced."""

@@ -1,0 +1,1 @@
+"""Limits: what is used, who waits, and what is paused."""

@@ -1,0 +1,1 @@
+"""The first screen: what needs somebody, and the flow from delivery to effect."""

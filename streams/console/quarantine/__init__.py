@@ -1,0 +1,1 @@
+"""Signed bodies that could not be read as events."""

@@ -1,0 +1,25 @@
+"""Pages of the quarantine."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from streams.console.serving.asking import Asking
+from streams.console.serving.page import Page, Pages
+
+pages = Pages("quarantine")
+
+pages.list(
+    "/console/quarantine", "/v1/quarantine", "quarantine/list.html", "Quarantine", "quarantine"
+)
+
+
+@pages.get("/console/quarantine/{id}")
+async def entry(asking: Asking, request: web.Request) -> Page:
+    """One body: why it is here, and its release."""
+    id_ = request.match_info["id"]
+    shown = await asking.get(f"/v1/quarantine/{id_}")
+    path = f"/v1/tenants/{shown['tenant_id']}/sources/{shown['source']}"
+    source, tag = await asking.tagged_if_there(path)
+    data = {"entry": shown, "source": source, "tag": tag}
+    return Page("quarantine/entry.html", f"Body {id_}", data, watch=("quarantine",))

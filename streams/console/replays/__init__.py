@@ -1,0 +1,1 @@
+"""Replays of events from offsets or times."""

@@ -1,0 +1,1 @@
+"""Effects of unknown outcome: a person finds out what happened, and says so."""

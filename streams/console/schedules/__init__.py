@@ -1,0 +1,1 @@
+"""Schedules: what starts by the clock."""

@@ -1,0 +1,23 @@
+"""Pages of schedules."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from streams.console.serving.asking import Asking
+from streams.console.serving.page import Page, Pages
+
+pages = Pages("schedules")
+
+pages.list("/console/schedules", "/v1/schedules", "Schedules", "schedules")
+
+
+@pages.get("/console/schedules/{tenant}/{schedule_id}")
+async def schedule(asking: Asking, request: web.Request) -> Page:
+    """One schedule with its next five times."""
+    names = request.match_info
+    path = f"/v1/tenants/{names['tenant']}/schedules/{names['schedule_id']}"
+    shown = await asking.get(path)
+    data = {"schedule": shown}
+    title = f"Schedule {names['schedule_id']}"
+    return Page("schedules/schedule.html", title, data, watch=("schedules",))

@@ -1,0 +1,84 @@
+"""The one form handler: each button of the console is a call of the API, made by whoever looks.
+
+After a call that is carried out the browser goes to a page that shows it (303), so that "back" and
+"reload" send nothing again. The form's key makes two clicks one command. A call that is refused is
+answered by a page that says why, with the form as it was sent.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+from aiohttp import web
+
+from streams.api.refusal import Refusal
+from streams.api.serving.call import OPEN, Calls
+from streams.api.serving.problems import refusal_of
+from streams.api.session.next_path import is_path_here
+from streams.console.serving import asked_for, telling
+from streams.console.serving.asked_for import Form
+from streams.console.serving.asking import API, Answer, Asking
+from streams.console.serving.entering import enter
+from streams.console.serving.page import Page, answered
+
+calls = Calls()
+
+
+@calls.post("/console/act", of=OPEN, verb="")
+async def act(request: web.Request) -> web.StreamResponse:
+    """Make the call that a form names."""
+    asking = Asking(request)
+    given = await request.post()
+    fields = {name: value for name, value in given.items() if isinstance(value, str)}
+    form = asked_for.read(fields)
+    try:
+        await enter(request, fields.get("csrf", ""))
+        answer = await _made(asking, form)
+    except Exception as error:
+        refusal = refusal_of(error)
+        if refusal is None:
+            raise
+        page = Page("layout/refused.html", "Not done", {"refusal": refusal, "form": form})
+        return await answered(request, page, refusal.status)
+    if form.show:
+        shown = Page("layout/shown_once.html", "Done", {"answer": answer.json, "form": form})
+        return await answered(request, shown)
+    return telling.redirect(request, _next(form, answer), _told(form, answer))
+
+
+async def _made(asking: Asking, form: Form) -> Answer:
+    """Make the call of a form.
+
+    Raises:
+        Refusal: it is refused, or is none.
+    """
+    if not form.target.startswith(API) or await asking.declared(form.method, form.target) is None:
+        raise Refusal(404, "route-unknown", "this form names no call of the API: reload its page")
+    headers = {"Idempotency-Key": form.key, "If-Match": form.tag}
+    given = {name: value for name, value in headers.items() if value}
+    return await asking.call(form.method, form.target, form.body(), given)
+
+
+def _next(form: Form, answer: Answer) -> str:
+    """Return where the browser goes after a call; never to another site."""
+    members = answer.json if isinstance(answer.json, dict) else {}
+    wanted = _filled(form.then, members) if form.then else form.back
+    return wanted if is_path_here(wanted) else "/console"
+
+
+def _filled(path: str, members: dict[str, Any]) -> str:
+    known = {name: str(value) for name, value in members.items()}
+    try:
+        return string.Formatter().vformat(path, (), known)
+    except (KeyError, IndexError, ValueError):
+        return "/console"
+
+
+def _told(form: Form, answer: Answer) -> str:
+    """Return what the next page says of the call."""
+    members = answer.json if isinstance(answer.json, dict) else {}
+    what = f"{form.method} {form.target}"
+    if members.get("answered") is False:
+        return f"{what}: sent, and not decided yet. This page shows it as soon as it is."
+    return f"{what}: done."

@@ -1,0 +1,46 @@
+"""Who looks at a page: by the session of a sign-in, or of a token that was entered here."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import quote
+
+from aiohttp import hdrs, web
+
+from streams.api.refusal import Refusal
+from streams.api.serving import session_cookies
+from streams.api.serving.call import PRINCIPAL, STANDS
+from streams.api.serving.session import person, stands
+
+SIGN_IN = "/console/sign-in"
+
+
+async def enter(request: web.Request, csrf_token: str | None = None) -> web.Response | None:
+    """Have a request's calls made in the name of whoever looks; return where to go for that.
+
+    It returns None for somebody who has signed in.
+
+    Raises:
+        Refusal: 403, another site sent the form; 401, the session was over when a form came.
+    """
+    try:
+        found = await person(request, csrf_token)
+    except Refusal as refusal:
+        if refusal.status != HTTPStatus.UNAUTHORIZED or request.method != hdrs.METH_GET:
+            raise
+        found = None
+    if found is None:
+        return _to_sign_in(request)
+    request[PRINCIPAL] = found
+    request[STANDS] = lambda: stands(request)
+    return None
+
+
+def _to_sign_in(request: web.Request) -> web.Response:
+    if request.method != hdrs.METH_GET:
+        raise Refusal(401, "session-over", f"the session is over: sign in again at {SIGN_IN}")
+    where = f"{SIGN_IN}?next={quote(request.path_qs, safe='/')}"
+    answer = web.Response(status=303, headers={hdrs.LOCATION: where, "Cache-Control": "no-store"})
+    if session_cookies.kept_session(request):
+        session_cookies.forget_session(answer)
+    return answer

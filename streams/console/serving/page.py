@@ -1,0 +1,126 @@
+"""Pages: a handler asks the API and returns what a template shows.
+
+pages = Pages()
+
+@pages.get("/console/jobs/{job_id}")
+async def job(asking: Asking, request: web.Request) -> Page:
+    shown = await asking.get(f"/v1/jobs/{request.match_info['job_id']}")
+    return Page("jobs/job.html", shown["job_id"], {"job": shown}, watch=("jobs",))
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from streams.api.refusal import Refusal
+from streams.api.serving.call import OPEN, Calls
+from streams.api.serving.problems import not_ready, refusal_of
+from streams.api.serving.state import STATE
+from streams.console.serving import telling
+from streams.console.serving.asking import Asking
+from streams.console.serving.entering import enter
+from streams.console.serving.headers import new_nonce, page_headers
+from streams.console.serving.templates import rendered
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A template with what it shows.
+
+    The page is refreshed when one of the topics in `watch` has something new, unless it is a list
+    (`is_list`): its rows stay where they are, and a line says that there are newer ones.
+    """
+
+    template: str
+    title: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    watch: tuple[str, ...] = ()
+    is_list: bool = False
+
+
+Handler = Callable[[Asking, web.Request], Awaitable[Page | web.Response]]
+
+
+class Pages:
+    """The pages of the screen in a folder, as `Calls` are the calls of a resource."""
+
+    def __init__(self, folder: str) -> None:
+        self.calls = Calls()
+        self._folder = folder
+
+    def get(self, path: str) -> Callable[[Handler], Handler]:
+        """Declare a page; whoever has signed in may ask for it, and sees what the API gives them.
+
+        The declaration is open because the page itself sends people to the sign-in.
+        """
+
+        def declare(handler: Handler) -> Handler:
+            self.calls.get(path, of=OPEN)(_served(handler))
+            return handler
+
+        return declare
+
+    def list(self, path: str, call: str, title: str, *watch: str) -> None:
+        """Declare the page of a list of the API, by the folder's `list.html`.
+
+        The page's query is that of the call.
+        """
+        template = f"{self._folder}/list.html"
+
+        async def listed(asking: Asking, request: web.Request) -> Page:
+            answer = await asking.get(call, **request.query)
+            return Page(template, title, {"answer": answer}, watch, is_list=True)
+
+        self.get(path)(listed)
+
+
+def _served(handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    @functools.wraps(handler)
+    async def served(request: web.Request) -> web.StreamResponse:
+        asking = Asking(request)
+        try:
+            if (sent_on := await enter(request)) is not None:
+                return sent_on
+            if not request.app[STATE].ready():
+                raise not_ready()
+            page = await handler(asking, request)
+        except Exception as error:
+            return await not_shown(request, _refusal(request, error))
+        return page if isinstance(page, web.Response) else await answered(request, page)
+
+    return served
+
+
+def _refusal(request: web.Request, error: Exception) -> Refusal:
+    """Return what an error means to whoever looks; the log has the reason of one that is a bug."""
+    known = refusal_of(error)
+    if known is None:
+        log.error("page failed", path=request.path, exc_info=error)
+        known = Refusal(500, "internal-error", "The operator failed; its log has the reason.")
+    return known
+
+
+async def not_shown(request: web.Request, refusal: Refusal) -> web.Response:
+    """Return the page in place of one that cannot be shown."""
+    page = Page("layout/problem.html", "Not shown", {"refusal": refusal})
+    return await answered(request, page, refusal.status)
+
+
+async def answered(request: web.Request, page: Page, status: int = 200) -> web.Response:
+    """Return a page as HTML."""
+    nonce = new_nonce()
+    text = await rendered(request, page.template, nonce, {**page.data, "page": page})
+    headers = page_headers(nonce)
+    if status == 503:
+        headers["Retry-After"] = "2"
+    answer = web.Response(text=text, status=status, content_type="text/html", headers=headers)
+    telling.forget(request, answer)
+    return answer

@@ -1,0 +1,88 @@
+"""The templates' environment: what each page knows, and how values are written.
+
+Every text that is written passes `visible`: characters that would change how a page is read, such
+as those that turn the direction of text, are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from jinja2 import ChainableUndefined, Environment, FileSystemLoader
+
+from streams.api.refusal import Refusal
+from streams.api.serving.call import PRINCIPAL, Call, call_of
+from streams.api.serving.session import SESSION
+from streams.console.screens import SCREENS
+from streams.console.serving import files, telling, written
+from streams.serde.ids import new_id
+
+_FOLDER = Path(__file__).parent.parent
+
+_PATTERN = re.compile(r":[^{}]*\}")
+"""What a part of a path must look like, which its name in the documents leaves out."""
+
+_CALLS: web.AppKey[dict[str, Call]] = web.AppKey("console_calls", dict[str, Call])
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment; templates are named from `streams/console/`."""
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        enable_async=True,
+        finalize=written.visible,
+    )
+    made.filters.update(written.FILTERS)
+    made.globals.update(screens=SCREENS, file=files.url, new_key=lambda: new_id("idem"))
+    return made
+
+
+async def rendered(request: web.Request, template: str, nonce: str, data: Mapping[str, Any]) -> str:
+    """Return a page's HTML."""
+    session = request.get(SESSION)
+    common = {
+        "principal": request.get(PRINCIPAL),
+        "csrf": "" if session is None else session.csrf_token,
+        "nonce": nonce,
+        "told": telling.told(request),
+        "here": request.path_qs,
+        "path": request.path,
+        "query": request.query,
+        "may": _may(request),
+    }
+    return await environment().get_template(template).render_async({**common, **data})
+
+
+def declare_calls(app: web.Application) -> None:
+    """Let templates ask for the declarations of an application's routes."""
+    app[_CALLS] = {
+        f"{call.method} {_PATTERN.sub('}', call.path)}": call
+        for route in app.router.routes()
+        if (call := call_of(route.handler)) is not None
+    }
+
+
+def _may(request: web.Request) -> Callable[..., bool]:
+    """Return what tells whether who looks may make a call, by its path as it is declared."""
+
+    def may(call: str, tenant_id: str | None = None) -> bool:
+        declared, principal = request.app[_CALLS][call], request.get(PRINCIPAL)
+        if principal is None:
+            return False
+        try:
+            declared.require(principal, tenant_id)
+        except Refusal:
+            return False
+        return tenant_id is None or principal.covers(tenant_id)
+
+    return may

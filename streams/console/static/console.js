@@ -1,0 +1,94 @@
+// The console without this file is whole: forms, links and pages work. It adds keys, refreshing and live text.
+"use strict";
+
+const typing = (element) => element.closest("input, textarea, select, [contenteditable]") !== null;
+const busy = () => document.activeElement !== null && typing(document.activeElement);
+const opened = () => document.querySelector("main details.act[open]") !== null;
+
+// A page that changes is fetched again and morphed, unless somebody fills in a form on it.
+let missed = false;
+function news() {
+  const list = document.getElementById("changes")?.dataset.list === "yes";
+  if (list) {
+    const line = document.querySelector(".newer");
+    if (line) line.hidden = false;
+    return;
+  }
+  missed = busy() || opened();
+  const fresh = document.getElementById("fresh");
+  if (!missed && fresh) htmx.trigger(fresh, "news");
+}
+document.addEventListener("changed", news);
+document.addEventListener("focusout", () => setTimeout(() => { if (missed) news(); }, 200));
+
+// What a running job says, as text: its stream is the API's own.
+function said(event) {
+  const place = document.getElementById("said");
+  if (!place || !event.detail?.data) return;
+  const told = JSON.parse(event.detail.data);
+  if (event.type === "reset") place.textContent = "";
+  else if (event.type === "token") place.textContent += told.text;
+  else if (event.type === "log") place.textContent += `\n${told.message ?? told.text ?? ""}\n`;
+  if (place.textContent.length > 200000) place.textContent = place.textContent.slice(-100000);
+  place.hidden = place.textContent === "";
+}
+for (const kind of ["token", "log", "reset"]) document.addEventListener(kind, said);
+for (const kind of ["status", "step", "effect", "progress", "end"]) document.addEventListener(kind, news);
+
+// Keys: `/` finds, `g` and a letter goes, `j` and `k` walk the rows, `?` shows all.
+let going = 0;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && busy()) { document.activeElement.blur(); return; }
+  if (typing(event.target)) return;
+  if (performance.now() - going < 1500) {
+    going = 0;
+    const link = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
+    if (link) { event.preventDefault(); link.click(); }
+    return;
+  }
+  const rows = [...document.querySelectorAll("main tbody tr a:first-of-type")].filter(
+    (link, index, all) => all.findIndex((other) => other.closest("tr") === link.closest("tr")) === index);
+  const at = rows.findIndex((link) => link.closest("tr").contains(document.activeElement));
+  const keys = {
+    "/": () => document.getElementById("find")?.focus(),
+    "?": () => { location.href = "/console/keys"; },
+    g: () => { going = performance.now(); },
+    j: () => rows[Math.min(at + 1, rows.length - 1)]?.focus(),
+    k: () => rows[Math.max(at - 1, 0)]?.focus(),
+    n: () => document.querySelector("a[rel=next]")?.click(),
+    r: () => location.reload(),
+    u: () => history.back(),
+  };
+  if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+});
+
+// A form is sent once: the server would take a second click for the same command anyway.
+document.addEventListener("submit", (event) => {
+  const button = event.target.querySelector("button:not([type=button])");
+  if (event.target.method === "post" && button) setTimeout(() => { button.disabled = true; });
+});
+window.addEventListener("pageshow", () => {
+  for (const button of document.querySelectorAll("form button[disabled]")) button.disabled = false;
+});
+
+// Plots of minutes: the numbers are in a table beside, for readers without pictures.
+function plots() {
+  for (const place of document.querySelectorAll("[data-plot]")) {
+    if (place.dataset.drawn === place.dataset.plot) continue;
+    place.dataset.drawn = place.dataset.plot;
+    const { times, series } = JSON.parse(place.dataset.plot);
+    const style = getComputedStyle(document.documentElement);
+    const ink = style.getPropertyValue("--ink").trim();
+    const colors = ["--blue", "--red", "--green", "--amber"].map((name) => style.getPropertyValue(name).trim());
+    const axis = { stroke: ink, grid: { stroke: style.getPropertyValue("--line").trim(), width: 1 }, size: 42 };
+    place.replaceChildren();
+    new uPlot({
+      width: place.clientWidth || 300, height: 130, legend: { show: series.length > 1, live: false }, cursor: { show: false },
+      axes: [{ ...axis, size: 28 }, axis],
+      series: [{}, ...series.map((each, index) => ({ label: each.label, stroke: colors[index % 4], width: 2, points: { show: false } }))],
+    }, [times, ...series.map((each) => each.values)], place);
+  }
+}
+document.addEventListener("DOMContentLoaded", plots);
+document.addEventListener("htmx:after:swap", plots);

@@ -1,0 +1,1 @@
+"""Tenants with their sources: rotate, disable, and why a delivery was refused."""

@@ -1,0 +1,40 @@
+"""Pages of tenants and their sources."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from streams.console.serving.asking import Asking
+from streams.console.serving.page import Page, Pages
+
+pages = Pages("tenants")
+
+pages.list("/console/tenants", "/v1/tenants", "Tenants", "tenants")
+
+
+@pages.get("/console/tenants/{tenant}")
+async def tenant(asking: Asking, request: web.Request) -> Page:
+    """One tenant: its sources and endpoints, and deliveries that were refused."""
+    tenant_id = request.match_info["tenant"]
+    path = f"/v1/tenants/{tenant_id}"
+    shown = await asking.call("GET", path)
+    sources = await asking.get(f"{path}/sources", limit=200)
+    endpoints = await asking.get(f"{path}/endpoints", limit=200)
+    rejections = await asking.get(f"{path}/rejections", limit=50)
+    data = {
+        "tenant": shown.json,
+        "tag": shown.tag,
+        "sources": sources["sources"],
+        "endpoints": endpoints["endpoints"],
+        "rejections": rejections["rejections"],
+    }
+    return Page("tenants/tenant.html", f"Tenant {tenant_id}", data, watch=("tenants",))
+
+
+@pages.get("/console/tenants/{tenant}/sources/{source}")
+async def source(asking: Asking, request: web.Request) -> Page:
+    """One source: its scheme, mapping and secrets, and what may be done."""
+    names = request.match_info
+    shown = await asking.call("GET", f"/v1/tenants/{names['tenant']}/sources/{names['source']}")
+    data = {"source": shown.json, "tag": shown.tag}
+    return Page("tenants/source.html", f"Source {names['source']}", data, watch=("tenants",))

@@ -1,0 +1,1 @@
+"""Tokens: what programs and people without an issuer may do."""

@@ -1,0 +1,1 @@
+"""Workers: what runs where, and what no worker takes."""

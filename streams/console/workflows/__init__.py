@@ -1,0 +1,1 @@
+"""Workflows: the tree of jobs that one job asked for."""
