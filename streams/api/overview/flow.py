@@ -45,31 +45,30 @@ _SCHEDULED = Waiting(
     status_in(job_states.SCHEDULED),
     since="due_at",
     index="jobs_due",
-    order="created_at",
 )
 _PENDING = Waiting(
-    "jobs", status_in(job_states.PENDING), since="ready_at", index="jobs_ready", order="created_at"
+    "jobs",
+    status_in(job_states.PENDING),
+    since="ready_at",
+    index="jobs_ready",
 )
 _RUNNING = Waiting(
     "jobs",
     status_in(job_states.RUNNING),
     since="updated_at",
     index="jobs_running",
-    order="created_at",
 )
 _UNSETTLED = Waiting(
     "effects",
     IS_UNSETTLED,
     since="first_claimed_at",
     index="effects_unsettled",
-    order="first_claimed_at",
 )
 _TO_DELIVER = Waiting(
     "deliveries",
     status_in(delivery_states.PENDING),
     since="next_attempt_at",
     index="deliveries_due",
-    order="created_at",
 )
 
 STAGES = (

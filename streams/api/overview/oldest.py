@@ -16,19 +16,18 @@ class Waiting:
     """Rows that wait at a stage: those of a table for which `where` holds.
 
     `since` is the column with the time (ms) from which a row waits, and `index` has all waiting
-    rows with it. In `order`, an index has the waiting rows of one tenant.
+    rows with it. Another index must have the waiting rows of a tenant in the order of their making.
     """
 
     table: str
     where: str
     since: str
     index: str
-    order: str
 
     def oldest(self, connection: sqlite3.Connection) -> int | None:
         """Return since when the first row waits; None if none waits.
 
-        To a reader of some tenants, it is the first among the rows that come first in `order`.
+        To a reader of some tenants, it is the first among those that were made first.
         """
         if isinstance(connection, RestrictedConnection):
             return self._oldest_of_each(connection)
@@ -39,6 +38,7 @@ class Waiting:
         return None if found is None else int(found)
 
     def _oldest_of_each(self, connection: RestrictedConnection) -> int | None:
+        # Told to order them, SQLite would walk the rows of all tenants in that order.
         tenants = connection.several
         most = _MOST // max(1, len(tenants))
         asked: list[tuple[str, tuple[str | int, ...]]] = [("", (most,))]
@@ -47,7 +47,7 @@ class Waiting:
         found = [
             connection.execute(
                 f"SELECT min({self.since}) FROM (SELECT {self.since} FROM {self.table}"  # noqa: S608
-                f" WHERE {self.where}{of} ORDER BY {self.order} LIMIT ?)",
+                f" WHERE {self.where}{of} LIMIT ?)",
                 values,
             ).fetchone()[0]
             for of, values in asked
