@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from support import audited
 from support.delivering import Deliveries, hang, ok, status
 
 from streams.delivery import stage as room
@@ -493,6 +494,15 @@ def test_a_recovery_that_is_asked_for_again_after_another_is_not_begun_again(
     stage.remove()
     stage.driver.advance(1)
     assert list(stage.driver.store("delivery", "queue").range(*kept)) == []
+
+
+def test_the_audit_has_what_a_recovery_takes(stage: Deliveries) -> None:
+    stage.endpoint()
+    command = stage.command("recover", since=5, call=audited.CALL)
+    stage.driver.advance(1)
+    (entry,) = audited.entries(stage.driver)
+    assert (entry.command_id, entry.outcome) == (command.command_id, "done")
+    assert entry.after == '{"since":5,"until":null,"statuses":["parked","dead"]}'
 
 
 def test_an_erasure_deletes_in_bounded_parts(

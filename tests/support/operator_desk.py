@@ -103,13 +103,18 @@ class OperatorDesk(AskedByAnybody):
         self.sent.append(body)
         return f"cmd_{len(self.sent)}"
 
-    def answer(self, command_id: str, reason: str | None = None, detail: str = "") -> None:
+    def answer(
+        self,
+        command_id: str,
+        reason: str | None = None,
+        detail: str = "",
+        after: str | None = None,
+    ) -> None:
         """Have the read model show that a command was carried out, or refused for a reason."""
         outcome: AuditOutcome = DONE if reason is None else REFUSED
         told = None if reason is None else detail
-        entry = of_call(
-            self.call, "verb", "it", outcome, 1, reason=reason, detail=told, command_id=command_id
-        )
+        about: dict[str, Any] = {"reason": reason, "detail": told, "after": after}
+        entry = of_call(self.call, "verb", "it", outcome, 1, command_id=command_id, **about)
         self.project([("audit", *encoded(entry))])
 
 

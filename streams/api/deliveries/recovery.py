@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Self
+
+import orjson
+
 from streams.api.decisions import Decision, decided_delivery, delivery_command
 from streams.api.deliveries import table as deliveries
 from streams.api.deliveries.table import RecoveryRange
@@ -15,8 +20,27 @@ from streams.api.tenants.writes import standing_endpoint
 from streams.http.moments import rfc3339
 from streams.serde import ids
 from streams.serde.delivery_records import RECOVER, EndpointState, Recovery
-from streams.serde.records import TenantRecord
+from streams.serde.records import AuditEntry, TenantRecord
 from streams.tenants.endpoints import endpoint_settings
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What a recovery takes, in milliseconds; without `until`, what there was at its beginning."""
+
+    since: int
+    until: int | None
+    statuses: tuple[str, ...]
+
+    @classmethod
+    def of(cls, begun: Recovery) -> Self:
+        return cls(begun.since, begun.until, begun.statuses)
+
+    def differs(self, selected: RecoveryRange) -> bool:
+        """Return whether a recovery takes something else than is asked for."""
+        until = self.until if selected.until is None else selected.until
+        asked = (selected.since, until, selected.statuses)
+        return (self.since, self.until, self.statuses) != asked
 
 
 async def preview(state: AppState, selected: RecoveryRange) -> Json:
@@ -39,8 +63,9 @@ async def recover(state: AppState, selected: RecoveryRange, key: str | None) -> 
     command_id = ids.recovery_command_id(selected.tenant_id, selected.endpoint_id, key)
     decision = await _decided(state, selected, command_id)
     begun = await _recovery(state, selected, command_id)
-    if begun is not None and _differs(begun, selected):
-        raise _key_reused(begun)
+    taken = _taken(decision.entry) if begun is None else _Taken.of(begun)
+    if taken is not None and taken.differs(selected):
+        raise _key_reused(taken)
     return {
         "dry_run": False,
         **matched.json(),
@@ -72,22 +97,20 @@ async def _recovery(state: AppState, selected: RecoveryRange, command_id: str) -
     return found if found is not None and found.command_id == command_id else None
 
 
-def _differs(begun: Recovery, selected: RecoveryRange) -> bool:
-    """Whether a recovery takes something else than is asked for."""
-    until = begun.until if selected.until is None else selected.until
-    asked = (selected.since, until, selected.statuses)
-    return (begun.since, begun.until, begun.statuses) != asked
+def _taken(entry: AuditEntry | None) -> _Taken | None:
+    """Return what a recovery took, of which the endpoint shows nothing any more."""
+    if entry is None or entry.after is None:
+        return None
+    told = orjson.loads(entry.after)
+    return _Taken(told["since"], told["until"], tuple(told["statuses"]))
 
 
-def _key_reused(begun: Recovery) -> Refusal:
+def _key_reused(taken: _Taken) -> Refusal:
     """Tell which recovery has the key: `2h ago` is another time in each call."""
-    which = f"since {rfc3339(begun.since)} until {rfc3339(begun.until)}"
-    return Refusal(
-        409,
-        "key-reused",
-        f"this key belongs to a recovery {which} of status {', '.join(begun.statuses)}: ask for "
-        "that again, or send a new key",
-    )
+    until = "" if taken.until is None else f" until {rfc3339(taken.until)}"
+    which = f"since {rfc3339(taken.since)}{until} of status {', '.join(taken.statuses)}"
+    told = f"this key belongs to a recovery {which}: ask for that again, or send a new key"
+    return Refusal(409, "key-reused", told)
 
 
 def _asked(selected: RecoveryRange) -> Json:

@@ -14,6 +14,7 @@ import struct
 from itertools import islice
 from typing import ClassVar, NamedTuple, get_args
 
+import orjson
 import structlog
 
 from streams.audit import entries
@@ -29,7 +30,7 @@ from streams.errors import PoisonRecord
 from streams.runtime.part import handles, reads
 from streams.runtime.processor import Record
 from streams.serde.codec import DELIVERY_COMMAND
-from streams.serde.delivery_records import RETRY, TEST, CommandKind, DeliveryCommand
+from streams.serde.delivery_records import RECOVER, RETRY, TEST, CommandKind, DeliveryCommand
 from streams.serde.keys import after
 from streams.serde.records import DONE, REFUSED, AuditEntry
 
@@ -51,6 +52,14 @@ class _Waiting(NamedTuple):
     newest: bytes = b""
     last: bytes = b""
     moment: float | None = None
+
+
+def _after(command: DeliveryCommand) -> str | None:
+    """What the audit shows of a recovery: which deliveries it takes, in milliseconds."""
+    if command.kind != RECOVER:
+        return None
+    takes = {"since": command.since, "until": command.until, "statuses": command.statuses}
+    return orjson.dumps(takes).decode()
 
 
 class Commands(Part):
@@ -165,7 +174,8 @@ class Commands(Part):
                 log.info("a command is refused", kind=command.kind, detail=poison.detail)
             return
         if asked is not None:
-            self._answer(step, entries.of_asked(asked, DONE, step.now), asked)
+            done = entries.of_asked(asked, DONE, step.now, after=_after(command))
+            self._answer(step, done, asked)
 
     def _answer(self, step: Step, entry: AuditEntry, asked: Asked) -> None:
         DECISIONS.labels(entry.verb, entry.outcome).inc()
