@@ -15,6 +15,7 @@ from streams.api.endpoints.table import IS_CUT_OFF
 from streams.api.quarantine.table import IS_WAITING
 from streams.api.rows.bounded import MOST, Bounded, bounded
 from streams.api.rows.json_values import Json
+from streams.api.rows.restricted import RestrictedConnection
 from streams.api.rows.table import status_in
 from streams.serde import approval_states, delivery_states, job_states
 from streams.topology.limits import MaxQueued
@@ -25,6 +26,8 @@ class Matter:
     """Rows that wait for a person; `path` is their list.
 
     Rows of a table for which `where` holds are looked at, and those count for which `keep` holds.
+    With `has_common`, the table has rows of all tenants together, which the list shows to nobody
+    who has not all tenants.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Matter:
     table: str
     where: str = "TRUE"
     keep: str = "1"
+    has_common: bool = False
 
 
 MATTERS = (
@@ -56,7 +60,7 @@ MATTERS = (
         "approvals",
         status_in(approval_states.PENDING),
     ),
-    Matter("held", "/v1/held", "held"),
+    Matter("held", "/v1/held", "held", has_common=True),
     # What is paused beside tenants has a record in each partition.
     Matter(
         "paused",
@@ -96,4 +100,7 @@ def count_json(name: str, path: str, found: Bounded) -> Json:
 
 
 def _of_rows(connection: sqlite3.Connection, matter: Matter) -> Bounded:
-    return bounded(connection, matter.table, matter.where, matter.keep)
+    where = matter.where
+    if matter.has_common and isinstance(connection, RestrictedConnection):
+        where = f"{where} AND tenant_id <> ''"
+    return bounded(connection, matter.table, where, matter.keep)

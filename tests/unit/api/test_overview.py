@@ -198,6 +198,19 @@ async def test_a_count_is_that_of_the_list_at_its_path(api: Api) -> None:
     assert seen == 12
 
 
+async def test_what_is_held_of_all_tenants_together_is_counted_for_whoever_sees_them_all(
+    api: Api,
+) -> None:
+    """The list at the path of the count leaves it out for all others."""
+    held = Held(0, "default", "draft_reply", None, "no_worker", 1, 3, "start one")
+    key = held_key(0, "default", "draft_reply", None)
+    api.desk.project([("jobs.held", key, HELD.encode(held))])
+    assert await counts(api) == {"held": 1}
+    token = api.office.token("viewer", frozenset({"acme"}))
+    assert (await api.ask(token, "GET", "/v1/held"))[1]["held"] == []
+    assert await counts(api, token) == {}
+
+
 async def test_full_backlogs_are_those_of_the_callers_tenants(api: Api) -> None:
     api.desk.topology = replace(
         api.desk.topology, max_queued=(MaxQueued("tenant", 3), MaxQueued("global", 9))
