@@ -9,7 +9,7 @@ from typing import Literal
 from streams.api.decisions import Decision, decided, first_decision
 from streams.api.job_types.input_check import refuse_misfit
 from streams.api.job_types.known import doubt_about
-from streams.api.operator_state import AppState, not_shown
+from streams.api.operator_state import AppState
 from streams.api.refusal import Refusal, unknown
 from streams.api.remedy import get
 from streams.api.rows.json_values import Json
@@ -149,11 +149,14 @@ def _unanswered(tenant_id: str, id_: str, decision: Decision) -> Json:
 
 
 async def _shown(state: AppState, tenant_id: str, id_: str) -> Json:
-    """Return a schedule that the dispatcher has changed; refuse with 503 if its row is late."""
-    row = await _found(state, tenant_id, id_)
-    if row is None:
-        raise not_shown()
-    return schedule_json(row)
+    """Return a schedule that the dispatcher has changed.
+
+    Raises:
+        Refusal: 503, its row is late; 404, somebody has removed it since.
+    """
+    if await _found(state, tenant_id, id_) is None:
+        await state.read_barrier(("schedules", state.home(tenant_id)))
+    return schedule_json(await _known(state, tenant_id, id_))
 
 
 async def _known(state: AppState, tenant_id: str, id_: str) -> ScheduleRow:

@@ -132,3 +132,12 @@ async def test_a_schedule_that_the_dispatcher_found_changed_is_refused_again(
     status, name, told = await asked(api, path, "k1")
     assert (status, name) == (412, "precondition-failed")
     assert "it has another tag" in told["detail"]
+
+
+async def test_a_schedule_that_was_removed_since_its_call_is_unknown(
+    desk: Desk, api: TestClient[Any, Any]
+) -> None:
+    desk.answer(command_of(SCHEDULES, "k1"))
+    desk.project([("schedules", schedule_key("acme", "daily"), None)])
+    status, name, _ = await asked(api, SCHEDULES, "k1")
+    assert (status, name) == (404, "schedule-unknown")
