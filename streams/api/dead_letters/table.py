@@ -23,6 +23,8 @@ _ERROR_CHARS = 100
 
 IS_OPEN = "replayed = 0 AND discarded = 0 AND manual = 0"
 """SQL for letters that nobody has dealt with, unless a job was made of one meanwhile."""
+IS_MANUAL = "manual = 1"
+"""SQL for letters whose work a person does by hand."""
 
 
 def dead_letter(connection: sqlite3.Connection, id_: str) -> DeadLetter | None:
@@ -184,6 +186,7 @@ TABLE = Table(
         "discarded": "(id) WHERE discarded = 1",
         "to_replay": f"(place) WHERE {IS_OPEN}",
         "open": f"(tenant_id, id) WHERE {IS_OPEN}",
+        "manual": f"(tenant_id, id) WHERE {IS_MANUAL}",
         "of_tenant": "(tenant_id, at, id)",
     },
     expires=True,

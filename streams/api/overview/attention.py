@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from streams.access.principal import Principal
 from streams.api.backlog.table import backlog, is_seen
 from streams.api.bulk.table import stopped_acts
-from streams.api.dead_letters.table import HAS_NO_JOB, IS_OPEN
+from streams.api.dead_letters.table import HAS_NO_JOB, IS_MANUAL, IS_OPEN
 from streams.api.effects.table import IS_UNSETTLED
 from streams.api.effects.unknown_table import OF_NO_LIVE_JOB
 from streams.api.endpoints.table import IS_CUT_OFF
@@ -46,6 +46,7 @@ MATTERS = (
         IS_OPEN,
         keep=HAS_NO_JOB,
     ),
+    Matter("manual_work", "/v1/dlq?manual=true", "dead_letters", IS_MANUAL),
     Matter("reviews", "/v1/jobs?status=needs_review", "jobs", status_in(job_states.NEEDS_REVIEW)),
     Matter(
         "unknown_effects",

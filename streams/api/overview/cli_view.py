@@ -14,6 +14,7 @@ from streams.cli.sparkline import sparkline
 
 _COMMANDS = {
     "dead_letters": "dlq list --not-replayed",
+    "manual_work": "dlq list --manual",
     "reviews": "jobs review",
     "unknown_effects": "jobs review",
     "approvals": "approvals list --status pending",

@@ -144,6 +144,8 @@ def fill_attention(api: Api, tenant: str) -> None:
     fold(rows, make_letter(dead))
     fold(rows, make_letter(make_job(f"{tenant}-x", tenant), discarded_at=1, discard_note="x"))
     fold(rows, make_letter(make_job(f"{tenant}-y", tenant), replayed_at=1, replayed_as="z"))
+    fold(rows, make_letter(make_job(f"{tenant}-hand", tenant), manual_at=1, assignee="ann"))
+    fold(rows, make_letter(make_job(f"{tenant}-done", tenant), manual_at=1, done_at=2))
     fold(rows, make_letter(make_job(f"{tenant}-again", tenant)))
     fold(rows, make_job(f"{tenant}-replay", tenant, replay_of=f"{tenant}-again"))
     fold(rows, make_entry(dead, "mail:send/x", status="unknown"))
@@ -165,6 +167,7 @@ def fill_attention(api: Api, tenant: str) -> None:
 
 EACH_ONCE = {
     "dead_letters": 1,
+    "manual_work": 1,
     "reviews": 1,
     "unknown_effects": 1,
     "held": 1,
@@ -195,7 +198,7 @@ async def test_a_count_is_that_of_the_list_at_its_path(api: Api) -> None:
         (listed,) = [value for value in answer.values() if isinstance(value, list)]
         assert (status, len(listed)) == (200, each["count"]), each
         seen += len(listed)
-    assert seen == 12
+    assert seen == 14
 
 
 async def test_what_is_held_of_all_tenants_together_is_counted_for_whoever_sees_them_all(
@@ -300,6 +303,7 @@ OF_WAITING_ROWS = (
     "effects_unsettled",
     "effects_unsettled_of",
     "deliveries_due",
+    "dead_letters_manual",
     "dead_letters_open",
     "dead_letters_to_replay",
     "quarantine_waiting",
