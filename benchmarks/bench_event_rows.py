@@ -113,7 +113,7 @@ def fold(connection: sqlite3.Connection, records: list[Record]) -> None:
             project(each, batch)
         with transaction(connection):
             for changes in batch.values():
-                connection.executemany(changes.table.upsert, changes.upserts())
+                changes.write(connection)
 
 
 def age(connection: sqlite3.Connection, before: int) -> None:

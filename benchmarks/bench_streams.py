@@ -24,14 +24,15 @@ from functools import partial
 from pathlib import Path
 
 from aiohttp import ClientSession
-from bench_operator import answers, job, until, write
+from bench_operator import answers, until
 from harness import Result, arguments, broker_and_folder, create_topics, report
+from operator_records import job, of_job, write
 from outside import OVERLAY, flush, percentiles, producer, stage
 
 from streams.dispatcher.lease import lease_of
 from streams.dispatcher.workers.credits import Worker
 from streams.redaction.redaction import Redaction
-from streams.serde.codec import JOB, LIVE
+from streams.serde.codec import LIVE
 from streams.serde.ids import partition_for
 from streams.serde.records import Job, LiveOutput
 from streams.topology.load import load
@@ -101,7 +102,7 @@ async def shown(
     base, headers = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {TOKEN}"}
     async with ClientSession(base, headers=headers) as api:
         await until(lambda: answers(api, "/readyz"), process, "the operator is ready")
-        await asyncio.to_thread(write, bootstrap, [(each, JOB.encode(each)) for each in jobs])
+        await asyncio.to_thread(write, bootstrap, [of_job(each) for each in jobs])
         for last in {each.tenant_id: each for each in jobs}.values():
             await until(
                 partial(answers, api, f"/v1/jobs/{last.job_id}"), process, "all jobs are shown"

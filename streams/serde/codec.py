@@ -7,7 +7,8 @@ current one while reading (Avro 1.11, "Schema Resolution").
 from __future__ import annotations
 
 import struct
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, cached_property
 from io import BytesIO
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +24,7 @@ from streams.serde import (
     schemas,
     writing,
 )
+from streams.serde.reading import REFUSALS, Read, reader
 
 T = TypeVar("T")
 _HEADER = struct.Struct(">bI")
@@ -53,6 +55,10 @@ class Codec(Generic[T]):
         return _HEADER.pack(0, self.schema.id)
 
     @cached_property
+    def _reader(self) -> Read:
+        return reader(self.schema.parsed)
+
+    @cached_property
     def _named(self) -> bool:
         """Whether fastavro has to name the records of unions; it reads faster if it need not."""
         return conversion.has_variants(self.cls)
@@ -80,6 +86,26 @@ class Codec(Generic[T]):
                 datum.
             MemoryError: memory ran out, which is not the record's fault.
         """
+        return self._read_by(self._reader, data)
+
+    def reading(self, *names: str) -> Callable[[bytes | None], dict[str, Any]]:
+        """A function as `read`, whose records may lack all fields but these."""
+        made = cache(lambda: reader(self.schema.parsed, names))  # at first use, as everything here
+        return lambda data: self._read_by(made(), data)
+
+    def _read_by(self, read: Read, data: bytes | None) -> dict[str, Any]:
+        if data is not None and data.startswith(self._frame):
+            fields: dict[str, Any]
+            try:
+                fields, end = read(data, HEADER_SIZE)
+            except REFUSALS:
+                return self._read_slowly(data)
+            if end == len(data):
+                return fields
+        return self._read_slowly(data)
+
+    def _read_slowly(self, data: bytes | None) -> dict[str, Any]:
+        """Read a record as fastavro does, also one of an earlier version, or none of ours."""
         if data is None:
             raise DecodeError(f"{self.name}: a record without a value")
         writer = self._writer_schema(data)

@@ -16,4 +16,4 @@ def fold(connection: sqlite3.Connection, *jobs: Job) -> None:
     for job in jobs:
         project(Record("jobs", 0, 0, 0, b"", JOB.encode(job)), batch)
     for changes in batch.values():
-        connection.executemany(changes.table.upsert, changes.upserts())
+        changes.write(connection)

@@ -97,8 +97,7 @@ class Rows(AskedByAnybody):
             project(record, batch)
         with transaction(self.writer):
             for changes in batch.values():
-                self.writer.executemany(changes.table.upsert, changes.upserts())
-                self.writer.executemany(changes.table.delete, changes.deletions())
+                changes.write(self.writer)
         ends = {(r.topic, r.partition): r.offset + 1 for r in records}
         return [
             *((FOLDED, (*place, end)) for place, end in ends.items()),

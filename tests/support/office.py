@@ -61,8 +61,7 @@ class Office(AskedByAnybody):
             for record in self.desk.driver.output(topic):
                 project(record, batch)
         for changes in batch.values():
-            self.rows.executemany(changes.table.upsert, changes.upserts())
-            self.rows.executemany(changes.table.delete, changes.deletions())
+            changes.write(self.rows)
         return look(self.rows)
 
     async def wait_for(self, row: Any, look: Callable[[sqlite3.Connection], Any], *_: Any) -> Any:

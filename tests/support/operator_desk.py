@@ -52,8 +52,7 @@ class OperatorDesk(AskedByAnybody):
         for topic, key, value in records:
             project(Record(topic, 0, 0, 0, key, value), batch)
         for changes in batch.values():
-            self.rows.executemany(changes.table.upsert, changes.upserts())
-            self.rows.executemany(changes.table.delete, changes.deletions())
+            changes.write(self.rows)
 
     async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
         return query(self.rows)

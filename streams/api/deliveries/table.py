@@ -231,6 +231,7 @@ TABLE = Table(
     "kind TEXT NOT NULL, event_id TEXT, job_id TEXT, next_attempt_at INTEGER, "
     "created_at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
+    fixed=("tenant_id", "endpoint_id", "kind", "event_id", "job_id", "created_at"),
     # Leave out the ids, which would double each index: few deliveries share a millisecond.
     indexes={
         "newest": "(created_at)",

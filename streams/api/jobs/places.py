@@ -33,6 +33,8 @@ INDEXES = {
     "of_gather": "(tenant_id, above, gather, status, life) WHERE gather IS NOT NULL",
     "asking": "(tenant_id, workflow_id, created_at, job_id) WHERE asks = 1",
 }
+FIELDS = "job_id", "status", "workflow_id", "parent", "waits", "depth"
+"""The fields of a job that `row` reads."""
 
 _ABOVE = "tenant_id = :tenant_id AND above = :above"
 _BELOW = f"{_ABOVE} AND workflow_id = :workflow_id"

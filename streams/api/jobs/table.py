@@ -175,8 +175,15 @@ def sharing(connection: sqlite3.Connection, found: Job) -> MadeJob | None:
     return None if row is None else MadeJob(*row)
 
 
+_read = JOB.reading(
+    *("job_id", "tenant_id", "type", "status", "pool", "scope", "replay_of", "replay_id", "event"),
+    *("superseded_by", "created_at", "ready_at", "limit_keys"),
+    *places.FIELDS,
+)
+
+
 def _row(record: Record) -> Row:
-    job = JOB.read(record.value)
+    job = _read(record.value)
     replayed = job["event"]["event_id"] if job["replay_id"] and job["event"] else None
     return (
         job["job_id"],
@@ -218,9 +225,10 @@ TABLE = Table(
     "ready_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER, "
     "limit_keys TEXT, record BLOB NOT NULL",
     row=_row,
+    fixed=("tenant_id", "type", "scope", "created_at"),  # but of a job whose id lives again
     indexes={
         "newest": "(created_at, job_id)",
-        "of_tenant": "(tenant_id, created_at, job_id)",
+        "of_tenant": "(tenant_id, created_at, job_id, type)",
         "of_tenant_by_status": "(tenant_id, status, created_at, job_id)",
         "by_status": "(status, created_at, job_id)",
         "by_type": "(type, created_at, job_id)",

@@ -18,6 +18,7 @@ from streams.api.read_model.positions import Untrusted
 from streams.api.read_model.projections import (
     OF_A_RECORD,
     Changes,
+    last_of_each,
     oldest_wanted,
     project,
     reports_poison,
@@ -39,7 +40,7 @@ from streams.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-_BATCH = 5_000
+_BATCH = 20_000
 _POLL_SECONDS = 0.05
 """How soon a position that moved past a transaction marker, without a message, is noticed."""
 _ASK_EVERY_MS = 1_000
@@ -74,9 +75,11 @@ class FoldSession:
     ) -> None:
         self._connection = connection
         self._announce = announce
+        self._hurry = hurry
         self._undecodable = Undecodable(settings)
         admin, prefix, now = admin_client(settings), settings.topic_prefix, wall_ms()
         self._spans = positions.spans(admin, prefix, oldest_wanted(settings, now))
+        self.begins_anew = not positions.stored(connection)
         starts = positions.resume(connection, self._spans, now)
         self._seen_at = dict.fromkeys(starts, now)
         ends = Ends(now, {place: span.high for place, span in self._spans.items()})
@@ -108,7 +111,7 @@ class FoldSession:
             self._fold([_record(self._tail.place(message), message) for message in messages])
 
     def _fold(self, records: list[Record]) -> None:
-        batch = self._project(records)
+        batch = self._project(last_of_each(records))
         try:
             self._store(batch, records)
         except OF_A_RECORD as error:
@@ -116,12 +119,14 @@ class FoldSession:
             self._store_apart(records, error)
             return
         metrics.RECORDS.labels(STAGE).inc(len(records))
-        self._announce(
-            [
-                *((FOLDED, (*place, end)) for place, end in _ends(records).items()),
-                *((table, key) for table, c in batch.items() for key in c.rows),
-            ]
-        )
+        self._seen_at |= {(r.topic, r.partition): r.timestamp for r in records}
+        self._tell(batch, records)
+
+    def _tell(self, batch: Mapping[str, Changes], records: Iterable[Record]) -> None:
+        """Announce what is committed; whoever begins to wait now finds the rows themselves."""
+        ends: list[RowKey] = [(FOLDED, (*place, end)) for place, end in _ends(records).items()]
+        rows = [(table, key) for table, changes in batch.items() for key in changes.rows]
+        self._announce([*ends, *rows] if self._hurry.is_set() else ends)
 
     def _store(self, batch: Mapping[str, Changes], records: Iterable[Record]) -> None:
         """Write the changes, and the offsets behind their records, together or not at all."""
@@ -176,7 +181,6 @@ class FoldSession:
         batch: dict[str, Changes] = {}
         poisoned = False
         for record in records:
-            self._seen_at[record.topic, record.partition] = record.timestamp
             try:
                 project(record, batch)
             except PoisonRecord as error:

@@ -13,7 +13,13 @@ from confluent_kafka import KafkaException
 
 from streams.api import STAGE
 from streams.api.read_model import positions
-from streams.api.read_model.database import Database, is_damage, transaction
+from streams.api.read_model.database import (
+    Database,
+    create_indexes,
+    drop_indexes,
+    is_damage,
+    transaction,
+)
 from streams.api.read_model.fold_session import FoldSession, Lag
 from streams.api.read_model.positions import Untrusted
 from streams.api.read_model.projections import kept_ms
@@ -116,7 +122,7 @@ class Follower:
             closing(self._database.open_writer()) as connection,
             closing(self._session(connection)) as session,
         ):
-            self._catch_up(session)
+            self._catch_up(session, connection)
             look = due = time.monotonic()
             while not self._thread.stopping.is_set():
                 self._require_file()
@@ -132,11 +138,14 @@ class Follower:
     def _session(self, connection: sqlite3.Connection) -> FoldSession:
         return FoldSession(self._settings, connection, self._announce, self._outage, self._hurry)
 
-    def _catch_up(self, session: FoldSession) -> None:
+    def _catch_up(self, session: FoldSession, connection: sqlite3.Connection) -> None:
         began = time.monotonic()
+        if session.begins_anew:
+            drop_indexes(connection)
         while not session.caught_up() and not self._thread.stopping.is_set():
             self._require_file()
             session.step()
+        create_indexes(connection)
         self._said = None
         log.info("read model has caught up", seconds=round(time.monotonic() - began, 1))
 

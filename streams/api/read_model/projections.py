@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from streams.api.rows.table import Row, Table
 from streams.api.tables import TABLES, TALLIES
@@ -18,6 +19,7 @@ from streams.settings import Settings
 from streams.topology.model import Topology
 
 _TABLES = {table.topic: table for table in TABLES}
+_KEYED = frozenset(table.topic for table in TABLES if table.keyed)
 _HOUR_MS = 3_600_000
 
 OF_A_RECORD = (
@@ -44,11 +46,21 @@ class Changes:
     table: Table
     rows: dict[Row, Row | None]
 
-    def upserts(self) -> Iterable[Row]:
-        return [row for row in self.rows.values() if row is not None]
-
-    def deletions(self) -> Iterable[Row]:
-        return [key for key, row in self.rows.items() if row is None]
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write the changes, inside the caller's transaction."""
+        table = self.table
+        rows = [row for row in self.rows.values() if row is not None]
+        whole = len(rows) - len(rows) % table.at_once
+        for begin in range(0, whole, table.at_once):
+            some = rows[begin : begin + table.at_once]
+            written = connection.execute(table.upsert_many, tuple(chain.from_iterable(some)))
+            if written.rowcount < len(some):
+                connection.executemany(table.replace, some)
+        for row in rows[whole:]:
+            if not connection.execute(table.upsert, row).rowcount:
+                connection.execute(table.replace, row)
+        gone = [key for key, row in self.rows.items() if row is None]
+        connection.executemany(table.delete, gone)
 
 
 def project(record: Record, batch: dict[str, Changes]) -> None:
@@ -64,7 +76,22 @@ def project(record: Record, batch: dict[str, Changes]) -> None:
         _require_storable(key if row is None else row)
     except OF_A_RECORD as error:
         raise unusable(record, error) from error
-    batch.setdefault(table.name, Changes(table, {})).rows[key] = row
+    changes = batch.get(table.name)
+    if changes is None:
+        changes = batch[table.name] = Changes(table, {})
+    changes.rows[key] = row
+
+
+def last_of_each(records: Iterable[Record]) -> Iterable[Record]:
+    """Leave out every record that a later one of its key replaces, as Kafka's compaction does.
+
+    It is not even decoded, so it is no dead letter either if it is damaged.
+    """
+    last: dict[tuple[str, int, bytes | int | None], Record] = {}
+    for record in records:
+        topic, partition, offset, _, key, *_ = record
+        last[topic, partition, key if topic in _KEYED else offset] = record
+    return last.values()
 
 
 def write(connection: sqlite3.Connection, batch: Mapping[str, Changes], now: int) -> None:
@@ -76,8 +103,7 @@ def write(connection: sqlite3.Connection, batch: Mapping[str, Changes], now: int
     for tally in TALLIES:
         tally.add(connection, written, now)
     for changes in batch.values():
-        connection.executemany(changes.table.upsert, changes.upserts())
-        connection.executemany(changes.table.delete, changes.deletions())
+        changes.write(connection)
 
 
 def kept_ms(table: Table, settings: Settings, topology: Topology) -> int | None:
@@ -109,10 +135,11 @@ def _require_storable(row: Row) -> None:
         ValueError: an integer has more than 64 bits, or a text is not Unicode (a lone surrogate).
     """
     for value in row:
-        if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        if type(value) is str:
+            if not value.isascii():
+                value.encode()
+        elif type(value) is int and not _LEAST <= value <= _MOST:
             raise ValueError("an integer has more than 64 bits")
-        if isinstance(value, str):
-            value.encode()
 
 
 def unusable(record: Record, error: Exception) -> DecodeError:

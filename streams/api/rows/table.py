@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -23,6 +23,8 @@ RowKey = tuple[str, Row]
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
 """It fits into the 64 bits of an SQLite integer."""
 _SHOWN = 40
+_MOST_MARKS = 10_000
+"""SQLite takes 32,766 marks in a statement."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class Table:
 
     Such a topic must have no tombstones, and its records must have the time of `at`.
     """
+    fixed: Collection[str] = ()
+    """Columns that the records of a key seldom change, so that indexes of these alone are seldom
+    written again. Without any, each write gives a row the next higher rowid."""
     rowid: bool = False
     """Whether a table with a key of several columns has a rowid, too: the order of its writing."""
     belongs: str = "tenant_id {covered}"
@@ -78,22 +83,65 @@ class Table:
         return self.key_size == 1 or self.rowid
 
     @property
+    def keyed(self) -> bool:
+        """Whether the key of a record names its row, so that a later one of that key replaces it.
+
+        Without tombstones, the rows of one key are different rows.
+        """
+        return self.split is not no_tombstone
+
+    @property
     def ddl(self) -> str:
-        """SQL that creates the table and its indexes."""
+        """SQL that creates the table without its indexes."""
         rowid = "" if self.has_rowid else " WITHOUT ROWID"
         keys_ = ", ".join(_names(self.key))
-        lines = [f"CREATE TABLE {self.name} ({self._columns}, PRIMARY KEY ({keys_})){rowid};"]
-        for name, definition in self.indexes.items():
-            lines.append(f"CREATE INDEX {self.name}_{name} ON {self.name} {definition};")
-        return "\n".join(lines)
+        return f"CREATE TABLE {self.name} ({self._columns}, PRIMARY KEY ({keys_})){rowid};"
 
     @property
+    def index_ddl(self) -> Mapping[str, str]:
+        """By its name, SQL that creates an index unless it exists."""
+        return {
+            f"{self.name}_{name}": f"CREATE INDEX IF NOT EXISTS {self.name}_{name}"
+            f" ON {self.name} {definition};"
+            for name, definition in self.indexes.items()
+        }
+
+    @cached_property
+    def at_once(self) -> int:
+        """How many rows `upsert_many` writes."""
+        return _MOST_MARKS // len(_names(self._columns))
+
+    @cached_property
+    def replace(self) -> str:
+        """SQL that writes a row in place of any other."""
+        return f"INSERT OR REPLACE {self._values(1)}"
+
+    @cached_property
     def upsert(self) -> str:
-        names = _names(self._columns)
-        marks = ", ".join("?" * len(names))
-        return f"INSERT OR REPLACE INTO {self.name} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608  constants
+        """SQL that writes a row, unless there is one whose `fixed` columns differ."""
+        return self._upsert(1)
 
-    @property
+    @cached_property
+    def upsert_many(self) -> str:
+        """SQL that does so with `at_once` rows, in three quarters of the time."""
+        return self._upsert(self.at_once)
+
+    def _upsert(self, rows: int) -> str:
+        if not self.fixed:
+            return f"INSERT OR REPLACE {self._values(rows)}"
+        keys_ = _names(self.key)
+        moving = (name for name in _names(self._columns) if name not in (*keys_, *self.fixed))
+        moved = ", ".join(f"{name} = excluded.{name}" for name in moving)
+        same = " AND ".join(f"{self.name}.{name} IS excluded.{name}" for name in self.fixed)
+        conflict = f"ON CONFLICT ({', '.join(keys_)}) DO UPDATE SET {moved} WHERE {same}"
+        return f"INSERT {self._values(rows)} {conflict}"
+
+    def _values(self, rows: int) -> str:
+        names = _names(self._columns)
+        marks = ", ".join([f"({', '.join('?' * len(names))})"] * rows)
+        return f"INTO {self.name} ({', '.join(names)}) VALUES {marks}"
+
+    @cached_property
     def delete(self) -> str:
         wanted = " AND ".join(f"{name} = ?" for name in _names(self.key))
         return f"DELETE FROM {self.name} WHERE {wanted}"  # noqa: S608

@@ -73,7 +73,7 @@ class Desk(AskedByAnybody):
             topic, codec = CODECS[type(each)]
             project(Record(topic, 0, 0, 0, b"", codec.encode(each)), batch)
         for changes in batch.values():
-            self.rows.executemany(changes.table.upsert, changes.upserts())
+            changes.write(self.rows)
 
     async def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
         return query(self.rows)

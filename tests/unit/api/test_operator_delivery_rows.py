@@ -52,7 +52,7 @@ def fold(connection: sqlite3.Connection, *values: Any) -> None:
         key = tenant_key(value.tenant_id, value.kind, value.id) if topic == "tenants" else b""
         project(Record(topic, 0, 0, AT, key, codec.encode(value)), batch)
     for changes in batch.values():
-        connection.executemany(changes.table.upsert, changes.upserts())
+        changes.write(connection)
 
 
 def listed(connection: sqlite3.Connection, **only: str | int) -> list[str]:

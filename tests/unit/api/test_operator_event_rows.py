@@ -77,7 +77,7 @@ def fold(connection: sqlite3.Connection, *values: Any, at: int = AT) -> None:
             topic, codec = CODECS[type(value)]
             project(Record(topic, 3, offset, at, b"", codec.encode(value)), batch)
     for changes in batch.values():
-        connection.executemany(changes.table.upsert, changes.upserts())
+        changes.write(connection)
 
 
 def listed(connection: sqlite3.Connection, limit: int = 50, **only: str) -> list[str]:

@@ -286,7 +286,7 @@ def grants(desk: OperatorDesk, *of: LimitGrant, partition: int = 0, at: int = 60
         value = LIMIT_GRANT.encode(each)
         project(Record("limits.grants", partition, 0, at, b"", value), batch)
     for changes in batch.values():
-        desk.rows.executemany(changes.table.upsert, changes.upserts())
+        changes.write(desk.rows)
 
 
 async def test_what_partitions_hold_idle_and_the_next_start_come_from_the_grants(

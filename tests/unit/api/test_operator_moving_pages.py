@@ -86,7 +86,7 @@ def fold(connection: sqlite3.Connection, *records: Record) -> None:
         batch: dict[str, Changes] = {}
         project(record, batch)
         for changes in batch.values():
-            connection.executemany(changes.table.upsert, changes.upserts())
+            changes.write(connection)
 
 
 def walked(

@@ -102,8 +102,7 @@ def fold(database: Database, records: list[tuple[Any, ...]]) -> None:
         for table in TABLES:
             writer.execute(f"DELETE FROM {table.name}")
         for changes in batch.values():
-            writer.executemany(changes.table.upsert, changes.upserts())
-            writer.executemany(changes.table.delete, changes.deletions())
+            changes.write(writer)
     writer.close()
 
 

@@ -208,8 +208,7 @@ def connection(tmp_path: Path) -> Any:
 
 def write(connection: sqlite3.Connection, batch: dict[str, Changes]) -> None:
     for changes in batch.values():
-        connection.executemany(changes.table.upsert, changes.upserts())
-        connection.executemany(changes.table.delete, changes.deletions())
+        changes.write(connection)
 
 
 def test_every_followed_topic_has_a_sample_here() -> None:

@@ -72,7 +72,7 @@ def fold(connection: sqlite3.Connection, *values: Job | LedgerEntry | DeadLetter
 
 def write(connection: sqlite3.Connection, batch: dict[str, Changes]) -> None:
     for changes in batch.values():
-        connection.executemany(changes.table.upsert, changes.upserts())
+        changes.write(connection)
 
 
 def all_pages(connection: sqlite3.Connection, limit: int, **only: str) -> list[str]:

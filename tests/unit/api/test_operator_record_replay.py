@@ -63,7 +63,7 @@ def fold(rows: sqlite3.Connection, *letters: DeadLetter) -> None:
     for each in letters:
         project(Record("dlq", 3, 0, 0, each.id.encode(), DEAD_LETTER.encode(each)), batch)
     for changes in batch.values():
-        rows.executemany(changes.table.upsert, changes.upserts())
+        changes.write(rows)
 
 
 class Sent(NamedTuple):

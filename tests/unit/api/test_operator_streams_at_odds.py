@@ -260,7 +260,7 @@ def test_an_id_of_a_hundred_jobs_in_as_many_large_partitions_is_taken_again() ->
 def test_the_newest_lines_of_a_job_are_found_among_many_tokens(tmp_path: Path) -> None:
     count = 20_000
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.executescript(TABLE.ddl)
+    connection.executescript("".join((TABLE.ddl, *TABLE.index_ddl.values())))
     kinds: Iterator[str] = ("log" if n == 0 else "token" for n in range(count))
     connection.executemany(
         TABLE.upsert,

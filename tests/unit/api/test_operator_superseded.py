@@ -40,7 +40,7 @@ def fold(connection: sqlite3.Connection, *values: Envelope | Job) -> None:
             record = ENVELOPE.encode(value)
             project(Record("events", 0, offset, 1_700_000_000_500, b"", record), batch)
     for changes in batch.values():
-        connection.executemany(changes.table.upsert, changes.upserts())
+        changes.write(connection)
 
 
 def window(connection: sqlite3.Connection, number: int, tenant: str = "acme") -> list[Job]:

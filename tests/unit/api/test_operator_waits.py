@@ -50,7 +50,7 @@ def fold(connection: sqlite3.Connection, *values: Job | Held, partition: int = P
             record = Record("jobs.held", partition, 0, 0, key, HELD.encode(value))
         project(record, batch)
     for changes in batch.values():
-        connection.executemany(changes.table.upsert, changes.upserts())
+        changes.write(connection)
 
 
 def waits(connection: sqlite3.Connection, topology: Topology, job_id: str = "job_a") -> Any:

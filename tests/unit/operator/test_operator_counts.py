@@ -61,7 +61,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
     for row in ROWS:
         project(record_of(row), batch)
     for changes in batch.values():
-        writer.executemany(changes.table.upsert, changes.upserts())
+        changes.write(writer)
     for n, status in enumerate(("waiting", "released", "waiting")):
         kept = ("acme", "shop", f"hash-{n}", f"evt_{n}", status, 1, b"")
         writer.execute("INSERT INTO quarantine VALUES (?, ?, ?, ?, ?, ?, ?)", kept)

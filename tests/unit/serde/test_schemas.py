@@ -154,6 +154,9 @@ def test_too_little_memory_is_not_the_records_fault(monkeypatch: pytest.MonkeyPa
     value = codec.HELD.encode(records.Held(0, "p", "t", None, "no_worker", 1, 1, ""))
     monkeypatch.setattr(codec, "schemaless_reader", starved)
     with pytest.raises(MemoryError):
+        codec.HELD.decode(value[:-1])
+    monkeypatch.setattr(codec.HELD, "_reader", starved)
+    with pytest.raises(MemoryError):
         codec.HELD.decode(value)
 
 
