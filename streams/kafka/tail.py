@@ -99,6 +99,7 @@ class Tail:
         self._told = set[Place]()
         self._damaged_at = dict[Place, float]()
         self._ends = dict[Place, int]()
+        self._names = dict[str, str]()
         self._rest = Rest(self._consumer, rest, hurry)
 
     def __enter__(self) -> Self:
@@ -125,6 +126,7 @@ class Tail:
     def begin(self, starts: Mapping[Place, int]) -> None:
         """Read these partitions, too, each from an offset or from `OFFSET_BEGINNING` on."""
         self._consumer.incremental_assign([self._partition(p, at) for p, at in starts.items()])
+        self._names |= {self._prefix + topic: topic for topic, _ in starts}
         self.next |= starts
         self._unread |= starts.keys()
 
@@ -211,7 +213,8 @@ class Tail:
 
     def place(self, message: Message) -> Place:
         """Logical topic and partition of a record."""
-        return self._logical(message.topic() or ""), message.partition() or 0
+        topic = message.topic() or ""
+        return self._names.get(topic, topic), message.partition() or 0
 
     def _is_next(self, message: Message) -> bool:
         """Whether it is a record to give; else note what it says of its partition."""
@@ -222,7 +225,8 @@ class Tail:
             return False
         if error is None:
             self.next[place] = offset + 1
-            self._told.discard(place)
+            if self._told:
+                self._told.discard(place)
         elif error.code() == KafkaError._PARTITION_EOF:
             self.next[place] = max(self.next[place], offset)
             self._unread.discard(place)

@@ -25,6 +25,7 @@ from streams.api.rows import paging
 from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json, parsed
 from streams.api.rows.paging import Filters, Operator, Page, PagedList, PageQuery, newest
+from streams.api.rows.restricted import RestrictedConnection
 from streams.api.rows.table import Row, Table, find, status_in
 from streams.api.steps.table import heartbeat_of, steps_of
 from streams.api.tenants import table as tenants
@@ -47,6 +48,9 @@ FILTERS: Filters = {
 }
 _IN_WORKFLOW = {name: f"+{name} = ?" for name in ("tenant_id", "status", "type", "replay_id")}
 """SQL that leaves the index of a workflow's jobs as the only one to walk."""
+_OF_TENANT = {"type": "+type = ?"}
+"""SQL that leaves the indexes of a tenant's jobs, which have their types, as the only ones to walk:
+most jobs of a type may be of other tenants."""
 IS_LIVE = status_in(*job_states.LIVE)
 
 
@@ -145,7 +149,7 @@ def jobs_page(connection: sqlite3.Connection, query: PageQuery, topology: Topolo
 
     What surrounds them counts for `PAGE_BYTES`.
     """
-    only = _IN_WORKFLOW if query.filters.get("workflow_id") else {}
+    only = _IN_WORKFLOW if query.filters.get("workflow_id") else _of_tenant(connection, query)
     rows, after = newest(connection, TABLE.name, ("created_at", "job_id"), query, only)
     items, size, running = list[Json](), 0, RunningJobs(connection, topology)
     for at, job_id, record in rows:
@@ -158,6 +162,11 @@ def jobs_page(connection: sqlite3.Connection, query: PageQuery, topology: Topolo
         items.append({**job_json(found, beside), "why": why})
         last = Cursor(at, job_id)
     return Page(tuple(items), after if len(items) == len(rows) else last)
+
+
+def _of_tenant(connection: sqlite3.Connection, query: PageQuery) -> Mapping[str, str]:
+    asks_each = isinstance(connection, RestrictedConnection) and not connection.are_too_many
+    return _OF_TENANT if asks_each or query.filters.get("tenant_id") else {}
 
 
 def _page(connection: sqlite3.Connection, query: PageQuery, operator: Operator) -> Page:
@@ -229,7 +238,7 @@ TABLE = Table(
     indexes={
         "newest": "(created_at, job_id)",
         "of_tenant": "(tenant_id, created_at, job_id, type)",
-        "of_tenant_by_status": "(tenant_id, status, created_at, job_id)",
+        "of_tenant_by_status": "(tenant_id, status, created_at, job_id, type)",
         "by_status": "(status, created_at, job_id)",
         "by_type": "(type, created_at, job_id)",
         "running": "(part, tenant_id, type, pool, limit_keys, status, job_id, updated_at) "

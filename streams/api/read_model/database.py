@@ -22,6 +22,10 @@ from streams.api.tables import DERIVED, STORED, TABLES
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
+_CACHE_KIB = 32_768
+_CHECKPOINT_PAGES = 16_000
+"""At 64 MB, the journal is brought to the file: each batch writes many pages of the indexes again,
+so it is cheaper to do that for several batches together."""
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _INDEXES = {name: sql for table in TABLES for name, sql in table.index_ddl.items()}
@@ -43,28 +47,10 @@ SCHEMA_VERSION = zlib.crc32(f"{_ROW_VERSION}{_TOPICS}{_SCHEMA}".encode()) >> 1
 """Differs whenever a table's declaration does; `>> 1` because `user_version` is signed."""
 
 
-_CACHE_KIB = 65_536
-_CHECKPOINT_PAGES = 16_000
-"""A batch writes many pages of the indexes again, so it is cheaper to bring several to the file
-together; 64 MB are then the most that the journal grows by."""
-
-
 def is_damage(error: sqlite3.Error) -> bool:
     """Return whether an error means that the file is broken, not that it is busy or full."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF in _DAMAGE
-
-
-def drop_indexes(connection: sqlite3.Connection) -> None:
-    """Leave out all indexes while many rows are written: a third of the time, with their making."""
-    for name in _INDEXES:
-        connection.execute(f"DROP INDEX IF EXISTS {name}")
-
-
-def create_indexes(connection: sqlite3.Connection) -> None:
-    """Create the indexes that are missing, also those that an earlier process had dropped."""
-    for sql in _INDEXES.values():
-        connection.execute(sql)
 
 
 @contextmanager
@@ -129,6 +115,26 @@ class Database:
         """Delete the file and begin an empty one."""
         log.warning("read model is rebuilt from the topics", reason=reason, path=str(self.path))
         return self._create()
+
+    def drop_indexes(self, connection: sqlite3.Connection) -> None:
+        """Leave out all indexes while very many rows are written.
+
+        To write the rows, and then to make the indexes, takes half of the time.
+        """
+        with transaction(connection):
+            for name in _INDEXES:
+                connection.execute(f"DROP INDEX IF EXISTS {name}")
+
+    def create_indexes(self, connection: sqlite3.Connection) -> None:
+        """Create the indexes that are missing, also those that an earlier process left out."""
+        present = connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
+        missing = _INDEXES.keys() - {name for (name,) in present}
+        if missing:
+            # Sort in the file's own folder: the system's may be as small as 256 MB.
+            folder = str(self.path.parent.absolute()).replace("'", "''")
+            connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
+        for name in sorted(missing):
+            connection.execute(_INDEXES[name])
 
     def read(
         self, query: Callable[[sqlite3.Connection], T], tenants: frozenset[str] | None = None

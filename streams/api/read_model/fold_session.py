@@ -111,31 +111,32 @@ class FoldSession:
             self._fold([_record(self._tail.place(message), message) for message in messages])
 
     def _fold(self, records: list[Record]) -> None:
-        batch = self._project(last_of_each(records))
+        batch, last = self._project(last_of_each(records)), _last_by_place(records)
+        ends = {place: record.offset + 1 for place, record in last.items()}
         try:
-            self._store(batch, records)
+            self._store(batch, ends)
         except OF_A_RECORD as error:
             # `project` lets no such record through: this holds if it overlooks one.
-            self._store_apart(records, error)
+            self._store_apart(records, ends, error)
             return
         metrics.RECORDS.labels(STAGE).inc(len(records))
-        self._seen_at |= {(r.topic, r.partition): r.timestamp for r in records}
-        self._tell(batch, records)
+        self._seen_at |= {place: record.timestamp for place, record in last.items()}
+        self._tell(batch, ends)
 
-    def _tell(self, batch: Mapping[str, Changes], records: Iterable[Record]) -> None:
+    def _tell(self, batch: Mapping[str, Changes], ends: Mapping[Place, int]) -> None:
         """Announce what is committed; whoever begins to wait now finds the rows themselves."""
-        ends: list[RowKey] = [(FOLDED, (*place, end)) for place, end in _ends(records).items()]
-        rows = [(table, key) for table, changes in batch.items() for key in changes.rows]
-        self._announce([*ends, *rows] if self._hurry.is_set() else ends)
+        told: list[RowKey] = [(FOLDED, (*place, end)) for place, end in ends.items()]
+        if self._hurry.is_set():
+            told += [(table, key) for table, changes in batch.items() for key in changes.rows]
+        self._announce(told)
 
-    def _store(self, batch: Mapping[str, Changes], records: Iterable[Record]) -> None:
+    def _store(self, batch: Mapping[str, Changes], ends: dict[Place, int]) -> None:
         """Write the changes, and the offsets behind their records, together or not at all."""
-        ends = _ends(records)
         with transaction(self._connection):
             write(self._connection, batch, wall_ms())
             positions.store(self._connection, self._spans, ends)
 
-    def _store_apart(self, records: list[Record], error: Exception) -> None:
+    def _store_apart(self, records: list[Record], ends: dict[Place, int], error: Exception) -> None:
         """Fold the records of a refused batch one by one; the one that SQLite refuses is poison."""
         if len(records) > 1:
             for record in records:
@@ -143,7 +144,7 @@ class FoldSession:
             return
         if self._refuse(records[0], unusable(records[0], error)):
             self._undecodable.flush()
-        self._store({}, records)
+        self._store({}, ends)
 
     def caught_up(self) -> bool:
         """Return whether every record that was on the topics when the session began is folded."""
@@ -205,9 +206,8 @@ def _record(place: Place, message: Message) -> Record:
     return Record(*place, message.offset() or 0, timestamp, _bytes(key), _bytes(value))
 
 
-def _ends(records: Iterable[Record]) -> dict[Place, int]:
-    """Return the offset behind the records of each partition."""
-    return {(r.topic, r.partition): r.offset + 1 for r in records}
+def _last_by_place(records: Iterable[Record]) -> dict[Place, Record]:
+    return {(record.topic, record.partition): record for record in records}
 
 
 def _bytes(part: str | bytes | None) -> bytes | None:

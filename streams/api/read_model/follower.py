@@ -13,13 +13,7 @@ from confluent_kafka import KafkaException
 
 from streams.api import STAGE
 from streams.api.read_model import positions
-from streams.api.read_model.database import (
-    Database,
-    create_indexes,
-    drop_indexes,
-    is_damage,
-    transaction,
-)
+from streams.api.read_model.database import Database, is_damage, transaction
 from streams.api.read_model.fold_session import FoldSession, Lag
 from streams.api.read_model.positions import Untrusted
 from streams.api.read_model.projections import kept_ms
@@ -141,11 +135,13 @@ class Follower:
     def _catch_up(self, session: FoldSession, connection: sqlite3.Connection) -> None:
         began = time.monotonic()
         if session.begins_anew:
-            drop_indexes(connection)
-        while not session.caught_up() and not self._thread.stopping.is_set():
+            self._database.drop_indexes(connection)
+        while not session.caught_up():
+            if self._thread.stopping.is_set():
+                return
             self._require_file()
             session.step()
-        create_indexes(connection)
+        self._database.create_indexes(connection)
         self._said = None
         log.info("read model has caught up", seconds=round(time.monotonic() - began, 1))
 

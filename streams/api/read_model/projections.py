@@ -89,8 +89,8 @@ def last_of_each(records: Iterable[Record]) -> Iterable[Record]:
     """
     last: dict[tuple[str, int, bytes | int | None], Record] = {}
     for record in records:
-        topic, partition, offset, _, key, *_ = record
-        last[topic, partition, key if topic in _KEYED else offset] = record
+        name = record.key if record.topic in _KEYED else record.offset
+        last[record.topic, record.partition, name] = record
     return last.values()
 
 

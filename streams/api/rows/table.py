@@ -99,10 +99,9 @@ class Table:
 
     @property
     def index_ddl(self) -> Mapping[str, str]:
-        """By its name, SQL that creates an index unless it exists."""
+        """SQL that creates each index, by the index's name."""
         return {
-            f"{self.name}_{name}": f"CREATE INDEX IF NOT EXISTS {self.name}_{name}"
-            f" ON {self.name} {definition};"
+            f"{self.name}_{name}": f"CREATE INDEX {self.name}_{name} ON {self.name} {definition};"
             for name, definition in self.indexes.items()
         }
 

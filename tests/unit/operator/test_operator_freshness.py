@@ -172,6 +172,7 @@ class Scripted:
 
     def __init__(self, each: Callable[[int], None]) -> None:
         self.number = 0
+        self.begins_anew = True
         self.freshness = SimpleNamespace(at=NOW)
         self.folded: dict[Place, int] = {("jobs", 0): 7}
         self._each = each
