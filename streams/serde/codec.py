@@ -79,7 +79,7 @@ class Codec(Generic[T]):
     def read(self, data: bytes | None) -> dict[str, Any]:
         """The fields of a record in framed bytes, nested ones as fastavro returns them.
 
-        For callers that need only a few fields: it costs two thirds of `decode`.
+        For callers that need only a few fields: it costs half of `decode`.
 
         Raises:
             DecodeError: no value, no frame, an unknown schema id, another schema's id, a broken

@@ -23,8 +23,8 @@ RowKey = tuple[str, Row]
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")
 """It fits into the 64 bits of an SQLite integer."""
 _SHOWN = 40
-_MOST_MARKS = 10_000
-"""SQLite takes 32,766 marks in a statement."""
+_MOST_MARKS = 2_000
+"""In a statement that writes many rows; SQLite takes 32,766, but more than this save nothing."""
 
 
 @dataclass(frozen=True)

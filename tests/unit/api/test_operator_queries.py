@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -94,6 +95,43 @@ def test_pages_show_every_job_once_newest_first(connection: sqlite3.Connection) 
     expected = [f"job_{n:02}" for n in reversed(range(23))]
     for limit in (1, 5, 22, 23, 24):
         assert all_pages(connection, limit) == expected
+
+
+ACME = frozenset({"acme"})
+
+
+@pytest.mark.parametrize(
+    ("only", "tenants", "index"),
+    [
+        ({}, None, "newest"),
+        ({"tenant_id": "acme"}, None, "of_tenant"),
+        ({"status": "failed"}, None, "by_status"),
+        ({"type": "t"}, None, "by_type"),
+        ({"tenant_id": "acme", "status": "failed"}, None, "of_tenant_by_status"),
+        ({"tenant_id": "acme", "type": "t"}, None, "of_tenant"),
+        ({"tenant_id": "acme", "type": "t", "status": "failed"}, None, "of_tenant_by_status"),
+        ({"type": "t"}, ACME, "of_tenant"),
+        ({"type": "t"}, ACME | {"beta"}, "of_tenant"),
+    ],
+)
+def test_a_list_of_jobs_reads_an_index_in_its_order(
+    tmp_path: Path, only: dict[str, str], tenants: frozenset[str] | None, index: str
+) -> None:
+    """Of one that gives another order, all rows would be read for each page."""
+    database, statements = Database(tmp_path / "listed.sqlite"), list[str]()
+    database.open_writer().close()
+
+    def look(connection: sqlite3.Connection) -> str:
+        connection.set_trace_callback(statements.append)
+        jobs.jobs_page(connection, PageQuery(50, None, only), load())
+        connection.set_trace_callback(None)
+        asked = next(each for each in statements if "ORDER BY created_at" in each)
+        return str(connection.execute(f"EXPLAIN QUERY PLAN {asked}").fetchall())
+
+    plan = database.read(look, tenants)
+    database.close()
+    assert re.search(rf"INDEX jobs_{index}\b", plan)
+    assert "TEMP B-TREE" not in plan
 
 
 def test_jobs_that_arrive_meanwhile_move_no_page(connection: sqlite3.Connection) -> None:
