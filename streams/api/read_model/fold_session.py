@@ -18,7 +18,7 @@ from streams.api.read_model.positions import Untrusted
 from streams.api.read_model.projections import (
     OF_A_RECORD,
     Changes,
-    last_of_each,
+    name_of,
     oldest_wanted,
     project,
     reports_poison,
@@ -111,7 +111,7 @@ class FoldSession:
             self._fold([_record(self._tail.place(message), message) for message in messages])
 
     def _fold(self, records: list[Record]) -> None:
-        batch, last = self._project(last_of_each(records)), _last_by_place(records)
+        batch, last = self._project(records), _last_by_place(records)
         ends = {place: record.offset + 1 for place, record in last.items()}
         try:
             self._store(batch, ends)
@@ -142,8 +142,8 @@ class FoldSession:
             for record in records:
                 self._fold([record])
             return
-        if self._refuse(records[0], unusable(records[0], error)):
-            self._undecodable.flush()
+        self._refuse(records[0], unusable(records[0], error))
+        self._undecodable.flush()
         self._store({}, ends)
 
     def caught_up(self) -> bool:
@@ -179,26 +179,33 @@ class FoldSession:
         return dict(self._tail.next)
 
     def _project(self, records: Iterable[Record]) -> dict[str, Changes]:
+        """Return what the last record of each key changes, or the last one that is no poison."""
         batch: dict[str, Changes] = {}
-        poisoned = False
-        for record in records:
-            try:
-                project(record, batch)
-            except PoisonRecord as error:
-                poisoned |= self._refuse(record, error)
-        if poisoned:
+        last = {name_of(record): record for record in records}
+        refused = {name for name, record in last.items() if not self._is_row(record, batch)}
+        if refused:
+            for record in records:
+                if name_of(record) in refused and record is not last[name_of(record)]:
+                    self._is_row(record, batch)
             self._undecodable.flush()
         return batch
 
-    def _refuse(self, record: Record, error: PoisonRecord) -> bool:
-        """Queue the dead letter of a record; return False if another stage makes it."""
+    def _is_row(self, record: Record, batch: dict[str, Changes]) -> bool:
+        try:
+            project(record, batch)
+        except PoisonRecord as error:
+            self._refuse(record, error)
+            return False
+        return True
+
+    def _refuse(self, record: Record, error: PoisonRecord) -> None:
+        """Queue the dead letter of a record, unless another stage makes it."""
         if not reports_poison(record.topic):
             place = f"{record.topic}-{record.partition}@{record.offset}"
             log.warning("a record is left out of the read model", at=place, reason=str(error))
-            return False
+            return
         metrics.POISON.labels(STAGE).inc()
         self._undecodable.put(record, error)
-        return True
 
 
 def _record(place: Place, message: Message) -> Record:

@@ -7,7 +7,7 @@ error that content can cause makes the record poison, and any other error is tri
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -82,16 +82,13 @@ def project(record: Record, batch: dict[str, Changes]) -> None:
     changes.rows[key] = row
 
 
-def last_of_each(records: Iterable[Record]) -> Iterable[Record]:
-    """Leave out every record that a later one of its key replaces, as Kafka's compaction does.
+def name_of(record: Record) -> Hashable:
+    """Return what all records have in common of which a later one replaces the earlier ones.
 
-    It is not even decoded, so it is no dead letter either if it is damaged.
+    So the earlier ones need not be read, as if Kafka had compacted them.
     """
-    last: dict[tuple[str, int, bytes | int | None], Record] = {}
-    for record in records:
-        name = record.key if record.topic in _KEYED else record.offset
-        last[record.topic, record.partition, name] = record
-    return last.values()
+    name = record.key if record.topic in _KEYED else record.offset
+    return record.topic, record.partition, name
 
 
 def write(connection: sqlite3.Connection, batch: Mapping[str, Changes], now: int) -> None:

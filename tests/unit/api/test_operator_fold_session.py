@@ -223,17 +223,21 @@ def entry(offset: int, verb: str) -> Message:
     return Message("audit", offset, b"acme", AUDIT_ENTRY.encode(replace(made, id=f"aud_{offset}")))
 
 
-def test_a_damaged_record_is_a_dead_letter_unless_a_later_one_replaces_it(
+def test_a_damaged_record_replaces_none_and_is_a_dead_letter_unless_it_is_replaced(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = [
         Message("jobs", 0, b"job_a", b"damaged"),
         job(1, "job_a"),
         job(2, "job_b"),
-        Message("jobs", 3, b"job_b", b"damaged"),
+        job(3, "job_b", status="running"),
+        Message("jobs", 4, b"job_b", b"damaged"),
+        Message("jobs", 5, b"job_b", b"damaged, too"),
+        Message("jobs", 6, b"job_c", b"damaged"),
     ]
-    (letter,) = fold(monkeypatch, connection, messages)
-    assert (letter.offset, statuses(connection)) == (3, {"job_a": "pending"})
+    letters = fold(monkeypatch, connection, messages)
+    assert sorted(letter.offset or 0 for letter in letters) == [4, 5, 6]
+    assert statuses(connection) == {"job_a": "pending", "job_b": "running"}
 
 
 def test_a_job_whose_id_lives_again_is_found_by_what_it_is_now(
