@@ -186,7 +186,8 @@ def sharing(connection: sqlite3.Connection, found: Job) -> MadeJob | None:
 
 _read = JOB.reading(
     *("job_id", "tenant_id", "type", "status", "pool", "scope", "replay_of", "replay_id", "event"),
-    *("superseded_by", "created_at", "ready_at", "limit_keys"),
+    *("superseded_by", "created_at", "ready_at", "updated_at", "limit_keys"),
+    *("next_retry_at", "scheduled_at"),
     *places.FIELDS,
 )
 

@@ -94,7 +94,7 @@ class Table:
     def ddl(self) -> str:
         """SQL that creates the table without its indexes."""
         rowid = "" if self.has_rowid else " WITHOUT ROWID"
-        keys_ = ", ".join(_names(self.key))
+        keys_ = ", ".join(self.key_names)
         return f"CREATE TABLE {self.name} ({self._columns}, PRIMARY KEY ({keys_})){rowid};"
 
     @property
@@ -108,7 +108,7 @@ class Table:
     @cached_property
     def at_once(self) -> int:
         """How many rows `upsert_many` writes."""
-        return _MOST_MARKS // len(_names(self._columns))
+        return _MOST_MARKS // len(self.names)
 
     @cached_property
     def replace(self) -> str:
@@ -128,27 +128,25 @@ class Table:
     def _upsert(self, rows: int) -> str:
         if not self.fixed:
             return f"INSERT OR REPLACE {self._values(rows)}"
-        keys_ = _names(self.key)
-        moving = (name for name in _names(self._columns) if name not in (*keys_, *self.fixed))
+        moving = (name for name in self.names if name not in (*self.key_names, *self.fixed))
         moved = ", ".join(f"{name} = excluded.{name}" for name in moving)
         same = " AND ".join(f"{self.name}.{name} IS excluded.{name}" for name in self.fixed)
-        conflict = f"ON CONFLICT ({', '.join(keys_)}) DO UPDATE SET {moved} WHERE {same}"
+        conflict = f"ON CONFLICT ({', '.join(self.key_names)}) DO UPDATE SET {moved} WHERE {same}"
         return f"INSERT {self._values(rows)} {conflict}"
 
     def _values(self, rows: int) -> str:
-        names = _names(self._columns)
-        marks = ", ".join([f"({', '.join('?' * len(names))})"] * rows)
-        return f"INTO {self.name} ({', '.join(names)}) VALUES {marks}"
+        marks = ", ".join([f"({', '.join('?' * len(self.names))})"] * rows)
+        return f"INTO {self.name} ({', '.join(self.names)}) VALUES {marks}"
 
     @cached_property
     def delete(self) -> str:
-        wanted = " AND ".join(f"{name} = ?" for name in _names(self.key))
+        wanted = " AND ".join(f"{name} = ?" for name in self.key_names)
         return f"DELETE FROM {self.name} WHERE {wanted}"  # noqa: S608
 
     @property
     def expire(self) -> str:
         """SQL that deletes some of the rows older than a moment: the moment, and how many."""
-        names = ", ".join(_names(self.key))
+        names = ", ".join(self.key_names)
         which = f"at < ? AND {self.may_expire} LIMIT ?"
         found = f"SELECT {names} FROM {self.name} WHERE {which}"  # noqa: S608
         return f"DELETE FROM {self.name} WHERE ({names}) IN ({found})"  # noqa: S608
