@@ -158,8 +158,7 @@ def test_the_neighbours_of_a_refused_record_are_counted_once(
     )
     now = wall_ms()
     names = ("job_a", "job_b", "job_c")
-    made = {name: JOB.encode(make_job(name, created_at=now, updated_at=now)) for name in names}
-    messages = [Message("jobs", n, b"", value) for n, value in enumerate(made.values())]
+    messages = [job(n, name, created_at=now, updated_at=now) for n, name in enumerate(names)]
     fold(monkeypatch, connection, messages)
     assert connection.execute("SELECT tenant_id, jobs FROM minutes").fetchall() == [
         ("", 2),
