@@ -56,7 +56,8 @@ class Table:
     """
     fixed: Collection[str] = ()
     """Columns that the records of a key seldom change, so that indexes of these alone are seldom
-    written again. Without any, each write gives a row the next higher rowid."""
+    written again. Without any, each write replaces the row: it gets the next higher rowid, and
+    triggers see a deletion and an insertion."""
     rowid: bool = False
     """Whether a table with a key of several columns has a rowid, too: the order of its writing."""
     belongs: str = "tenant_id {covered}"
