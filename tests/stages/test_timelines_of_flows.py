@@ -40,8 +40,7 @@ def fold(rows: sqlite3.Connection, at: Flow) -> None:
             written = (each.partition, offset, each.timestamp, each.key, each.value)
             project(Record(table.topic, *written), batch)
     for changes in batch.values():
-        rows.executemany(changes.table.upsert, changes.upserts())
-        rows.executemany(changes.table.delete, changes.deletions())
+        changes.write(rows)
 
 
 def spans(found: dict[str, Any] | None, kind: str) -> list[dict[str, Any]]:

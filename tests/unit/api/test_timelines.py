@@ -44,7 +44,7 @@ def fold(api: Api, topic: str, key: bytes, value: bytes, at: int = T) -> None:
     batch: dict[str, Changes] = {}
     project(Record(topic, 0, next(_OFFSETS), at, key, value), batch)
     for changes in batch.values():
-        api.desk.rows.executemany(changes.table.upsert, changes.upserts())
+        changes.write(api.desk.rows)
 
 
 def has(api: Api, *jobs: Job) -> None:
