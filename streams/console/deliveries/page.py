@@ -9,9 +9,7 @@ from streams.console.serving.page import Page, Pages
 
 pages = Pages("deliveries")
 
-pages.list(
-    "/console/deliveries", "/v1/deliveries", "deliveries/list.html", "Deliveries", "deliveries"
-)
+pages.list("/console/deliveries", "/v1/deliveries", "Deliveries", "deliveries")
 
 
 @pages.get("/console/deliveries/{delivery_id}")

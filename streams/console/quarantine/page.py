@@ -9,9 +9,7 @@ from streams.console.serving.page import Page, Pages
 
 pages = Pages("quarantine")
 
-pages.list(
-    "/console/quarantine", "/v1/quarantine", "quarantine/list.html", "Quarantine", "quarantine"
-)
+pages.list("/console/quarantine", "/v1/quarantine", "Quarantine", "quarantine")
 
 
 @pages.get("/console/quarantine/{id}")

@@ -6,6 +6,4 @@ from streams.console.serving.page import Pages
 
 pages = Pages("reviews")
 
-pages.list(
-    "/console/reviews", "/v1/effects/unknown", "reviews/list.html", "Reviews", "ledger", "jobs"
-)
+pages.list("/console/reviews", "/v1/effects/unknown", "Reviews", "ledger", "jobs")

@@ -40,10 +40,10 @@ async def act(request: web.Request) -> web.StreamResponse:
         if refusal is None:
             raise
         page = Page("layout/refused.html", "Not done", {"refusal": refusal, "form": form})
-        return await answered(request, page, refusal.status)
+        return answered(request, page, refusal.status)
     if form.show:
         shown = Page("layout/shown_once.html", "Done", {"answer": answer.json, "form": form})
-        return await answered(request, shown)
+        return answered(request, shown)
     return telling.redirect(request, _next(form, answer), _told(form, answer))
 
 

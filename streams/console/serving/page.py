@@ -92,9 +92,9 @@ def _served(handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamRes
             if not request.app[STATE].ready():
                 raise not_ready()
             page = await handler(asking, request)
+            return page if isinstance(page, web.Response) else answered(request, page)
         except Exception as error:
-            return await not_shown(request, _refusal(request, error))
-        return page if isinstance(page, web.Response) else await answered(request, page)
+            return not_shown(request, _refusal(request, error))
 
     return served
 
@@ -108,16 +108,16 @@ def _refusal(request: web.Request, error: Exception) -> Refusal:
     return known
 
 
-async def not_shown(request: web.Request, refusal: Refusal) -> web.Response:
+def not_shown(request: web.Request, refusal: Refusal) -> web.Response:
     """Return the page in place of one that cannot be shown."""
     page = Page("layout/problem.html", "Not shown", {"refusal": refusal})
-    return await answered(request, page, refusal.status)
+    return answered(request, page, refusal.status)
 
 
-async def answered(request: web.Request, page: Page, status: int = 200) -> web.Response:
+def answered(request: web.Request, page: Page, status: int = 200) -> web.Response:
     """Return a page as HTML."""
     nonce = new_nonce()
-    text = await rendered(request, page.template, nonce, {**page.data, "page": page})
+    text = rendered(request, page.template, nonce, {**page.data, "page": page})
     headers = page_headers(nonce)
     if status == 503:
         headers["Retry-After"] = "2"

@@ -110,4 +110,4 @@ async def _page(request: web.Request, told: str = "", status: int = HTTPStatus.O
         "why": told,
         "needs_tls": not origin_of(request).startswith(_KEEP_COOKIES),
     }
-    return await answered(request, Page("layout/sign_in.html", "Sign in", data), status)
+    return answered(request, Page("layout/sign_in.html", "Sign in", data), status)

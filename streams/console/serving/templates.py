@@ -39,7 +39,6 @@ def environment() -> Environment:
         undefined=ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        enable_async=True,
         finalize=written.visible,
     )
     made.filters.update(written.FILTERS)
@@ -47,7 +46,7 @@ def environment() -> Environment:
     return made
 
 
-async def rendered(request: web.Request, template: str, nonce: str, data: Mapping[str, Any]) -> str:
+def rendered(request: web.Request, template: str, nonce: str, data: Mapping[str, Any]) -> str:
     """Return a page's HTML."""
     session = request.get(SESSION)
     common = {
@@ -60,7 +59,7 @@ async def rendered(request: web.Request, template: str, nonce: str, data: Mappin
         "query": request.query,
         "may": _may(request),
     }
-    return await environment().get_template(template).render_async({**common, **data})
+    return environment().get_template(template).render({**common, **data})
 
 
 def declare_calls(app: web.Application) -> None:

@@ -98,6 +98,13 @@ def number(value: float | None) -> str | None:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
+def names(values: Any) -> str | None:
+    """Return the items of a list in one line, each by its name if it has one; None for none."""
+    if not isinstance(values, list | tuple | set | frozenset) or not values:
+        return None
+    return ", ".join(str(v.get("name", v)) if isinstance(v, dict) else str(v) for v in values)
+
+
 def segment(text: object) -> str:
     """Return a text as one part of a URL's path."""
     return quote(str(text), safe="")
@@ -129,6 +136,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "as_json": as_json,
     "moment": moment,
     "duration": duration,
+    "names": names,
     "number": number,
     "page_of": page_of,
     "segment": segment,

@@ -36,13 +36,13 @@ for (const kind of ["token", "log", "reset"]) document.addEventListener(kind, sa
 for (const kind of ["status", "step", "effect", "progress", "end"]) document.addEventListener(kind, news);
 
 // Keys: `/` finds, `g` and a letter goes, `j` and `k` walk the rows, `?` shows all.
-let going = 0;
+let going = false;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && busy()) { document.activeElement.blur(); return; }
   if (typing(event.target)) return;
-  if (performance.now() - going < 1500) {
-    going = 0;
+  if (going) {
+    going = false;
     const link = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
     if (link) { event.preventDefault(); link.click(); }
     return;
@@ -53,7 +53,7 @@ document.addEventListener("keydown", (event) => {
   const keys = {
     "/": () => document.getElementById("find")?.focus(),
     "?": () => { location.href = "/console/keys"; },
-    g: () => { going = performance.now(); },
+    g: () => { going = true; },
     j: () => rows[Math.min(at + 1, rows.length - 1)]?.focus(),
     k: () => rows[Math.max(at - 1, 0)]?.focus(),
     n: () => document.querySelector("a[rel=next]")?.click(),

@@ -16,6 +16,7 @@ from streams.cli.main import application
 from streams.console.screens import SCREENS, modules
 from streams.console.serving import asking
 from streams.console.serving.asking import Answer
+from streams.topology.load import load
 
 NAMES = {"tenant": "acme", "source": "shop", "endpoint": "crm", "type": "draft_reply"}
 PATHS = sorted({call.path for module in modules() for call in module.pages.calls})
@@ -97,3 +98,14 @@ def test_the_commands_that_empty_screens_teach_are_commands() -> None:
         unknown = {word for word in each if word.startswith("--")} - options
         assert not getattr(command, "commands", {}), each
         assert unknown == set(), each
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_page_watches_topics_that_are_there(
+    desk: Console, path: str, documented: None
+) -> None:
+    browser = await desk.signed_in("admin")
+    filled = re.sub(r"\{([^}:]+)[^}]*\}", lambda found: NAMES.get(found[1], f"{found[1]}_1"), path)
+    html = await browser.page(filled)
+    watched = re.findall(r"/console/changes\?of=([^\"]*)", html)
+    assert set(",".join(watched).split(",")) - {""} <= set(load().topics)
