@@ -36,7 +36,7 @@ def top(
     if as_json:
         print_json(_look(api))
     elif once or not console.is_terminal:
-        console.print(view(_look(api), api.url))
+        console.print(view(_look(api), api))
     else:
         _watch(api, console)
     return 0
@@ -54,7 +54,7 @@ def _watch(api: Api, console: Console) -> None:
     found, trouble = _look(api), ""
     with pressed_keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(view(found, api.url, trouble), refresh=True)
+            live.update(view(found, api, trouble), refresh=True)
             if any(key in _END for key in pressed(_BETWEEN_LOOKS)):
                 return
             try:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streams.cli.cells import cell, columns
-from streams.cli.operator_command import Answer
+from streams.cli.operator_command import Answer, Api
 from streams.cli.sparkline import sparkline
 
 _COMMANDS = {
@@ -28,27 +28,28 @@ _COMMANDS = {
 }
 """The words of the command that lists what is counted."""
 _LATE_SECONDS = 10.0
+_TENTHS_FROM = 10
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
-def view(found: Answer, url: str, trouble: str = "") -> RenderableType:
+def view(found: Answer, api: Api, trouble: str = "") -> RenderableType:
     """The overview: the flow, what waits for a person, and the last hour.
 
     `trouble` says why these numbers are not new.
     """
     return Group(
-        _head(found, url, trouble),
+        _head(found, api.url, trouble),
         Text(),
         flow(found["flow"]["stages"]),
         Text(),
-        *attention(found["attention"]["counts"]),
+        *attention(found["attention"]["counts"], api),
         Text(),
-        hour(found["minutes"]["series"]),
+        *hour(found["minutes"]["series"]),
     )
 
 
 def flow(stages: list[Answer]) -> Table:
-    """The stages in the order of the flow; one that is late says so in words, too."""
+    """The stages in the order of the flow, each with how late its oldest is."""
     table = columns("stage")
     for name in ("a second", "here now", "oldest", "late by"):
         table.add_column(name, justify="right")
@@ -57,7 +58,7 @@ def flow(stages: list[Answer]) -> Table:
         style = "yellow" if late is not None and late >= _LATE_SECONDS else ""
         table.add_row(
             cell(stage["name"]),
-            cell("-" if stage["rate"] is None else f"{stage['rate']:,.1f}"),
+            cell("-" if stage["rate"] is None else _rate(stage["rate"])),
             cell("-" if stage["count"] is None else number(stage["count"], stage["more"])),
             cell(_clock(stage["oldest_at"])),
             cell("-" if late is None else span(late)),
@@ -66,34 +67,34 @@ def flow(stages: list[Answer]) -> Table:
     return table
 
 
-def attention(counts: list[Answer]) -> Iterator[RenderableType]:
-    """What waits for a person, each with the command that lists it; then what nobody waits for."""
-    table = columns("waits for a person", "", "see")
-    nothing = list[str]()
+def attention(counts: list[Answer], api: Api) -> Iterator[RenderableType]:
+    """What waits for a person, each with the command that lists it; then what does not."""
+    table, nothing = columns("waits for a person", "", "see"), list[str]()
     for each in counts:
         name = each["name"].replace("_", " ")
         if each["count"] or each["more"]:
-            command = _COMMANDS.get(each["name"])
-            shown = each["list"] if command is None else f"tidegate {command}"
+            words = _COMMANDS.get(each["name"])
+            shown = each["list"] if words is None else api.command(*words.split())
             counted = number(each["count"], each["more"])
             table.add_row(cell(name), Text(counted, style="bold yellow"), cell(shown))
         else:
             nothing.append(name)
-    if table.row_count:
-        yield table
-    if nothing:
-        yield Text.assemble(("none: ", "dim"), cell(", ".join(nothing)), style="dim")
+    yield from _with_nothing(table, nothing)
 
 
-def hour(series: dict[str, list[int]]) -> Table:
-    """The last hour: a bar for two minutes, the sum, and the present minute."""
-    table = columns("last hour", "")
+def hour(series: dict[str, list[int]]) -> Iterator[RenderableType]:
+    """The last hour: a bar for two minutes, the sum, and the present minute; then what is 0."""
+    table, nothing = columns("last hour", ""), list[str]()
     table.add_column("in all", justify="right")
     table.add_column("this minute", justify="right")
-    for name, values in series.items():
-        shown = name.replace("_", " "), sparkline(values), f"{sum(values):,}", f"{values[-1]:,}"
-        table.add_row(*map(cell, shown))
-    return table
+    for each, values in series.items():
+        name = each.replace("_", " ")
+        if any(values):
+            shown = name, sparkline(values), f"{sum(values):,}", f"{values[-1]:,}"
+            table.add_row(*map(cell, shown))
+        else:
+            nothing.append(name)
+    yield from _with_nothing(table, nothing)
 
 
 def number(count: int, more: bool) -> str:
@@ -109,6 +110,17 @@ def span(seconds: float) -> str:
         if seconds >= unit:
             return f"{seconds / unit:.1f} {name}"
     return ""
+
+
+def _with_nothing(table: Table, nothing: list[str]) -> Iterator[RenderableType]:
+    """A table, and in one line what has no row in it."""
+    yield table
+    if nothing:
+        yield Text.assemble("none: ", cell(", ".join(nothing)), style="dim")
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.2f}" if rate < _TENTHS_FROM else f"{rate:,.1f}"
 
 
 def _head(found: Answer, url: str, trouble: str) -> Text:

@@ -18,7 +18,8 @@ from typer.testing import Result
 
 from streams.api.overview import cli as command
 from streams.api.overview.attention import MATTERS
-from streams.api.overview.cli_view import _COMMANDS, number, span, view
+from streams.api.overview.cli_view import _COMMANDS, flow, number, span, view
+from streams.api.overview.flow import STAGES
 from streams.api.overview.minutes_table import TALLY
 from streams.cli.keys import pressed_keys
 from streams.cli.main import application
@@ -50,6 +51,7 @@ OVERVIEW = {
         ],
     },
 }
+API = Api("http://127.0.0.1:8080", None, None)
 MINUTES = {
     "minutes": {
         "since": "2026-11-30T02:06:00.000Z",
@@ -82,13 +84,13 @@ def test_into_a_pipe_it_is_printed_once(asked: OperatorApi, words: tuple[str, ..
         "1,000+",
         "2026-11-30T03:05:11Z",
         "30.1 s",
-        "tidegate dlq list --not-replayed",
+        "tidegate dlq list --not-replayed --url http://127.0.0.1:",
         "of a later release",
         "7+",
         "/v1/later",
         "none: reviews",
         "2,500",
-        "failed attempts",
+        "none: failed attempts",
     ):
         assert text in done.stdout, text
 
@@ -156,7 +158,7 @@ def test_it_fits_the_terminal_and_nothing_steers_it(width: int) -> None:
     hostile = {**OVERVIEW, "attention": {"most": 1, "counts": [_named("x\x1b]0;owned\x07\u202ey")]}}
     series = {name: [1] * 60 for name in TALLY.numbers}
     found = {**hostile, "minutes": {"series": series}}
-    Console(file=out, width=width).print(view(found, "http://127.0.0.1:8080", "[red]away"))
+    Console(file=out, width=width).print(view(found, API, "[red]away"))
     assert [c for c in out.getvalue() if not c.isprintable() and c != "\n"] == []
     assert max(map(len, out.getvalue().splitlines())) <= width
     assert "[red]away" in out.getvalue()
@@ -179,6 +181,21 @@ def _named(name: str) -> dict[str, Any]:
 )
 def test_a_span_is_read_at_a_glance(seconds: float, shown: str) -> None:
     assert span(seconds) == shown
+
+
+@pytest.mark.parametrize(("rate", "shown"), [(0.02, "0.02"), (9.5, "9.50"), (1_240.13, "1,240.1")])
+def test_a_slow_rate_is_not_rounded_away(rate: float, shown: str) -> None:
+    out = StringIO()
+    Console(file=out, width=100).print(flow([{**STAGE, "rate": rate}]))
+    assert f" {shown} " in out.getvalue()
+
+
+def test_a_small_terminal_has_room_for_a_quiet_installation(asked: OperatorApi) -> None:
+    out = StringIO()
+    stages = [{**STAGE, "name": each.name} for each in STAGES]
+    found = {**OVERVIEW, "flow": {"stages": stages}, **MINUTES}
+    Console(file=out, width=80, height=24).print(view(found, API))
+    assert len(out.getvalue().splitlines()) <= 24
 
 
 def test_a_number_says_that_there_may_be_more() -> None:
