@@ -188,6 +188,24 @@ def test_one_that_was_discarded_waits_again_once_it_is_dead_again() -> None:
     assert (letter.replay_outcome, letter.discard_note) == ("taken", "no")
 
 
+def test_what_a_person_was_to_do_by_hand_waits_again_once_it_is_dead_again() -> None:
+    driver = keeping(topology())
+    driver.pipe("settings", b"a", b"new")
+    manual: dict[str, Any] = {
+        "manual_at": 1,
+        "manual_by": "ops",
+        "manual_note": "write it by hand",
+        "assignee": "ann",
+        "done_at": 2,
+        "done_by": "ann",
+        "done_note": "written",
+    }
+    give_back(driver, topology(), "keeper:settings:0:0", **manual)
+    letter = letters(driver)["keeper:settings:0:0"]
+    assert letter.replay_outcome == "failed"
+    assert {name: getattr(letter, name) for name in manual} == dict.fromkeys(manual)
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -216,7 +234,10 @@ def test_the_largest_letter_with_the_longest_note_comes_back() -> None:
     value = b"new" + b"x" * (MAX_LETTER_VALUE_BYTES - 3)
     driver.pipe("settings", b"k" * MAX_LETTER_KEY_BYTES, value, headers=headers)
     note = "\N{GRINNING FACE}" * 1_024
+    by = "x" * 1_024
     discarded: dict[str, Any] = {"discarded_at": 1, "discard_note": note, "note": note}
+    discarded |= {"manual_at": 1, "manual_by": by, "manual_note": note, "assignee": by[:255]}
+    discarded |= {"done_at": 1, "done_by": by, "done_note": note}
     give_back(driver, topology(), "keeper:settings:0:0", detail="x" * 2_048, **discarded)
     assert outcome(driver, "keeper:settings:0:0") == "failed"
     give_back(driver, topology(), "keeper:settings:0:0", value=b"y" + value[1:], **discarded)
