@@ -25,6 +25,8 @@ _MOST_IN_ONE = 200
 Heads = Callable[[str, Sequence[int]], Awaitable[dict[int, Head]]]
 """Finds the newest entry that a writer has in each of some partitions, once all that it wrote is
 read."""
+Shows = Callable[[Head], Awaitable[bool]]
+"""Says whether the read model shows the entry that a head names, once `Heads` has returned."""
 
 
 class _NotCommitted(KafkaUnavailable):
@@ -48,9 +50,11 @@ class _Waiting:
 class AuditedWrites:
     """The writes of one operator; its chains are `operator/INSTANCE:PARTITION`."""
 
-    def __init__(self, instance: str, writes: Opened | FencedWrites, heads: Heads) -> None:
+    def __init__(
+        self, instance: str, writes: Opened | FencedWrites, heads: Heads, shows: Shows
+    ) -> None:
         self._writer = f"operator/{instance}"
-        self._writes, self._find = writes, heads
+        self._writes, self._find, self._shows = writes, heads, shows
         self._write: FencedWrite | None = None
         self._heads: dict[int, Head] = {}
         self._waiting: list[_Waiting] = []
@@ -117,7 +121,7 @@ class AuditedWrites:
             offsets = await write.commit(*outgoing)
         except Unsettled as error:
             await self._open(group)
-            if self._heads.items() >= {p: heads[p] for p in _partitions(group)}.items():
+            if await self._shows(heads[group[0].partition]):  # and so all of the transaction
                 return None
             raise _NotCommitted(f"{TOPIC}: {error}") from error
         self._write, self._heads = write, heads

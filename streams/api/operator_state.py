@@ -282,6 +282,17 @@ class AppState:
             raise Refusal(503, "not-ready", "the read model is being rebuilt: call again")
         return found
 
+    async def shows(self, head: Head) -> bool:
+        """Return whether a chain has the entry with this number and hash, as far as it is read.
+
+        Raises:
+            Refusal: 503, the read model was rebuilt meanwhile: call again.
+        """
+        found = await asyncio.to_thread(self.database.read, lambda db: audit.has(db, head))
+        if not found and not self.ready():
+            raise Refusal(503, "not-ready", "the read model is being rebuilt: call again")
+        return found
+
     @property
     def call(self) -> Call:
         """Who asks, as commands say it: the stage that decides one answers it."""

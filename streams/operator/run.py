@@ -219,8 +219,11 @@ async def _state(
     def heads(writer: str, partitions: Sequence[int]) -> Awaitable[dict[int, Head]]:
         return shared.heads(writer, partitions)
 
+    def shows(head: Head) -> Awaitable[bool]:
+        return shared.shows(head)
+
     own = FencedWrites(settings, f"{STAGE}-{settings.instance}")
-    audited = AuditedWrites(settings.instance, own, heads)
+    audited = AuditedWrites(settings.instance, own, heads, shows)
     shared = AppState(
         topology,
         vault,

@@ -26,6 +26,13 @@ def head(connection: sqlite3.Connection, chain: str) -> Head:
     return Head(chain) if row is None else head_of(AUDIT_ENTRY.decode(row[0]))
 
 
+def has(connection: sqlite3.Connection, head: Head) -> bool:
+    """Return whether the entry of a head is a row."""
+    look = "SELECT record FROM audit WHERE chain = ? AND seq = ?"
+    rows = connection.execute(look, (head.chain, head.seq))
+    return any(head_of(AUDIT_ENTRY.decode(record)) == head for (record,) in rows)
+
+
 def _row(record: Record) -> Row:
     entry = AUDIT_ENTRY.decode(record.value)
     return (

@@ -91,3 +91,14 @@ async def test_the_newest_entry_of_each_chain_stays_however_old_it_is(tmp_path: 
     assert [audit.head(rows, head.chain) for head in heads] == heads
     assert rows.execute("SELECT at FROM audit ORDER BY at").fetchall() == [(8,), (9,)]
     rows.close()
+
+
+async def test_an_entry_is_known_by_its_number_and_its_hash(tmp_path: Path) -> None:
+    rows = Database(tmp_path / "m.sqlite").open_writer()
+    entry = of_call(Call("token:ann", "operator", "req_1"), "tenant.set", "acme", DONE, 1)
+    first = linked(entry, Head("operator/one:0"))
+    OperatorDesk(rows).project([("audit", *encoded(first))])
+    assert audit.has(rows, head_of(first))
+    assert not audit.has(rows, head_of(linked(entry, head_of(first))))
+    assert not audit.has(rows, Head(first.chain, first.seq, b"another"))
+    rows.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,16 +23,23 @@ WRITER = "operator/one"
 
 
 class Write:
-    """A producer's transactions; what is `lost` is not committed, and nobody is told."""
+    """A producer's transactions; what is `lost` is not committed, and nobody is told.
+
+    What is `unanswered` is committed, and something else happens before nobody is told.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self.is_broken = self.lost = False
+        self.unanswered: Callable[[], Awaitable[object]] | None = None
 
     async def commit(self, *records: OutgoingRecord) -> list[int]:
         if self.lost:
             raise Unsettled("no answer")
         self._log.entries += [(r.partition, AUDIT_ENTRY.decode(r.value)) for r in records]
+        if self.unanswered is not None:
+            await self.unanswered()
+            raise Unsettled("no answer")
         return list(range(len(records)))
 
 
@@ -56,6 +63,9 @@ class Log:
         heads = {p: Head(chain_of(writer, p)) for p in partitions}
         return heads | {p: head_of(entry) for p, entry in self.entries if p in heads}
 
+    async def shows(self, head: Head) -> bool:
+        return head in [head_of(entry) for _, entry in self.entries]
+
     def chains(self) -> dict[str, int]:
         """How many entries each chain has; all must be whole."""
         found = [entry for _, entry in self.entries]
@@ -70,7 +80,7 @@ def log() -> Log:
 
 @pytest.fixture
 def writes(log: Log) -> AuditedWrites:
-    return AuditedWrites("one", log, log.heads)
+    return AuditedWrites("one", log, log.heads, log.shows)
 
 
 async def test_a_producer_is_kept_until_one_of_its_connections_breaks(
@@ -142,3 +152,14 @@ async def test_a_head_that_is_read_while_the_read_model_is_rebuilt_counts_for_no
     else:
         assert await found == {3: head}
     assert state.asked == [("audit", 3)]
+
+
+async def test_what_was_committed_is_not_written_again_though_the_chain_has_gone_on(
+    log: Log, writes: AuditedWrites
+) -> None:
+    """Another operator of the same instance may have written before this one looks."""
+    await writes.write(ENTRY, 3)
+    other = AuditedWrites("one", log, log.heads, log.shows)
+    log.opened[0].unanswered = lambda: other.write(ENTRY, 3)
+    assert await writes.write(ENTRY, 3) is None
+    assert log.chains() == {chain_of(WRITER, 3): 3}
