@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from support.conditions import eventually
 from support.kafka_under_test import KafkaUnderTest
 from support.operator_cluster import (
     Cluster,
+    RunningOperator,
     make_cluster,
     make_entry,
+    make_event,
     make_job,
     make_letter,
     running,
@@ -177,6 +180,33 @@ def test_a_restart_reads_on_from_where_it_stood(cluster: Cluster) -> None:
         marked = operator.get("/v1/jobs", tenant_id="marked")["jobs"]
         assert [each["job_id"] for each in marked] == ["job_before"]
         assert operator.get("/v1/jobs/job_meanwhile")["status"] == "pending"
+
+
+def happened(operator: RunningOperator) -> dict[str, int]:
+    """What the last hour had, in all."""
+    series = operator.get("/v1/overview/minutes")["minutes"]["series"]
+    return {name: sum(values) for name, values in series.items() if any(values)}
+
+
+def test_the_last_hour_counts_each_record_once_over_restarts_and_a_rebuild(
+    cluster: Cluster,
+) -> None:
+    now = int(time.time() * 1000)
+    first = make_job("job_first", created_at=now, updated_at=now)
+    cluster.write(make_event("k1"), make_event("k2"), first, replace(first, status="dead"))
+    cluster.write(make_letter(first))
+    expected = {"events": 2, "jobs": 1, "failed": 1, "dead_letters": 1}
+    with running(cluster.settings, cluster.topology) as operator:
+        assert happened(operator) == expected
+    cluster.write(make_event("k3"), make_job("job_second", created_at=now, updated_at=now))
+    expected |= {"events": 3, "jobs": 2}
+    for _ in range(2):
+        with running(cluster.settings, cluster.topology) as operator:
+            assert happened(operator) == expected
+    read_model(cluster).unlink()
+    with running(cluster.settings, cluster.topology) as operator:
+        assert happened(operator) == expected
+        assert operator.get("/v1/overview")["behind_seconds"] < 60
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
