@@ -69,6 +69,8 @@ def test_a_job_shows_all_that_is_known_of_it(cluster: Cluster) -> None:
         "tenant_id": "acme",
         "type": "draft_reply",
         "status": "running",
+        "worker_id": None,
+        "began_at": None,
         "priority": "webhook",
         "attempts": 1,
         "incarnation": 1,
