@@ -18,7 +18,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
   $$name -c '$(NEW_ENOUGH)' 2>/dev/null && { echo $$name; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo check test chaos simulate lint bench recordings api chart chart-tools lock
+.PHONY: help install dev demo check test chaos simulate lint bench recordings screenshots api chart chart-tools lock
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench: $(INSTALLED) ## Run every benchmark, one after the other
 
 recordings: $(INSTALLED) ## Draw what commands print into docs/recordings
 	@PYTHONPATH=tests $(BIN)/python docs/recordings/record.py
+
+screenshots: $(INSTALLED) ## Take the pictures of the console in the documents; needs Chromium
+	@PYTHONPATH=tests $(BIN)/python -m support.screenshots
 
 api: $(INSTALLED) ## Write the OpenAPI document of the operator's API and docs/api.md
 	@PYTHONPATH=tests $(BIN)/python -m support.api_document

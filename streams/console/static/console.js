@@ -85,7 +85,8 @@ function plots() {
     place.replaceChildren();
     new uPlot({
       width: place.clientWidth || 300, height: 130, legend: { show: series.length > 1, live: false }, cursor: { show: false },
-      axes: [{ ...axis, size: 28 }, axis],
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+      axes: [{ ...axis, size: 28, values: (_, ticks) => ticks.map((at) => new Date(at * 1000).toISOString().slice(11, 16)) }, axis],
       series: [{}, ...series.map((each, index) => ({ label: each.label, stroke: colors[index % 4], width: 2, points: { show: false } }))],
     }, [times, ...series.map((each) => each.values)], place);
   }
