@@ -221,6 +221,19 @@ def test_the_keyboard_alone_goes_everywhere(dev: Dev, person: Person) -> None:
     assert person.browser.switch_to.active_element.get_attribute("name") == "q"
 
 
+def test_a_list_with_its_filters_is_kept_under_a_name(dev: Dev, person: Person) -> None:
+    person.open("/console/jobs?status=failed&type=refund")
+    person.element("#save-view").click()
+    asked = person.browser.switch_to.alert
+    asked.send_keys("dead refunds")
+    asked.accept()
+    person.open("/console")
+    person.follow("dead refunds")
+    assert person.browser.current_url.endswith("/console/jobs?status=failed&type=refund")
+    person.element("#views button").click()
+    person.waits(lambda: not person.element("#views").is_displayed(), "the view is forgotten")
+
+
 def test_whatever_has_an_id_is_found(dev: Dev, person: Person) -> None:
     job_id = submitted(dev, "draft_reply")
     until(dev, job_id, "succeeded")

@@ -63,6 +63,39 @@ document.addEventListener("keydown", (event) => {
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
 });
 
+// Saved views: names for URLs with their filters, kept by this browser.
+const VIEWS = "tidegate-views";
+const saved = () => JSON.parse(localStorage.getItem(VIEWS) ?? "[]");
+function keep(views) {
+  localStorage.setItem(VIEWS, JSON.stringify(views));
+  showViews();
+}
+function showViews() {
+  const place = document.getElementById("views");
+  if (!place) return;
+  const views = saved().filter((view) => view.path.startsWith("/console/"));
+  place.hidden = views.length === 0;
+  place.querySelector("ul").replaceChildren(...views.map((view) => {
+    const entry = document.createElement("li");
+    const link = Object.assign(document.createElement("a"), { href: view.path, textContent: view.name });
+    const drop = Object.assign(document.createElement("button"), { textContent: "✕", className: "quiet drop" });
+    drop.setAttribute("aria-label", `Forget the view ${view.name}`);
+    drop.addEventListener("click", () => keep(saved().filter((each) => each.name !== view.name)));
+    entry.append(link, drop);
+    return entry;
+  }));
+}
+document.addEventListener("DOMContentLoaded", () => {
+  showViews();
+  const save = document.getElementById("save-view");
+  if (!save) return;
+  save.hidden = false;
+  save.addEventListener("click", () => {
+    const name = prompt("A name for this view")?.trim();
+    if (name) keep([...saved().filter((each) => each.name !== name), { name, path: location.pathname + location.search }]);
+  });
+});
+
 // A form is sent once: the server would take a second click for the same command anyway.
 document.addEventListener("submit", (event) => {
   const button = event.target.querySelector("button:not([type=button])");
