@@ -137,6 +137,8 @@ async def logout(request: web.Request) -> web.Response:
 async def link(request: web.Request) -> web.Response:
     """Make a link that opens the console once, within two minutes, with the caller's rights."""
     await read_body(request, Body)
+    if SESSION in request:  # a link of a session would begin the next one, without an end
+        raise Refusal(409, "no-token", "a session makes no link: open /console, or send a token")
     path = new_link(request.app[DESK], request[PRINCIPAL])
     return web.json_response({"path": path, "seconds": LIFETIME_MS // 1000}, headers=_PRIVATE)
 

@@ -7,14 +7,16 @@ answered by a page that says why, with the form as it was sent.
 
 from __future__ import annotations
 
-import string
+import re
 from typing import Any
+from urllib.parse import quote
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from streams.api.refusal import Refusal
 from streams.api.serving.call import OPEN, Calls
-from streams.api.serving.problems import refusal_of
+from streams.api.serving.problems import not_ready, refusal_of
+from streams.api.serving.state import STATE
 from streams.api.session.next_path import is_path_here
 from streams.console.serving import asked_for, telling
 from streams.console.serving.asked_for import Form
@@ -24,16 +26,23 @@ from streams.console.serving.page import Page, answered
 
 calls = Calls()
 
+_CHANGING = frozenset({hdrs.METH_POST, hdrs.METH_PUT, hdrs.METH_DELETE})
+"""What a button does; all else is for pages and links."""
+
+_MEMBER = re.compile(r"\{(\w+)\}")
+"""A member of an answer in a path. No more than that: a format of Python may ask for a gigabyte."""
+
 
 @calls.post("/console/act", of=OPEN, verb="")
 async def act(request: web.Request) -> web.StreamResponse:
     """Make the call that a form names."""
     asking = Asking(request)
-    given = await request.post()
-    fields = {name: value for name, value in given.items() if isinstance(value, str)}
+    fields = await asked_for.sent(request)
     form = asked_for.read(fields)
     try:
         await enter(request, fields.get("csrf", ""))
+        if not request.app[STATE].ready():
+            raise not_ready()
         answer = await _made(asking, form)
     except Exception as error:
         refusal = refusal_of(error)
@@ -53,7 +62,8 @@ async def _made(asking: Asking, form: Form) -> Answer:
     Raises:
         Refusal: it is refused, or is none.
     """
-    if not form.target.startswith(API) or await asking.declared(form.method, form.target) is None:
+    is_call = form.method in _CHANGING and form.target.startswith(API)
+    if not is_call or await asking.declared(form.method, form.target) is None:
         raise Refusal(404, "route-unknown", "this form names no call of the API: reload its page")
     headers = {"Idempotency-Key": form.key, "If-Match": form.tag}
     given = {name: value for name, value in headers.items() if value}
@@ -68,11 +78,10 @@ def _next(form: Form, answer: Answer) -> str:
 
 
 def _filled(path: str, members: dict[str, Any]) -> str:
-    known = {name: str(value) for name, value in members.items()}
-    try:
-        return string.Formatter().vformat(path, (), known)
-    except (KeyError, IndexError, ValueError):
-        return "/console"
+    """Return a path with members of an answer in it; an empty one if the answer lacks one."""
+    if any(name not in members for name in _MEMBER.findall(path)):
+        return ""
+    return _MEMBER.sub(lambda found: quote(str(members[found[1]]), safe=""), path)
 
 
 def _told(form: Form, answer: Answer) -> str:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
+from aiohttp import web
 
-from streams.api.refusal import invalid
+from streams import user_json
+from streams.api.refusal import Refusal, invalid
+from streams.api.session.next_path import is_path_here
 
+_ENCODING = "application/x-www-form-urlencoded"
 _OF_CONSOLE = frozenset({"csrf", "call", "key", "tag", "then", "back", "show"})
 
 
@@ -37,11 +40,30 @@ class Form:
         Raises:
             Refusal: 422, a field has not the form that its name asks for.
         """
-        return orjson.dumps(as_json(self.fields))
+        try:
+            return user_json.write(as_json(self.fields))
+        except TypeError as error:
+            raise invalid("body", f"cannot be sent as JSON: {error}") from None
+
+
+async def sent(request: web.Request) -> dict[str, str]:
+    """Return the fields of a form that a browser sends; of several with one name, the last.
+
+    Raises:
+        Refusal: 415, it is no form of a page; 400, it is not encoded as it says.
+    """
+    if request.content_type != _ENCODING:
+        raise Refusal(415, "no-form", f"a page sends its forms as {_ENCODING}")
+    try:
+        given = await request.post()
+    except (ValueError, LookupError) as error:
+        raise Refusal(400, "malformed-form", f"the form cannot be read: {error}") from None
+    return {name: value for name, value in given.items() if isinstance(value, str)}
 
 
 def read(given: Mapping[str, str]) -> Form:
-    """Return what a form asks for."""
+    """Return what a form asks for; another site's form may name any page to go back to."""
+    back = given.get("back", "")
     method, _, target = given.get("call", "").partition(" ")
     fields = {name: value for name, value in given.items() if name not in _OF_CONSOLE}
     return Form(
@@ -51,7 +73,7 @@ def read(given: Mapping[str, str]) -> Form:
         key=given.get("key", ""),
         tag=given.get("tag", ""),
         then=given.get("then", ""),
-        back=given.get("back", "/console"),
+        back=back if is_path_here(back) else "/console",
         show="show" in given,
     )
 
@@ -77,6 +99,8 @@ def as_json(fields: Mapping[str, str]) -> dict[str, Any]:
         inner = found
         for part in above:
             inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise invalid(path, "lies in a field that has a value already")
         inner[last] = _value(path, kind, value)
     return found
 
@@ -97,7 +121,7 @@ def _value(path: str, kind: str, text: str) -> Any:
             case "bool":
                 return text.strip() in ("on", "true", "yes")
             case "json":
-                return orjson.loads(text)
+                return user_json.read(text)
             case "list":
                 return [each.strip() for each in text.splitlines() if each.strip()]
     except ValueError as error:

@@ -17,6 +17,7 @@ from yarl import URL
 from streams.access.principal import Principal
 from streams.api.refusal import Refusal
 from streams.api.serving.call import PRINCIPAL, STANDS, Call, call_of
+from streams.api.serving.session import SESSION
 
 JSON = dict[str, Any]
 API = "/v1/"
@@ -69,10 +70,16 @@ class Asking:
             raise _refusal(answer.status, json)
         return Answer(answer.status, json, raw, answer.headers)
 
-    async def get(self, path: str, **query: str | int | None) -> JSON:
-        """Return the JSON of a GET; parameters that are None or empty are left out."""
-        given = {name: str(value) for name, value in query.items() if value not in (None, "")}
-        found: JSON = (await self.call(hdrs.METH_GET, URL(path).with_query(given))).json
+    async def get(
+        self, path: str, asked: Mapping[str, str] | None = None, /, **query: str | int | None
+    ) -> JSON:
+        """Return the JSON of a GET; parameters that are None or empty are left out.
+
+        `asked` is a page's own query: whatever names stand in it, the call gets them.
+        """
+        given = [*(asked or {}).items(), *query.items()]
+        named = [(name, str(value)) for name, value in given if value not in (None, "")]
+        found: JSON = (await self.call(hdrs.METH_GET, URL(path).with_query(named))).json
         return found
 
     async def get_if_there(self, path: str, **query: str | int | None) -> JSON:
@@ -109,6 +116,8 @@ class Asking:
         # aiohttp has no public way to give a request its body and its route.
         asked._match_info = match
         asked._read_bytes = body
+        if SESSION in self._request:
+            asked[SESSION] = self._request[SESSION]
         asked[PRINCIPAL], asked[STANDS] = self._request[PRINCIPAL], self._request[STANDS]
         return asked
 

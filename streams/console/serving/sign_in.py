@@ -16,6 +16,7 @@ from streams.api.serving.session import DESK, SESSION, origin_of, person
 from streams.api.session.ending import end_session
 from streams.api.session.links import opened
 from streams.api.session.next_path import is_path_here
+from streams.console.serving.asked_for import sent
 from streams.console.serving.entering import SIGN_IN
 from streams.console.serving.page import Page, answered
 
@@ -24,6 +25,7 @@ log = structlog.get_logger(__name__)
 calls = Calls()
 
 _HOME = "/console"
+_OWN_SITES = (None, "same-origin", "none")
 _KEEP_COOKIES = ("https:", "http://127.0.0.1", "http://localhost")
 """Origins at which browsers keep the session: over TLS, or on their own machine."""
 
@@ -37,27 +39,30 @@ async def sign_in(request: web.Request) -> web.Response:
 @calls.post(SIGN_IN, of=OPEN, verb="session.login")
 async def enter_token(request: web.Request) -> web.StreamResponse:
     """Open a session for whoever enters a token."""
-    form = await request.post()
+    form = await sent(request)
     if (told := _unfit(request)) is not None:
         return await _page(request, told, HTTPStatus.FORBIDDEN)
     failures, address = request.app[DESK].failures, address_of(request)
     if seconds := failures.wait_seconds(address):
         told = f"Too many sign-ins failed from this address: try again in {seconds} s."
         return await _page(request, told, HTTPStatus.TOO_MANY_REQUESTS)
-    given = str(form.get("token", "")).strip()
+    given = form.get("token", "").strip()
     found = request.app[ACCESS].authentication.of_token(given)
     if not isinstance(found, Principal):
         if parse(given) is None:  # nobody guesses one that was minted
             failures.failed(address)
         told = f"This token is {found.reason} here. `tidegate tokens create` makes one."
         return await _page(request, told, HTTPStatus.UNAUTHORIZED)
-    return await _entered(request, found, str(form.get("next", _HOME)))
+    return await _entered(request, found, form.get("next", _HOME))
 
 
 @calls.get("/console/enter", of=OPEN, verb="session.login", allow_head=False)
 async def enter_by_link(request: web.Request) -> web.StreamResponse:
     """Open a session by a link that `tidegate console` made; each link opens one."""
-    desk = request.app[DESK]
+    desk, site = request.app[DESK], request.headers.get("Sec-Fetch-Site")
+    if site not in _OWN_SITES:  # it would sign a visitor in as whoever made the link
+        told = "Another site led here. If the link is your own, enter it in the address bar."
+        return await _page(request, told, HTTPStatus.FORBIDDEN)
     principal_id = opened(desk, request.query.get("link", ""))
     known = request.app[ACCESS].authentication
     found = None if principal_id is None else known.standing(principal_id)
@@ -70,8 +75,8 @@ async def enter_by_link(request: web.Request) -> web.StreamResponse:
 @calls.post("/console/sign-out", of=OPEN, verb="session.logout")
 async def sign_out(request: web.Request) -> web.StreamResponse:
     """End the session of whoever looks."""
-    form = await request.post()
-    found = await person(request, str(form.get("csrf", "")))
+    form = await sent(request)
+    found = await person(request, form.get("csrf", ""))
     answer = web.Response(status=303, headers={hdrs.LOCATION: SIGN_IN})
     if found is not None:
         state = state_as(request, found)
@@ -93,7 +98,7 @@ async def _entered(request: web.Request, found: Principal, next_: str) -> web.Re
 def _unfit(request: web.Request) -> str | None:
     """Return why a sign-in form is not taken; None if this console sent it."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
-    if origin not in (None, origin_of(request)) or site not in (None, "same-origin", "none"):
+    if origin not in (None, origin_of(request)) or site not in _OWN_SITES:
         return (
             f"This page is not at {origin_of(request)}, where the operator expects it: open it "
             "there, or set TIDEGATE_PUBLIC_URL to where browsers find it."
