@@ -52,7 +52,7 @@ _REPEATERS = frozenset(
     {"aiohttp_retry", "backoff", "httpx_retries", "retry", "retrying", "stamina", "tenacity"}
 )
 _HANDLER = "streams.worker.handler."
-_OF_THE_CALL = {f"{_HANDLER}effects", f"{_HANDLER}invoke"}
+_OF_THE_CALL = {f"{_HANDLER}{name}" for name in ("effects", "invoke", "left_calls")}
 """The modules that call a tool; those beside them carry out what is called on `ctx`."""
 _LONGEST_CHAIN = 10
 _ASYNCIO_ALL_FAILED = "Multiple exceptions: "

@@ -52,6 +52,17 @@ async def test_an_effect_known_not_to_have_happened_is_failed(error: Exception) 
     assert ended.status == ("failed" if isinstance(error, PermanentError) else "retry")
 
 
+@pytest.mark.parametrize("error", NOT_DONE, ids=repr)
+async def test_a_tool_in_a_thread_says_as_much_as_one_in_the_loop(error: Exception) -> None:
+    def in_a_thread(to: str, idempotency_key: str) -> None:
+        error.__traceback__ = None  # that of another test
+        raise error
+
+    ended, at = await outcome_of(app_calling(in_a_thread))
+    assert [o.status for o in at.bodies(Outcome)] == ["failed"]
+    assert ended.status == ("failed" if isinstance(error, PermanentError) else "retry")
+
+
 @pytest.mark.parametrize("error", UNKNOWN, ids=repr)
 async def test_after_any_other_error_nobody_knows(error: BaseException) -> None:
     assert not not_done(error)
