@@ -62,7 +62,8 @@ def named(function: Callable[..., object]) -> str:
     """What a function is called, without its arguments: to show them may take long, or fail."""
     while isinstance(function, partial):
         function = function.func
-    return getattr(function, "__qualname__", type(function).__name__)
+    name = getattr(function, "__qualname__", None)  # the method of a remote proxy answers any name
+    return name if isinstance(name, str) else type(function).__name__
 
 
 async def in_daemon_thread(

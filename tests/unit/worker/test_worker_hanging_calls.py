@@ -79,6 +79,27 @@ async def test_a_thread_is_known_by_the_function_that_it_calls() -> None:
         assert "asks_the_shop" in str((await at.ended(at.give())).result)
 
 
+class Remote:
+    """A proxy of what runs elsewhere: it has a method of each name, as those of xmlrpc have."""
+
+    def __getattr__(self, name: str) -> Remote:
+        return self
+
+    def __call__(self) -> str:
+        return "answered"
+
+
+async def test_a_method_that_has_a_method_of_each_name_is_called_too() -> None:
+    app = App("test")
+
+    @app.job("job")
+    async def job(ctx: Context) -> Any:
+        return await ctx.step("asks", Remote().system.status)
+
+    async with bench(app) as at:
+        assert (await at.ended(at.give())).result == '"answered"'
+
+
 async def test_a_few_that_hang_and_many_that_are_slow_end_no_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
