@@ -5,7 +5,8 @@
 `tidegate operator` follows empty topics; then two records of every job, running and ended, are
 written to `jobs`, and some dead letters and events beside them. Of the first 15,000 jobs, the clock
 stops when the API shows the last one of every tenant as ended; others only make the lists longer.
-Then 16 connections read single jobs, and one connection reads each list. At the end the operator
+Then 16 connections read single jobs, and one connection reads each list, and each page of the
+console as a browser that has signed in. At the end the operator
 starts on the full topics without a database, and the clock stops when it is ready.
 
 All jobs are compared before and after that: each must be there once, in its last state, else the
@@ -27,11 +28,12 @@ from functools import partial
 from pathlib import Path
 
 import orjson
-from aiohttp import ClientError, ClientSession
+from aiohttp import ClientError, ClientSession, CookieJar
 from harness import Result, arguments, broker_and_folder, create_topics, report
 from operator_records import AT_ONCE, TENANTS, TOPOLOGY, Sent, final_status, of_jobs, write
 from operator_rows import missing
 from outside import percentiles, stage
+from yarl import URL
 
 CONNECTIONS = 16
 WAIT_SECONDS = 50.0
@@ -72,6 +74,18 @@ def main() -> None:
     sys.exit(1 if measured.wrong else 0)
 
 
+PAGES = (
+    "/console",
+    "/console/causes",
+    "/console/dlq",
+    "/console/jobs",
+    "/console/jobs?status=failed",
+    "/console/jobs/job_7",
+    "/console/events",
+    "/console/workers",
+)
+
+
 class Measured:
     """One run on one broker: what it found so far."""
 
@@ -93,6 +107,8 @@ class Measured:
                 self.results += await read(api, min(self._jobs, AT_ONCE), reads)
                 for path in LISTS:
                     self.results += await read_list(api, path, lists)
+            for path in PAGES:
+                self.results += await read_page(self._port, path, lists)
         self._compare("read model")
 
     async def rebuilding(self) -> None:
@@ -200,6 +216,23 @@ async def read(api: ClientSession, jobs: int, reads: int) -> list[Result]:
     rate = reads / (time.perf_counter() - started)
     name = f"GET /v1/jobs/{{id}}, {CONNECTIONS} connections"
     return [Result(name, "requests", round(rate, 1), "1/s"), *percentiles(name, "latency", took)]
+
+
+async def read_page(port: int, path: str, reads: int) -> list[Result]:
+    """A page of the console, again and again, in the session of the token."""
+    origin, took = f"http://127.0.0.1:{port}", list[float]()
+    jar = CookieJar(unsafe=True, treat_as_secure_origin=[URL(origin)])
+    async with ClientSession(origin, cookie_jar=jar) as browser:
+        async with browser.post("/console/sign-in", data={"token": TOKEN, "next": path}) as entered:
+            entered.raise_for_status()
+        for _ in range(reads):
+            began = time.perf_counter()
+            async with browser.get(path, allow_redirects=False) as answer:
+                answer.raise_for_status()
+                if "<h1>" not in await answer.text():
+                    raise SystemExit(f"{path} is no page")
+            took.append(time.perf_counter() - began)
+    return percentiles(f"GET {path}", "latency", took)
 
 
 async def read_list(api: ClientSession, path: str, reads: int) -> list[Result]:
