@@ -8,8 +8,9 @@ answered by a page that says why, with the form as it was sent.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from aiohttp import hdrs, web
 
@@ -32,6 +33,9 @@ _CHANGING = frozenset({hdrs.METH_POST, hdrs.METH_PUT, hdrs.METH_DELETE})
 _MEMBER = re.compile(r"\{(\w+)\}")
 """A member of an answer in a path. No more than that: a format of Python may ask for a gigabyte."""
 
+_LONGEST_PATH = 4000
+"""Characters of a path with what was typed; a server refuses much longer ones."""
+
 
 @calls.post("/console/act", of=OPEN, verb="")
 async def act(request: web.Request) -> web.StreamResponse:
@@ -51,8 +55,7 @@ async def act(request: web.Request) -> web.StreamResponse:
         page = Page("layout/refused.html", "Not done", {"refusal": refusal, "form": form})
         return answered(request, page, refusal.status)
     if form.show:
-        shown = Page("layout/shown_once.html", "Done", {"answer": answer.json, "form": form})
-        return answered(request, shown)
+        return answered(request, _shown(form, answer))
     return telling.redirect(request, _next(form, answer), _told(form, answer))
 
 
@@ -68,6 +71,23 @@ async def _made(asking: Asking, form: Form) -> Answer:
     headers = {"Idempotency-Key": form.key, "If-Match": form.tag}
     given = {name: value for name, value in headers.items() if value}
     return await asking.call(form.method, form.target, form.body(), given)
+
+
+def _shown(form: Form, answer: Answer) -> Page:
+    """Return the page that shows an answer itself."""
+    data = {"answer": answer.json, "form": form}
+    if form.show == "preview":
+        back = _with_typed(form.back, form.fields)
+        return Page("layout/preview.html", "Preview", {**data, "back": back})
+    return Page("layout/shown_once.html", "Done", data)
+
+
+def _with_typed(back: str, fields: Mapping[str, str]) -> str:
+    """Return the page of a form, with what was typed in its query if that is not too long."""
+    path, _, query = back.partition("?")
+    kept = {name: value for name, value in parse_qsl(query) if name not in fields}
+    typed = f"{path}?{urlencode({**kept, **fields})}"
+    return typed if len(typed) <= _LONGEST_PATH else back
 
 
 def _next(form: Form, answer: Answer) -> str:
@@ -87,7 +107,7 @@ def _filled(path: str, members: dict[str, Any]) -> str:
 def _told(form: Form, answer: Answer) -> str:
     """Return what the next page says of the call."""
     members = answer.json if isinstance(answer.json, dict) else {}
-    what = f"{form.method} {form.target}"
+    what = form.said or f"{form.method} {form.target}"
     if members.get("answered") is False:
         return f"{what}: sent, and not decided yet. This page shows it as soon as it is."
     return f"{what}: done."

@@ -13,7 +13,7 @@ from streams.api.refusal import Refusal, invalid
 from streams.api.session.next_path import is_path_here
 
 _ENCODING = "application/x-www-form-urlencoded"
-_OF_CONSOLE = frozenset({"csrf", "call", "key", "tag", "then", "back", "show"})
+_OF_CONSOLE = frozenset({"csrf", "call", "key", "tag", "then", "back", "show", "said"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,9 @@ class Form:
     """One call, as a form of a page sends it.
 
     `key` is for `Idempotency-Key`, `tag` for `If-Match`. After the call the browser goes to `then`,
-    in which `{name}` stands for a member of the answer; `back` is the page with the form. An answer
-    that is shown only once, such as one with a secret, is shown at once instead if `show` is set.
+    in which `{name}` stands for a member of the answer; `back` is the page with the form. If `show`
+    is set, the answer itself is shown: `once` is for one with a secret, `preview` for one that says
+    what would be. `said` is what the button says.
     """
 
     method: str
@@ -32,7 +33,8 @@ class Form:
     tag: str = ""
     then: str = ""
     back: str = "/console"
-    show: bool = False
+    show: str = ""
+    said: str = ""
 
     def body(self) -> bytes:
         """Return the JSON body of the call.
@@ -74,7 +76,8 @@ def read(given: Mapping[str, str]) -> Form:
         tag=given.get("tag", ""),
         then=given.get("then", ""),
         back=back if is_path_here(back) else "/console",
-        show="show" in given,
+        show=given.get("show", ""),
+        said=given.get("said", ""),
     )
 
 

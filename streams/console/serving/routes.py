@@ -17,6 +17,12 @@ from streams.console.serving.templates import declare_calls
 unknown = Pages("layout")
 
 
+@unknown.get("/console/")
+async def overview(_: Asking, request: web.Request) -> web.Response:
+    """Lead to the overview, whose path has no slash at its end."""
+    return web.Response(status=308, headers={"Location": "/console"})
+
+
 @unknown.get("/console/{rest:.*}")
 async def no_page(_: Asking, request: web.Request) -> Page:
     """Say that there is no such page; this comes after all others."""

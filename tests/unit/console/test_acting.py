@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from html import unescape
 from pathlib import Path
 
 import pytest
 from support.access_desk import BOOTSTRAP_TOKEN
 from support.console_desk import Browser, Console, console
-from support.job_rows import fold
-from support.operator_cluster import make_job
+from support.folding import fold
+from support.operator_cluster import make_job, make_quarantined
+
+from streams.console.serving import acting
+from streams.console.serving.asking import Answer
+from streams.serde.records import PayloadRef
 
 CANCEL = "POST /v1/jobs/job_a/cancel"
 
@@ -77,8 +82,8 @@ async def test_what_was_done_is_said_on_the_next_page_alone(desk: Console) -> No
     browser, html = await job_page(desk)
     desk.api.desk.answer("cmd_1")
     _, html = await browser.act(html, CANCEL)
-    assert f"{CANCEL}: done." in html
-    assert f"{CANCEL}: done." not in await browser.page("/console/jobs/job_a")
+    assert "Cancel: done." in html
+    assert "Cancel: done." not in await browser.page("/console/jobs/job_a")
 
 
 async def test_a_change_of_a_setting_that_somebody_else_has_changed_is_refused(
@@ -118,3 +123,30 @@ async def test_a_secret_is_shown_once_in_the_answer_to_the_form(desk: Console) -
     assert status == 200, shown
     assert "tg_" in shown
     assert "tg_" not in await browser.page("/console/tokens")
+
+
+async def test_a_preview_says_that_nothing_changed_and_leads_back_with_what_was_typed(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def made(*_: object) -> Answer:
+        return Answer(200, {"fits": True}, b"", {})
+
+    body = make_quarantined(b"{}", PayloadRef(0, (0,), 2, "kek"))
+    fold(desk.api.desk.rows, body)
+    browser = await desk.signed_in("admin")
+    page = f"/console/quarantine/{body.event_id}"
+    html = await browser.page(page)
+    monkeypatch.setattr(acting, "_made", made)
+    call = f"POST /v1/quarantine/{body.event_id}/preview"
+    status, html = await browser.act(html, call, **{"mapping:json": '{"dedup_key": "nr"}'})
+    assert status == 200, html
+    assert "Nothing was changed" in html
+    assert "secret" not in html
+    back = unescape(re.findall(r'<a href="([^"]*)">Back to the page', html)[0])
+    assert "{&#34;dedup_key&#34;: &#34;nr&#34;}</textarea>" in await browser.page(back)
+
+
+async def test_what_was_typed_goes_into_no_path_that_a_server_refuses() -> None:
+    back = acting._with_typed("/console/x?a=1", {"mapping:json": "m" * 5_000})
+    assert back == "/console/x?a=1"
+    assert acting._with_typed("/console/x?a=1", {"b": "ü"}) == "/console/x?a=1&b=%C3%BC"

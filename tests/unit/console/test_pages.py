@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from support.console_desk import Console, console
-from support.job_rows import fold
-from support.operator_cluster import make_job
+from support.folding import fold
+from support.operator_cluster import make_event, make_job
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def test_a_job_is_shown_and_cancelled_by_a_form(desk: Console) -> None:
     desk.api.desk.answer("cmd_1")
     status, html = await browser.act(html, "POST /v1/jobs/job_a/cancel", reason="not needed")
     assert status == 200, html
-    assert "POST /v1/jobs/job_a/cancel: " in html
+    assert "Cancel: done." in html
 
 
 async def test_what_a_person_may_not_do_is_not_shown_and_is_refused(desk: Console) -> None:
@@ -68,3 +68,15 @@ async def test_odd_text_is_shown_as_it_is_and_never_runs(desk: Console) -> None:
     fold(desk.api.desk.rows, make_job("job_a", last_error=odd))
     html = await (await desk.signed_in("viewer")).page("/console/jobs")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202eevil\\u001b[31m" in html
+
+
+async def test_the_console_is_also_found_with_a_slash_at_its_end(desk: Console) -> None:
+    assert "<h1>Overview</h1>" in await (await desk.signed_in("viewer")).page("/console/")
+
+
+async def test_an_id_that_is_not_there_is_a_dash(desk: Console) -> None:
+    read = make_event(routed=False)
+    fold(desk.api.desk.rows, read)
+    html = await (await desk.signed_in("viewer")).page("/console/events")
+    assert str(read.event_id) in html
+    assert "None" not in html
