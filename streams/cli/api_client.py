@@ -18,6 +18,8 @@ from streams.settings import Settings
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 ANSWERED_WITHIN_SECONDS = 30.0
+_SILENT_SECONDS = 90.0
+"""The operator waits for memory and for the store of artifacts before a body begins."""
 _LATER = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 """Answers of a process that is starting, or of a proxy that cannot reach it."""
 
@@ -161,8 +163,9 @@ def look(url: str, token: str, path: str) -> tuple[dict[str, Any], str | None]:
 
 
 def download(url: str, token: str, path: str) -> bytes:
-    """The bytes of a GET's answer; raises what `call` raises."""
-    timeout = ClientTimeout(total=ANSWERED_WITHIN_SECONDS)
+    """The bytes of a GET's answer, which may take long but not stop; raises what `call` raises."""
+    connect = ANSWERED_WITHIN_SECONDS
+    timeout = ClientTimeout(total=None, sock_connect=connect, sock_read=_SILENT_SECONDS)
     sent = _sent(url, token, "GET", path, timeout=timeout)
     if sent.status >= HTTPStatus.MULTIPLE_CHOICES:
         answer_of(url, sent.status, sent.raw)
