@@ -44,16 +44,25 @@ class InThread:
 
 
 class _Calls:
-    """The calls that a thread makes in the loop; `close` ends those that wait."""
+    """The calls that a thread makes in the loop; `close` ends those that wait.
+
+    It is made in the loop's own thread, which can make none: it would wait for itself for ever, and
+    all other runs with it.
+    """
 
     def __init__(self, ctx: Context[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._ctx = ctx
         self._loop = loop
+        self._thread_id = threading.get_ident()
         self._lock = threading.Lock()
         self._open: set[concurrent.futures.Future[Any]] = set()
         self._closed = False
 
     def __call__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if threading.get_ident() == self._thread_id:
+            raise RuntimeError(
+                f"ctx.{name} blocks: call it in no async function, but in a plain one"
+            )
         with self._lock:
             if self._closed or self._loop.is_closed():
                 raise LeaseLost(f"run {self._ctx.run_id} is over: it starts nothing more")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from typing import Any
 
@@ -80,6 +81,24 @@ async def test_what_it_raises_ends_the_run(error: BaseException, status: str, to
     end = await ended(handler)
     assert end.status == status
     assert told in (end.error or "")
+
+
+async def test_a_call_in_an_async_function_of_a_step_is_refused_and_holds_up_no_other_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would wait, in the thread of the event loop, for what that loop does next."""
+    waits = concurrent.futures.Future.result
+    monkeypatch.setattr(concurrent.futures.Future, "result", lambda its: waits(its, timeout=5))
+
+    def handler(ctx: BlockingContext[Any]) -> None:
+        async def saves() -> None:
+            ctx.progress(1)
+
+        ctx.step("saved", saves)
+
+    end = await ended(handler)
+    assert end.status == "retry"
+    assert "ctx.progress blocks" in (end.error or "")
 
 
 async def test_it_parks_in_a_wait() -> None:
