@@ -6,6 +6,7 @@ from aiohttp import web
 
 from streams.console.serving.asking import Asking
 from streams.console.serving.page import Page, Pages
+from streams.console.serving.written import segment
 
 pages = Pages("deliveries")
 
@@ -16,6 +17,6 @@ pages.list("/console/deliveries", "/v1/deliveries", "Deliveries", "deliveries")
 async def delivery(asking: Asking, request: web.Request) -> Page:
     """One delivery with its attempts."""
     delivery_id = request.match_info["delivery_id"]
-    shown = await asking.get(f"/v1/deliveries/{delivery_id}")
+    shown = await asking.get(f"/v1/deliveries/{segment(delivery_id)}")
     data = {"delivery": shown}
     return Page("deliveries/delivery.html", f"Delivery {delivery_id}", data, watch=("deliveries",))

@@ -7,6 +7,7 @@ from aiohttp import web
 from streams.console.events.waterfall import bars
 from streams.console.serving.asking import Asking
 from streams.console.serving.page import Page, Pages
+from streams.console.serving.written import segment
 
 pages = Pages("events")
 
@@ -20,9 +21,9 @@ pages.list("/console/events", "/v1/events", "Events", "events")
 async def event(asking: Asking, request: web.Request) -> Page:
     """One event, from delivery to effect."""
     event_id, query = request.match_info["event_id"], request.query
-    shown = await asking.get(f"/v1/events/{event_id}")
+    shown = await asking.get(f"/v1/events/{segment(event_id)}")
     line = await asking.get(
-        f"/v1/events/{event_id}/timeline",
+        f"/v1/events/{segment(event_id)}/timeline",
         failed_only=query.get("failed_only"),
         cursor=query.get("cursor"),
         limit=_SPANS,

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from streams.console.serving.asking import Asking
 from streams.console.serving.page import Page, Pages
+from streams.console.serving.written import segment
 
 pages = Pages("job_types")
 
@@ -16,5 +17,5 @@ pages.list("/console/job-types", "/v1/job-types", "Job types", "jobs.types")
 async def job_type(asking: Asking, request: web.Request) -> Page:
     """One job type with its schemas."""
     name = request.match_info["type"]
-    shown = await asking.get(f"/v1/job-types/{name}")
+    shown = await asking.get(f"/v1/job-types/{segment(name)}")
     return Page("job_types/type.html", f"Job type {name}", {"type": shown}, watch=("jobs.types",))

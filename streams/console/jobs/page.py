@@ -6,6 +6,7 @@ from aiohttp import web
 
 from streams.console.serving.asking import Asking
 from streams.console.serving.page import Page, Pages
+from streams.console.serving.written import segment
 
 pages = Pages("jobs")
 
@@ -16,7 +17,7 @@ pages.list("/console/jobs", "/v1/jobs", "Jobs", "jobs")
 async def job(asking: Asking, request: web.Request) -> Page:
     """One job: how it stands, why it waits, its runs, steps, effects, and what may be done."""
     job_id = request.match_info["job_id"]
-    shown = await asking.get(f"/v1/jobs/{job_id}")
-    artifacts = await asking.get_if_there(f"/v1/jobs/{job_id}/artifacts")
+    shown = await asking.get(f"/v1/jobs/{segment(job_id)}")
+    artifacts = await asking.get_if_there(f"/v1/jobs/{segment(job_id)}/artifacts")
     data = {"job": shown, "artifacts": artifacts.get("artifacts", [])}
     return Page("jobs/job.html", f"Job {job_id}", data, watch=("jobs", "ledger"))

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from streams.console.serving.asking import Asking
 from streams.console.serving.page import Page, Pages
+from streams.console.serving.written import segment
 
 pages = Pages("replays")
 
@@ -16,6 +17,6 @@ pages.list("/console/replays", "/v1/replays", "Replays", "replays")
 async def replay(asking: Asking, request: web.Request) -> Page:
     """One replay: what was asked, and how far it is."""
     replay_id = request.match_info["replay_id"]
-    shown = await asking.get(f"/v1/replays/{replay_id}")
+    shown = await asking.get(f"/v1/replays/{segment(replay_id)}")
     data = {"replay": shown}
     return Page("replays/replay.html", f"Replay {replay_id}", data, watch=("replays",))

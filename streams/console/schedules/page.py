@@ -6,6 +6,7 @@ from aiohttp import web
 
 from streams.console.serving.asking import Asking
 from streams.console.serving.page import Page, Pages
+from streams.console.serving.written import segment
 
 pages = Pages("schedules")
 
@@ -16,7 +17,7 @@ pages.list("/console/schedules", "/v1/schedules", "Schedules", "schedules")
 async def schedule(asking: Asking, request: web.Request) -> Page:
     """One schedule with its next five times."""
     names = request.match_info
-    path = f"/v1/tenants/{names['tenant']}/schedules/{names['schedule_id']}"
+    path = f"/v1/tenants/{segment(names['tenant'])}/schedules/{segment(names['schedule_id'])}"
     shown = await asking.get(path)
     data = {"schedule": shown}
     title = f"Schedule {names['schedule_id']}"

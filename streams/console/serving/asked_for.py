@@ -11,9 +11,14 @@ from aiohttp import web
 from streams import user_json
 from streams.api.refusal import Refusal, invalid
 from streams.api.session.next_path import is_path_here
+from streams.console.serving.written import digest
 
 _ENCODING = "application/x-www-form-urlencoded"
 _OF_CONSOLE = frozenset({"csrf", "call", "key", "tag", "then", "back", "show", "said"})
+
+SHOWN = "shown "
+"""What a field's name has before it in the field with the digest of what a page showed in it. One
+that nobody has changed asks for nothing, so it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,12 @@ def read(given: Mapping[str, str]) -> Form:
     """Return what a form asks for; another site's form may name any page to go back to."""
     back = given.get("back", "")
     method, _, target = given.get("call", "").partition(" ")
-    fields = {name: value for name, value in given.items() if name not in _OF_CONSOLE}
+    fields = {
+        name: value
+        for name, value in given.items()
+        if name not in _OF_CONSOLE and given.get(SHOWN + name) != digest(value)
+    }
+    fields = {name: value for name, value in fields.items() if not name.startswith(SHOWN)}
     return Form(
         method,
         target,

@@ -4,7 +4,7 @@ pages = Pages()
 
 @pages.get("/console/jobs/{job_id}")
 async def job(asking: Asking, request: web.Request) -> Page:
-    shown = await asking.get(f"/v1/jobs/{request.match_info['job_id']}")
+    shown = await asking.get(f"/v1/jobs/{segment(request.match_info['job_id'])}")
     return Page("jobs/job.html", shown["job_id"], {"job": shown}, watch=("jobs",))
 """
 
@@ -76,7 +76,7 @@ class Pages:
         template = f"{self._folder}/list.html"
 
         async def listed(asking: Asking, request: web.Request) -> Page:
-            answer = await asking.get(call, **request.query)
+            answer = await asking.get(call, request.query)
             return Page(template, title, {"answer": answer}, watch, is_list=True)
 
         self.get(path)(listed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -58,6 +59,12 @@ def as_json(value: Any, most: int = MOST_CHARS) -> str:
     except TypeError:  # deeper than orjson writes
         text = str(value)
     return cut(text, most)
+
+
+def digest(text: str) -> str:
+    """Return a digest of a text as a browser sends it back from a page that shows it."""
+    shown = str(visible(text.replace("\r\n", "\n")))
+    return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def moment(text: str | None) -> Markup | None:
@@ -135,6 +142,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "cut": cut,
     "as_json": as_json,
     "moment": moment,
+    "digest": digest,
     "duration": duration,
     "names": names,
     "number": number,

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from streams.console.serving.asking import Asking
 from streams.console.serving.page import Page, Pages
+from streams.console.serving.written import segment
 
 pages = Pages("tenants")
 
@@ -16,7 +17,7 @@ pages.list("/console/tenants", "/v1/tenants", "Tenants", "tenants")
 async def tenant(asking: Asking, request: web.Request) -> Page:
     """One tenant: its sources and endpoints, and deliveries that were refused."""
     tenant_id = request.match_info["tenant"]
-    path = f"/v1/tenants/{tenant_id}"
+    path = f"/v1/tenants/{segment(tenant_id)}"
     shown = await asking.call("GET", path)
     sources = await asking.get(f"{path}/sources", limit=200)
     endpoints = await asking.get(f"{path}/endpoints", limit=200)
@@ -35,6 +36,8 @@ async def tenant(asking: Asking, request: web.Request) -> Page:
 async def source(asking: Asking, request: web.Request) -> Page:
     """One source: its scheme, mapping and secrets, and what may be done."""
     names = request.match_info
-    shown = await asking.call("GET", f"/v1/tenants/{names['tenant']}/sources/{names['source']}")
+    shown = await asking.call(
+        "GET", f"/v1/tenants/{segment(names['tenant'])}/sources/{segment(names['source'])}"
+    )
     data = {"source": shown.json, "tag": shown.tag}
     return Page("tenants/source.html", f"Source {names['source']}", data, watch=("tenants",))

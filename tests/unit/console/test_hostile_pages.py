@@ -1,0 +1,68 @@
+"""Pages under odd addresses and of odd rows, and what their buttons then send."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+from support.console_desk import Console, console
+from support.job_rows import fold
+from support.operator_cluster import make_job
+
+from streams.serde.records import Replay
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Console]:
+    async with console(tmp_path) as made:
+        fold(made.api.desk.rows, make_job("job_a", status="scheduled", scheduled_at=1))
+        yield made
+
+
+@pytest.mark.parametrize("path", ["jobs", "bulk", "limits", "events"])
+@pytest.mark.parametrize("name", ["path", "self", "asked", "request"])
+async def test_a_query_of_any_name_is_the_calls(desk: Console, path: str, name: str) -> None:
+    status, html = await (await desk.signed_in("viewer")).get(f"/console/{path}?{name}=x")
+    assert status == 422, html
+    assert f"{name}: is no parameter" in html
+
+
+@pytest.mark.parametrize("rest", ["%2Fevents", "%2Fartifacts", "%3Fx=1", "%23x", "%2F..%2Fjob_a"])
+async def test_an_address_of_a_page_leads_to_no_other_call(desk: Console, rest: str) -> None:
+    status, html = await (await desk.signed_in("viewer")).get(f"/console/jobs/job_a{rest}")
+    assert status == 404
+    assert "no job" in html
+
+
+async def test_a_replay_sends_an_input_that_somebody_has_changed_and_no_other(
+    desk: Console,
+) -> None:
+    odd = {"amount": 10**18 + 1, "of": "\u202e<b>\r\n</textarea>\U0001f468\u200d\U0001f469"}
+    fold(desk.api.desk.rows, make_job("job_b", status="dead", input=json.dumps(odd)))
+    browser = await desk.signed_in("operator")
+    html = await browser.page("/console/jobs/job_b")
+    found = re.search(r'<textarea name="input:json"[^>]*>(.*?)</textarea>', html, re.S)
+    assert found is not None
+    typed = unescape(found[1]).replace("\n", "\r\n")  # as browsers send it
+    sent = []
+    for each, text in enumerate((typed, typed.replace("amount", "sum")), 1):
+        desk.api.desk.answer(f"cmd_{each}")
+        call = "POST /v1/dlq/job_b/replay"
+        await browser.act(html, call, incident_note="fixed", **{"input:json": text})
+        sent.append(desk.api.desk.sent[-1])
+    kept, changed = sent
+    assert isinstance(kept, Replay)
+    assert isinstance(changed, Replay)
+    assert kept.input is None
+    assert "sum" in (changed.input or "")
+
+
+@pytest.mark.parametrize("of", ["discarded", "manual"])
+async def test_no_button_replays_others_than_a_list_shows(desk: Console, of: str) -> None:
+    browser = await desk.signed_in("operator")
+    assert "dead_letters.replay" in await browser.page("/console/dlq")
+    assert "dead_letters.replay" not in await browser.page(f"/console/dlq?{of}=true")
