@@ -18,6 +18,7 @@ from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 from streams.api.refusal import Refusal
 from streams.api.serving.call import PRINCIPAL, Call, call_of
 from streams.api.serving.session import SESSION
+from streams.console.overview.finding import page_of_id
 from streams.console.screens import SCREENS
 from streams.console.serving import files, telling, written
 from streams.serde.ids import new_id
@@ -41,7 +42,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=written.visible,
     )
-    made.filters.update(written.FILTERS)
+    made.filters.update(written.FILTERS, page_of_id=page_of_id)
     made.globals.update(screens=SCREENS, file=files.url, new_key=lambda: new_id("idem"))
     return made
 

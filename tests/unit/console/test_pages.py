@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.console_desk import Console, console
 from support.folding import fold
-from support.operator_cluster import make_event, make_job
+from support.operator_cluster import make_event, make_job, make_letter
+
+from streams.console.serving import asking
+from streams.console.serving.asking import Answer
+from streams.limits.paused import SCOPES
 
 
 @pytest.fixture
@@ -80,3 +86,78 @@ async def test_an_id_that_is_not_there_is_a_dash(desk: Console) -> None:
     html = await (await desk.signed_in("viewer")).page("/console/events")
     assert str(read.event_id) in html
     assert "None" not in html
+
+
+async def test_a_dead_letter_leads_to_its_cause_and_a_failed_job_to_its_letter(
+    desk: Console,
+) -> None:
+    died = make_job("job_a", status="failed", last_error="ValueError: no currency")
+    fold(desk.api.desk.rows, died, make_letter(died))
+    browser = await desk.signed_in("viewer")
+    assert 'href="/console/dlq/job_a"' in await browser.page("/console/jobs/job_a")
+    letter = await browser.page("/console/dlq/job_a")
+    assert re.search(r'href="/console/causes/cau_\w+"', letter)
+
+
+async def test_a_job_that_asks_a_person_leads_to_what_it_asks(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = {
+        "job_id": "job_a",
+        "status": "waiting",
+        "tenant_id": "acme",
+        "why": {"reason": "outside", "detail": "it waits for a person"},
+        "waits": [{"kind": "approval", "approval_id": "apr_1"}],
+    }
+    browser = await desk.signed_in("viewer")
+    answers(monkeypatch, {"/v1/jobs/job_a": shown, "/v1/jobs/job_a/artifacts": {}})
+    html = await browser.page("/console/jobs/job_a")
+    assert '<a href="/console/approvals/apr_1">Answer it</a>' in html
+
+
+@pytest.mark.parametrize(
+    ("reason", "page"), [("paused", "limits"), ("cap", "limits"), ("no_worker", "workers")]
+)
+async def test_why_a_job_waits_leads_to_where_that_is_mended(
+    desk: Console, monkeypatch: pytest.MonkeyPatch, reason: str, page: str
+) -> None:
+    why = {"reason": reason, "detail": "it waits"}
+    shown = {"job_id": "job_a", "status": "pending", "tenant_id": "acme", "why": why}
+    browser = await desk.signed_in("viewer")
+    answers(monkeypatch, {"/v1/jobs/job_a": shown, "/v1/jobs/job_a/artifacts": {}})
+    html = await browser.page("/console/jobs/job_a")
+    told = html.partition("Why it waits")[2].partition("</p>")[0]
+    assert f'href="/console/{page}"' in told
+
+
+async def test_an_endpoint_that_fails_says_so_and_what_was_answered(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = {"circuit": "closed", "failing_since": "2026-11-21T09:00:00.000Z"}
+    shown = {"tenant_id": "acme", "endpoint_id": "crm", "enabled": True, "events": ["job.*"]}
+    sent = {"delivery_id": "dlv_1", "status": "dead", "last_error": "status", "last_status": 400}
+    path = "/v1/tenants/acme/endpoints/crm"
+    browser = await desk.signed_in("viewer")
+    answers(
+        monkeypatch,
+        {path: {**shown, "state": state}, f"{path}/deliveries": {"deliveries": [sent]}},
+    )
+    html = await browser.page("/console/endpoints/acme/crm")
+    assert '<span class="status s-failing">failing</span>' in html
+    assert "<dd>job.*</dd>" in html
+    assert "<td>answered 400</td>" in html
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
+    """Have the API answer this."""
+
+    async def call(_: Any, __: str, target: Any, *___: Any) -> Answer:
+        return Answer(200, given[str(target).partition("?")[0]], b"", {})
+
+    monkeypatch.setattr(asking.Asking, "call", call)
+
+
+async def test_whatever_can_be_paused_can_be_chosen(desk: Console) -> None:
+    html = await (await desk.signed_in("admin")).page("/console/limits")
+    chosen = html.partition('<select name="scope">')[2].partition("</select>")[0]
+    assert tuple(re.findall(r'<option value="(\w+)"', chosen)) == SCOPES
