@@ -143,6 +143,17 @@ def test_a_line_of_a_log_loses_the_fields_of_each_of_its_values() -> None:
     assert Redaction().members(line) is line
 
 
+def test_of_a_reference_of_an_artifact_the_name_alone_goes() -> None:
+    ids = {"artifact": "art_" + "0" * 26, "of": "job_" + "v" * 26, "size": 7654321}
+    texts = {"name": "of 7654321", "content_type": "text/plain"}
+    redaction = Redaction(patterns=[r"\d{6,}", r"\w{24,}"])
+    assert redaction.value({"$artifact": {**ids, **texts}}) == {
+        "$artifact": {**ids, **texts, "name": "of [redacted]"}
+    }
+    for odd in ({**texts}, {**ids, **texts, "note": ""}, {**ids, **texts, "of": "7654321"}):
+        assert "7654321" not in str(redaction.value({**texts, **odd}))
+
+
 def test_twice_is_as_once() -> None:
     redaction = Redaction(["$.a"], [r"order (?P<secret>\S+)"], ["card", "mail", "token"])
     redaction.secrets.add("secret-1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -282,3 +283,30 @@ def test_a_large_value_that_is_no_json_fails_the_job_by_name() -> None:
     status, error, artifacts = run(keep)
     assert (status, artifacts) == ("failed", [])
     assert "the handler's result is not JSON" in error
+
+
+@pytest.mark.parametrize("pattern", [r"\b\d{6,}\b", r"\b\w{24,}\b"])
+def test_rules_of_redaction_that_match_numbers_or_ids_leave_each_reference_good(
+    pattern: str, tmp_path: Path
+) -> None:
+    app = App("files")
+
+    @app.job("keep")
+    async def keep(ctx: Context) -> Any:
+        file = await ctx.step("file", lambda: ctx.save(b"x" * 300_000, name="file"))
+        large = await ctx.step("large", lambda: "a value " * 40_000)
+        if ctx.attempt == 1:
+            raise RuntimeError("again")
+        return [
+            len(await ctx.load(file)) == 300_000,
+            len(large) == 320_000,
+            "account 7654321 " + "k" * 24,
+        ]
+
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(f"redaction: {{patterns: ['{pattern}']}}\n")
+    with Bench(app, topology=rules, strict=False) as bench:
+        job = bench.submit("keep").run()
+        assert job.status == "succeeded"
+        assert job.result[:2] == [True, True]
+        assert "[redacted]" in job.result[2]
