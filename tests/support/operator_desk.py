@@ -36,7 +36,7 @@ class OperatorDesk(AskedByAnybody):
     """
 
     home = AppState.home
-    follower: Any = SimpleNamespace(lag=None)
+    follower: Any = SimpleNamespace(lag=None, folded=lambda _: 0)
 
     def __init__(self, rows: sqlite3.Connection) -> None:
         self.rows, self.topology = rows, load()

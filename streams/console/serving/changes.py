@@ -1,23 +1,23 @@
 """The event stream of an open page: it says `changed` when a topic that the page watches has news.
 
 One stream serves whatever page a browser shows; htmx closes it while the page is hidden. An event's
-id says how far the topics were read, so a page that comes back hears of what it missed at once.
+id says how far the topics were read, and so does a page, so that its reader hears of what was read
+since then at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 
 from aiohttp import web
 
-from streams.api.operator_state import AppState
+from streams.api.live.http import MOST_STREAMS, STREAMS
 from streams.api.refusal import Refusal, invalid
-from streams.api.serving.call import OPEN, STANDS, Calls
+from streams.api.serving.call import OPEN, PRINCIPAL, STANDS, Calls
 from streams.api.serving.state import STATE
 from streams.console.serving.entering import SIGN_IN, enter
+from streams.console.serving.readers import READERS, Readers
 
-_LOOKED_EVERY_SECONDS = 1.0
 _SILENT_SECONDS = 15.0
 
 calls = Calls()
@@ -28,51 +28,71 @@ async def changes(request: web.Request) -> web.StreamResponse:
     """Say `changed` when a topic of `of` has something new; the topics are separated by commas."""
     if await enter(request) is not None:
         raise Refusal(401, "session-over", f"sign in again at {SIGN_IN}")
-    state, topics = request.app[STATE], request.query.get("of", "").split(",")
-    if unknown := set(topics) - set(state.topology.topics):
+    topics = set(request.query.get("of", "").split(","))
+    if unknown := topics - set(request.app[STATE].topology.topics):
         raise invalid("of", f"no such topics: {', '.join(sorted(unknown))}")
+    room, whose = request.app[STREAMS].room, request[PRINCIPAL].turn
+    if not room.try_enter(whose, 1):
+        many = f"an operator has {MOST_STREAMS:,} streams, and leaves some to others: try another"
+        raise Refusal(503, "too-many-streams", many)
+    try:
+        with request.app[READERS].reading():
+            return await _told(request, topics)
+    finally:
+        room.leave(whose, 1)
+
+
+async def _told(request: web.Request, topics: set[str]) -> web.StreamResponse:
+    """Answer with a stream until its reader goes, or may look no more."""
     answer = web.StreamResponse(
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
     )
-    await answer.prepare(request)
-    await _tell(request, answer, topics)
+    try:
+        await answer.prepare(request)
+        await _tell(request, answer, topics)
+    except ConnectionError:
+        pass  # the reader has gone
     return answer
 
 
-async def _tell(request: web.Request, answer: web.StreamResponse, topics: list[str]) -> None:
-    """Write events until the reader goes, or may look no more."""
-    state, seen, silent = request.app[STATE], request.headers.get("Last-Event-ID"), 0.0
-    while request[STANDS]() and not request.app[CLOSING].is_set():
-        position = _position(state, topics)
+async def _tell(request: web.Request, answer: web.StreamResponse, topics: set[str]) -> None:
+    readers, silent = request.app[READERS], 0.0
+    seen = request.headers.get("Last-Event-ID") or request.query.get("seen")
+    while _reads(request, readers):
+        pause, position = 1.0, readers.position(topics)
         if position != seen:
             kind = "hello" if seen is None else "changed"
             await answer.write(f"id: {position}\nevent: {kind}\ndata: {{}}\n\n".encode())
-            seen, silent = position, 0.0
+            seen, silent, pause = position, 0.0, readers.pause_seconds
         elif silent >= _SILENT_SECONDS:
             await answer.write(b": nothing new\n\n")
             silent = 0.0
+        silent += pause
+        await _rested(request, readers, pause)
+
+
+async def _rested(request: web.Request, readers: Readers, seconds: float) -> None:
+    """Return after so many seconds, or as soon as nobody reads any more."""
+    for _ in range(max(1, round(seconds))):
+        if not _reads(request, readers):
+            return
         try:
-            await asyncio.wait_for(request.app[CLOSING].wait(), _LOOKED_EVERY_SECONDS)
+            await asyncio.wait_for(readers.closing.wait(), 1.0)
         except TimeoutError:
-            silent += _LOOKED_EVERY_SECONDS
+            continue
 
 
-def _position(state: AppState, topics: list[str]) -> str:
-    """Return what differs once a record of one of the topics was folded in."""
-    places = ((topic, each) for topic in topics for each in range(state.topology.partitions))
-    read = repr([state.follower.folded(place) for place in places])
-    return hashlib.blake2b(read.encode(), digest_size=8).hexdigest()
+def _reads(request: web.Request, readers: Readers) -> bool:
+    """Return whether the reader of a stream is there, and may look."""
+    gone = request.transport is None or request.transport.is_closing()
+    return not gone and not readers.closing.is_set() and request[STANDS]()
 
 
-CLOSING: web.AppKey[asyncio.Event] = web.AppKey("console_closing", asyncio.Event)
-"""Set when the process ends: it does not wait for readers."""
+async def begin(app: web.Application) -> None:
+    """Begin; at the start-up, because what readers share belongs to the loop."""
+    app[READERS] = Readers(app[STATE])
 
 
-async def closing(app: web.Application) -> None:
-    """Make the event; at the start-up, because it belongs to the loop."""
-    app[CLOSING] = asyncio.Event()
-
-
-async def close(app: web.Application) -> None:
-    """End the streams; at the shutdown."""
-    app[CLOSING].set()
+async def end(app: web.Application) -> None:
+    """End the streams; at the shutdown: the process does not wait for readers."""
+    app[READERS].closing.set()

@@ -26,6 +26,7 @@ from streams.console.serving import telling
 from streams.console.serving.asking import Asking
 from streams.console.serving.entering import enter
 from streams.console.serving.headers import new_nonce, page_headers
+from streams.console.serving.readers import READ, READERS
 from streams.console.serving.templates import rendered
 
 log = structlog.get_logger(__name__)
@@ -91,6 +92,7 @@ def _served(handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamRes
                 return sent_on
             if not request.app[STATE].ready():
                 raise not_ready()
+            request[READ] = request.app[READERS].read()
             page = await handler(asking, request)
             return page if isinstance(page, web.Response) else answered(request, page)
         except Exception as error:
@@ -117,7 +119,8 @@ def not_shown(request: web.Request, refusal: Refusal) -> web.Response:
 def answered(request: web.Request, page: Page, status: int = 200) -> web.Response:
     """Return a page as HTML."""
     nonce = new_nonce()
-    text = rendered(request, page.template, nonce, {**page.data, "page": page})
+    seen = request.app[READERS].position(page.watch, request.get(READ))
+    text = rendered(request, page.template, nonce, {**page.data, "page": page, "seen": seen})
     headers = page_headers(nonce)
     if status == 503:
         headers["Retry-After"] = "2"

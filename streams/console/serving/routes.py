@@ -42,5 +42,5 @@ def add_console(app: web.Application) -> None:
     """Add the console to an application that has the calls of the API already."""
     app.add_routes(pages())
     declare_calls(app)
-    app.on_startup.append(changes.closing)
-    app.on_shutdown.append(changes.close)
+    app.on_startup.append(changes.begin)
+    app.on_shutdown.append(changes.end)

@@ -107,5 +107,5 @@ async def test_a_page_watches_topics_that_are_there(
     browser = await desk.signed_in("admin")
     filled = re.sub(r"\{([^}:]+)[^}]*\}", lambda found: NAMES.get(found[1], f"{found[1]}_1"), path)
     html = await browser.page(filled)
-    watched = re.findall(r"/console/changes\?of=([^\"]*)", html)
+    watched = re.findall(r"/console/changes\?of=([^\"&]*)", html)
     assert set(",".join(watched).split(",")) - {""} <= set(load().topics)
