@@ -11,11 +11,10 @@ from pathlib import Path
 
 import structlog
 
-from streams.artifacts.store import ArtifactGone, Entry, StoreUnavailable
+from streams.artifacts.store import UNFINISHED, ArtifactGone, Entry, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
-_UNFINISHED = ".unfinished-"
 _NOT_FOR_FOLDERS = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)
 _NOTHING_THERE = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 
@@ -32,7 +31,7 @@ class LocalStore:
         target = self._directory / path
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=target.parent)
+            descriptor, name = tempfile.mkstemp(prefix=UNFINISHED, dir=target.parent)
             try:
                 with os.fdopen(descriptor, "wb") as file:
                     file.writelines(parts)

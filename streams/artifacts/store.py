@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 from streams.errors import ConfigError, TidegateError
 
 SETTING = "TIDEGATE_ARTIFACTS"
+UNFINISHED = ".unfinished-"
+"""The names of objects begin so until they are whole; one stays if its writer is killed."""
 
 
 class ArtifactGone(TidegateError):
@@ -28,6 +30,11 @@ class Entry:
     path: str
     size: int
     written_at: int
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it is not whole, so that nothing refers to it."""
+        return self.path.rpartition("/")[2].startswith(UNFINISHED)
 
 
 class ArtifactStore(Protocol):

@@ -65,7 +65,8 @@ async def _content(state: AppState, job: Job, artifact: str) -> bytes:
 
 
 def _listed(store: ArtifactStore, folder: str) -> list[Json]:
-    entries = sorted(store.entries(folder), key=lambda each: (each.written_at, each.path))
+    whole = (each for each in store.entries(folder) if not each.is_unfinished)
+    entries = sorted(whole, key=lambda each: (each.written_at, each.path))
     found = ((each, _reference(store, each)) for each in entries[:_MOST_LISTED])
     return [_shown(each, reference) for each, reference in found if reference is not None]
 

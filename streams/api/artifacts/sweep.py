@@ -99,7 +99,9 @@ def _is_left(connection: sqlite3.Connection, entry: Entry, before: int) -> bool:
     tenant_id, job_id, _ = map(unquote, parts)
     if tenants.erasure(connection, tenant_id) is not None:
         return True
-    return entry.written_at < before and not _is_needed(connection, tenant_id, job_id)
+    if entry.written_at >= before:
+        return False
+    return entry.is_unfinished or not _is_needed(connection, tenant_id, job_id)
 
 
 def _is_needed(connection: sqlite3.Connection, tenant_id: str, job_id: str) -> bool:

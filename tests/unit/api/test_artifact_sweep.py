@@ -136,6 +136,14 @@ async def test_young_ones_of_an_erased_tenant_are_removed_and_others_stay(desk: 
     assert store.paths == {"globex/job_young/art"}
 
 
+async def test_what_a_killed_worker_left_unfinished_is_removed_once_it_is_old(desk: Any) -> None:
+    desk.job("job_a")
+    for written_at, left in ((NOW - 1, 2), (0, 1)):
+        store = Store("acme/job_a/art", "acme/job_a/.unfinished-x", written_at=written_at)
+        await sweep(desk, store, NOW)
+        assert len(store.paths) == left
+
+
 async def test_what_is_of_somebody_else_stays_and_hides_nothing(desk: Any) -> None:
     strange = {"notes.txt", "acme/job_\udcff/art", "a/b/c/d"}
     store = Store(*strange, "acme/job_gone/art")
