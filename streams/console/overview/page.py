@@ -16,10 +16,10 @@ from streams.serde import job_states
 pages = Pages("overview")
 
 _PLOTS = (
-    ("Events a minute", ("events", "duplicates")),
-    ("Jobs that ended", (job_states.SUCCEEDED, job_states.FAILED)),
-    ("Outgoing webhooks", ("delivered", "failed_attempts")),
-    ("Dead letters", ("dead_letters",)),
+    ("Events a minute", "/console/events", ("events", "duplicates")),
+    ("Jobs that ended", "/console/jobs", (job_states.SUCCEEDED, job_states.FAILED)),
+    ("Outgoing webhooks", "/console/endpoints", ("delivered", "failed_attempts")),
+    ("Dead letters", "/console/causes", ("dead_letters",)),
 )
 _WATCHED = ("events", "jobs", "dlq", "approvals", "quarantine", "deliveries")
 
@@ -53,10 +53,10 @@ def _plots(minutes: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what each plot shows: points for the picture, and their sums for a text."""
     series, begin = minutes["series"], milliseconds(minutes["since"]) // 1000
     made = []
-    for title, names in _PLOTS:
+    for title, page, names in _PLOTS:
         shown = [{"label": name.replace("_", " "), "values": series[name]} for name in names]
         times = [begin + 60 * each for each in range(len(series[names[0]]))]
         points = orjson.dumps({"times": times, "series": shown}).decode()
         sums = {each["label"]: sum(each["values"]) for each in shown}
-        made.append({"title": title, "points": points, "sums": sums})
+        made.append({"title": title, "page": page, "points": points, "sums": sums})
     return made

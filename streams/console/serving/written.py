@@ -24,7 +24,7 @@ _PAGES = {
     "/v1/effects": "/console/jobs",
     "/v1/effects/unknown": "/console/reviews",
     "/v1/backlog": "/console/limits",
-    "/v1/held": "/console/limits",
+    "/v1/held": "/console/workers",
     "/v1/duplicates": "/console/events",
 }
 """Calls whose pages have other names."""

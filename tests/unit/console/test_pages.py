@@ -14,6 +14,7 @@ from support.operator_cluster import make_event, make_job, make_letter
 
 from streams.console.serving import asking
 from streams.console.serving.asking import Answer
+from streams.console.serving.written import page_of
 from streams.limits.paused import SCOPES
 
 
@@ -161,3 +162,16 @@ async def test_whatever_can_be_paused_can_be_chosen(desk: Console) -> None:
     html = await (await desk.signed_in("admin")).page("/console/limits")
     chosen = html.partition('<select name="scope">')[2].partition("</select>")[0]
     assert tuple(re.findall(r'<option value="(\w+)"', chosen)) == SCOPES
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"), [("/v1/held", "/console/workers"), ("/v1/backlog", "/console/limits")]
+)
+def test_what_is_counted_leads_to_the_page_that_lists_it(call: str, shown: str) -> None:
+    assert page_of(call) == shown
+
+
+async def test_each_plot_of_the_last_hour_leads_to_what_it_counts(desk: Console) -> None:
+    html = await (await desk.signed_in("viewer")).page("/console")
+    led = re.findall(r'<figcaption><a href="([^"]*)"', html)
+    assert led == ["/console/events", "/console/jobs", "/console/endpoints", "/console/causes"]
