@@ -84,7 +84,7 @@ async def opened(keyring: DataKeyring, tenant_id: str, reference: Reference, dat
     place = _place(tenant_id, reference)
     secret = base64.b64decode(await open_with(keyring, tenant_id, place, head.key))
     content = b"".join(_chunks(AESGCM(secret), place, memoryview(data)[at:]))
-    if len(content) != reference.size:
+    if len(content) != reference.size or at == len(data):
         raise PermanentError(_damaged(reference))
     return content
 

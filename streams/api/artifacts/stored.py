@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from streams.api.artifacts.store_calls import asked
@@ -53,7 +54,8 @@ async def _content(state: AppState, job: Job, artifact: str) -> bytes:
     path = path_of(job.tenant_id, job.job_id, artifact)
     try:
         data = await _asked(state, job, lambda store: store.get(path))
-        reference = head_of(data)[0].reference
+        # Its head is not sealed: where it has to lie is what was asked for.
+        reference = replace(head_of(data)[0].reference, artifact=artifact, of=job.job_id)
         return await opened(state.keyring, job.tenant_id, reference, data)
     except ArtifactGone:
         all_ = get("jobs", job.job_id, "artifacts")
