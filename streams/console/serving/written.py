@@ -16,9 +16,11 @@ from streams.http.moments import milliseconds, rfc3339
 from streams.process.wall_clock import wall_ms
 
 _ODD = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"
 )
-"""Control characters, and those that are not seen or turn the direction of text."""
+"""Control characters, those that are not seen or turn the direction of text, and half ones."""
 
 _PAGES = {
     "/v1/effects": "/console/jobs",
@@ -38,8 +40,14 @@ def visible(value: Any) -> Any:
     if value is None or isinstance(value, Undefined):
         return Markup('<span class="none">–</span>')
     if isinstance(value, str) and not isinstance(value, Markup):
-        return _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+        return _ODD.sub(_escape, value)
     return value
+
+
+def _escape(found: re.Match[str]) -> str:
+    """Return a character as JSON has it, which has those beyond 16 bits as two."""
+    halves = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{halves[each : each + 4]}" for each in range(0, len(halves), 4))
 
 
 def cut(text: str, most: int = MOST_CHARS) -> str:
@@ -57,8 +65,15 @@ def as_json(value: Any, most: int = MOST_CHARS) -> str:
     try:
         text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
     except TypeError:  # deeper than orjson writes
-        text = str(value)
+        text = _as_python(value)
     return cut(text, most)
+
+
+def _as_python(value: Any) -> str:
+    try:
+        return str(value)
+    except RecursionError:
+        return "nested too deep to be shown"
 
 
 def digest(text: str) -> str:
