@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from streams.artifacts.store import UNFINISHED, ArtifactGone, Entry, StoreUnavailable
+from streams.artifacts.store import UNFINISHED, ArtifactGone, Entry, NotPermitted, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +74,8 @@ class LocalStore:
         except OSError as error:
             if error.errno not in _NOTHING_THERE:
                 told = f"cannot remove the artifact at {path}: {error}"
-                raise StoreUnavailable(told) from error
+                kind = NotPermitted if isinstance(error, PermissionError) else StoreUnavailable
+                raise kind(told) from error
         with suppress(OSError):  # it has others
             for folder in (target.parent, *self._above(target)):
                 if folder != self._directory:

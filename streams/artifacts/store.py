@@ -23,6 +23,10 @@ class StoreUnavailable(TidegateError):
     """The store does not answer, or refuses; the message has its reason."""
 
 
+class NotPermitted(StoreUnavailable):
+    """The store said at once that it lets us not do this: it may well do the next thing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What lies in a store: its path, its size in bytes, and when it was written (ms)."""

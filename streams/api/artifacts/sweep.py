@@ -19,7 +19,7 @@ from streams.api.jobs import table as jobs
 from streams.api.operator_state import AppState
 from streams.api.steps import table as steps
 from streams.api.tenants import table as tenants
-from streams.artifacts.store import ArtifactStore, Entry, StoreUnavailable
+from streams.artifacts.store import ArtifactStore, Entry, NotPermitted, StoreUnavailable
 from streams.process.wall_clock import wall_ms
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,8 @@ _YOUNG_MS = 86_400_000
 """So young, an artifact stays: its job may not be shown yet, and clocks may differ."""
 _AT_ONCE = 500
 _MOST_REFUSED = 20
-"""So many in a row that cannot be removed show that the store takes nothing now."""
+"""So many in a row that cannot be removed show that the store takes nothing now; those that may not
+be removed do not count, because all files of one job may be another user's."""
 _PAGE_SECONDS = 900.0
 """All that a tenant has in a bucket is listed before its first page."""
 
@@ -123,7 +124,7 @@ def _remove(store: ArtifactStore, entries: list[Entry]) -> tuple[int, StoreUnava
         try:
             store.remove(entry.path)
         except StoreUnavailable as error:
-            refusal, in_a_row = error, in_a_row + 1
+            refusal, in_a_row = error, in_a_row + (not isinstance(error, NotPermitted))
             if in_a_row == _MOST_REFUSED:
                 raise
         else:

@@ -17,7 +17,7 @@ from streams.api.artifacts import sweep as artifact_sweep
 from streams.api.artifacts.sweep import sweep, sweep_for_ever
 from streams.api.read_model.database import Database
 from streams.api.steps import table as steps
-from streams.artifacts.store import Entry, StoreUnavailable
+from streams.artifacts.store import Entry, NotPermitted, StoreUnavailable
 from streams.serde.codec import JOB, STEP_RESULT, TENANT
 from streams.serde.keys import checkpoint_key, tenant_key
 from streams.serde.records import StepResult, TenantRecord
@@ -154,14 +154,16 @@ async def test_what_is_of_somebody_else_stays_and_hides_nothing(desk: Any) -> No
 class Stubborn(Store):
     """A store that refuses to remove some of its objects, such as files of another user."""
 
-    def __init__(self, *paths: str, kept: str) -> None:
+    def __init__(
+        self, *paths: str, kept: str, kind: type[StoreUnavailable] = StoreUnavailable
+    ) -> None:
         super().__init__(*paths)
-        self.kept, self.asked = kept, 0
+        self.kept, self.asked, self.kind = kept, 0, kind
 
     def remove(self, path: str) -> None:
         self.asked += 1
         if self.kept in path:
-            raise StoreUnavailable(f"cannot remove the artifact at {path}: not permitted")
+            raise self.kind(f"cannot remove the artifact at {path}: not permitted")
         super().remove(path)
 
 
@@ -178,6 +180,14 @@ async def test_one_that_cannot_be_removed_keeps_no_other(
     with pytest.raises(StoreUnavailable, match="job_a/kept"):
         await artifact_sweep.remove_of(store, "acme/")
     assert store.paths == {"acme/job_a/kept", "globex/job_c/art", "globex/job_d/art"}
+
+
+async def test_a_job_whose_many_files_are_another_user_s_keeps_no_other(desk: Any) -> None:
+    own = [f"acme/job_a/kept{number}" for number in range(100)]
+    store = Stubborn(*own, "globex/job_c/art", kept="kept", kind=NotPermitted)
+    with pytest.raises(NotPermitted):
+        await sweep(desk, store, NOW)
+    assert store.paths == set(own)
 
 
 async def test_a_store_that_removes_nothing_is_not_asked_for_all(desk: Any) -> None:

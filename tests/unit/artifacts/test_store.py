@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from streams.artifacts.local import LocalStore
 from streams.artifacts.reference import Reference
-from streams.artifacts.store import ArtifactGone, StoreUnavailable, open_store
+from streams.artifacts.store import ArtifactGone, NotPermitted, StoreUnavailable, open_store
 from streams.errors import ConfigError, PermanentError
 
 
@@ -126,7 +126,7 @@ def test_an_object_that_may_not_be_removed_is_told(
     store.put("acme/job_1/art_1", [b"one"])
     monkeypatch.setattr(os, "unlink", refuses)
     monkeypatch.setattr(os, "stat", refuses)
-    with pytest.raises(StoreUnavailable, match="Permission denied"):
+    with pytest.raises(NotPermitted, match="Permission denied"):
         store.remove("acme/job_1/art_1")
 
 
