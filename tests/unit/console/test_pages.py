@@ -175,3 +175,48 @@ async def test_each_plot_of_the_last_hour_leads_to_what_it_counts(desk: Console)
     html = await (await desk.signed_in("viewer")).page("/console")
     led = re.findall(r'<figcaption><a href="([^"]*)"', html)
     assert led == ["/console/events", "/console/jobs", "/console/endpoints", "/console/causes"]
+
+
+@pytest.mark.parametrize("status", ["queued", "running"])
+async def test_a_bulk_act_that_goes_on_can_be_paused(
+    desk: Console, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    shown = {"bulk_id": "blk_1", "action": "jobs.cancel", "status": status, "count": 2, "ramp": []}
+    shown["stop_at_failures"] = None
+    browser = await desk.signed_in("operator")
+    answers(monkeypatch, {"/v1/bulk/blk_1": shown, "/v1/bulk/blk_1/items": {"items": []}})
+    html = await browser.page("/console/bulk/blk_1")
+    assert 'value="POST /v1/bulk/blk_1/pause"' in html
+    assert 'value="POST /v1/bulk/blk_1/cancel"' in html
+
+
+async def test_a_recovery_begins_with_what_was_given_up_also_once_something_arrived(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = {"tenant_id": "acme", "endpoint_id": "crm", "enabled": True, "state": {}}
+    sent = [
+        {"delivery_id": f"dlv_{n}", "status": status, "created_at": f"2026-11-21T0{n}:00:00.000Z"}
+        for n, status in ((9, "delivered"), (8, "dead"), (7, "parked"), (6, "delivered"))
+    ]
+    path = "/v1/tenants/acme/endpoints/crm"
+    browser = await desk.signed_in("admin")
+    answers(monkeypatch, {path: shown, f"{path}/deliveries": {"deliveries": sent}})
+    html = await browser.page("/console/endpoints/acme/crm")
+    begun = re.findall(r'name="since" type="text" value="([^"]*)"', html)
+    assert begun == ["2026-11-21T07:00:00.000Z"] * 2
+
+
+async def test_an_attempt_shows_what_came_back(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = {"attempt": 1, "status": 400, "error": "status", "excerpt": "unknown field: tenant"}
+    shown = {"delivery_id": "dlv_1", "tenant_id": "acme", "endpoint_id": "crm", "attempts": [tried]}
+    browser = await desk.signed_in("viewer")
+    answers(monkeypatch, {"/v1/deliveries/dlv_1": shown})
+    assert "unknown field: tenant" in await browser.page("/console/deliveries/dlv_1")
+
+
+async def test_only_whoever_may_read_tokens_is_led_to_them(desk: Console) -> None:
+    viewer, admin = await desk.signed_in("viewer"), await desk.signed_in("admin")
+    assert 'href="/console/tokens"' not in await viewer.page("/console")
+    assert 'href="/console/tokens"' in await admin.page("/console")
