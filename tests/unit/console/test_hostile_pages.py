@@ -13,6 +13,8 @@ from support.console_desk import Console, console
 from support.job_rows import fold
 from support.operator_cluster import make_job
 
+from streams.api.serving.session import DESK
+from streams.process.wall_clock import wall_ms
 from streams.serde.records import Replay
 
 
@@ -66,3 +68,16 @@ async def test_no_button_replays_others_than_a_list_shows(desk: Console, of: str
     browser = await desk.signed_in("operator")
     assert "dead_letters.replay" in await browser.page("/console/dlq")
     assert "dead_letters.replay" not in await browser.page(f"/console/dlq?{of}=true")
+
+
+async def test_a_page_that_refreshes_itself_is_no_use_of_its_session(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = await desk.signed_in("viewer")
+    later = wall_ms() + 20 * 60_000
+    monkeypatch.setattr(desk.app[DESK].people, "_now", lambda: later)
+    for headers, kept in (({"HX-Request": "true"}, False), ({}, True)):
+        path = browser.url("/console/jobs/job_a")
+        async with browser.session.get(path, headers=headers) as answer:
+            assert answer.status == 200
+            assert ("__Host-tidegate" in answer.cookies) is kept
