@@ -133,8 +133,10 @@ class Database:
             # Sort in the file's own folder: the system's may be as small as 256 MB.
             folder = str(self.path.parent.absolute()).replace("'", "''")
             connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
-        for name in sorted(missing):
-            connection.execute(_INDEXES[name])
+        # Of two indexes that seem as good, SQLite takes the one that was made last: keep the order.
+        for name, sql in _INDEXES.items():
+            if name in missing:
+                connection.execute(sql)
 
     def read(
         self, query: Callable[[sqlite3.Connection], T], tenants: frozenset[str] | None = None

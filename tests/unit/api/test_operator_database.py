@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -202,3 +202,23 @@ def test_threads_that_end_leave_no_connection_open(tmp_path: Path) -> None:
         thread.start()
         thread.join()
     assert not {path for path in opened() if path.startswith(str(tmp_path))}
+
+
+def test_indexes_that_are_made_after_a_rebuild_are_chosen_as_those_of_a_new_file(
+    database: Database,
+) -> None:
+    """SQLite chooses by the order in which they were made if nothing else decides."""
+    with closing(database.open_writer()) as connection:
+        made = index_names(connection)
+        database.drop_indexes(connection)
+        assert len(index_names(connection)) < len(made)
+        database.create_indexes(connection)
+        assert index_names(connection) == made
+
+
+def index_names(connection: sqlite3.Connection) -> list[str]:
+    """The indexes of each table, in the order in which they were made."""
+    found = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'index' ORDER BY tbl_name, rowid"
+    )
+    return [name for (name,) in found]
