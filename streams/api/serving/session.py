@@ -20,7 +20,7 @@ DESK: web.AppKey[SignInDesk] = web.AppKey("sign_in_desk", SignInDesk)
 SESSION: web.RequestKey[Session] = web.RequestKey("session", Session)
 _STREAM = "text/event-stream"
 """What a browser asks for when it opens a stream again by itself: nobody is there then, maybe."""
-_REFRESH = "HX-Request"
+REFRESH = "HX-Request"
 """A header of a page that is fetched anew by its script, because something has changed."""
 
 _RENEWED: web.RequestKey[str] = web.RequestKey("renewed_session", str)
@@ -55,7 +55,7 @@ def origin_of(request: web.Request) -> str:
 async def _current(request: web.Request, desk: SignInDesk, session: Session) -> Principal:
     """Return whose session it is, after the issuer was asked again if that is due."""
     headers = request.headers
-    is_use = headers.get(hdrs.ACCEPT) != _STREAM and _REFRESH not in headers
+    is_use = headers.get(hdrs.ACCEPT) != _STREAM and REFRESH not in headers
     try:
         current, principal = await desk.people.current(session, is_use=is_use)
         if current is not session:

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 from streams.api.refusal import Refusal
 from streams.api.serving import session_cookies
 from streams.api.serving.call import PRINCIPAL, STANDS
-from streams.api.serving.session import person, stands
+from streams.api.serving.session import REFRESH, person, stands
 
 SIGN_IN = "/console/sign-in"
 
@@ -40,7 +40,10 @@ def _to_sign_in(request: web.Request) -> web.Response:
     if request.method != hdrs.METH_GET:
         raise Refusal(401, "session-over", f"the session is over: sign in again at {SIGN_IN}")
     where = f"{SIGN_IN}?next={quote(request.path_qs, safe='/')}"
-    answer = web.Response(status=303, headers={hdrs.LOCATION: where, "Cache-Control": "no-store"})
+    headers = {hdrs.LOCATION: where, "Cache-Control": "no-store"}
+    answer = web.Response(status=303, headers=headers)
+    if REFRESH in request.headers:  # its script would put the sign-in in place of what is shown
+        answer = web.Response(status=401, headers={**headers, "HX-Redirect": where})
     if session_cookies.kept_session(request):
         session_cookies.forget_session(answer)
     return answer

@@ -81,3 +81,19 @@ async def test_a_page_that_refreshes_itself_is_no_use_of_its_session(
         async with browser.session.get(path, headers=headers) as answer:
             assert answer.status == 200
             assert ("__Host-tidegate" in answer.cookies) is kept
+
+
+async def test_an_open_page_goes_to_the_sign_in_once_its_session_is_over(desk: Console) -> None:
+    path = "/console/jobs/job_a"
+    browser = await desk.browser()
+    async with browser.session.get(browser.url(path), headers={"HX-Request": "true"}) as answer:
+        assert answer.status == 401
+        assert answer.headers["HX-Redirect"] == f"/console/sign-in?next={path}"
+
+
+async def test_an_open_page_keeps_what_it_shows_while_the_operator_answers_errors(
+    desk: Console,
+) -> None:
+    html = await (await desk.signed_in("viewer")).page("/console/jobs/job_a")
+    config = re.findall(r"name=\"htmx-config\" content='([^']*)'", html)[0]
+    assert {"4xx", "5xx"} <= set(json.loads(config)["noSwap"])
