@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
 _PAGES = {
@@ -15,9 +16,12 @@ _PAGES = {
 }
 
 
+_ID = re.compile(r"[a-z]{3}_[A-Za-z0-9_-]+")
+
+
 def page_of_id(id_: str) -> str | None:
     """Return the path of a thing's page; None for an id of no kind that has one."""
-    found = _PAGES.get(id_[:4])
+    found = _PAGES.get(id_[:4]) if _ID.fullmatch(id_) else None
     if found is not None:
         return found + quote(id_, safe="")
     if id_.count(":") >= 3:  # a record: stage, topic, partition and offset

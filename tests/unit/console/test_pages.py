@@ -12,7 +12,8 @@ from support.console_desk import Console, console
 from support.folding import fold
 from support.operator_cluster import make_event, make_job, make_letter
 
-from streams.console.serving import asking
+from streams.console.overview.finding import page_of_id
+from streams.console.serving import asking, templates
 from streams.console.serving.asking import Answer
 from streams.console.serving.written import page_of
 from streams.limits.paused import SCOPES
@@ -220,3 +221,19 @@ async def test_only_whoever_may_read_tokens_is_led_to_them(desk: Console) -> Non
     viewer, admin = await desk.signed_in("viewer"), await desk.signed_in("admin")
     assert 'href="/console/tokens"' not in await viewer.page("/console")
     assert 'href="/console/tokens"' in await admin.page("/console")
+
+
+@pytest.mark.parametrize("text", ["job_type draft_reply", "job_", "job_a/b", "mail:send"])
+def test_what_is_no_id_leads_nowhere(text: str) -> None:
+    assert page_of_id(text) is None
+
+
+def test_an_id_leads_to_its_page() -> None:
+    assert page_of_id("evt_01a22aa0-13aa") == "/console/events/evt_01a22aa0-13aa"
+    assert page_of_id("job_a") == "/console/jobs/job_a"
+
+
+def test_a_narrow_screen_has_its_navigation_without_headings() -> None:
+    style = (Path(templates.__file__).parent.parent / "static" / "console.css").read_text()
+    narrow = style.partition("@media (max-width")[2]
+    assert re.search(r"\.sides > nav h2[^{}]*\{ display: none; \}", narrow)
