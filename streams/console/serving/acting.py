@@ -16,8 +16,7 @@ from aiohttp import hdrs, web
 
 from streams.api.refusal import Refusal
 from streams.api.serving.call import OPEN, Calls
-from streams.api.serving.problems import not_ready, refusal_of
-from streams.api.serving.state import STATE
+from streams.api.serving.problems import refusal_of
 from streams.api.session.next_path import is_path_here
 from streams.console.serving import asked_for, telling
 from streams.console.serving.asked_for import Form
@@ -45,8 +44,6 @@ async def act(request: web.Request) -> web.StreamResponse:
     form = asked_for.read(fields)
     try:
         await enter(request, fields.get("csrf", ""))
-        if not request.app[STATE].ready():
-            raise not_ready()
         answer = await _made(asking, form)
     except Exception as error:
         refusal = refusal_of(error)

@@ -10,7 +10,9 @@ from aiohttp import hdrs, web
 from streams.api.refusal import Refusal
 from streams.api.serving import session_cookies
 from streams.api.serving.call import PRINCIPAL, STANDS
+from streams.api.serving.problems import not_ready
 from streams.api.serving.session import REFRESH, person, stands
+from streams.api.serving.state import STATE
 
 SIGN_IN = "/console/sign-in"
 
@@ -21,8 +23,11 @@ async def enter(request: web.Request, csrf_token: str | None = None) -> web.Resp
     It returns None for somebody who has signed in.
 
     Raises:
-        Refusal: 403, another site sent the form; 401, the session was over when a form came.
+        Refusal: 403, another site sent the form; 401, the session was over when a form came; 503,
+            the operator does not know all tokens and rows yet, so no session is over for that.
     """
+    if not request.app[STATE].ready():
+        raise not_ready()
     try:
         found = await person(request, csrf_token)
     except Refusal as refusal:

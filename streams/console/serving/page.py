@@ -20,8 +20,7 @@ from aiohttp import web
 
 from streams.api.refusal import Refusal
 from streams.api.serving.call import OPEN, Calls
-from streams.api.serving.problems import not_ready, refusal_of
-from streams.api.serving.state import STATE
+from streams.api.serving.problems import refusal_of
 from streams.console.serving import telling
 from streams.console.serving.asking import Asking
 from streams.console.serving.entering import enter
@@ -90,8 +89,6 @@ def _served(handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamRes
         try:
             if (sent_on := await enter(request)) is not None:
                 return sent_on
-            if not request.app[STATE].ready():
-                raise not_ready()
             request[READ] = request.app[READERS].read()
             page = await handler(asking, request)
             return page if isinstance(page, web.Response) else answered(request, page)

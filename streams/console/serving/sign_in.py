@@ -25,6 +25,7 @@ log = structlog.get_logger(__name__)
 calls = Calls()
 
 _HOME = "/console"
+_EARLY = "The operator has not read its tokens to their end yet: try again in a few seconds."
 _OWN_SITES = (None, "same-origin", "none")
 _KEEP_COOKIES = ("https:", "http://127.0.0.1", "http://localhost")
 """Origins at which browsers keep the session: over TLS, or on their own machine."""
@@ -46,6 +47,8 @@ async def enter_token(request: web.Request) -> web.StreamResponse:
     if seconds := failures.wait_seconds(address):
         told = f"Too many sign-ins failed from this address: try again in {seconds} s."
         return await _page(request, told, HTTPStatus.TOO_MANY_REQUESTS)
+    if not request.app[ACCESS].is_known():
+        return await _page(request, _EARLY, HTTPStatus.SERVICE_UNAVAILABLE)
     given = form.get("token", "").strip()
     found = request.app[ACCESS].authentication.of_token(given)
     if not isinstance(found, Principal):
@@ -63,6 +66,8 @@ async def enter_by_link(request: web.Request) -> web.StreamResponse:
     if site not in _OWN_SITES:  # it would sign a visitor in as whoever made the link
         told = "Another site led here. If the link is your own, enter it in the address bar."
         return await _page(request, told, HTTPStatus.FORBIDDEN)
+    if not request.app[ACCESS].is_known():  # the link is not used up by that
+        return await _page(request, _EARLY, HTTPStatus.SERVICE_UNAVAILABLE)
     principal_id = opened(desk, request.query.get("link", ""))
     known = request.app[ACCESS].authentication
     found = None if principal_id is None else known.standing(principal_id)

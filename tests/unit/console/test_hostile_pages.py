@@ -97,3 +97,22 @@ async def test_an_open_page_keeps_what_it_shows_while_the_operator_answers_error
     html = await (await desk.signed_in("viewer")).page("/console/jobs/job_a")
     config = re.findall(r"name=\"htmx-config\" content='([^']*)'", html)[0]
     assert {"4xx", "5xx"} <= set(json.loads(config)["noSwap"])
+
+
+async def test_no_session_and_no_link_ends_because_the_operator_is_starting(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, other = await desk.signed_in("viewer"), await desk.browser()
+    token = desk.api.office.token("viewer", None)
+    _, made = await desk.api.ask(token, "POST", "/v1/session/links", {})
+    with monkeypatch.context() as starting:
+        desk.api.is_known = False
+        starting.setattr(desk.api.desk, "ready", lambda: False)
+        starting.setattr(desk.api.office.book, "grant", lambda _: None)
+        assert (await browser.get("/console/jobs"))[0] == 503
+        assert (await browser.get("/console/changes?of=jobs"))[0] == 503
+        assert (await other.get(made["path"]))[0] == 503
+        assert (await other.enter(token))[0] == 503
+    desk.api.is_known = True
+    assert "<h1>Jobs</h1>" in await browser.page("/console/jobs")
+    assert "<h1>Jobs</h1>" in await other.page(made["path"] + "&next=/console/jobs")
