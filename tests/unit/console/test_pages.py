@@ -237,3 +237,13 @@ def test_a_narrow_screen_has_its_navigation_without_headings() -> None:
     style = (Path(templates.__file__).parent.parent / "static" / "console.css").read_text()
     narrow = style.partition("@media (max-width")[2]
     assert re.search(r"\.sides > nav h2[^{}]*\{ display: none; \}", narrow)
+
+
+async def test_the_audit_has_its_note_beside_what_was_done(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {"principal": "ann", "verb": "dead_letter.replay", "target": "job_a", "note": "again"}
+    browser = await desk.signed_in("admin")
+    answers(monkeypatch, {"/v1/audit": {"audit": [entry]}})
+    html = await browser.page("/console/audit")
+    assert re.search(r'<a class="id" href="/console/jobs/job_a">job_a</a><br>again', html)
