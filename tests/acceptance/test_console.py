@@ -94,7 +94,7 @@ def test_all_letters_of_a_cause_are_replayed_as_one_act(dev: Dev, person: Person
     act.find_element(By.CSS_SELECTOR, "summary").click()
     person.note("all at once")
     act.find_element(By.CSS_SELECTOR, "button").click()
-    person.sees("dead_letters.replay")
+    person.sees("Dead letters: replay")
     person.sees("all at once")
     person.waits(lambda: "done" in person.heading, "the act is done")
 
