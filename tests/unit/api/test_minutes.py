@@ -166,7 +166,17 @@ def test_what_happened_is_in_its_own_minute(rows: sqlite3.Connection) -> None:
     assert found == [1, *[0] * 57, 2, 1]
 
 
-@pytest.mark.parametrize("at", [0, -1, 1, NOW - 3 * HOUR_MS, NOW + HOUR_MS, 2**62])
+AGES = {
+    "1970": 0,
+    "1969": -1,
+    "one": 1,
+    "old": NOW - 3 * HOUR_MS,
+    "early": NOW + HOUR_MS,
+    "far": 2**62,
+}
+
+
+@pytest.mark.parametrize("at", AGES.values(), ids=AGES)
 def test_a_time_of_long_ago_or_of_the_future_makes_no_minute(
     rows: sqlite3.Connection, at: int
 ) -> None:
