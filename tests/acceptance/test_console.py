@@ -172,7 +172,9 @@ def test_a_running_job_says_its_tokens_and_its_page_changes_by_itself(
 
 
 def test_a_list_stays_as_it_is_and_says_that_there_is_more(dev: Dev, person: Person) -> None:
+    until(dev, submitted(dev, "draft_reply"), "succeeded")
     person.open("/console/jobs")
+    person.sees("draft_reply")
     before = person.element("main tbody").text
     job_id = submitted(dev, "draft_reply")
     person.sees("There is something newer: show it")

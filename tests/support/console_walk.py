@@ -18,6 +18,9 @@ from support.conditions import eventually
 
 AXE = Path(__file__).with_name("vendor") / "axe-4.12.1.min.js"
 
+STARTING = "The operator is starting"
+"""The heading of a page in place of one whose rows may be missing."""
+
 
 @dataclass
 class Person:
@@ -28,13 +31,21 @@ class Person:
     clicks: int = 0
 
     def open(self, path: str) -> None:
+        """Open a page; an operator that begins to follow its topics again is asked again."""
+        eventually(lambda: self._opened(path), what=f"{path} is shown")
+
+    def _opened(self, path: str) -> bool:
         self.browser.get(self.url + path)
+        return STARTING not in [each.text for each in self.browser.find_elements(By.TAG_NAME, "h1")]
 
     def sign_in(self, token: str) -> None:
+        self.waits(lambda: self._signed_in(token), "the session is open")
+
+    def _signed_in(self, token: str) -> bool:
         self.open("/console/sign-in")
         self.element('input[name="token"]').send_keys(token)
         self.press("Enter")
-        self.waits(lambda: self.heading != "Sign in", "the session is open")
+        return self.heading not in ("Sign in", STARTING)
 
     def follow(self, text: str) -> None:
         """Click the first link on the page with this text."""
