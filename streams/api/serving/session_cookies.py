@@ -16,7 +16,7 @@ _MOST_BEGUN = 4
 
 def keep_session(answer: web.StreamResponse, text: str) -> None:
     """Have the browser keep a session."""
-    _keep(answer, SESSION, text, ABSOLUTE_MS // 1000)
+    keep(answer, SESSION, text, ABSOLUTE_MS // 1000)
 
 
 def sets_session(answer: web.StreamResponse) -> bool:
@@ -37,7 +37,7 @@ def keep_sign_in(
     others = [name for name, _ in _sent(request) if name.startswith(_BEGUN)]
     for name in others[: max(0, len(others) - _MOST_BEGUN + 1)]:
         _forget(answer, name)
-    _keep(answer, _name(sign_in.state), text, WITHIN_MS // 1000)
+    keep(answer, _name(sign_in.state), text, WITHIN_MS // 1000)
 
 
 def forget_sign_in(answer: web.StreamResponse, state: str) -> None:
@@ -47,15 +47,15 @@ def forget_sign_in(answer: web.StreamResponse, state: str) -> None:
 
 def kept_sign_in(request: web.BaseRequest, state: str) -> str:
     """Return what the browser keeps of the sign-in with a state; empty if that is nothing."""
-    return _kept(request, _name(state))
+    return kept(request, _name(state))
 
 
 def kept_session(request: web.BaseRequest) -> str:
     """Return the session that the browser keeps; empty if there is none."""
-    return _kept(request, SESSION)
+    return kept(request, SESSION)
 
 
-def _kept(request: web.BaseRequest, name: str) -> str:
+def kept(request: web.BaseRequest, name: str) -> str:
     """Return the value of the one cookie that has exactly this name; empty if there is none."""
     found = [value for each, value in _sent(request) if each == name]
     return found[0] if len(found) == 1 else ""
@@ -77,11 +77,12 @@ def _name(state: str) -> str:
     return _BEGUN + safe
 
 
-def _keep(answer: web.StreamResponse, name: str, text: str, seconds: int) -> None:
+def keep(answer: web.StreamResponse, name: str, text: str, seconds: int) -> None:
+    """Have the browser keep a value under a name of this very host; 0 seconds forget it."""
     kept = f"{name}={text}; Max-Age={seconds}; Path=/; Secure; HttpOnly; SameSite=Lax"
     # aiohttp would not write a cookie that is set in its signal before an answer.
     answer.headers.add(hdrs.SET_COOKIE, kept)
 
 
 def _forget(answer: web.StreamResponse, name: str) -> None:
-    _keep(answer, name, "", 0)
+    keep(answer, name, "", 0)

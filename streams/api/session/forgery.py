@@ -15,7 +15,8 @@ from streams.api.remedy import Remedy
 
 HEADER = "X-CSRF-Token"
 _CHANGES_NOTHING = frozenset({"GET", "HEAD", "OPTIONS"})
-_OWN_SITES = (None, "same-origin", "none")
+OWN_SITES = (None, "same-origin", "none")
+"""What a browser says in `Sec-Fetch-Site` of a call that no other site made."""
 
 
 def refuse_forgery(method: str, headers: Mapping[str, str], origin: str, csrf_token: str) -> None:
@@ -46,6 +47,6 @@ def _is_own(headers: Mapping[str, str], is_safe: bool) -> bool:
     A person may follow a link from elsewhere: the answer is shown, and no other site reads it.
     """
     how = headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")
-    return headers.get("Sec-Fetch-Site") in _OWN_SITES or (
+    return headers.get("Sec-Fetch-Site") in OWN_SITES or (
         is_safe and how == ("navigate", "document")
     )

@@ -18,6 +18,13 @@ async def job(asking: Asking, request: web.Request) -> Page:
     """One job: how it stands, why it waits, its runs, steps, effects, and what may be done."""
     job_id = request.match_info["job_id"]
     shown = await asking.get(f"/v1/jobs/{segment(job_id)}")
-    artifacts = await asking.get_if_there(f"/v1/jobs/{segment(job_id)}/artifacts")
-    data = {"job": shown, "artifacts": artifacts.get("artifacts", [])}
-    return Page("jobs/job.html", f"Job {job_id}", data, watch=("jobs", "ledger"))
+    return Page("jobs/job.html", f"Job {job_id}", {"job": shown}, watch=("jobs", "ledger"))
+
+
+@pages.get("/console/jobs/{job_id}/artifacts")
+async def artifacts(asking: Asking, request: web.Request) -> Page:
+    """What a job has saved; a page of its own, so that a slow store holds up no job's page."""
+    job_id = request.match_info["job_id"]
+    answer = await asking.get(f"/v1/jobs/{segment(job_id)}/artifacts")
+    data = {"job_id": job_id, "artifacts": answer["artifacts"]}
+    return Page("jobs/artifacts.html", f"Artifacts of {job_id}", data)

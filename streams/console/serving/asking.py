@@ -14,7 +14,6 @@ import orjson
 from aiohttp import hdrs, web
 from yarl import URL
 
-from streams.access.principal import Principal
 from streams.api.refusal import Refusal
 from streams.api.serving.call import PRINCIPAL, STANDS, Call, call_of
 from streams.api.serving.session import SESSION
@@ -30,9 +29,7 @@ _KEPT = ("Host", "X-Request-Id", "traceparent")
 class Answer:
     """What a call answered; `tag` is for `If-Match`, None if it has none."""
 
-    status: int
     json: Any
-    body: bytes
     headers: Mapping[str, str]
 
     @property
@@ -68,7 +65,7 @@ class Asking:
         json = orjson.loads(raw) if answer.content_type.endswith("json") and raw else None
         if answer.status >= 400:
             raise _refusal(answer.status, json)
-        return Answer(answer.status, json, raw, answer.headers)
+        return Answer(json, answer.headers)
 
     async def get(
         self, path: str, asked: Mapping[str, str] | None = None, /, **query: str | int | None
@@ -120,10 +117,6 @@ class Asking:
             asked[SESSION] = self._request[SESSION]
         asked[PRINCIPAL], asked[STANDS] = self._request[PRINCIPAL], self._request[STANDS]
         return asked
-
-    @property
-    def principal(self) -> Principal:
-        return self._request[PRINCIPAL]
 
 
 def _refusal(status: int, problem: Any) -> Refusal:

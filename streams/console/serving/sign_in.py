@@ -14,6 +14,7 @@ from streams.api.serving.access import ACCESS, address_of
 from streams.api.serving.call import OPEN, Calls, state_as
 from streams.api.serving.session import DESK, SESSION, origin_of, person
 from streams.api.session.ending import end_session
+from streams.api.session.forgery import OWN_SITES
 from streams.api.session.links import opened
 from streams.api.session.next_path import is_path_here
 from streams.console.serving.asked_for import sent
@@ -26,7 +27,6 @@ calls = Calls()
 
 _HOME = "/console"
 _EARLY = "The operator has not read its tokens to their end yet: try again in a few seconds."
-_OWN_SITES = (None, "same-origin", "none")
 _KEEP_COOKIES = ("https:", "http://127.0.0.1", "http://localhost")
 """Origins at which browsers keep the session: over TLS, or on their own machine."""
 
@@ -63,7 +63,7 @@ async def enter_token(request: web.Request) -> web.StreamResponse:
 async def enter_by_link(request: web.Request) -> web.StreamResponse:
     """Open a session by a link that `tidegate console` made; each link opens one."""
     desk, site = request.app[DESK], request.headers.get("Sec-Fetch-Site")
-    if site not in _OWN_SITES:  # it would sign a visitor in as whoever made the link
+    if site not in OWN_SITES:  # it would sign a visitor in as whoever made the link
         told = "Another site led here. If the link is your own, enter it in the address bar."
         return await _page(request, told, HTTPStatus.FORBIDDEN)
     if not request.app[ACCESS].is_known():  # the link is not used up by that
@@ -103,7 +103,7 @@ async def _entered(request: web.Request, found: Principal, next_: str) -> web.Re
 def _unfit(request: web.Request) -> str | None:
     """Return why a sign-in form is not taken; None if this console sent it."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
-    if origin not in (None, origin_of(request)) or site not in _OWN_SITES:
+    if origin not in (None, origin_of(request)) or site not in OWN_SITES:
         return (
             f"This page is not at {origin_of(request)}, where the operator expects it: open it "
             "there, or set TIDEGATE_PUBLIC_URL to where browsers find it."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 
 from streams.access.sealed_cookies import SealedCookies
+from streams.api.serving import session_cookies
 from streams.api.serving.state import STATE
 
 _COOKIE = "__Host-tidegate-told"
@@ -15,26 +16,22 @@ _LONGEST = 1_000
 def redirect(request: web.Request, where: str, told: str) -> web.Response:
     """Send a browser to a page that says something."""
     answer = web.Response(status=303, headers={hdrs.LOCATION: where, "Cache-Control": "no-store"})
-    _keep(answer, _sealing(request).seal(told[:_LONGEST].encode()), _KEPT_SECONDS)
+    text = _sealing(request).seal(told[:_LONGEST].encode())
+    session_cookies.keep(answer, _COOKIE, text, _KEPT_SECONDS)
     return answer
 
 
 def told(request: web.Request) -> str:
     """Return what this page is to say; empty if nothing."""
-    plain = _sealing(request).open(request.cookies.get(_COOKIE, ""))
+    plain = _sealing(request).open(session_cookies.kept(request, _COOKIE))
     return "" if plain is None else plain.decode()
 
 
 def forget(request: web.Request, answer: web.StreamResponse) -> None:
     """Have the browser forget what was said."""
-    if _COOKIE in request.cookies:
-        _keep(answer, "", 0)
+    if session_cookies.kept(request, _COOKIE):
+        session_cookies.keep(answer, _COOKIE, "", 0)
 
 
 def _sealing(request: web.Request) -> SealedCookies:
     return SealedCookies(request.app[STATE].vault, "console told")
-
-
-def _keep(answer: web.StreamResponse, text: str, seconds: int) -> None:
-    kept = f"{_COOKIE}={text}; Max-Age={seconds}; Path=/; Secure; HttpOnly; SameSite=Lax"
-    answer.headers.add(hdrs.SET_COOKIE, kept)

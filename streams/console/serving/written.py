@@ -12,7 +12,7 @@ import orjson
 from jinja2 import Undefined
 from markupsafe import Markup
 
-from streams.http.moments import milliseconds, rfc3339
+from streams.http.moments import milliseconds
 from streams.process.wall_clock import wall_ms
 
 _ODD = re.compile(
@@ -146,11 +146,6 @@ def since(text: str | None, until: str | None = None) -> float | None:
         return None
     end = wall_ms() if until is None else milliseconds(until)
     return float(end - milliseconds(text))
-
-
-def now() -> str:
-    """Return the present time as the API writes times."""
-    return rfc3339(wall_ms()) or ""
 
 
 FILTERS: dict[str, Callable[..., Any]] = {

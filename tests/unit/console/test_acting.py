@@ -129,7 +129,7 @@ async def test_a_preview_says_that_nothing_changed_and_leads_back_with_what_was_
     desk: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def made(*_: object) -> Answer:
-        return Answer(200, {"fits": True}, b"", {})
+        return Answer({"fits": True}, {})
 
     body = make_quarantined(b"{}", PayloadRef(0, (0,), 2, "kek"))
     fold(desk.api.desk.rows, body)

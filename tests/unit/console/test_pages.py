@@ -154,7 +154,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
     """Have the API answer this."""
 
     async def call(_: Any, __: str, target: Any, *___: Any) -> Answer:
-        return Answer(200, given[str(target).partition("?")[0]], b"", {})
+        return Answer(given[str(target).partition("?")[0]], {})
 
     monkeypatch.setattr(asking.Asking, "call", call)
 
@@ -247,3 +247,12 @@ async def test_the_audit_has_its_note_beside_what_was_done(
     answers(monkeypatch, {"/v1/audit": {"audit": [entry]}})
     html = await browser.page("/console/audit")
     assert re.search(r'<a class="id" href="/console/jobs/job_a">job_a</a><br>again', html)
+
+
+async def test_a_store_that_is_not_there_holds_up_no_jobs_page(desk: Console) -> None:
+    fold(desk.api.desk.rows, make_job("job_a"))
+    browser = await desk.signed_in("viewer")
+    assert "/console/jobs/job_a/artifacts" in await browser.page("/console/jobs/job_a")
+    status, html = await browser.get("/console/jobs/job_a/artifacts")
+    assert status >= 400
+    assert 'role="alert"' in html

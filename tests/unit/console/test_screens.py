@@ -41,7 +41,7 @@ def documented(monkeypatch: pytest.MonkeyPatch) -> None:
         path = str(target).partition("?")[0]
         found = next(call for pattern, call in patterns.items() if pattern.fullmatch(path))
         content = found["responses"]["200"]["content"]["application/json"]
-        return Answer(200, content["example"], b"", {"ETag": '"1f0c"'})
+        return Answer(content["example"], {"ETag": '"1f0c"'})
 
     monkeypatch.setattr(asking.Asking, "call", answer)
 
