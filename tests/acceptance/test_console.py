@@ -171,6 +171,21 @@ def test_a_running_job_says_its_tokens_and_its_page_changes_by_itself(
     assert person.errors() == []
 
 
+def test_a_form_that_is_opened_while_its_page_is_fetched_stays_open(
+    dev: Dev, person: Person
+) -> None:
+    job_id = died(dev, 80)
+    person.open(f"/console/jobs/{job_id}")
+    person.sees("has no currency")
+    person.browser.execute_script(
+        "window.addEventListener('htmx:before:swap', () => { window.fetched = true; });"
+        "htmx.trigger(document.getElementById('fresh'), 'news');"
+        "document.querySelector('main details.act').open = true;"
+    )
+    person.waits(lambda: person.browser.execute_script("return window.fetched"), "it is fetched")
+    assert person.element("main details.act").get_attribute("open") is not None
+
+
 def test_a_list_stays_as_it_is_and_says_that_there_is_more(dev: Dev, person: Person) -> None:
     until(dev, submitted(dev, "draft_reply"), "succeeded")
     person.open("/console/jobs")

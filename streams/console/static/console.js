@@ -19,6 +19,12 @@ function news() {
   if (!missed && fresh) htmx.trigger(fresh, "news");
 }
 document.addEventListener("changed", news);
+// Somebody may have begun to fill in a form while the page was being fetched.
+document.addEventListener("htmx:before:swap", (event) => {
+  if (event.target.id !== "fresh" || !(busy() || opened())) return;
+  missed = true;
+  event.preventDefault();
+});
 document.addEventListener("focusout", () => setTimeout(() => { if (missed) news(); }, 200));
 
 // What a running job says, as text: its stream is the API's own.
