@@ -1,0 +1,55 @@
+"""Frames of the link: JSON arrays of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from streams.errors import DecodeError
+from streams.serde.link.messages import FromOwner, FromWorker, Message
+
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+"""The largest frame that either end takes."""
+
+_FROM_WORKER = msgspec.json.Decoder(list[FromWorker])
+_FROM_OWNER = msgspec.json.Decoder(list[FromOwner])
+
+
+def frame(messages: Sequence[Message]) -> bytes:
+    """The bytes of a frame."""
+    return msgspec.json.encode(messages)
+
+
+def encoded(message: Message) -> bytes:
+    """The bytes of one message; `joined` makes a frame of several."""
+    return msgspec.json.encode(message)
+
+
+def joined(messages: Sequence[bytes]) -> bytes:
+    """The frame of messages that are encoded already."""
+    return b"[" + b",".join(messages) + b"]"
+
+
+def from_worker(data: bytes | str) -> list[FromWorker]:
+    """The messages of a worker's frame.
+
+    Raises:
+        DecodeError: it is none.
+    """
+    try:
+        return _FROM_WORKER.decode(data)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(str(error)) from error
+
+
+def from_owner(data: bytes | str) -> list[FromOwner]:
+    """The messages of an owner's frame.
+
+    Raises:
+        DecodeError: it is none.
+    """
+    try:
+        return _FROM_OWNER.decode(data)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(str(error)) from error

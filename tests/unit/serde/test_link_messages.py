@@ -1,0 +1,51 @@
+"""The frames of the link: what one end writes, the other reads."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from streams.errors import DecodeError
+from streams.serde.link import commands, frames
+from streams.serde.link.messages import Acked, Beat, Order, Wanted
+from streams.serde.records import Checkpoint, Command
+from support.step_results import left
+
+
+def test_a_command_arrives_as_it_was_sent() -> None:
+    (result,) = left({"draft": '"text"'})
+    body = Checkpoint("run_1", result, "clm_1")
+    sent = commands.order(3, 7, Command("", "acme", "job_1", 2, 0, body))
+
+    (read,) = frames.from_worker(frames.frame([sent]))
+
+    assert isinstance(read, Order)
+    assert (read.partition, read.number) == (3, 7)
+    assert commands.command(frames.encoded(read), 99) == Command("", "acme", "job_1", 2, 99, body)
+
+
+def test_what_an_owner_says_is_read_in_order() -> None:
+    said = [Acked({3: 7, 0: 1}), Wanted()]
+
+    assert frames.from_owner(frames.joined([frames.encoded(each) for each in said])) == said
+
+
+def test_unknown_fields_are_ignored() -> None:
+    assert frames.from_worker('[{"type":"beat","number":1,"limit":2,"mood":"fine"}]') == [
+        Beat(1, 2)
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"type":"lease"}]', '[{"type":"beat"}]'])
+def test_what_is_no_frame_of_a_worker_is_refused(text: str) -> None:
+    with pytest.raises(DecodeError):
+        frames.from_worker(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"), [("submit", b"{}"), ("claim", b"{}"), ("claim", b'{"run_id":1}')]
+)
+def test_a_command_that_no_worker_may_send_is_refused(kind: str, body: bytes) -> None:
+    value = frames.encoded(Order(0, 1, kind, msgspec.Raw(body)))
+    with pytest.raises(DecodeError):
+        commands.command(value, 0)
