@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from support.step_results import left
 
 from streams.errors import DecodeError
 from streams.serde.link import commands, frames
 from streams.serde.link.messages import Acked, Beat, Order, Wanted
 from streams.serde.records import Checkpoint, Command
-from support.step_results import left
 
 
 def test_a_command_arrives_as_it_was_sent() -> None:
