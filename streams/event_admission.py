@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
+from ingress.schemes import SignedRequest
 from streams.kafka.clients import AwaitedProducer
-from streams.serde.records import Quarantined
+from streams.limits.backlog import Depth
+from streams.serde.records import Quarantined, TenantRecord
 from streams.tenants.settings import SourceSettings
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault
@@ -62,6 +64,28 @@ class Previewed:
     job_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an ingress would do with a delivery.
+
+    What is quarantined or refused has a `reason`, as the quarantine and the rejections say it, and
+    a `detail` in words; a 401 also has its `cause`. What is refused has no event.
+    """
+
+    outcome: Literal["accepted", "duplicate", "quarantined", "refused"]
+    event_id: str | None = None
+    job_id: str | None = None
+    event_type: str | None = None
+    routed: bool = False
+    reason: str | None = None
+    cause: str | None = None
+    detail: str | None = None
+
+
+Full = Callable[[str, str], Depth | None]
+"""The cap on waiting jobs that lets no more of a tenant and a type in."""
+
+
 class Admission(Protocol):
     """Lets events in; belongs to one event loop. Repeating a call is safe within the dedup window:
     it writes the same fingerprint again, and dedup drops it."""
@@ -89,6 +113,19 @@ class Admission(Protocol):
         Raises:
             ConfigError: the mapping is none.
             Misfit: the body does not fit them.
+        """
+
+    async def deliver(
+        self, source: TenantRecord, delivery: SignedRequest, event_id: str, full: Full
+    ) -> Taken:
+        """Take a delivery in as one that the source's vendor sends, under the source's newest key.
+
+        Like a real one, a body that does not fit the source goes to the quarantine. `event_id` is
+        that of the event, unless it is quarantined or known already.
+
+        Raises:
+            Erased: the tenant was erased.
+            KafkaUnavailable: it was not acknowledged; it may still have been written.
         """
 
 

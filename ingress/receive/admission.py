@@ -10,12 +10,14 @@ from ingress.receive.duplicates import Duplicates, Receipt, seconds_kept
 from ingress.receive.event import Event, Facts, routed
 from ingress.receive.event_writer import EventWriter
 from ingress.receive.key_maker import KeyMaker
+from ingress.receive.quarantine import Quarantine
 from ingress.receive.sender import Sender
-from ingress.schemes import Verified
+from ingress.receive.vendor_delivery import VendorDelivery
+from ingress.schemes import SignedRequest, Verified
 from ingress.schemes.normalize import Normalized, Normalizer
-from streams.event_admission import Admitted, NewEvent, Previewed
+from streams.event_admission import Admitted, Full, NewEvent, Previewed, Taken
 from streams.process.wall_clock import wall_ms
-from streams.serde.records import Quarantined
+from streams.serde.records import Quarantined, TenantRecord
 from streams.tenants.settings import SourceSettings
 from streams.topology.model import Topology
 from streams.vault.key_encryption import Vault
@@ -30,6 +32,8 @@ class DirectAdmission:
         keys = KeyMaker(sender, vault, book, topology.partitions)
         self._writer = EventWriter(sender, keys, topology.partitions)
         self._duplicates = Duplicates(seconds=seconds_kept(topology.window_ms))
+        quarantine = Quarantine(sender, self._writer)
+        self._vendor = VendorDelivery(self._writer, quarantine, self._duplicates, vault, topology)
 
     async def submit(self, event: NewEvent) -> Admitted:
         made = routed(
@@ -48,6 +52,12 @@ class DirectAdmission:
 
         receipt, repeated = await self._duplicates.once(made.envelope.fingerprint, store)
         return Admitted(receipt.event_id, receipt.job_id, repeated)
+
+    async def deliver(
+        self, source: TenantRecord, delivery: SignedRequest, event_id: str, full: Full
+    ) -> Taken:
+        """See `Admission.deliver`."""
+        return await self._vendor.take_in(source, delivery, event_id, full)
 
     async def release(self, record: Quarantined, settings: SourceSettings, body: bytes) -> Admitted:
         """See `Admission.release`; seals the body anew, so that it is kept as long as its event."""

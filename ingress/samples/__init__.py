@@ -30,8 +30,10 @@ def names(scheme: str) -> list[str]:
     return sorted(path.name.rpartition(".")[0] for path in (files(__name__) / scheme).iterdir())
 
 
-def sample(scheme: str, name: str | None, now: float) -> Sample:
+def sample(scheme: str, name: str | None, now: float, identity: uuid.UUID | None = None) -> Sample:
     """A new event of that name, or of the scheme's first; `now` is in seconds since the epoch.
+
+    With an `identity`, a repetition has the ids of the first, so that it is the same event.
 
     Raises:
         ConfigError: the scheme has no sample of that name.
@@ -43,13 +45,15 @@ def sample(scheme: str, name: str | None, now: float) -> Sample:
     [path] = [
         p for p in (files(__name__) / scheme).iterdir() if p.name.rpartition(".")[0] == chosen
     ]
-    body = _filled(path.read_text(), now).encode()
-    return Sample(body, _headers(scheme, chosen, _CONTENT_TYPES[path.name.rpartition(".")[2]]))
+    own = identity or uuid.uuid4()
+    body = _filled(path.read_text(), own, now).encode()
+    content_type = _CONTENT_TYPES[path.name.rpartition(".")[2]]
+    return Sample(body, _headers(scheme, chosen, own, content_type))
 
 
-def _filled(text: str, now: float) -> str:
+def _filled(text: str, own: uuid.UUID, now: float) -> str:
     values = {
-        "id": uuid.uuid4().hex,
+        "id": own.hex,
         "now": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "seconds": str(int(now)),
         "millis": str(int(now * 1000)),
@@ -59,11 +63,11 @@ def _filled(text: str, now: float) -> str:
     return text
 
 
-def _headers(scheme: str, name: str, content_type: str) -> dict[str, str]:
+def _headers(scheme: str, name: str, own: uuid.UUID, content_type: str) -> dict[str, str]:
     preset = SCHEMES[scheme].preset
     headers = {"Content-Type": content_type}
     if preset.type_header:
         headers[preset.type_header] = name.replace(".", "/")
     if preset.delivery_header:
-        headers[preset.delivery_header] = str(uuid.uuid4())
+        headers[preset.delivery_header] = str(own)
     return headers

@@ -35,10 +35,12 @@ def quarantined_event_id(tenant_id: str, source: str, payload_hash: bytes) -> st
     Equal bodies get equal ids, so every ingress answers every repetition with the same id, whatever
     it remembers.
     """
-    raw = bytearray(_hash("quarantine", tenant_id, source, payload_hash.hex()))
-    raw[6] = raw[6] & 0x0F | 0x80
-    raw[8] = raw[8] & 0x3F | 0x80
-    return f"evt_{UUID(bytes=bytes(raw))}"
+    return f"evt_{_uuid8(_hash('quarantine', tenant_id, source, payload_hash.hex()))}"
+
+
+def tested_event_id(command_id: str) -> str:
+    """The one event that a command to test a source makes: a UUIDv8 (RFC 9562)."""
+    return f"evt_{_uuid8(_hash('test', command_id))}"
 
 
 def submitted_job_id(tenant_id: str, key: str | None) -> str:
@@ -174,6 +176,13 @@ def _hash(*parts: str) -> bytes:
         digest.update(len(raw).to_bytes(4, "big"))
         digest.update(raw)
     return digest.digest()
+
+
+def _uuid8(digest: bytes) -> UUID:
+    raw = bytearray(digest)
+    raw[6] = raw[6] & 0x0F | 0x80
+    raw[8] = raw[8] & 0x3F | 0x80
+    return UUID(bytes=bytes(raw))
 
 
 def _base36(number: int) -> str:

@@ -12,8 +12,18 @@ from ingress.schemes import SCHEMES
 from streams.api.sources import cli_tables as tables
 from streams.api.sources.cli_advice import after_rotation, has_a_secret
 from streams.cli.changes import changed, tell_changes
-from streams.cli.operator_command import Answer, Api, Seen, command, part, require_tenant, seen
-from streams.cli.options import Ingress, OfTenant, Tenant
+from streams.cli.operator_command import (
+    Answer,
+    Api,
+    Seen,
+    command,
+    part,
+    program,
+    require_tenant,
+    seen,
+    show,
+)
+from streams.cli.options import AsJson, Ingress, OfTenant, Tenant
 from streams.cli.quantities import duration
 from streams.cli.signing_secret import (
     NONE,
@@ -25,7 +35,9 @@ from streams.cli.signing_secret import (
 )
 from streams.cli.tables import one
 
-sources = typer.Typer(no_args_is_help=True, help="List, show, set, rotate and disable sources.")
+sources = typer.Typer(
+    no_args_is_help=True, help="List, show, set, rotate, disable and test sources."
+)
 
 _HOW = f"How its vendor signs: {', '.join(SCHEMES)}."
 Name = Annotated[str, typer.Argument(metavar="NAME")]
@@ -33,6 +45,8 @@ _SETTINGS = ("scheme", "mapping", "options", "dedup_by", "callback_url", "max_bo
 _NUMBER = re.compile(r"\d+(\.\d+)?", re.ASCII)
 _PAGE = 200
 _SHOWN = (*_SETTINGS, "secrets", "secret_ref")
+NOT_ACCEPTED = 3
+"""The exit code of a test that the source did not accept."""
 
 
 @command(sources, "list", tables.sources)
@@ -163,6 +177,31 @@ def disable(api: Api, name: Name, tenant: OfTenant) -> Answer:
     Example: tidegate sources disable shop --tenant acme
     """
     return api.delete(_path(tenant, name))
+
+
+@sources.command("test")
+@program
+def try_source(
+    api: Api,
+    name: Name,
+    tenant: OfTenant,
+    sample: Annotated[
+        str | None,
+        typer.Option(help="A sample of the scheme. (its first by default)", metavar="NAME"),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Have the operator take in a sample, signed under the source's secret, as a delivery.
+
+    Its job runs as for a delivery. `tidegate send` goes through the ingress, with any body.
+
+    Exit codes: 0 it was accepted; 1 it was not sent; 3 it was refused or is in quarantine.
+
+    Example: tidegate sources test shop --tenant acme
+    """
+    found = api.post(f"{_path(tenant, name)}/test", {} if sample is None else {"sample": sample})
+    show(found, as_json, tables.tested)
+    return 0 if found["outcome"] in ("accepted", "duplicate") else NOT_ACCEPTED
 
 
 def hook_url(api: Api, ingress: str | None, tenant: str, name: str) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from streams.access.permissions import CONFIGURE, READ, SECRETS
+from streams.access.permissions import CONFIGURE, OPERATE, READ, SECRETS
 from streams.api.serving.call import TENANT_IN_PATH, Calls, state_of
 from streams.api.serving.conditions import Tagged
-from streams.api.serving.request_body import name_in, read_body
-from streams.api.sources import changes
+from streams.api.serving.request_body import name_in, read_body, traceparent
+from streams.api.sources import changes, trial
 from streams.api.sources.sign_request import SignRequest
 from streams.api.sources.signing import signed
 from streams.api.sources.source_request import RotateRequest, SourceRequest
+from streams.api.sources.trial_request import SourceTrialRequest
 from streams.api.tenants.tags import present_tag
 
 calls = Calls()
@@ -77,3 +78,21 @@ async def sign_delivery(request: web.Request) -> web.Response:
     state, path = state_of(request), request.match_info
     wanted = await read_body(request.clone(client_max_size=MAX_SIGNED_BYTES), SignRequest)
     return web.json_response(await signed(state, path["tenant_id"], path["source"], wanted))
+
+
+@calls.post(
+    SOURCE + "/test",
+    of=TENANT_IN_PATH,
+    needs=OPERATE,
+    verb="source.test",
+    is_keyed=True,
+    body=SourceTrialRequest,
+)
+async def send_test(request: web.Request) -> web.Response:
+    """Take in a sample as if the source's vendor delivered it; answer the event, or why not."""
+    state, path = state_of(request), request.match_info
+    wanted = await read_body(request, SourceTrialRequest)
+    told = await trial.send_test(
+        state, path["tenant_id"], path["source"], wanted, traceparent(request)
+    )
+    return web.json_response(told)

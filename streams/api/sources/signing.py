@@ -29,10 +29,10 @@ async def signed(state: AppState, tenant_id: str, name: str, wanted: SignRequest
     """Return a delivery that is signed under the source's newest secret.
 
     Raises:
-        Refusal: 404, there is no such source; otherwise as of `_signed`.
+        Refusal: 404, there is no such source; otherwise as of `signed_for`.
     """
     record = await known_source(state, tenant_id, name)
-    found = _signed(state, record, wanted.unsigned(wall_ms() / 1000))
+    found = signed_for(state, record, wanted.unsigned(wall_ms() / 1000))
     await state.audited(state.entry(name, tenant_id))
     log.info("a delivery was signed", tenant=record.tenant_id, source=record.id)
     return {
@@ -42,15 +42,15 @@ async def signed(state: AppState, tenant_id: str, name: str, wanted: SignRequest
     }
 
 
-def _signed(state: AppState, record: TenantRecord, request: SignedRequest) -> SignedRequest:
-    """Return the signed delivery.
+def signed_for(state: AppState, record: TenantRecord, request: SignedRequest) -> SignedRequest:
+    """Return a delivery that is signed under the newest secret of a source.
 
     Raises:
         Refusal: 409, the operator does not have what signs for this source; 422, the scheme cannot
             sign this body.
     """
     settings = source_settings(record)
-    _require_private(settings.scheme)
+    require_private(settings.scheme)
     secret = _secret(state, record)
     try:
         return sign(settings.scheme, secret, request, settings.options)
@@ -61,8 +61,12 @@ def _signed(state: AppState, record: TenantRecord, request: SignedRequest) -> Si
         raise invalid("body_base64", str(error)) from None
 
 
-def _require_private(name: str) -> None:
-    """Check that this version knows the scheme, and that a source's secret can sign for it."""
+def require_private(name: str) -> None:
+    """Check that this version knows the scheme, and that a source's secret can sign for it.
+
+    Raises:
+        Refusal: 409, it does not, or the secret cannot.
+    """
     scheme = SCHEMES.get(name)
     if scheme is None:
         known = ", ".join(SCHEMES)

@@ -32,6 +32,13 @@ _CHANGING = frozenset({hdrs.METH_POST, hdrs.METH_PUT, hdrs.METH_DELETE})
 _MEMBER = re.compile(r"\{(\w+)\}")
 """A member of an answer in a path. No more than that: a format of Python may ask for a gigabyte."""
 
+_ANSWERS = {
+    "once": ("layout/shown_once.html", "Done"),
+    "preview": ("layout/preview.html", "Preview"),
+    "test": ("tenants/tested.html", "Test event"),
+}
+"""The pages that show an answer itself, with their titles."""
+
 _LONGEST_PATH = 4000
 """Characters of a path with what was typed; a server refuses much longer ones."""
 
@@ -72,11 +79,9 @@ async def _made(asking: Asking, form: Form) -> Answer:
 
 def _shown(form: Form, answer: Answer) -> Page:
     """Return the page that shows an answer itself."""
-    data = {"answer": answer.json, "form": form}
-    if form.show == "preview":
-        back = _with_typed(form.back, form.fields)
-        return Page("layout/preview.html", "Preview", {**data, "back": back})
-    return Page("layout/shown_once.html", "Done", data)
+    template, title = _ANSWERS.get(form.show, _ANSWERS["once"])
+    back = _with_typed(form.back, form.fields) if form.show == "preview" else form.back
+    return Page(template, title, {"answer": answer.json, "form": form, "back": back})
 
 
 def _with_typed(back: str, fields: Mapping[str, str]) -> str:

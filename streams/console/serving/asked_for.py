@@ -28,7 +28,7 @@ class Form:
     `key` is for `Idempotency-Key`, `tag` for `If-Match`. After the call the browser goes to `then`,
     in which `{name}` stands for a member of the answer; `back` is the page with the form. If `show`
     is set, the answer itself is shown: `once` is for one with a secret, `preview` for one that says
-    what would be. `said` is what the button says.
+    what would be, `test` for what became of a test event. `said` is what the button says.
     """
 
     method: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from ingress.samples import names as names_of
+from ingress.schemes import SCHEMES
 from streams.console.serving.asking import Asking
 from streams.console.serving.page import Page, Pages
 from streams.console.serving.written import segment
@@ -39,5 +41,6 @@ async def source(asking: Asking, request: web.Request) -> Page:
     shown = await asking.call(
         "GET", f"/v1/tenants/{segment(names['tenant'])}/sources/{segment(names['source'])}"
     )
-    data = {"source": shown.json, "tag": shown.tag}
+    samples = names_of(scheme) if (scheme := shown.json.get("scheme")) in SCHEMES else []
+    data = {"source": shown.json, "tag": shown.tag, "samples": samples}
     return Page("tenants/source.html", f"Source {names['source']}", data, watch=("tenants",))

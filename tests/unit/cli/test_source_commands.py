@@ -264,3 +264,58 @@ def test_no_flag_takes_a_secret() -> None:
     assert isinstance(command, typer.core.TyperGroup)
     flags = {flag for each in command.commands.values() for p in each.params for flag in p.opts}
     assert "--secret" not in flags
+
+
+TESTED: dict[str, Any] = {
+    "outcome": "accepted",
+    "sample": "order.paid",
+    "event_type": "order.paid",
+    "event_id": "evt_1",
+    "job_id": "job_1",
+    "routed": True,
+    "reason": None,
+    "cause": None,
+    "detail": None,
+    "shown": True,
+}
+
+
+def test_a_test_names_its_event_and_job(shop: OperatorApi) -> None:
+    shop.on("POST", f"{PATH}/test", TESTED)
+    ran = invoke(shop, "test", "--sample", "order.paid")
+    assert (ran.exit_code, ran.stdout) == (0, "accepted order.paid evt_1 job_1\n")
+    assert shop.asked[-1].body == {"sample": "order.paid"}
+
+
+def test_a_test_without_a_route_says_that_it_has_no_job(shop: OperatorApi) -> None:
+    shop.on("POST", f"{PATH}/test", {**TESTED, "job_id": None, "routed": False})
+    ran = invoke(shop, "test")
+    assert (ran.exit_code, "no route matches" in ran.stdout) == (0, True)
+    assert shop.asked[-1].body == {}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"outcome": "quarantined", "event_type": None, "reason": "event_type", "detail": "no"},
+            "quarantined order.paid evt_1\nevent_type: no\n",
+        ),
+        (
+            {
+                "outcome": "refused",
+                "event_id": None,
+                "reason": "unauthorized",
+                "cause": "mismatch",
+                "detail": "no",
+            },
+            "refused order.paid\nunauthorized, mismatch: no\n",
+        ),
+    ],
+)
+def test_a_test_that_is_not_accepted_says_why_and_ends_with_3(
+    shop: OperatorApi, more: dict[str, Any], said: str
+) -> None:
+    shop.on("POST", f"{PATH}/test", {**TESTED, "job_id": None, **more})
+    ran = invoke(shop, "test")
+    assert (ran.exit_code, ran.stdout) == (3, said)
