@@ -22,9 +22,18 @@ from streams.serde.codec import (
     JOB,
     LEDGER_ENTRY,
     QUARANTINED,
+    TENANT,
 )
 from streams.serde.delivery_records import Delivery, DeliveryAttempt, EndpointState
-from streams.serde.records import Approval, DeadLetter, Envelope, Job, LedgerEntry, Quarantined
+from streams.serde.records import (
+    Approval,
+    DeadLetter,
+    Envelope,
+    Job,
+    LedgerEntry,
+    Quarantined,
+    TenantRecord,
+)
 
 TOPICS: dict[type, tuple[str, Any]] = {
     Envelope: ("events", ENVELOPE),
@@ -37,6 +46,7 @@ TOPICS: dict[type, tuple[str, Any]] = {
     Approval: ("approvals", APPROVAL),
     Quarantined: ("quarantine", QUARANTINED),
     BulkRecord: ("bulk", BULK),
+    TenantRecord: ("tenants", TENANT),
 }
 
 

@@ -69,13 +69,22 @@ _SETTINGS = (
 
 
 @command(endpoints, "list", tables.endpoints)
-def list_endpoints(api: Api, page: Page) -> Answer:
+def list_endpoints(
+    api: Api,
+    page: Page,
+    state: Annotated[
+        str | None,
+        typer.Option(help="Only these: cut_off (circuit open) or failing.", metavar="STATE"),
+    ] = None,
+) -> Answer:
     """List the endpoints of all tenants, or of one, by id, and which of them fail.
+
+    With a state, endpoints that somebody has disabled are left out.
 
     Example: tidegate endpoints list --tenant acme
     """
     of = "" if page.tenant is None else f"/tenants/{part(page.tenant)}"
-    return api.get(f"/v1{of}/endpoints", limit=page.limit, cursor=page.cursor)
+    return api.get(f"/v1{of}/endpoints", limit=page.limit, cursor=page.cursor, state=state)
 
 
 @command(endpoints, "show", tables.endpoint)

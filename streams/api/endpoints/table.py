@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 
+from streams.api.rows.cursor import Cursor
 from streams.api.rows.json_values import Json
 from streams.api.rows.paging import Operator, Page, PagedList, PageQuery
 from streams.api.rows.table import Row, Table, find
-from streams.api.tenants.table import settings_page
+from streams.api.tenants.table import setting, settings_page
 from streams.delivery.message.signing import public_key
 from streams.errors import SignatureError, VaultError
 from streams.http.moments import rfc3339
@@ -23,6 +24,15 @@ from streams.vault.key_encryption import Vault
 
 IS_CUT_OFF = f"circuit = '{OPEN}'"
 """SQL for endpoints to which nothing is sent for a while, because they failed."""
+IS_FAILING = f"circuit = '{CLOSED}' AND failing_since IS NOT NULL"
+"""SQL for endpoints whose last attempt failed without an open circuit, also if that disabled them.
+"""
+IS_ENABLED = (
+    "EXISTS (SELECT 1 FROM tenants t WHERE t.tenant_id = endpoint_states.tenant_id "
+    "AND t.kind = 'endpoint' AND t.id = endpoint_states.endpoint_id AND t.enabled)"
+)
+"""SQL for the states of endpoints that nobody has disabled by hand."""
+_STATES = {"cut_off": IS_CUT_OFF, "failing": IS_FAILING}
 
 
 def endpoint_state(connection: sqlite3.Connection, tenant_id: str, name: str) -> EndpointState:
@@ -40,9 +50,29 @@ def endpoints_count(connection: sqlite3.Connection, tenant_id: str) -> int:
 
 def _page(connection: sqlite3.Connection, query: PageQuery, operator: Operator) -> Page:
     """Return endpoints in the order of tenant and id."""
-    (records, after), now = settings_page(connection, "endpoint", query), wall_ms()
+    read = settings_page if query.filters.get("state") is None else _page_in_state
+    (records, after), now = read(connection, "endpoint", query), wall_ms()
     shown = (shown_endpoint(connection, record, operator.vault, now) for record in records)
     return Page(tuple(shown), after)
+
+
+def _page_in_state(
+    connection: sqlite3.Connection, kind: str, query: PageQuery
+) -> tuple[list[TenantRecord], Cursor | None]:
+    """Return enabled endpoints in a state; few are, so the others are not looked at."""
+    tenant_id, place = query.filters.get("tenant_id"), query.cursor.id if query.cursor else ""
+    behind, _, endpoint_id = place.partition("/")
+    of_tenant, values = ("", []) if tenant_id is None else (" AND tenant_id = ?", [tenant_id])
+    rows = connection.execute(
+        f"SELECT tenant_id, endpoint_id FROM endpoint_states WHERE {_STATES[str(query.filters['state'])]}"  # noqa: S608, E501  constants
+        f" AND {IS_ENABLED}{of_tenant} AND (tenant_id, endpoint_id) > (?, ?)"
+        " ORDER BY tenant_id, endpoint_id LIMIT ?",
+        (*values, behind, endpoint_id, query.limit + 1),
+    ).fetchall()
+    shown = rows[: query.limit]
+    found = (setting(connection, of, kind, id_) for of, id_ in shown)
+    after = Cursor(0, "/".join(shown[-1])) if len(rows) > len(shown) else None
+    return [record for record in found if record is not None], after
 
 
 def shown_endpoint(
@@ -116,15 +146,23 @@ def recovery_json(recovery: Recovery) -> Json:
 
 def _row(record: Record) -> Row:
     state = ENDPOINT_STATE.decode(record.value)
-    return state.tenant_id, state.endpoint_id, state.circuit, record.value
+    return state.tenant_id, state.endpoint_id, state.circuit, state.failing_since, record.value
 
 
 TABLE = Table(
     name="endpoint_states",
     topic="deliveries.endpoints",
     key="tenant_id TEXT, endpoint_id TEXT",
-    columns="circuit TEXT NOT NULL, record BLOB NOT NULL",
+    columns="circuit TEXT NOT NULL, failing_since INTEGER, record BLOB NOT NULL",
     row=_row,
-    indexes={"cut_off": f"(circuit, tenant_id) WHERE {IS_CUT_OFF}"},
+    indexes={
+        "cut_off": f"(circuit, tenant_id) WHERE {IS_CUT_OFF}",
+        "failing": f"(circuit, tenant_id, endpoint_id, failing_since) WHERE {IS_FAILING}",
+    },
 )
-LISTING = PagedList("endpoints", ("/v1/endpoints", "/v1/tenants/{tenant_id}/endpoints"), _page)
+LISTING = PagedList(
+    "endpoints",
+    ("/v1/endpoints", "/v1/tenants/{tenant_id}/endpoints"),
+    _page,
+    {"tenant_id": (), "state": tuple(_STATES)},
+)

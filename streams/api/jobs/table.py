@@ -20,6 +20,7 @@ from streams.api.jobs.running import IS_RUNNING, RunningJobs
 from streams.api.jobs.superseded import events_of
 from streams.api.jobs.view import JobDetails, job_json
 from streams.api.jobs.waits import waits_of
+from streams.api.limits import circuits
 from streams.api.live import table as live
 from streams.api.rows import paging
 from streams.api.rows.cursor import Cursor
@@ -246,6 +247,7 @@ TABLE = Table(
         f"WHERE {IS_RUNNING}",
         "ready": "(ready_at, tenant_id, type, pool, limit_keys, status) "
         f"WHERE {status_in(job_states.PENDING)}",
+        "cut_off": f"(tenant_id, limit_keys, status) WHERE {circuits.WAITS}",
         "due": f"(due_at) WHERE {status_in(job_states.SCHEDULED)}",
         "waiting": f"(type, created_at, job_id) WHERE {status_in(*job_states.MOVABLE)}",
         "of_scope": "(tenant_id, scope)",

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import orjson
 
+from streams.api.limits.circuits import circuits_json
 from streams.api.limits.grants_table import MOST, Granted, granted
 from streams.api.limits.uses import Use, uses
 from streams.api.pauses.paused import Pauses, all_pauses, of_bucket, pause_json, who_json
@@ -47,8 +48,9 @@ def _page(connection: sqlite3.Connection, query: PageQuery, operator: Operator) 
     """Return limits with a page of their buckets, by name, key and tenant.
 
     The topology's come first, in its order, then those that tenants have of their own. A limit
-    whose buckets are on several pages is on each of these pages. Each page has all `pauses`;
-    `complete` is false if there are more jobs than one answer counts.
+    whose buckets are on several pages is on each of these pages. Each page has all `pauses` and
+    all `circuits` for which jobs wait; `complete` is false if there are more jobs than one answer
+    counts.
     """
     numbered, pauses = _numbered(connection, operator.topology), all_pauses(connection)
     held = granted(connection)
@@ -68,6 +70,7 @@ def _page(connection: sqlite3.Connection, query: PageQuery, operator: Operator) 
     more = len(left) > len(shown)
     beside = {
         "pauses": [pause_json(pause) for pause in pauses.values()],
+        "circuits": circuits_json(seen.uses, seen.now),
         "complete": counted.are_complete and len(held) < MOST,
     }
     return Page(tuple(items), _cursor(shown[-1]) if more else None, beside)
@@ -92,7 +95,7 @@ class Numbered:
 
 def _numbered(connection: sqlite3.Connection, topology: Topology) -> Numbered:
     """The topology's limits in its order, then those that tenants have of their own."""
-    buckets = Buckets(topology.limits)
+    buckets = Buckets(topology.limits, circuits=bool(topology.breakers))
     limits = [("", limit) for limit in topology.limits]
     for tenant_id, own in all_limits(connection).items():
         buckets.set_own(tenant_id, own)

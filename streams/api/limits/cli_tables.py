@@ -13,17 +13,25 @@ _OF_A_BUCKET = (
 )
 _COLUMNS = ("limit", "scope", *_OF_A_BUCKET)
 _DECLARED = ("name", "scope", "match", "by", "concurrency", "rate", "burst")
+_CIRCUITS = ("tool", "waiting", "trying", "oldest")
 _PAUSES = ("scope", "value", "by", "at", "reason")
 
 
 def listing(found: Json) -> None:
-    """A line for each bucket, and one for each limit that has none; then what is paused."""
+    """A line for each bucket, and one for each limit without any; and what is paused or cut off."""
     rows = [row for limit in found["limits"] for row in _rows(limit)]
     listed(rows, _COLUMNS, found["next_cursor"])
     _tell_of_more(found)
     if found["pauses"]:
         console_of_any_width().print("paused")
         listed(found["pauses"], _PAUSES, None)
+    if found["circuits"]:
+        console_of_any_width().print("tools that are cut off by their circuit breaker")
+        listed([_circuit(each) for each in found["circuits"]], _CIRCUITS, None)
+
+
+def _circuit(found: Json) -> Json:
+    return {**found, "oldest": f"{found['oldest_seconds']:.0f} s"}
 
 
 def of_tenant(found: Json) -> None:

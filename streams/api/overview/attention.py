@@ -11,14 +11,15 @@ from streams.api.bulk.table import stopped_acts
 from streams.api.dead_letters.table import HAS_NO_JOB, IS_MANUAL, IS_OPEN
 from streams.api.effects.table import IS_UNSETTLED
 from streams.api.effects.unknown_table import OF_NO_LIVE_JOB
-from streams.api.endpoints.table import IS_CUT_OFF
+from streams.api.endpoints.table import IS_CUT_OFF, IS_ENABLED, IS_FAILING
+from streams.api.limits.circuits import cut_off
 from streams.api.quarantine.table import IS_WAITING
 from streams.api.rows.bounded import MOST, Bounded, bounded
 from streams.api.rows.json_values import Json
 from streams.api.rows.restricted import RestrictedConnection
 from streams.api.rows.table import status_in
 from streams.serde import approval_states, delivery_states, job_states
-from streams.topology.limits import MaxQueued
+from streams.topology.model import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,20 @@ MATTERS = (
         keep="tenant_id <> '' OR id GLOB '0/*'",
     ),
     Matter("quarantined", "/v1/quarantine?status=waiting", "quarantine", IS_WAITING),
-    Matter("open_circuits", "/v1/endpoints", "endpoint_states", IS_CUT_OFF),
+    Matter(
+        "open_circuits",
+        "/v1/endpoints?state=cut_off",
+        "endpoint_states",
+        IS_CUT_OFF,
+        keep=IS_ENABLED,
+    ),
+    Matter(
+        "failing_endpoints",
+        "/v1/endpoints?state=failing",
+        "endpoint_states",
+        IS_FAILING,
+        keep=IS_ENABLED,
+    ),
     Matter(
         "parked_deliveries",
         "/v1/deliveries?status=parked",
@@ -82,14 +96,15 @@ MATTERS = (
 
 
 def attention_json(
-    connection: sqlite3.Connection, principal: Principal, max_queued: tuple[MaxQueued, ...]
+    connection: sqlite3.Connection, principal: Principal, topology: Topology
 ) -> Json:
     """Return how much waits for a person, and how many rows are looked at for each count."""
-    depths = backlog(connection, max_queued).known()
+    depths = backlog(connection, topology.max_queued).known()
     full = sum(each.is_full and is_seen(principal, each) for each in depths)
     found = [
         *((each.name, each.path, _of_rows(connection, each)) for each in MATTERS),
         ("full_backlogs", "/v1/backlog", Bounded(full, more=False)),
+        ("open_breakers", "/v1/limits", _open_breakers(connection, topology)),
         ("stopped_bulk_acts", "/v1/bulk", stopped_acts(connection)),
     ]
     return {"most": MOST, "counts": [count_json(*each) for each in found]}
@@ -98,6 +113,11 @@ def attention_json(
 def count_json(name: str, path: str, found: Bounded) -> Json:
     """Return a count beside the path of its list; `more`: there may be more than it says."""
     return {"name": name, "count": found.count, "more": found.more, "list": path}
+
+
+def _open_breakers(connection: sqlite3.Connection, topology: Topology) -> Bounded:
+    """Return how many tools are cut off; without breakers, what jobs had before says nothing."""
+    return cut_off(connection) if topology.breakers else Bounded(0, more=False)
 
 
 def _of_rows(connection: sqlite3.Connection, matter: Matter) -> Bounded:

@@ -22,7 +22,9 @@ _COMMANDS = {
     "paused": "limits list",
     "full_backlogs": "jobs backlog",
     "quarantined": "quarantine list --status waiting",
-    "open_circuits": "endpoints list",
+    "open_breakers": "limits list",
+    "open_circuits": "endpoints list --state cut_off",
+    "failing_endpoints": "endpoints list --state failing",
     "parked_deliveries": "deliveries list --status parked",
     "stopped_bulk_acts": "bulk list",
 }

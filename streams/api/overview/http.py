@@ -51,7 +51,7 @@ def overview_json(connection: sqlite3.Connection, state: AppState) -> Json:
         "at": rfc3339(now),
         "behind_seconds": _behind_seconds(state, now),
         "flow": flow_json(connection, last),
-        "attention": attention_json(connection, state.principal, state.topology.max_queued),
+        "attention": attention_json(connection, state.principal, state.topology),
     }
 
 

@@ -137,8 +137,9 @@ def _row(record: Record) -> Row:
     setting = TENANT.decode(record.value)
     _require_readable(setting)
     limits = len(_own_limits(setting)) if setting.kind == "tenant" else 0
+    enabled = setting.kind != "endpoint" or endpoint_settings(setting).enabled
     key = setting.tenant_id, setting.kind, setting.id
-    return *key, setting.updated_at, limits, *_decided(setting), record.value
+    return *key, setting.updated_at, limits, enabled, *_decided(setting), record.value
 
 
 def _decided(record: TenantRecord) -> tuple[str | None, int | None]:
@@ -197,8 +198,8 @@ TABLE = Table(
     name="tenants",
     topic="tenants",
     key="tenant_id TEXT, kind TEXT, id TEXT",
-    columns="updated_at INTEGER NOT NULL, limits INTEGER NOT NULL, decision TEXT, "
-    "until INTEGER, record BLOB NOT NULL",
+    columns="updated_at INTEGER NOT NULL, limits INTEGER NOT NULL, enabled INTEGER NOT NULL, "
+    "decision TEXT, until INTEGER, record BLOB NOT NULL",
     row=_row,
     belongs="(tenant_id {covered} OR (tenant_id = '' AND kind = 'pause'))",
     indexes={

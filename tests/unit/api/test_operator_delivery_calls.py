@@ -348,3 +348,27 @@ async def test_endpoints_of_one_tenant_or_of_all_are_listed_a_page_at_a_time(
             found += [f"{each['tenant_id']}/{each['endpoint_id']}" for each in page["endpoints"]]
             cursor = {"cursor": page["next_cursor"] or ""}
         assert (found, cursor) == (expected, {"cursor": ""})
+
+
+async def test_endpoints_that_fail_are_listed_a_page_at_a_time(desk: Desk, api: Api) -> None:
+    fails: dict[str, Any] = {"failing_since": 1}
+    for tenant, name, given in (
+        ("acme", "a", fails),
+        ("bolt", "a", fails | {"disabled_because": "gone", "disabled_at": 1}),
+        ("bolt", "ok", {}),
+        ("bolt", "z", fails),
+        ("acme", "cut", fails | {"circuit": "open", "open_until": 1}),
+    ):
+        desk.fold(make_endpoint(name, tenant), make_state(name, tenant, **given))
+    for path, state, expected in (
+        ("/v1/endpoints", "failing", ["acme/a", "bolt/a", "bolt/z"]),
+        ("/v1/tenants/acme/endpoints", "failing", ["acme/a"]),
+        ("/v1/endpoints", "cut_off", ["acme/cut"]),
+    ):
+        found, cursor = list[str](), dict[str, str]()
+        while len(found) < len(expected):
+            params: dict[str, str] = {"limit": "1", "state": state, **cursor}
+            page = await (await api.get(path, params=params)).json()
+            found += [f"{each['tenant_id']}/{each['endpoint_id']}" for each in page["endpoints"]]
+            cursor = {"cursor": page["next_cursor"] or ""}
+        assert (found, cursor) == (expected, {"cursor": ""})

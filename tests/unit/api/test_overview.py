@@ -14,7 +14,7 @@ import pytest
 from support.access_desk import BOOTSTRAP_TOKEN, Api, serving
 from support.folding import fold
 from support.operator_cluster import make_entry, make_event, make_job, make_letter, make_quarantined
-from support.outgoing_rows import make_attempt, make_delivery, make_state
+from support.outgoing_rows import make_attempt, make_delivery, make_endpoint, make_state
 
 from streams.access.principal import BOOTSTRAP
 from streams.api.overview import http as overview
@@ -34,13 +34,17 @@ from streams.serde.records import (
     Backlog,
     BacklogDepth,
     Held,
+    LimitKey,
     PayloadRef,
     TenantRecord,
 )
+from streams.topology.breakers import Breaker
 from streams.topology.limits import MaxQueued
+from streams.topology.load import load
 
 NOW = wall_ms()
 TENANTS = ("acme", "beta")
+TOPOLOGY = replace(load(), breakers=(Breaker("mail*"),))
 
 
 @pytest.fixture
@@ -152,7 +156,13 @@ def fill_attention(api: Api, tenant: str) -> None:
     fold(rows, make_entry(make_job(f"{tenant}-ok", tenant), "mail:send/x", status="claimed"))
     fold(rows, make_delivery(f"{tenant}-p", tenant, status="parked", next_attempt_at=None))
     fold(rows, make_delivery(f"{tenant}-t", tenant, status="delivered", next_attempt_at=None))
-    fold(rows, make_state("open", tenant, circuit="open"), make_state("ok", tenant))
+    for id_, state in (
+        ("ok", {}),
+        ("open", {"circuit": "open", "failing_since": 1}),
+        ("failing", {"failing_since": 1}),
+    ):
+        endpoint = make_endpoint(id_, tenant)
+        fold(rows, endpoint, make_state(id_, tenant, **state))
     kept = make_quarantined(tenant.encode(), PayloadRef(0, (0,), 6, "kek"), tenant)
     fold(rows, kept)
     pause = TenantRecord(tenant, "pause", "", False, '{"by":"ann","reason":"x"}')
@@ -174,6 +184,7 @@ EACH_ONCE = {
     "paused": 1,
     "quarantined": 1,
     "open_circuits": 1,
+    "failing_endpoints": 1,
     "parked_deliveries": 1,
 }
 
@@ -192,13 +203,13 @@ async def test_a_count_is_that_of_the_list_at_its_path(api: Api) -> None:
     _, found = await api.ask(BOOTSTRAP_TOKEN, "GET", "/v1/overview")
     seen = 0
     for each in found["attention"]["counts"]:
-        if each["name"] in ("paused", "full_backlogs", "open_circuits", "stopped_bulk_acts"):
+        if each["name"] in ("paused", "full_backlogs", "open_breakers", "stopped_bulk_acts"):
             continue  # a part of what their list shows
         status, answer = await api.ask(BOOTSTRAP_TOKEN, "GET", each["list"])
         (listed,) = [value for value in answer.values() if isinstance(value, list)]
         assert (status, len(listed)) == (200, each["count"]), each
         seen += len(listed)
-    assert seen == 14
+    assert seen == 18
 
 
 async def test_what_is_held_of_all_tenants_together_is_counted_for_whoever_sees_them_all(
@@ -212,6 +223,42 @@ async def test_what_is_held_of_all_tenants_together_is_counted_for_whoever_sees_
     token = api.office.token("viewer", frozenset({"acme"}))
     assert (await api.ask(token, "GET", "/v1/held"))[1]["held"] == []
     assert await counts(api, token) == {}
+
+
+async def test_an_endpoint_that_somebody_disabled_waits_for_nobody(api: Api) -> None:
+    rows = api.desk.rows
+    fold(rows, make_state("cut", circuit="open", failing_since=1))
+    fold(rows, make_state("fails", failing_since=1), make_state("removed", failing_since=1))
+    fold(rows, *(make_endpoint(each, enabled=False) for each in ("cut", "fails")))
+    assert await counts(api) == {}
+
+
+def cut_off(rows: sqlite3.Connection, tool: str, name: str, tenant: str, **fields: Any) -> None:
+    """A job of which a call waits for the circuit of a tool."""
+    keys = (LimitKey("customers", f'"{tool}"'), LimitKey("@circuit", tool))
+    fold(rows, make_job(name, tenant, **{"status": "pending", "limit_keys": keys, **fields}))
+
+
+async def test_tools_that_a_circuit_breaker_has_cut_off_are_counted_by_whose_jobs_wait(
+    api: Api,
+) -> None:
+    rows, beta = api.desk.rows, api.office.token("viewer", frozenset({"beta"}))
+    for n, (tool, tenant) in enumerate(
+        (("mail", "acme"), ("mail", "acme"), ("mail", "beta"), ("shop", "acme"))
+    ):
+        cut_off(rows, tool, f"waits-{n}", tenant, ready_at=NOW - 1_000 * n)
+    cut_off(rows, "mail", "tries", "acme", status="running")
+    quoted = (LimitKey("customers", '["@circuit","x"]'),)
+    fold(rows, make_job("quoted", status="pending", limit_keys=quoted))
+    assert await counts(api) == {}, "no breaker is declared any more"
+    api.desk.topology = TOPOLOGY
+    assert await counts(api) == {"open_breakers": 2}
+    assert await counts(api, beta) == {"open_breakers": 1}
+    _, found = await api.ask(BOOTSTRAP_TOKEN, "GET", "/v1/limits")
+    told = [(each["tool"], each["waiting"], each["trying"]) for each in found["circuits"]]
+    assert told == [("shop", 1, 0), ("mail", 3, 1)]
+    _, found = await api.ask(beta, "GET", "/v1/limits")
+    assert [(each["tool"], each["waiting"]) for each in found["circuits"]] == [("mail", 1)]
 
 
 async def test_full_backlogs_are_those_of_the_callers_tenants(api: Api) -> None:
@@ -300,6 +347,7 @@ OF_WAITING_ROWS = (
     "jobs_due",
     "jobs_ready",
     "jobs_running",
+    "jobs_cut_off",
     "effects_unsettled",
     "effects_unsettled_of",
     "deliveries_due",
@@ -308,6 +356,7 @@ OF_WAITING_ROWS = (
     "dead_letters_to_replay",
     "quarantine_waiting",
     "endpoint_states_cut_off",
+    "endpoint_states_failing",
 )
 """Indexes of nothing but what waits."""
 
@@ -320,7 +369,7 @@ def test_no_question_reads_more_than_what_waits(
         statements: list[str] = []
         connection.set_trace_callback(statements.append)
         flow_json(connection, minutes(connection, NOW, 60))
-        attention_json(connection, BOOTSTRAP, ())
+        attention_json(connection, BOOTSTRAP, TOPOLOGY)
         connection.set_trace_callback(None)
         asked = [each for each in statements if each.startswith("SELECT")]
         assert len(asked) > 10

@@ -42,7 +42,13 @@ def invoke(operator: OperatorApi, *arguments: str) -> Result:
 
 
 def answer(*found: dict[str, Any]) -> dict[str, Any]:
-    return {"limits": list(found), "pauses": [], "complete": True, "next_cursor": None}
+    return {
+        "limits": list(found),
+        "pauses": [],
+        "circuits": [],
+        "complete": True,
+        "next_cursor": None,
+    }
 
 
 def test_the_list_has_a_line_for_each_bucket_and_each_unused_limit(operator: OperatorApi) -> None:
@@ -111,6 +117,13 @@ def test_the_list_shows_all_pauses(operator: OperatorApi) -> None:
     operator.on("GET", "/v1/limits", answer(CUSTOMER) | {"pauses": [PAUSED]})
     shown = invoke(operator, "list").stdout
     assert all(told in shown for told in ("paused", "the bank is down", "ann"))
+
+
+def test_the_list_names_tools_that_are_cut_off(operator: OperatorApi) -> None:
+    circuit = {"tool": "mail:send", "waiting": 3, "trying": 1, "oldest_seconds": 61.4}
+    operator.on("GET", "/v1/limits", answer(CUSTOMER) | {"circuits": [circuit]})
+    shown = invoke(operator, "list").stdout
+    assert all(told in shown for told in ("circuit breaker", "mail:send", "61 s"))
 
 
 OWN = {"name": "refunds", "scope": "job_type", "match": "refund", "concurrency": 2}

@@ -48,7 +48,7 @@ def test_a_command_has_the_filters_of_its_list(
     operator: OperatorApi, listing: Listing | PagedList
 ) -> None:
     for each in LISTINGS:
-        found = {each.name: [], "pauses": [], "complete": True, "next_cursor": None}
+        found = {each.name: [], "pauses": [], "circuits": [], "complete": True, "next_cursor": None}
         for path in each.paths:
             operator.on("GET", path.replace("{tenant_id}", "x"), found)
     words = words_of(listing.paths[0])

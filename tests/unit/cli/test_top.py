@@ -148,7 +148,11 @@ def test_the_last_numbers_stay_while_the_api_does_not_answer(
 
 
 def test_every_number_has_its_command_and_every_command_a_number() -> None:
-    names = {each.name for each in MATTERS} | {"full_backlogs", "stopped_bulk_acts"}
+    names = {each.name for each in MATTERS} | {
+        "full_backlogs",
+        "open_breakers",
+        "stopped_bulk_acts",
+    }
     assert _COMMANDS.keys() == names
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import pytest
 from support.console_desk import Console, console
 from support.folding import fold
 from support.operator_cluster import make_event, make_job, make_letter
+from support.outgoing_rows import make_endpoint, make_state
 
 from streams.console.overview.finding import page_of_id
 from streams.console.serving import asking, templates
 from streams.console.serving.asking import Answer
 from streams.console.serving.written import page_of
 from streams.limits.paused import SCOPES
+from streams.serde.records import LimitKey
+from streams.topology.breakers import Breaker
 
 
 @pytest.fixture
@@ -118,7 +122,8 @@ async def test_a_job_that_asks_a_person_leads_to_what_it_asks(
 
 
 @pytest.mark.parametrize(
-    ("reason", "page"), [("paused", "limits"), ("cap", "limits"), ("no_worker", "workers")]
+    ("reason", "page"),
+    [("paused", "limits"), ("cap", "limits"), ("circuit", "limits"), ("no_worker", "workers")],
 )
 async def test_why_a_job_waits_leads_to_where_that_is_mended(
     desk: Console, monkeypatch: pytest.MonkeyPatch, reason: str, page: str
@@ -163,6 +168,22 @@ async def test_whatever_can_be_paused_can_be_chosen(desk: Console) -> None:
     html = await (await desk.signed_in("admin")).page("/console/limits")
     chosen = html.partition('<select name="scope">')[2].partition("</select>")[0]
     assert tuple(re.findall(r'<option value="(\w+)"', chosen)) == SCOPES
+
+
+async def test_the_overview_leads_to_tools_that_are_cut_off_and_to_endpoints_that_fail(
+    desk: Console,
+) -> None:
+    desk.api.desk.topology = replace(desk.api.desk.topology, breakers=(Breaker("mail"),))
+    waits = make_job("job_a", status="pending", limit_keys=(LimitKey("@circuit", "mail"),))
+    failing = make_state(failing_since=1)
+    fold(desk.api.desk.rows, waits, make_endpoint(), failing)
+    browser = await desk.signed_in("viewer")
+    html = await browser.page("/console")
+    assert '<a class="card needs" href="/console/limits"><b>1</b>tools cut off</a>' in html
+    listed = "/console/endpoints?state=failing"
+    assert f'<a class="card needs" href="{listed}"><b>1</b>endpoints that fail</a>' in html
+    assert "<td>mail</td>" in await browser.page("/console/limits")
+    assert ">crm</a>" in await browser.page(listed)
 
 
 @pytest.mark.parametrize(
