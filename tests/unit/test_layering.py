@@ -62,6 +62,7 @@ LAYERS = (
         "streams.closed_tenants",
         "streams.event_admission",
         "streams.event_reader",
+        "streams.link",
     },
     {"streams.bulk", "streams.event_export", "streams.event_replay"},
     # The stages: none imports another. `streams` is what an application imports of the worker.

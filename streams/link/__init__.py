@@ -1,0 +1,1 @@
+"""What the owner of partitions does for the workers that dial it: it listens at `/v1/link`."""
