@@ -38,15 +38,24 @@ class SealedCookies:
     def seal(self, value: bytes) -> str:
         """Return a value as the text of a cookie."""
         sealed = self._vault.seal(_NO_TENANT, self._purpose, value)
-        return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
+        return _text(sealed)
 
     def open(self, text: str) -> bytes | None:
-        """Return the value of a cookie; None if it was not sealed here, or not for this purpose."""
+        """Return the value of a cookie; None if it was not sealed here, or not for this purpose.
+
+        Base64 writes the same bytes in several ways: only that of `seal` is taken, so that a value
+        which is good once is known by its text.
+        """
         if not text or len(text) > MOST_CHARS:
             return None
         try:
             padded = text + "=" * (-len(text) % 4)
             sealed = base64.b64decode(padded, altchars=b"-_", validate=True)
-            return self._vault.open(_NO_TENANT, self._purpose, sealed)
+            is_as_sealed = _text(sealed) == text
+            return self._vault.open(_NO_TENANT, self._purpose, sealed) if is_as_sealed else None
         except (binascii.Error, ValueError, VaultError):
             return None
+
+
+def _text(sealed: bytes) -> str:
+    return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from streams.api.refusal import Refusal
 from streams.api.serving.call import OPEN, Calls
@@ -82,23 +82,37 @@ class Pages:
         self.get(path)(listed)
 
 
-def _served(handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+Served = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def on_a_page(handler: Served) -> Served:
+    """Have a handler show on a page why it did not do what was asked."""
+
+    @functools.wraps(handler)
+    async def shown(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except Exception as error:
+            return not_shown(request, refusal_to_show(request, error))
+
+    return shown
+
+
+def _served(handler: Handler) -> Served:
+    @on_a_page
     @functools.wraps(handler)
     async def served(request: web.Request) -> web.StreamResponse:
         asking = Asking(request)
-        try:
-            if (sent_on := await enter(request)) is not None:
-                return sent_on
-            request[READ] = request.app[READERS].read()
-            page = await handler(asking, request)
-            return page if isinstance(page, web.Response) else answered(request, page)
-        except Exception as error:
-            return not_shown(request, _refusal(request, error))
+        if (sent_on := await enter(request)) is not None:
+            return sent_on
+        request[READ] = request.app[READERS].read()
+        page = await handler(asking, request)
+        return page if isinstance(page, web.Response) else answered(request, page)
 
     return served
 
 
-def _refusal(request: web.Request, error: Exception) -> Refusal:
+def refusal_to_show(request: web.Request, error: Exception) -> Refusal:
     """Return what an error means to whoever looks; the log has the reason of one that is a bug."""
     known = refusal_of(error)
     if known is None:
@@ -109,7 +123,9 @@ def _refusal(request: web.Request, error: Exception) -> Refusal:
 
 def not_shown(request: web.Request, refusal: Refusal) -> web.Response:
     """Return the page in place of one that cannot be shown."""
-    page = Page("layout/problem.html", "Not shown", {"refusal": refusal})
+    may_be_asked_again = request.method in (hdrs.METH_GET, hdrs.METH_HEAD)
+    data = {"refusal": refusal, "may_be_asked_again": may_be_asked_again}
+    page = Page("layout/problem.html", "Not shown", data)
     return answered(request, page, refusal.status)
 
 

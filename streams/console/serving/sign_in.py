@@ -9,6 +9,7 @@ from aiohttp import hdrs, web
 
 from streams.access.principal import Principal
 from streams.access.tokens import parse
+from streams.api.refusal import Refusal
 from streams.api.serving import session_cookies
 from streams.api.serving.access import ACCESS, address_of
 from streams.api.serving.call import OPEN, Calls, state_as
@@ -19,7 +20,7 @@ from streams.api.session.links import opened
 from streams.api.session.next_path import is_path_here
 from streams.console.serving.asked_for import sent
 from streams.console.serving.entering import SIGN_IN
-from streams.console.serving.page import Page, answered
+from streams.console.serving.page import Page, answered, on_a_page
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +39,7 @@ async def sign_in(request: web.Request) -> web.Response:
 
 
 @calls.post(SIGN_IN, of=OPEN, verb="session.login")
+@on_a_page
 async def enter_token(request: web.Request) -> web.StreamResponse:
     """Open a session for whoever enters a token."""
     form = await sent(request)
@@ -60,11 +62,13 @@ async def enter_token(request: web.Request) -> web.StreamResponse:
 
 
 @calls.get("/console/enter", of=OPEN, verb="session.login", allow_head=False)
+@on_a_page
 async def enter_by_link(request: web.Request) -> web.StreamResponse:
     """Open a session by a link that `tidegate console` made; each link opens one."""
     desk, site = request.app[DESK], request.headers.get("Sec-Fetch-Site")
-    if site not in OWN_SITES:  # it would sign a visitor in as whoever made the link
-        told = "Another site led here. If the link is your own, enter it in the address bar."
+    # A page would sign its visitor in as whoever made the link, also one here that leads on.
+    if site not in (None, "none"):
+        told = "Another page led here. If the link is your own, enter it in the address bar."
         return await _page(request, told, HTTPStatus.FORBIDDEN)
     if not request.app[ACCESS].is_known():  # the link is not used up by that
         return await _page(request, _EARLY, HTTPStatus.SERVICE_UNAVAILABLE)
@@ -78,10 +82,16 @@ async def enter_by_link(request: web.Request) -> web.StreamResponse:
 
 
 @calls.post("/console/sign-out", of=OPEN, verb="session.logout")
+@on_a_page
 async def sign_out(request: web.Request) -> web.StreamResponse:
     """End the session of whoever looks."""
     form = await sent(request)
-    found = await person(request, form.get("csrf", ""))
+    try:
+        found = await person(request, form.get("csrf", ""))
+    except Refusal as refusal:
+        if refusal.status != HTTPStatus.UNAUTHORIZED:
+            raise
+        found = None  # it is over already
     answer = web.Response(status=303, headers={hdrs.LOCATION: SIGN_IN})
     if found is not None:
         state = state_as(request, found)
