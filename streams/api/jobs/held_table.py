@@ -47,14 +47,14 @@ def held_json(held: Held) -> Json:
 def _row(record: Record) -> Row:
     held = HELD.decode(record.value)
     key = held.partition, held.pool, held.type, held.tenant_id or ""
-    return *key, "/".join(map(str, key)), held.since, record.value
+    return *key, "/".join(map(str, key)), held.reason, held.since, record.value
 
 
 TABLE = Table(
     name="held",
     topic="jobs.held",
     key="part INTEGER, pool TEXT, type TEXT, tenant_id TEXT",
-    columns="id TEXT NOT NULL, since INTEGER NOT NULL, record BLOB NOT NULL",
+    columns="id TEXT NOT NULL, reason TEXT NOT NULL, since INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     belongs="(tenant_id {covered} OR tenant_id = '')",  # why a job waits, that is all tenants'
     rowid=True,

@@ -245,7 +245,7 @@ TABLE = Table(
         "by_type": "(type, created_at, job_id)",
         "running": "(part, tenant_id, type, pool, limit_keys, status, job_id, updated_at) "
         f"WHERE {IS_RUNNING}",
-        "ready": "(ready_at, tenant_id, type, pool, limit_keys, status) "
+        "ready": "(ready_at, tenant_id, type, pool, limit_keys, status, part) "
         f"WHERE {status_in(job_states.PENDING)}",
         "cut_off": f"(tenant_id, limit_keys, status) WHERE {circuits.WAITS}",
         "due": f"(due_at) WHERE {status_in(job_states.SCHEDULED)}",

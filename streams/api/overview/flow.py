@@ -6,9 +6,10 @@ import sqlite3
 from dataclasses import dataclass
 
 from streams.api.effects.table import IS_UNSETTLED
+from streams.api.jobs.kept_back import IS_KEPT_BACK
 from streams.api.overview.minutes import RATE_SECONDS, Minutes
 from streams.api.overview.minutes_table import ENDED
-from streams.api.overview.oldest import Waiting, is_told
+from streams.api.overview.oldest import UNTOLD, Oldest, Waiting, is_told
 from streams.api.rows.bounded import Bounded, bounded
 from streams.api.rows.json_values import Json
 from streams.api.rows.table import status_in
@@ -21,7 +22,8 @@ class Stage:
     """A stage of the flow; `path` lists what is there.
 
     `passes` are the numbers of a minute that add up to what passes it. `here` are the rows that are
-    there now, and `is_late` says that each of them has waited since it should have gone on.
+    there now, and `is_late` says that each of them has waited since it should have gone on, unless
+    it waits on purpose.
     """
 
     name: str
@@ -33,11 +35,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is there at a stage: how many, and since when the oldest (ms) if that can be told."""
+    """What is there at a stage: how many, and since when the oldest have waited."""
 
     here: Bounded | None = None
-    oldest: int | None = None
-    is_told: bool = False
+    oldest: Oldest = UNTOLD
 
 
 _SCHEDULED = Waiting(
@@ -51,6 +52,7 @@ _PENDING = Waiting(
     status_in(job_states.PENDING),
     since="ready_at",
     index="jobs_ready",
+    on_purpose=IS_KEPT_BACK,
 )
 _RUNNING = Waiting(
     "jobs",
@@ -105,20 +107,20 @@ def seen(connection: sqlite3.Connection, stage: Stage) -> Seen:
     found = bounded(connection, here.table, here.where)
     if not is_told(connection):
         return Seen(found)
-    return Seen(found, here.oldest(connection), is_told=True)
+    return Seen(found, here.oldest(connection))
 
 
 def stage_json(stage: Stage, found: Seen, minutes: Minutes) -> Json:
     """Return a stage as the overview shows it; what is not known of it is null."""
-    now, here = minutes.now, found.here
-    oldest = None if found.oldest is None or found.oldest > now else found.oldest
-    late = 0.0 if oldest is None else (now - oldest) / 1000
+    now, here, oldest = minutes.now, found.here, found.oldest
+    late = 0.0 if oldest.late_since is None else max(0, now - oldest.late_since) / 1000
+    has_waited = oldest.since is not None and oldest.since <= now
     return {
         "name": stage.name,
         "rate": minutes.rate(*stage.passes) if stage.passes else None,
         "count": None if here is None else here.count,
         "more": here is not None and here.more,
-        "oldest_at": rfc3339(oldest),
-        "lag_seconds": late if stage.is_late and found.is_told else None,
+        "oldest_at": rfc3339(oldest.since) if has_waited else None,
+        "lag_seconds": late if stage.is_late and oldest.is_told else None,
         "list": stage.path,
     }

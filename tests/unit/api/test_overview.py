@@ -18,6 +18,7 @@ from support.outgoing_rows import make_attempt, make_delivery, make_endpoint, ma
 
 from streams.access.principal import BOOTSTRAP
 from streams.api.overview import http as overview
+from streams.api.overview import oldest
 from streams.api.overview.attention import attention_json
 from streams.api.overview.flow import flow_json
 from streams.api.overview.minutes import minutes
@@ -138,6 +139,72 @@ async def test_what_is_due_later_is_not_late(api: Api) -> None:
     found = await stages(api)
     assert (found["scheduler"]["count"], found["delivery"]["count"]) == (2, 1)
     assert (found["scheduler"]["lag_seconds"], found["delivery"]["lag_seconds"]) == (0, 0)
+
+
+def paused(scope: str, value: str) -> TenantRecord:
+    """The record of a pause in partition 0, in which all jobs of these tests are."""
+    tenant, id_ = (value, "") if scope == "tenant" else ("", f"0/{scope}/{value}")
+    return TenantRecord(tenant, "pause", id_, False, '{"by":"ann","reason":"x"}')
+
+
+def held(reason: Any, tenant: str | None = None) -> Held:
+    return Held(0, "default", "draft_reply", tenant, reason, 1, 3, "do something")
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        paused("tenant", "acme"),
+        paused("job_type", "draft_reply"),
+        paused("pool", "default"),
+        paused("source", "shop"),
+        paused("tool", "mail"),
+        held("no_worker"),
+        held("tenant_disabled", "acme"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("tenants", [None, {"acme"}, {"acme", "beta"}])
+async def test_what_is_paused_or_held_is_not_late(
+    api: Api, why: TenantRecord | Held, tenants: set[str] | None
+) -> None:
+    keys = (LimitKey("/source", "shop"), LimitKey("/tool", "mail"))
+    late = {"status": "pending", "ready_at": NOW - 9_000, "limit_keys": keys}
+    fold(api.desk.rows, make_job("a", "acme", **late))
+    token = api.office.token("viewer", None if tenants is None else frozenset(tenants))
+    assert (await stages(api, token))["dispatcher"]["lag_seconds"] == 9
+    if isinstance(why, Held):
+        key = held_key(0, "default", "draft_reply", why.tenant_id)
+        api.desk.project([("jobs.held", key, HELD.encode(why))])
+    else:
+        fold(api.desk.rows, why)
+    found = (await stages(api, token))["dispatcher"]
+    assert (found["count"], found["lag_seconds"]) == (1, 0)
+    assert found["oldest_at"] == rfc3339(NOW - 9_000)
+    other = {"status": "pending", "ready_at": NOW - 2_000, "type": "refund", "pool": "slow"}
+    fold(api.desk.rows, make_job("b", "acme", **other))
+    lag = (await stages(api, token))["dispatcher"]["lag_seconds"]
+    assert lag == (0 if why == paused("tenant", "acme") else 2)
+
+
+async def test_what_waits_for_a_free_slot_is_late(api: Api) -> None:
+    fold(api.desk.rows, make_job("a", status="pending", ready_at=NOW - 9_000))
+    key = held_key(0, "default", "draft_reply", None)
+    api.desk.project([("jobs.held", key, HELD.encode(held("no_slot")))])
+    assert (await stages(api))["dispatcher"]["lag_seconds"] == 9
+
+
+async def test_behind_very_many_paused_jobs_it_is_not_known_what_is_late(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oldest, "_MOST_IN_ORDER", 3)
+    rows = api.desk.rows
+    fold(rows, paused("job_type", "draft_reply"))
+    for n in range(3):
+        fold(rows, make_job(f"p{n}", status="pending", ready_at=NOW - 9_000))
+    assert (await stages(api))["dispatcher"]["lag_seconds"] == 0
+    fold(rows, make_job("late", status="pending", ready_at=NOW - 1_000, type="refund"))
+    assert (await stages(api))["dispatcher"]["lag_seconds"] is None
 
 
 def fill_attention(api: Api, tenant: str) -> None:
@@ -341,7 +408,15 @@ def database(tmp_path: Path) -> Iterator[Database]:
     made.close()
 
 
-OF_FEW_ROWS = ("held", "backlog", "tenants_pauses", "bulk_newest", "temp.covered", "CONSTANT ROW")
+OF_FEW_ROWS = (
+    "held",
+    "backlog",
+    "tenants_pauses",
+    "bulk_newest",
+    "temp.covered",
+    "CONSTANT ROW",
+    "mark VIRTUAL TABLE",
+)
 """Tables and indexes that are small, of however many tenants."""
 OF_WAITING_ROWS = (
     "jobs_due",
