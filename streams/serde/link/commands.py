@@ -1,51 +1,93 @@
-"""The commands that a worker sends over the link: the kind of each, and its body in JSON."""
+"""The commands that a worker sends over the link: the kind of each, and its body in JSON.
+
+A body has the fields of its record, but for those that only topics need, and `worker_id`: a worker
+speaks for itself, whatever it writes.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, get_type_hints
 
 import msgspec
 
 from streams.errors import DecodeError
 from streams.serde.link.messages import Order
-from streams.serde.records import Command, CommandBody
+from streams.serde.records import Command
 from streams.serde.records.command_kinds import KIND_OF
+
+_NOT_SAID: Mapping[str, Any] = {
+    "worker_id": "",
+    "reply_partition": 0,
+    "work_partition": 0,
+    "pool": "",
+    "handlers": (),
+    "free": 0,
+    "received": 0,
+}
+"""The fields of records that no body has, and what they are then."""
 
 
 def _kind(body: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", body.__name__).lower()
 
 
+def _said(body: type) -> type[msgspec.Struct]:
+    """The fields of a record that its body has."""
+    types = get_type_hints(body)
+    said = [
+        (each.name, types[each.name], *(() if each.default is MISSING else (each.default,)))
+        for each in fields(body)
+        if each.name not in _NOT_SAID
+    ]
+    return msgspec.defstruct(body.__name__, said, kw_only=True)
+
+
 KINDS: dict[str, type] = {_kind(b): b for b, kind in KIND_OF.items() if kind.sender == "worker"}
 """The class of each kind of command that a worker sends."""
 
+BODIES: dict[str, type[msgspec.Struct]] = {name: _said(body) for name, body in KINDS.items()}
+"""The body of each kind, as the link has it."""
+
 _NAMES = {body: name for name, body in KINDS.items()}
-_BODIES: dict[str, msgspec.json.Decoder[Any]] = {
-    name: msgspec.json.Decoder(body) for name, body in KINDS.items()
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    name: msgspec.json.Decoder(body) for name, body in BODIES.items()
+}
+_LEFT_OUT = {
+    name: {each.name: _NOT_SAID[each.name] for each in fields(body) if each.name in _NOT_SAID}
+    for name, body in KINDS.items()
 }
 _ORDER = msgspec.json.Decoder(Order)
 
 
 def order(partition: int, number: int, command: Command) -> Order:
     """A command as it goes over the link."""
-    body = msgspec.Raw(msgspec.json.encode(command.body))
     kind = _NAMES[type(command.body)]
+    said = {name: getattr(command.body, name) for name in BODIES[kind].__struct_fields__}
+    body = msgspec.Raw(msgspec.json.encode(said))
     return Order(partition, number, kind, body, command.tenant_id, command.job_id, command.epoch)
 
 
-def command(value: bytes | None, at: int) -> Command:
+def command(value: bytes | None, at: int, worker_id: str = "") -> Command:
     """The command in a record that came over the link; it was read `at` (milliseconds).
+
+    `worker_id` is that of the worker whose connection it came over.
 
     Raises:
         DecodeError: it is no command, or none that a worker may send.
     """
     try:
         read = _ORDER.decode(value or b"")
-        found = _BODIES.get(read.kind)
-        if found is None:
+        decoder = _DECODERS.get(read.kind)
+        if decoder is None:
             raise DecodeError(f"a worker sends no {read.kind!r}")
-        body: CommandBody = found.decode(read.body)
+        said = msgspec.structs.asdict(decoder.decode(read.body))
     except msgspec.MsgspecError as error:
         raise DecodeError(str(error)) from error
+    left_out = _LEFT_OUT[read.kind]
+    if "worker_id" in left_out:
+        said["worker_id"] = worker_id
+    body = KINDS[read.kind](**{**left_out, **said})
     return Command("", read.tenant_id, read.job_id, read.epoch, at, body)

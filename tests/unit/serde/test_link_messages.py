@@ -9,7 +9,7 @@ from support.step_results import left
 from streams.errors import DecodeError
 from streams.serde.link import commands, frames
 from streams.serde.link.messages import Acked, Beat, Order, Wanted
-from streams.serde.records import Checkpoint, Command
+from streams.serde.records import Checkpoint, Claim, Command, Heartbeat, HeldLease
 
 
 def test_a_command_arrives_as_it_was_sent() -> None:
@@ -49,3 +49,23 @@ def test_a_command_that_no_worker_may_send_is_refused(kind: str, body: bytes) ->
     value = frames.encoded(Order(0, 1, kind, msgspec.Raw(body)))
     with pytest.raises(DecodeError):
         commands.command(value, 0)
+
+
+def test_a_worker_speaks_only_for_itself() -> None:
+    body = Claim("another", 5, "clm_1", "run_1", "mail/hello", b"digest", 0)
+    sent = commands.order(3, 7, Command("", "acme", "job_1", 2, 0, body))
+
+    read = commands.command(frames.encoded(sent), 99, "me").body
+
+    assert read == Claim("me", 0, "clm_1", "run_1", "mail/hello", b"digest", 0)
+
+
+def test_a_body_that_names_another_worker_is_the_own_one_all_the_same() -> None:
+    text = (
+        b'{"worker_id":"another","leases":[{"job_id":"j","epoch":1,"waits":false}],"leaving":true}'
+    )
+    value = frames.encoded(Order(0, 1, "heartbeat", msgspec.Raw(text)))
+
+    read = commands.command(value, 0, "me").body
+
+    assert read == Heartbeat("me", "", 0, 0, (HeldLease("j", 1, waits=False),), (), 0, leaving=True)
