@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from contenders.environments import Unavailable
 from dedup_speed import Process, running
@@ -34,7 +35,7 @@ def redis(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Process, 
     options = {"port": str(port), "bind": HOST, "dir": str(folder), **settings}
     flags = [word for name, value in options.items() for word in (f"--{name}", value)]
     with running([program, *flags], folder / "redis.log") as server:
-        until(lambda: _listens(port), server, "redis-server listens")
+        until(lambda: listens(port), server, "redis-server listens")
         yield server, f"redis://{HOST}:{port}/0"
 
 
@@ -80,6 +81,15 @@ def _owner() -> pwd.struct_passwd | None:
     return next(users[name] for name in _UNPRIVILEGED if name in users)
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Whether somebody takes connections on a port of this machine."""
     with socket.socket() as asking:
         return asking.connect_ex((HOST, port)) == 0
+
+
+def asked(address: str, question: str) -> int:
+    """Ask Redis an inline command whose answer is a number (the protocol RESP)."""
+    url = urlsplit(address)
+    with socket.create_connection((url.hostname or HOST, url.port or 0), timeout=10) as asking:
+        asking.sendall(f"{question}\r\n".encode())
+        return int(asking.makefile("rb").readline().removeprefix(b":"))

@@ -28,7 +28,7 @@ from streams.topology.load import load as load_topology
 from streams.topology.model import Topology
 
 CONNECTIONS = 32
-_EVENT_TYPES = {"noop": "plain.made", "effect": "effect.made"}
+EVENT_TYPES = {"noop": "plain.made", "effect": "effect.made"}
 ADMIN_TOKEN = "opens the benchmark's operator API"
 _START_SECONDS = 60.0
 _SETTLE_SECONDS = 20.0
@@ -131,20 +131,15 @@ class Tidegate:
             time.sleep(0.05)
 
     def run(self, load: Load) -> Run:
-        requests = made(load.count, event_type=_EVENT_TYPES[load.kind])
+        requests = made(load.count, event_type=EVENT_TYPES[load.kind])
         self._starts.clear()
         meter, began = Meter(self.spent()), time.time()
-        answers = self._send(requests, load)
+        answers = sent(self.port, requests, load)
         self._starts.await_lines(load.count, load.patience, self._alive)
         spent, others = meter.read(self.spent(), answers.spent)
-        answered = _taken(answers)
+        answered = taken(answers)
         ended, unsettled = self._settled(answered)
         return Run(began, ended, answered, self._starts.read(), unsettled, spent, others)
-
-    def _send(self, requests: list[bytes], load: Load) -> Answers:
-        if load.rate:
-            return open_loop(self.port, requests, CONNECTIONS, load.rate)
-        return closed(self.port, requests, CONNECTIONS, load.patience)
 
     def _alive(self) -> None:
         if self._dev.poll() is not None:
@@ -165,7 +160,14 @@ class Tidegate:
             time.sleep(0.5)
 
 
-def _taken(answers: Answers) -> dict[str, float]:
+def sent(port: int, requests: list[bytes], load: Load) -> Answers:
+    """Send webhooks to a port, as a load says."""
+    if load.rate:
+        return open_loop(port, requests, CONNECTIONS, load.rate)
+    return closed(port, requests, CONNECTIONS, load.patience)
+
+
+def taken(answers: Answers) -> dict[str, float]:
     """The moment of each job's answer.
 
     Raises:
