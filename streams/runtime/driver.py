@@ -14,9 +14,12 @@ from types import MappingProxyType
 from typing import cast
 
 from streams.runtime.clock import VirtualClock
+from streams.runtime.dead_keys import NO_OFFSET
 from streams.runtime.fused_task import FusedTask
+from streams.runtime.link import LINK, Workers
 from streams.runtime.memory_broker import CrashPoint, MemoryBroker
-from streams.runtime.memory_process import OpenTables, StageRun
+from streams.runtime.memory_link import MemoryLink
+from streams.runtime.memory_process import OpenLink, OpenTables, StageRun
 from streams.runtime.processor import Header, Record
 from streams.runtime.stage import AnyStage, parts_of
 from streams.runtime.task import Task
@@ -39,7 +42,8 @@ class TopologyTestDriver:
     the partitions that its topology gives it, or `partitions` if it shares the topology's number.
     `unread` names inputs for which `caught_up_to` answers False, and `set_aside` the records
     (topic, partition, offset) that go to `dlq` unprocessed. Stores are kept in memory unless
-    `open_tables` opens others.
+    `open_tables` opens others. A test plays the workers of a stage's link (`link`) unless
+    `open_link` opens another one.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class TopologyTestDriver:
         topology: Topology,
         partitions: int | None = None,
         open_tables: OpenTables | None = None,
+        open_link: OpenLink | None = None,
     ) -> None:
         self._clock = VirtualClock(START_MS)
         self._broker = MemoryBroker(topology, partitions, self._clock)
@@ -56,6 +61,8 @@ class TopologyTestDriver:
         self._held = False
         kept: dict[tuple[str, str, int], Tables] = defaultdict(MemoryTables)
         self._open_tables = open_tables or (lambda *place: kept[place])
+        self._handed_out: list[Record] = []
+        self._open_link = open_link or self._memory_link
         self._runs = {stage.name: self._run(stage) for stage in stages}
 
     @property
@@ -73,10 +80,17 @@ class TopologyTestDriver:
         timestamp: int | None = None,
         headers: Sequence[Header] = (),
     ) -> None:
-        """Append a record, at the virtual clock's time unless one is given, and let it flow."""
+        """Append a record, at the virtual clock's time unless one is given, and let it flow.
+
+        With the topic `link` it is a command of the worker whose id is the key. A process that
+        crashes loses it.
+        """
         at = self.now if timestamp is None else timestamp
-        log = self._broker.records[topic, partition]
-        log.append(Record(topic, partition, len(log), at, key, value, list(headers)))
+        if topic == LINK:
+            self.link().send(Record(topic, partition, NO_OFFSET, at, key, value, list(headers)))
+        else:
+            log = self._broker.records[topic, partition]
+            log.append(Record(topic, partition, len(log), at, key, value, list(headers)))
         if not self._held:
             self._flow()
 
@@ -104,9 +118,25 @@ class TopologyTestDriver:
             run.pace.followed(True, ())
 
     def output(self, topic: str) -> list[Record]:
-        """Every committed record of a topic so far, by partition, then offset."""
+        """Every committed record of a topic so far, by partition, then offset.
+
+        With the topic `link` it is what was handed out to workers, in that order; the key is the
+        worker's id.
+        """
+        if topic == LINK:
+            return list(self._handed_out)
         parts = sorted(p for t, p in self._broker.records if t == topic)
         return [record for p in parts for record in self._broker.records[topic, p]]
+
+    def link(self) -> MemoryLink:
+        """The link of the process that has one, to play its workers."""
+        run = next(run for run in self._runs.values() if run.stage.link is not None)
+        run.revive()
+        return cast(MemoryLink, run.link)
+
+    def abort(self, stage: str, times: int = 1) -> None:
+        """Have the next transactions of the stage's process aborted, so many of them."""
+        self.run_of(stage).commits.abort(times)
 
     def store(self, stage: str, name: str, partition: int = 0) -> KeyValueStore:
         """A store's committed state."""
@@ -175,8 +205,12 @@ class TopologyTestDriver:
             self.unread,
             self.set_aside,
             self._open_tables,
+            self._open_link,
             dict(offsets),
         )
+
+    def _memory_link(self, workers: Workers) -> MemoryLink:
+        return MemoryLink(workers, self._handed_out)
 
     def _flow(self) -> None:
         moved = True

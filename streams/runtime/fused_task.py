@@ -25,6 +25,7 @@ from itertools import chain, groupby
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output
 from streams.runtime.dead_keys import NO_OFFSET
+from streams.runtime.link import LINK
 from streams.runtime.own_order import OwnOrder
 from streams.runtime.own_records import NOTHING, Written, reach
 from streams.runtime.partition_task import PartitionTask
@@ -46,6 +47,10 @@ class FusedTask:
         self._parts = parts
         self._clock = clock
         self._readers = {topic: part for part in parts for topic in part.stage.inputs}
+        self._handlers = dict(self._readers)
+        for part in parts:
+            if part.stage.link is not None:
+                self._handlers[LINK] = part
         self._looked = dict.fromkeys(parts, 0)
         self._taken: Counter[str] = Counter()
         self._order = OwnOrder(stage, parts, clock)
@@ -74,6 +79,10 @@ class FusedTask:
     @property
     def outputs(self) -> list[Output]:
         return [output for part in self._parts for output in part.outputs]
+
+    @property
+    def commands(self) -> list[Record]:
+        return [record for part in self._parts for record in part.commands]
 
     @property
     def dirty(self) -> bool:
@@ -107,13 +116,13 @@ class FusedTask:
     def process(self, records: Sequence[Record]) -> None:
         """Handle each part's records in order, and the parts in the order of the flow."""
         for part in self._parts:
-            own = [record for record in records if self._readers[record.topic] is part]
+            own = [record for record in records if self._handlers[record.topic] is part]
             if own:
                 part.process(own)
                 self._pass_on(part)
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
-        self._readers[record.topic].refuse(record, reason, detail)
+        self._handlers[record.topic].refuse(record, reason, detail)
 
     def punctuate(self) -> None:
         """Punctuate each part at its own pace."""
@@ -130,7 +139,7 @@ class FusedTask:
     def may_wait(self, records: Sequence[Record]) -> bool:
         return all(
             part.may_wait(list(own))
-            for part, own in groupby(records, lambda record: self._readers[record.topic])
+            for part, own in groupby(records, lambda record: self._handlers[record.topic])
         )
 
     def put_off(self) -> None:

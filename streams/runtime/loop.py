@@ -28,9 +28,9 @@ from streams.runtime.layouts import refuse_left, refuse_other
 from streams.runtime.pace import Pace
 from streams.runtime.processor import Record
 from streams.runtime.stage import AnyStage
-from streams.runtime.step import by_task
+from streams.runtime.step import TransactionAborted, by_task
 from streams.runtime.topics import Changelog, Topics, await_topics, refuse_growth
-from streams.runtime.transaction import ProducerLost, TransactionAborted
+from streams.runtime.transaction import ProducerLost
 from streams.runtime.wiring import wire
 from streams.settings import Settings
 from streams.topology.model import Topology

@@ -8,10 +8,11 @@ from typing import Literal
 
 from streams.runtime.clock import Clock
 from streams.runtime.context import Output
+from streams.runtime.link import LINK, Link, hand_out
 from streams.runtime.own_records import Written
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
-from streams.runtime.step import OutputRefused
+from streams.runtime.step import OutputRefused, TransactionAborted
 from streams.topology.model import Topology
 
 CrashPoint = Literal[
@@ -78,12 +79,18 @@ class MemoryTransactions:
     def __init__(self, broker: MemoryBroker, offsets: dict[tuple[str, int], int]) -> None:
         self._broker = broker
         self._offsets = offsets
+        self.link: Link | None = None
         self.armed: CrashPoint | None = None
         self._passes = 1
+        self._aborts = 0
 
     def arm(self, point: CrashPoint, times: int) -> None:
         """Crash when a commit passes this point for the `times`-th time from now."""
         self.armed, self._passes = point, times
+
+    def abort(self, times: int) -> None:
+        """Abort the next transactions, so many of them."""
+        self._aborts = times
 
     def commit(self, tasks: Sequence[PartitionTask], *, alone: bool = False) -> None:
         for task in tasks:
@@ -95,12 +102,17 @@ class MemoryTransactions:
         for task in tasks:
             sent += _outputs(task)
             self.passed("produced")
+        if self._aborts:
+            self._aborts -= 1
+            raise TransactionAborted
         self.passed("before_commit")
         self._offsets.update(positions)
         begins = [self._lengths(task) for task in tasks]
         for output in sent:
             self._broker.append(*output)
         self.passed("after_commit")
+        if self.link is not None:
+            hand_out(self.link, tasks)
         for task, begun in zip(tasks, begins, strict=True):
             task.committed(self._ends(task), self._written(task, begun))
         self.passed("after_write")
@@ -139,7 +151,7 @@ class MemoryTransactions:
 
 def _outputs(task: PartitionTask) -> Iterator[Output]:
     """Everything a task sends: its outputs, then the changelog of each store."""
-    yield from task.outputs
+    yield from (output for output in task.outputs if output[0] != LINK)
     for _, topic, logged, at in task.changelog():
         records = [Record(topic, task.partition, 0, at, key, value) for key, value in logged]
         yield topic, task.partition, records

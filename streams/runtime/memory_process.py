@@ -9,18 +9,23 @@ from streams.runtime.backends import backend_for, fold
 from streams.runtime.clock import VirtualClock
 from streams.runtime.executor import Executor
 from streams.runtime.fused_task import task_of
+from streams.runtime.link import Link, Workers
 from streams.runtime.memory_broker import Crashed, MemoryBroker, MemoryTransactions
 from streams.runtime.pace import Pace
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
 from streams.runtime.stage import AnyStage, StoreSpec, parts_of
-from streams.runtime.step import by_task
+from streams.runtime.step import TransactionAborted, by_task
 from streams.state.store import Backend, Changes, Checkpoint, Tables
 
 _BATCH = 10_000
 
 OpenTables = Callable[[str, str, int], Tables]
 """(stage, store, partition) to its tables, in the state in which they were last closed."""
+
+
+OpenLink = Callable[[Workers], Link]
+"""The roster of a stage to the link of its process, at each start of the process."""
 
 
 class _Watched:
@@ -48,6 +53,7 @@ class StageRun:
         unread: set[str],
         set_aside: set[tuple[str, int, int]],
         open_tables: OpenTables,
+        open_link: OpenLink,
         offsets: dict[tuple[str, int], int],
     ) -> None:
         self.stage = stage
@@ -56,6 +62,7 @@ class StageRun:
         self._unread = unread
         self._set_aside = set_aside
         self._open = open_tables
+        self._open_link = open_link
         self._tables: list[Tables] = []
         self.commits = MemoryTransactions(broker, offsets)
         self._executor = Executor(self.commits)
@@ -68,12 +75,19 @@ class StageRun:
     def start(self) -> None:
         """Restore every store from its changelog, then the processors."""
         self._close_tables()
+        self._close_link()
         self._failed = False
         self.tasks = {p: self._task(p) for p in range(self._broker.width(self.stage.inputs[0]))}
         for task in self.tasks.values():
             task.restored()
+        self._begin_link()
         self.pace = Pace(self.stage.punctuate_seconds, lambda: self._clock.ms)
         self.pace.take_due()
+
+    def revive(self) -> None:
+        """Start the process again if it has failed."""
+        if self._failed:
+            self.start()
 
     def wipe(self) -> None:
         for tables in self._tables:
@@ -82,7 +96,13 @@ class StageRun:
     def close(self) -> None:
         for task in self.tasks.values():
             task.closed()
+        self._close_link()
         self._close_tables()
+
+    @property
+    def link(self) -> Link | None:
+        """The link of the process that runs now, if the stage has one."""
+        return self.commits.link
 
     def unprocessed(self) -> list[Record]:
         positions = {p: task.positions for p, task in self.tasks.items()}
@@ -108,9 +128,10 @@ class StageRun:
 
     def step(self, *, punctuate: bool) -> bool:
         """Process and punctuate once; whether there was anything to process."""
-        if self._failed:
-            self.start()
+        self.revive()
         records = self.unprocessed()
+        if self.link is not None:
+            records += self.link.take()
         held_back = any(task.held_back for task in self.tasks.values())
         due = any(task.due for task in self.tasks.values())
         if not (records or held_back or punctuate or due):
@@ -122,10 +143,28 @@ class StageRun:
             self.pace.followed(committed or bool(batch), punctuated)
         except Crashed:
             self.start()
+        except TransactionAborted:
+            self._rewind()
         except StageFailed:
             self._failed = True
             raise
         return bool(records) or held_back
+
+    def _rewind(self) -> None:
+        for task in self.tasks.values():
+            task.rollback()
+        if self.link is not None:
+            self.link.again()
+
+    def _begin_link(self) -> None:
+        if self.stage.link is not None:
+            self.commits.link = self._open_link(self.stage.link)
+            self.commits.link.owned(self.tasks.keys())
+
+    def _close_link(self) -> None:
+        if self.commits.link is not None:
+            self.commits.link.close()
+            self.commits.link = None
 
     def _close_tables(self) -> None:
         while self._tables:

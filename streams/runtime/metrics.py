@@ -8,6 +8,11 @@ _STAGE = ["stage"]
 
 RECORDS = Counter("tidegate_stage_records", "Input records processed", _STAGE)
 POISON = Counter("tidegate_stage_poison", "Input records sent to dlq", _STAGE)
+COMMANDS_DROPPED = Counter(
+    "tidegate_stage_commands_dropped",
+    "Commands of workers that can never be handled and have no answer",
+    _STAGE,
+)
 TRANSACTIONS = Counter(
     "tidegate_stage_transactions", "Transactions by outcome", [*_STAGE, "outcome"]
 )

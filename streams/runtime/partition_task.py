@@ -44,6 +44,10 @@ class PartitionTask(Protocol):
     def outputs(self) -> Sequence[Output]: ...
 
     @property
+    def commands(self) -> Sequence[Record]:
+        """The records of the link that were handled and are not committed."""
+
+    @property
     def dirty(self) -> bool:
         """Whether there is anything to commit, also if it is only positions that may wait."""
 

@@ -15,6 +15,7 @@ import structlog
 
 from streams.errors import ConfigError, PoisonRecord, StageFailed, StoreDamaged, TidegateError
 from streams.runtime.context import TaskContext
+from streams.runtime.link import LINK
 from streams.runtime.processor import BatchProcessor, Context, Processor, Record
 
 log = structlog.get_logger(__name__)
@@ -172,6 +173,9 @@ def _way_out(record: Record, error: Exception) -> str:
     """How to set the record aside; empty if the machine failed: the next would fail too."""
     if isinstance(error, ConfigError | OSError | MemoryError):
         return ""
+    if record.topic == LINK:
+        worker = (record.key or b"").decode(errors="replace")
+        return f"; or end the worker {worker}, which sends this command to each owner"
     place = f"{record.topic}:{record.partition}:{record.offset}"
     return f"; or start it once with TIDEGATE_SET_ASIDE={place}, which sends this record to dlq"
 

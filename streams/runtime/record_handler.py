@@ -15,9 +15,10 @@ import structlog
 
 from streams import dead_letter
 from streams.errors import PoisonRecord, StageFailed, StoreDamaged
-from streams.runtime import returned_letters
+from streams.runtime import metrics, returned_letters
 from streams.runtime.context import TaskContext
 from streams.runtime.dead_keys import DeadKeys
+from streams.runtime.link import LINK
 from streams.runtime.processor import Header, Record
 from streams.runtime.processor_calls import ProcessorCalls
 from streams.runtime.stage import Stage
@@ -98,7 +99,15 @@ class RecordHandler:
         return True
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
-        """Skip a record, and leave a dead letter in its place, or answer the one it brings back."""
+        """Skip a record, and leave a dead letter in its place, or answer the one it brings back.
+
+        A command of the link leaves no letter: its sender is answered.
+        """
+        if record.topic == LINK:
+            poison = PoisonRecord(reason, detail)
+            if not self._processor.answer(record, poison, self._ctx, record):
+                self._drop(record, poison)
+            return
         self.poisoned += 1
         letter = self._returned(record)
         if letter is None:
@@ -201,10 +210,24 @@ class RecordHandler:
         except PoisonRecord as poison:
             self._take_back()
             answered = self._processor.answer(record, poison, self._ctx, read)
-            if not answered or read is not record:  # a letter that came back is answered itself
+            if answered and read is record:  # a letter that came back is answered itself
+                return False
+            if record.topic == LINK:
+                self._drop(record, poison)
+            else:
                 self.refuse(read, poison.reason, poison.detail)
             return False
         return True
+
+    def _drop(self, command: Record, poison: PoisonRecord) -> None:
+        metrics.COMMANDS_DROPPED.labels(self._stage.name).inc()
+        log.warning(
+            "a worker's command is dropped",
+            worker=(command.key or b"").decode(errors="replace"),
+            partition=command.partition,
+            reason=poison.reason,
+            detail=poison.detail,
+        )
 
     def _process(self, record: Record, read: Record) -> None:
         """Have the processor handle a record, which counts in the stream time that it sees."""

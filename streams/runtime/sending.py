@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from streams.kafka.failures import MISSING, REFUSED
 from streams.kafka.offsets import Place
+from streams.runtime.link import LINK
 from streams.runtime.partition_task import PartitionTask
 from streams.state.store import Logged
 
@@ -76,6 +77,8 @@ class Sending:
         watched = self._watch() if self._watch_all else None
         own = {topic: self._watch_offset(topic) for topic in task.stage.own_inputs}
         for logical, to, records in task.outputs:
+            if logical == LINK:
+                continue
             topic, watch = self._prefix + logical, own.get(logical, watched)
             for _, _, _, at, key, value, headers in records:
                 try:

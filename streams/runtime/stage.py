@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from streams.runtime.link import Workers
 from streams.runtime.processor import Processor
 from streams.state.indexed import Index
 from streams.topology.model import Topology
@@ -33,7 +34,8 @@ class Stage:
 
     `writes` are globs of the topics to which it forwards. `letters` is the input on which its dead
     letters come back, which no other stage reads; without one they cannot be replayed. `compacted`
-    are the inputs of which only the newest record of a key counts.
+    are the inputs of which only the newest record of a key counts. A stage with a `link` gets
+    commands of workers over it, and tells this who is connected.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Stage:
     writes: tuple[str, ...] = ()
     letters: str | None = None
     compacted: frozenset[str] = frozenset()
+    link: Workers | None = None
 
     @property
     def own_inputs(self) -> frozenset[str]:
@@ -86,6 +89,11 @@ class FusedStage:
         return frozenset(written & read)
 
     @property
+    def link(self) -> Workers | None:
+        """That of the part that has one."""
+        return next((part.link for part in self.parts if part.link is not None), None)
+
+    @property
     def punctuate_seconds(self) -> float:
         return min(part.punctuate_seconds for part in self.parts)
 
@@ -108,6 +116,7 @@ def declared_stage(
     processor: Callable[[int], Processor],
     punctuate_seconds: float = 0.1,
     indexes: Mapping[str, Index] = MappingProxyType({}),
+    link: Workers | None = None,
 ) -> Stage:
     """The stage that the topology declares under this name, run by this processor.
 
@@ -134,4 +143,5 @@ def declared_stage(
         declared.writes,
         topology.letter_input(name),
         frozenset(compacted),
+        link,
     )

@@ -36,6 +36,10 @@ class OutputRefused(Exception):
         self.missing = missing
 
 
+class TransactionAborted(Exception):
+    """Nothing was committed; the same work may succeed another time."""
+
+
 class Transactions(Protocol):
     """Makes tasks' outputs, changes and positions true together."""
 
@@ -48,6 +52,7 @@ class Transactions(Protocol):
 
         Raises:
             OutputRefused: nothing was committed, and trying the same again is useless.
+            TransactionAborted: nothing was committed.
         """
 
 

@@ -14,6 +14,7 @@ import structlog
 from streams.errors import ConfigError, StageFailed
 from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo, Output, TaskContext
+from streams.runtime.link import LINK
 from streams.runtime.own_records import NOTHING, Written
 from streams.runtime.positions import Positions
 from streams.runtime.processor import Record
@@ -50,6 +51,7 @@ class Task:
         self.ctx = TaskContext(partition, clock, self.stores, caught_up_to)
         self.hand_over = True
         self._positions = Positions(positions, clock)
+        self._commands: list[Record] = []
         self._clock = clock
         # The first commit gives old stores a new date. Until then a process that was frozen since
         # it restored them cannot know that they are still its own.
@@ -75,7 +77,7 @@ class Task:
     def process(self, records: Sequence[Record]) -> None:
         self._worked_at = self._clock.now()
         self._handler.process(records)
-        self._positions.handled(records)
+        self._handled(records)
 
     def accept(self, records: Sequence[Record]) -> bool:
         """Handle records that are not yet in their topics; see `RecordHandler.accept`."""
@@ -84,7 +86,7 @@ class Task:
 
     def refuse(self, record: Record, reason: str, detail: str) -> None:
         self._handler.refuse(record, reason, detail)
-        self._positions.handled([record])
+        self._handled([record])
 
     def punctuate(self) -> None:
         self._worked_at = self._clock.now()
@@ -127,6 +129,10 @@ class Task:
         self._processor.refuse(topic, key, detail, missing, self.ctx)
 
     @property
+    def commands(self) -> Sequence[Record]:
+        return self._commands
+
+    @property
     def dirty(self) -> bool:
         return self._positions.moved or self.due
 
@@ -137,10 +143,11 @@ class Task:
         Its positions are committed every six hours even without work, for two reasons. A broker
         forgets positions of inputs to which the group is not subscribed (KIP-496), and a group
         subscribes only to a stage's first input. And a store that is not dated again counts as an
-        old one (`restoring_store.distrust`).
+        old one (`restoring_store.distrust`). Commands of the link are always committed.
         """
         stale = self._clock.now() - self._current_at > QUIET_MS
-        return stale or self._positions.due or self.ctx.pending != (0, 0)
+        work = bool(self._commands) or self.ctx.pending != (0, 0)
+        return stale or self._positions.due or work
 
     def move(self, to: Mapping[str, int]) -> None:
         """Pass by the records before these positions: they need not be read."""
@@ -184,6 +191,7 @@ class Task:
                 "the changelogs what is missing"
             ) from denied
         self.ctx.outputs.clear()
+        self._commands.clear()
         self._positions.committed()
         self._stream_time = self._durable_time = self.ctx.stream_time
         self._processor.committed(self.ctx)
@@ -191,12 +199,20 @@ class Task:
     def rollback(self) -> None:
         self._stores.drop()
         self.ctx.outputs.clear()
+        self._commands.clear()
         self._positions.rollback()
         self.ctx.stream_time = self._stream_time
         self._processor.undo(self.ctx.log.rollback, self.ctx)
 
     def closed(self) -> None:
         self._processor.closed()
+
+    def _handled(self, records: Sequence[Record]) -> None:
+        if self.stage.link is not None:
+            self._commands += [record for record in records if record.topic == LINK]
+            records = [record for record in records if record.topic != LINK]
+        if records:
+            self._positions.handled(records)
 
     def close(self) -> None:
         self.closed()

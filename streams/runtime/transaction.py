@@ -20,22 +20,19 @@ from streams.kafka.connections import Connections
 from streams.kafka.failures import Outage, Verdict, classify_produce, tell_missing
 from streams.process.boot_clock import boot_seconds
 from streams.runtime import metrics
+from streams.runtime.link import LINK
 from streams.runtime.own_records import OwnMarks, Written
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.producer_calls import CALL_SECONDS, CallFailed, ProducerCalls
 from streams.runtime.sending import Refusal, Sending, positions
 from streams.runtime.source import Source
-from streams.runtime.step import OutputRefused
+from streams.runtime.step import OutputRefused, TransactionAborted
 from streams.runtime.topics import StageTopics
 from streams.tracing import steps
 
 log = structlog.get_logger(__name__)
 
 _CLOSING_SECONDS = 0.003  # about how long a transaction closes after its commit is answered
-
-
-class TransactionAborted(Exception):
-    """Nothing was committed; the same work may succeed another time."""
 
 
 class ProducerLost(Exception):
@@ -173,7 +170,7 @@ class KafkaTransactions:
 
     def _refuse_unknown(self, tasks: Sequence[PartitionTask]) -> None:
         # Ask first: librdkafka holds a record of an unknown topic for 30 seconds.
-        outputs = [output for task in tasks for output in task.outputs]
+        outputs = [o for task in tasks for o in task.outputs if o[0] != LINK]
         for topic, partition in {(topic, to) for topic, to, _ in outputs}:
             if not self._topics.exists(topic, partition):
                 keys = (own[0].key for t, to, own in outputs if (t, to) == (topic, partition))

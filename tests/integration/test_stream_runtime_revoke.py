@@ -18,9 +18,10 @@ from streams.kafka.failures import Outage
 from streams.runtime.clock import SystemClock
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
+from streams.runtime.step import TransactionAborted
 from streams.runtime.task import Task
 from streams.runtime.topics import StageTopics
-from streams.runtime.transaction import KafkaTransactions, TransactionAborted
+from streams.runtime.transaction import KafkaTransactions
 from streams.settings import Settings, load_settings
 from streams.state.key_value import KeyValueBackend
 from streams.state.memory import MemoryTables

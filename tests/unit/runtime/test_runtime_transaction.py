@@ -16,10 +16,10 @@ from streams.kafka.failures import Outage
 from streams.runtime import producer_calls, transaction
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
-from streams.runtime.step import OutputRefused
+from streams.runtime.step import OutputRefused, TransactionAborted
 from streams.runtime.task import Task
 from streams.runtime.topics import StageTopics
-from streams.runtime.transaction import KafkaTransactions, ProducerLost, TransactionAborted
+from streams.runtime.transaction import KafkaTransactions, ProducerLost
 
 
 class Recorded:

@@ -1,0 +1,100 @@
+"""The link of a stage: commands of workers come in without a topic, and answers go out without one.
+
+A command enters a step as a record of the logical topic `link`, with `NO_OFFSET`; its key is the
+worker's id. What a processor forwards to `link` under a worker's id is handed to that worker once
+the transaction is committed. Nothing of either is written to Kafka.
+
+So a command is durable only by what it changed. The worker keeps each command until a commit holds
+it, and sends it again if none does. A task that was given commands always commits, also if they
+changed nothing: so an acknowledgement proves that the process still owned the partition after it
+had read the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol
+
+from streams.runtime.context import Output
+from streams.runtime.processor import Record
+from streams.serde.records import Handler
+
+LINK = "link"
+"""The logical topic of the link. No topology declares it."""
+
+
+class Workers(Protocol):
+    """The workers that are connected to this process: its stage follows them.
+
+    It is one for all partitions, and it is called in the stage's thread alone, between two steps.
+    """
+
+    def connected(
+        self,
+        worker_id: str,
+        pool: str,
+        handlers: Sequence[Handler],
+        tenants: frozenset[str] | None,
+    ) -> None:
+        """A worker is connected; `tenants` are those whose jobs it may run, None: of all."""
+
+    def heard(self, worker_id: str, beat: int, limit: int, draining: bool, now: float) -> None:
+        """A beat of a connected worker was read at `now`, seconds of `Clock.monotonic`.
+
+        `limit` is how many leases this process may have sent it in all since it was connected.
+        """
+
+    def gone(self, worker_id: str) -> None:
+        """A worker's connection has ended. This ends no lease."""
+
+
+class Link(Protocol):
+    """The stage's end of the link of its process; it is called in the stage's thread alone.
+
+    It lives as long as the process, so that a new process begins with no worker connected.
+    """
+
+    def take(self) -> list[Record]:
+        """Take commands to process, in the order of each worker; a bounded number.
+
+        The roster is brought up to date first. What was taken is in flight until `committed`,
+        `again` or `owned` says what became of it.
+        """
+
+    def committed(self, records: Sequence[Record], outputs: Sequence[Record]) -> None:
+        """Hand out these outputs, then acknowledge these records, which were taken: both are true.
+
+        `records` are, of each partition, the first that are in flight.
+        """
+
+    def again(self) -> None:
+        """Nothing that is in flight was committed: give it out again, in its order."""
+
+    def owned(self, partitions: Collection[int]) -> None:
+        """Only these partitions have a task now; commands for all others are dropped.
+
+        They are not acknowledged, so their workers send them to the next owner. Call it without a
+        partition before it is restored again, too: then nothing is known of its commands in flight.
+        """
+
+    def close(self) -> None:
+        """End every connection: the process ends."""
+
+
+class _Committed(Protocol):
+    """A task whose transaction is committed."""
+
+    @property
+    def commands(self) -> Sequence[Record]: ...
+
+    @property
+    def outputs(self) -> Sequence[Output]: ...
+
+
+def hand_out(link: Link, tasks: Iterable[_Committed]) -> None:
+    """Tell a link what a transaction of these tasks has made true."""
+    tasks = list(tasks)
+    commands = [record for task in tasks for record in task.commands]
+    outputs = [o for task in tasks for t, _, own in task.outputs if t == LINK for o in own]
+    if commands or outputs:
+        link.committed(commands, outputs)
