@@ -16,13 +16,13 @@ from aiohttp import hdrs, web
 
 from streams.api.refusal import Refusal
 from streams.api.serving.call import OPEN, Calls
-from streams.api.serving.problems import refusal_of
 from streams.api.session.next_path import is_path_here
 from streams.console.serving import asked_for, telling
 from streams.console.serving.asked_for import Form
 from streams.console.serving.asking import API, Answer, Asking
-from streams.console.serving.entering import enter
-from streams.console.serving.page import Page, answered
+from streams.console.serving.entering import as_page_tells, enter, own_csrf_token
+from streams.console.serving.page import Page, answered, on_a_page, refusal_to_show
+from streams.serde.job_states import CANCELLED
 
 calls = Calls()
 
@@ -44,6 +44,7 @@ _LONGEST_PATH = 4000
 
 
 @calls.post("/console/act", of=OPEN, verb="")
+@on_a_page
 async def act(request: web.Request) -> web.StreamResponse:
     """Make the call that a form names."""
     asking = Asking(request)
@@ -53,14 +54,18 @@ async def act(request: web.Request) -> web.StreamResponse:
         await enter(request, fields.get("csrf", ""))
         answer = await _made(asking, form)
     except Exception as error:
-        refusal = refusal_of(error)
-        if refusal is None:
-            raise
-        page = Page("layout/refused.html", "Not done", {"refusal": refusal, "form": form})
-        return answered(request, page, refusal.status)
+        return _refused(request, form, refusal_to_show(request, error))
     if form.show:
         return answered(request, _shown(form, answer))
     return telling.redirect(request, _next(form, answer), _told(form, answer))
+
+
+def _refused(request: web.Request, form: Form, refusal: Refusal) -> web.Response:
+    """Return the page of a call that was not made; what another site has sent is not on it."""
+    told, token = as_page_tells(refusal), own_csrf_token(request)
+    shown = Form("", "", {}) if token is None else form
+    data = {"refusal": told, "form": shown, "csrf": token or ""}
+    return answered(request, Page("layout/refused.html", "Not done", data), told.status)
 
 
 async def _made(asking: Asking, form: Form) -> Answer:
@@ -93,9 +98,13 @@ def _with_typed(back: str, fields: Mapping[str, str]) -> str:
 
 
 def _next(form: Form, answer: Answer) -> str:
-    """Return where the browser goes after a call; never to another site."""
+    """Return where the browser goes after a call; never to another site.
+
+    A call that is not decided yet may name what is not there yet.
+    """
     members = answer.json if isinstance(answer.json, dict) else {}
-    wanted = _filled(form.then, members) if form.then else form.back
+    is_decided = members.get("answered") is not False
+    wanted = _filled(form.then, members) if form.then and is_decided else form.back
     return wanted if is_path_here(wanted) else "/console"
 
 
@@ -112,4 +121,8 @@ def _told(form: Form, answer: Answer) -> str:
     what = form.said or f"{form.method} {form.target}"
     if members.get("answered") is False:
         return f"{what}: sent, and not decided yet. This page shows it as soon as it is."
+    if members.get("bulk_id"):
+        return f"{what}: begun. This page shows how far it is."
+    if members.get("cancel_requested") and members.get("status") != CANCELLED:
+        return f"{what}: asked for. It ends as soon as its handler stops."
     return f"{what}: done."

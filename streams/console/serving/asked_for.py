@@ -16,6 +16,8 @@ from streams.console.serving.written import digest
 _ENCODING = "application/x-www-form-urlencoded"
 _OF_CONSOLE = frozenset({"csrf", "call", "key", "tag", "then", "back", "show", "said"})
 
+_MOST_FIELDS = 200
+
 SHOWN = "shown "
 """What a field's name has before it in the field with the digest of what a page showed in it. One
 that nobody has changed asks for nothing, so it is left out."""
@@ -57,12 +59,18 @@ async def sent(request: web.Request) -> dict[str, str]:
     """Return the fields of a form that a browser sends; of several with one name, the last.
 
     Raises:
-        Refusal: 415, it is no form of a page; 400, it is not encoded as it says.
+        Refusal: 415, it is no form of a page; 400, it is not encoded as it says; 413, it is larger
+            than any that a page sends.
     """
     if request.content_type != _ENCODING:
         raise Refusal(415, "no-form", f"a page sends its forms as {_ENCODING}")
     try:
+        if (await request.read()).count(b"&") >= _MOST_FIELDS:
+            raise Refusal(413, "form-too-large", f"a form has {_MOST_FIELDS} fields at most")
         given = await request.post()
+    except web.HTTPRequestEntityTooLarge as error:
+        told = f"{error.text} What is longer is sent by the command line."
+        raise Refusal(413, "body-too-large", told) from None
     except (ValueError, LookupError) as error:
         raise Refusal(400, "malformed-form", f"the form cannot be read: {error}") from None
     return {name: value for name, value in given.items() if isinstance(value, str)}
@@ -98,13 +106,16 @@ def as_json(fields: Mapping[str, str]) -> dict[str, Any]:
     `:list`, one item a line. The field `:json` has members of the object itself.
 
     Raises:
-        Refusal: 422, a value is not of its kind.
+        Refusal: 422, a value is not of its kind, or is a text of blanks: left out, a filter would
+            select more than its list shows.
     """
     found: dict[str, Any] = {}
     for name, value in fields.items():
         path, _, kind = name.partition(":")
-        if value.strip() == "":
+        if value == "" or (kind and value.strip() == ""):
             continue
+        if value.strip() == "":
+            raise invalid(path, "is blank")
         if path == "":
             found |= _members(_value("body", kind, value))
             continue

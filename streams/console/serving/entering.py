@@ -11,10 +11,11 @@ from streams.api.refusal import Refusal
 from streams.api.serving import session_cookies
 from streams.api.serving.call import PRINCIPAL, STANDS
 from streams.api.serving.problems import not_ready
-from streams.api.serving.session import REFRESH, person, stands
+from streams.api.serving.session import DESK, REFRESH, SESSION, origin_of, person, stands
 from streams.api.serving.state import STATE
 
 SIGN_IN = "/console/sign-in"
+_ANEW = "you have signed in again since this page was loaded, and nothing was sent: send it again"
 
 
 async def enter(request: web.Request, csrf_token: str | None = None) -> web.Response | None:
@@ -39,6 +40,25 @@ async def enter(request: web.Request, csrf_token: str | None = None) -> web.Resp
     request[PRINCIPAL] = found
     request[STANDS] = lambda: stands(request)
     return None
+
+
+def own_csrf_token(request: web.Request) -> str | None:
+    """Return the token of the session that a page of the console sends a form with.
+
+    It is empty without a session, and None for a form that may come from elsewhere.
+    """
+    if SESSION in request:
+        return request[SESSION].csrf_token
+    if request.headers.get(hdrs.ORIGIN) != origin_of(request):
+        return None
+    session = request.app[DESK].people.opened(session_cookies.kept_session(request))
+    return "" if session is None else session.csrf_token
+
+
+def as_page_tells(refusal: Refusal) -> Refusal:
+    """Return a refusal in the words of pages: one of an old form is told to programs."""
+    is_old = refusal.name == "csrf-token-wrong"
+    return Refusal(refusal.status, "signed-in-anew", _ANEW) if is_old else refusal
 
 
 def _to_sign_in(request: web.Request) -> web.Response:

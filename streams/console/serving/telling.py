@@ -6,6 +6,7 @@ from aiohttp import hdrs, web
 
 from streams.access.sealed_cookies import SealedCookies
 from streams.api.serving import session_cookies
+from streams.api.serving.session import REFRESH
 from streams.api.serving.state import STATE
 
 _COOKIE = "__Host-tidegate-told"
@@ -28,8 +29,8 @@ def told(request: web.Request) -> str:
 
 
 def forget(request: web.Request, answer: web.StreamResponse) -> None:
-    """Have the browser forget what was said."""
-    if session_cookies.kept(request, _COOKIE):
+    """Have the browser forget what was said, unless only a script has seen it."""
+    if REFRESH not in request.headers and session_cookies.kept(request, _COOKIE):
         session_cookies.keep(answer, _COOKIE, "", 0)
 
 

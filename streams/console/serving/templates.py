@@ -6,8 +6,9 @@ as those that turn the direction of text, are shown as escapes.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def rendered(request: web.Request, template: str, nonce: str, data: Mapping[str,
         "path": request.path,
         "query": request.query,
         "may": _may(request),
+        "selects": functools.partial(_selects, request.query),
     }
     return environment().get_template(template).render({**common, **data})
 
@@ -70,6 +72,19 @@ def declare_calls(app: web.Application) -> None:
         for route in app.router.routes()
         if (call := call_of(route.handler)) is not None
     }
+
+
+def _selects(
+    query: Mapping[str, str], carried: Collection[str], beside: Collection[tuple[str, str]]
+) -> bool:
+    """Return whether an act that has these filters of a list selects what the list shows.
+
+    Those `beside` leave out of the list what no act takes anyway.
+    """
+    known = {*carried, "limit", "cursor"}
+    return all(
+        not value or name in known or (name, value) in beside for name, value in query.items()
+    )
 
 
 def _may(request: web.Request) -> Callable[..., bool]:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import orjson
 from jinja2 import Undefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from streams.http.moments import milliseconds
 from streams.process.wall_clock import wall_ms
@@ -21,6 +21,9 @@ _ODD = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 """Control characters, those that are not seen or turn the direction of text, and half ones."""
+
+_UNSENDABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
+"""Characters that no page can have so that a browser sends them back."""
 
 _PAGES = {
     "/v1/effects": "/console/jobs",
@@ -48,6 +51,12 @@ def _escape(found: re.Match[str]) -> str:
     """Return a character as JSON has it, which has those beyond 16 bits as two."""
     halves = found[0].encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{halves[each : each + 4]}" for each in range(0, len(halves), 4))
+
+
+def as_sent(value: Any) -> Markup:
+    """Return a value for a field of a form, so that a browser sends it back as it is."""
+    text = "" if value is None or isinstance(value, Undefined) else str(value)
+    return escape(_UNSENDABLE.sub(_escape, text)).replace("\r", Markup("&#13;"))
 
 
 def cut(text: str, most: int = MOST_CHARS) -> str:
@@ -151,6 +160,7 @@ def since(text: str | None, until: str | None = None) -> float | None:
 FILTERS: dict[str, Callable[..., Any]] = {
     "cut": cut,
     "as_json": as_json,
+    "as_sent": as_sent,
     "moment": moment,
     "digest": digest,
     "duration": duration,

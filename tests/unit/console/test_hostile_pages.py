@@ -116,3 +116,22 @@ async def test_no_session_and_no_link_ends_because_the_operator_is_starting(
     desk.api.is_known = True
     assert "<h1>Jobs</h1>" in await browser.page("/console/jobs")
     assert "<h1>Jobs</h1>" in await other.page(made["path"] + "&next=/console/jobs")
+
+
+async def test_a_form_that_enables_a_disabled_tenant_says_so(desk: Console) -> None:
+    browser = await desk.signed_in("admin")
+    call, fields = "PUT /v1/tenants/acme", {":json": "{}"}
+    token = re.findall(r'name="csrf" value="([^"]*)"', await browser.page("/console/tenants"))[0]
+    await browser.post("/console/act", csrf=token, call=call, **fields)
+    for enables, act in ((False, "DELETE"), (True, "PUT"), (False, "DELETE")):
+        html = await browser.page("/console/tenants/acme")
+        assert ("and enable it" in html) is enables
+        status, html = await browser.act(html, f"{act} /v1/tenants/acme", **fields)
+        assert status == 200, html
+
+
+async def test_steps_that_diverged_are_named_a_line_each(desk: Console) -> None:
+    fold(desk.api.desk.rows, make_job("job_c", status="needs_review", diverged="charge <card>"))
+    html = await (await desk.signed_in("admin")).page("/console/jobs/job_c")
+    assert '<textarea name="keep:list"' in html
+    assert ">charge &lt;card&gt;</textarea>" in html
