@@ -81,6 +81,10 @@ class Settings(BaseSettings):
     vault_keys: SecretStr | None = None
     cluster_key_file: Files = ()
     """Keys of leases: the first one signs, and each of them is believed."""
+    link_token: SecretStr | None = None
+    """Of a worker: what it dials the owners of partitions with. Of an owner: it admits a worker."""
+    link_token_file: Path | None = None
+    """A file with that token in place of it."""
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     public_url: str | None = None

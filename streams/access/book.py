@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streams.access.permissions import CUSTOM, PERMISSIONS, in_order
+from streams.access.permissions import ADMIN, CUSTOM, PERMISSIONS, complete, in_order
 from streams.access.principal import Principal
 from streams.access.token_records import KIND, USE, TokenGrant, grant_in, use_in
 from streams.errors import PoisonRecord
@@ -61,10 +61,14 @@ class AccessBook:
         return self._used.get(token_id)
 
     def permissions(self, grant: TokenGrant) -> frozenset[str]:
-        """Return what a token permits; a role that is declared no more permits nothing."""
-        return (
-            grant.permissions if grant.role == CUSTOM else self.roles.get(grant.role, frozenset())
-        )
+        """Return what a token permits; a role that is declared no more permits nothing.
+
+        A token that is limited to some pools or job types makes no tokens, whatever its role means
+        now: it could make one without these limits.
+        """
+        of_role = self.roles.get(grant.role, frozenset())
+        found = complete(grant.permissions) if grant.role == CUSTOM else of_role
+        return found - {ADMIN} if grant.is_limited else found
 
     def principal(self, grant: TokenGrant) -> Principal:
         """Return who calls with a token."""

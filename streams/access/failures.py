@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -31,3 +32,14 @@ class Failures:
         self._counts[address] = (ends, count + 1) if ends > now else (now + WITHIN_SECONDS, 1)
         if len(self._counts) > _MOST_ADDRESSES:
             self._counts.popitem(last=False)
+
+
+def address_of(remote: str | None) -> str:
+    """Return a peer's address; of IPv6 its network of 64 bits, which is one host's."""
+    try:
+        address = ipaddress.ip_address(remote or "")
+    except ValueError:
+        return ""
+    if address.version == 4:
+        return str(address)
+    return str(ipaddress.ip_network((address, 64), strict=False))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
 Permission = Literal[
-    "read", "payload:read", "operate", "approve", "settle", "configure", "secrets", "admin"
+    "read", "payload:read", "operate", "approve", "settle", "configure", "secrets", "admin", "work"
 ]
 
 READ: Permission = "read"
@@ -25,15 +25,19 @@ SECRETS: Permission = "secrets"
 """Set and rotate signing secrets; see those that the operator makes."""
 ADMIN: Permission = "admin"
 """Make and revoke tokens, erase tenants, rewrap the vault, read the audit."""
+WORK: Permission = "work"
+"""Dial the link and run jobs; no call of the API needs it."""
 
 PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 
 VIEWER, OPERATOR, APPROVER, ADMINISTRATOR = "viewer", "operator", "approver", "admin"
+WORKER = "worker"
 
 ROLES: Mapping[str, frozenset[str]] = {
     VIEWER: frozenset({READ}),
     OPERATOR: frozenset({READ, PAYLOAD_READ, OPERATE, SETTLE}),
     APPROVER: frozenset({READ, APPROVE}),
+    WORKER: frozenset({WORK}),
     ADMINISTRATOR: frozenset(PERMISSIONS),
 }
 """The roles that every deployment has."""
@@ -44,7 +48,16 @@ CUSTOM = "custom"
 
 def all_roles(own: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
     """Return the built-in roles, and those that a topology declares."""
-    return {**{name: frozenset(given) for name, given in own.items()}, **ROLES}
+    return {**{name: complete(given) for name, given in own.items()}, **ROLES}
+
+
+def complete(given: Iterable[str]) -> frozenset[str]:
+    """Return permissions as they count: a set of all others has `work`, too.
+
+    So sets that an earlier release wrote for administrators still are those of administrators.
+    """
+    found = frozenset(given)
+    return found | {WORK} if found >= ROLES[ADMINISTRATOR] - {WORK} else found
 
 
 def in_order(permissions: Iterable[str]) -> list[str]:

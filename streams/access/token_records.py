@@ -30,7 +30,8 @@ class TokenGrant:
     """A token without its secret; times in milliseconds.
 
     It has either a role or, with the role `custom`, permissions of its own. `tenants` is None for
-    all of them. `digest` is of the secret.
+    all of them. `digest` is of the secret. `pools` and `job_types` are names or globs of what a
+    worker with the token may run; None is all.
     """
 
     id: str
@@ -44,6 +45,13 @@ class TokenGrant:
     expires_at: int
     revoked_at: int | None = None
     revoked_by: str | None = None
+    pools: tuple[str, ...] | None = None
+    job_types: tuple[str, ...] | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a worker with the token may run only some pools or job types."""
+        return self.pools is not None or self.job_types is not None
 
     @property
     def key(self) -> Key:
@@ -83,6 +91,8 @@ class TokenGrant:
             "expires_at": self.expires_at,
             "revoked_at": self.revoked_at,
             "revoked_by": self.revoked_by,
+            "pools": self.pools,
+            "job_types": self.job_types,
         }
         is_over = self.revoked_at is not None
         text = orjson.dumps(body).decode()
@@ -108,6 +118,8 @@ def grant_in(record: TenantRecord) -> TokenGrant:
         expires_at=int(body["expires_at"]),
         revoked_at=body["revoked_at"],
         revoked_by=body["revoked_by"],
+        pools=_patterns(body.get("pools")),
+        job_types=_patterns(body.get("job_types")),
     )
 
 
@@ -126,6 +138,16 @@ def use_in(record: TenantRecord) -> int:
 
 
 def _tenants(given: Any) -> frozenset[str] | None:
+    names = _names(given)
+    return None if EVERY_TENANT in names else frozenset(names)
+
+
+def _patterns(given: Any) -> tuple[str, ...] | None:
+    """Return names or globs; a record of an earlier release has none, which allows each."""
+    return None if given is None else _names(given)
+
+
+def _names(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        raise TypeError("tenants is no list of names")
-    return None if EVERY_TENANT in given else frozenset(given)
+        raise TypeError("this is no list of names")
+    return tuple(given)

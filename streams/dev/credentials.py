@@ -1,6 +1,7 @@
 """Keys and tokens of a data directory: made at first use, in files only their owner can read.
 
 <data-dir>/keys/vault.key, cluster.key   32 random bytes each
+<data-dir>/keys/link.token               text: workers dial the owners of partitions with it
 <data-dir>/keys/<name>.secret            text: a sample source's signing secret
 <data-dir>/admin.token                   text: the operator's API
 """
@@ -24,14 +25,17 @@ class Credentials:
 
     vault_key_file: tuple[Path, ...]
     cluster_key_files: tuple[Path, ...]
+    link_token_file: Path | None
     admin_token: str = field(repr=False)
 
     def environment(self) -> dict[str, str]:
         """The environment variables in which the processes get them."""
+        link = self.link_token_file
         return {
             "TIDEGATE_VAULT_KEY_FILE": ",".join(map(str, self.vault_key_file)),
             "TIDEGATE_CLUSTER_KEY_FILE": ",".join(map(str, self.cluster_key_files)),
             "TIDEGATE_ADMIN_TOKEN": self.admin_token,
+            **({} if link is None else {"TIDEGATE_LINK_TOKEN_FILE": str(link)}),
         }
 
 
@@ -47,6 +51,7 @@ def credentials(settings: Settings) -> Credentials:
     return Credentials(
         _vault_key_files(settings, keys / "vault.key"),
         settings.cluster_key_file or (_kept(keys / "cluster.key", secrets.token_bytes(KEY_BYTES)),),
+        _link_token_file(settings, keys / "link.token"),
         _admin_token(settings),
     )
 
@@ -55,6 +60,12 @@ def _vault_key_files(settings: Settings, own: Path) -> tuple[Path, ...]:
     if settings.vault_keys:
         return ()  # every process gets the keys from the environment, as this one did
     return settings.vault_key_file or (_kept(own, secrets.token_bytes(KEY_BYTES)),)
+
+
+def _link_token_file(settings: Settings, own: Path) -> Path | None:
+    if settings.link_token is not None:
+        return None  # every process gets the token as this one did
+    return settings.link_token_file or _kept(own, secrets.token_urlsafe(24).encode())
 
 
 def _admin_token(settings: Settings) -> str:

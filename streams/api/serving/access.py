@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from streams.access.authentication import Authentication, Denied
 from streams.access.failures import Failures
+from streams.access.failures import address_of as address_of_peer
 from streams.access.permissions import READ
 from streams.access.principal import Principal
 from streams.access.tokens import parse
@@ -170,11 +170,5 @@ def _too_many(seconds: int) -> web.Response:
 
 
 def address_of(request: web.Request) -> str:
-    """Return the peer's address; of IPv6 its network of 64 bits, which is one host's."""
-    try:
-        address = ipaddress.ip_address(request.remote or "")
-    except ValueError:
-        return ""
-    if address.version == 4:
-        return str(address)
-    return str(ipaddress.ip_network((address, 64), strict=False))
+    """Return where a call comes from, as failures are counted by it."""
+    return address_of_peer(request.remote)

@@ -28,8 +28,8 @@ _COLUMNS = (
 
 
 def _row(token: Json) -> Json:
-    names = {"permissions": ", ".join(token["permissions"]), "tenants": ", ".join(token["tenants"])}
-    return {**token, **names}
+    names = ("permissions", "tenants", "pools", "job_types")
+    return {**token, **{name: ", ".join(token[name]) for name in names if token.get(name)}}
 
 
 def _made(found: Json) -> None:
@@ -54,7 +54,9 @@ def create(
     name: Annotated[str, typer.Argument(help="What it is for.", metavar="NAME")],
     role: Annotated[
         str | None,
-        typer.Option(help="viewer, operator, approver, admin, or one of yours.", metavar="ROLE"),
+        typer.Option(
+            help="viewer, operator, approver, worker, admin, or one of yours.", metavar="ROLE"
+        ),
     ] = None,
     permission: Annotated[
         list[str] | None,
@@ -63,6 +65,20 @@ def create(
     tenant: Annotated[
         list[str] | None,
         typer.Option(help="Only of this tenant; repeat it for several.", metavar="TENANT"),
+    ] = None,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a worker: only this pool, a name or glob; repeat it for several.",
+            metavar="POOL",
+        ),
+    ] = None,
+    job_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a worker: only jobs of this type, a name or glob; repeat it for several.",
+            metavar="TYPE",
+        ),
     ] = None,
     days: Annotated[
         int | None, typer.Option(help="When it ends, 90 unless given.", metavar="DAYS", min=1)
@@ -81,6 +97,8 @@ def create(
         "role": role,
         "permissions": permission or None,
         "tenants": tenant or None,
+        "pools": pool or None,
+        "job_types": job_type or None,
         "expires_days": days,
     }
     asked = {name: value for name, value in given.items() if value is not None}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streams.access import tokens
 from streams.access.authentication import Authentication
-from streams.access.permissions import CUSTOM
+from streams.access.permissions import ADMIN, CUSTOM, WORK
 from streams.access.principal import Principal
 from streams.access.token_records import EVERY_TENANT, PARTITION, TokenGrant
 from streams.api.operator_state import AppState
@@ -51,10 +53,13 @@ async def minted(
         made_at=now,
         made_by=state.principal.id,
         expires_at=_expires_at(state.principal, access, wanted, now),
+        pools=_patterns(wanted.pools),
+        job_types=_patterns(wanted.job_types),
     )
     if grant.role != CUSTOM and grant.role not in access.book.roles:
         known = ", ".join(sorted(access.book.roles))
         raise invalid("role", f"{grant.role!r} is not one of {known}")
+    _check_limits(access, grant)
     if not is_within(state.principal, access, grant):
         raise _beyond("its permissions or tenants are more than yours")
     if key is None:
@@ -124,6 +129,26 @@ def _expires_at(
     if wanted.expires_days is not None:
         raise _beyond("it would outlive your token")
     return own
+
+
+def _patterns(given: list[str] | None) -> tuple[str, ...] | None:
+    return None if given is None else tuple(dict.fromkeys(given))
+
+
+def _check_limits(access: Authentication, grant: TokenGrant) -> None:
+    """Check that pools and job types limit a token that is a worker's and no administrator's.
+
+    Raises:
+        Refusal: 422, they do not.
+    """
+    if not grant.is_limited:
+        return
+    name = "pools" if grant.pools is not None else "job_types"
+    unlimited = access.book.permissions(replace(grant, pools=None, job_types=None))
+    if WORK not in unlimited:
+        raise invalid(name, "only a token with the permission `work` has them")
+    if ADMIN in unlimited:
+        raise invalid(name, "a token with the permission `admin` cannot have them")
 
 
 def _beyond(why: str) -> Refusal:

@@ -26,6 +26,8 @@ def token_json(access: Authentication, grant: TokenGrant, now: int) -> Json:
         "role": grant.role,
         "permissions": access.book.permissions_json(grant),
         "tenants": [EVERY_TENANT] if grant.tenants is None else sorted(grant.tenants),
+        "pools": grant.pools,
+        "job_types": grant.job_types,
         "status": grant.has_ended(now) or "active",
         "made_at": rfc3339(grant.made_at),
         "made_by": grant.made_by,

@@ -13,18 +13,22 @@ from streams.api.fields import Body, Name
 DEFAULT_DAYS = 90
 MOST_DAYS = 3_650
 _MOST_TENANTS = 1_000
+_MOST_PATTERNS = 100
 
 
 class TokenRequest(Body):
     """Body of `POST /v1/tokens`: a name, a role or permissions, tenants and days until the end.
 
-    Without `tenants`, the token has those of whoever makes it. `["*"]` are all tenants.
+    Without `tenants`, the token has those of whoever makes it. `["*"]` are all tenants. `pools` and
+    `job_types` are names or globs, and limit what a worker with the token may run.
     """
 
     name: Name
     role: Name | None = None
     permissions: Annotated[list[Permission], Field(min_length=1)] | None = None
     tenants: Annotated[list[Name], Field(min_length=1, max_length=_MOST_TENANTS)] | None = None
+    pools: Annotated[list[Name], Field(min_length=1, max_length=_MOST_PATTERNS)] | None = None
+    job_types: Annotated[list[Name], Field(min_length=1, max_length=_MOST_PATTERNS)] | None = None
     expires_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = None
 
     @model_validator(mode="after")

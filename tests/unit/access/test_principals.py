@@ -17,6 +17,7 @@ def test_the_built_in_roles_are_the_documented_sets() -> None:
         "viewer": ["read"],
         "operator": ["read", "payload:read", "operate", "settle"],
         "approver": ["read", "approve"],
+        "worker": ["work"],
         "admin": list(PERMISSIONS),
     }
 

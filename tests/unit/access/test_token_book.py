@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import orjson
 import pytest
 
 from streams.access.authentication import Authentication, Denied
@@ -220,6 +221,37 @@ def test_a_record_is_read_as_it_was_written() -> None:
         record = TENANT.decode(TENANT.encode(each.record(NOW)))
         assert grant_in(record) == each
         assert record.disabled == (each.revoked_at is not None)
+
+
+def test_the_limits_of_a_worker_are_read_as_they_were_written() -> None:
+    limited = replace(granted(mint()), role="worker", pools=("a", "b*"), job_types=("t",))
+    assert grant_in(TENANT.decode(TENANT.encode(limited.record(NOW)))) == limited
+
+
+def test_a_record_of_an_earlier_release_has_no_limits() -> None:
+    grant = granted(mint())
+    record = grant.record(NOW)
+    body = orjson.loads(record.body)
+    del body["pools"], body["job_types"]
+    assert grant_in(replace(record, body=orjson.dumps(body).decode())) == grant
+
+
+def test_an_administrator_of_an_earlier_release_may_do_all_of_this_one() -> None:
+    desk = Desk()
+    earlier = frozenset(PERMISSIONS) - {"work"}
+    _, custom = desk.token(role="custom", permissions=earlier, tenants=None)
+    desk.token(role="custom", permissions=earlier - {"secrets"}, tenants=None)
+    assert [each.id for each in desk.book.administrators(NOW)] == [custom.id]
+    assert all_roles({"own": earlier})["own"] == set(PERMISSIONS)
+
+
+def test_a_token_that_is_limited_makes_no_tokens_whatever_its_role_means_now() -> None:
+    desk = Desk()
+    token, _ = desk.token(role="admin", tenants=None, pools=("a",))
+    found = desk.access.of_token(token.text)
+    assert isinstance(found, Principal)
+    assert found.permissions == set(PERMISSIONS) - {"admin"}
+    assert desk.book.administrators(NOW) == []
 
 
 def test_a_record_has_no_part_of_the_secret() -> None:

@@ -119,6 +119,42 @@ async def test_nobody_makes_a_token_beyond_their_own_rights(api: Api) -> None:
     assert own["tenants"] == ["acme"], "without tenants, it has those of its maker"
 
 
+WORKER: dict[str, Any] = {"role": "worker", "pools": ["agents", "gpu-*"], "job_types": ["refund"]}
+
+
+async def test_a_token_of_a_worker_has_pools_and_types_and_opens_no_call(api: Api) -> None:
+    found = await made(api, **WORKER, tenants=["acme"])
+    shown = {name: found[name] for name in ("permissions", "pools", "job_types", "tenants")}
+    assert shown == {
+        "permissions": ["work"],
+        "pools": ["agents", "gpu-*"],
+        "job_types": ["refund"],
+        "tenants": ["acme"],
+    }
+    for path in ("/v1/jobs", "/v1/tenants/acme", "/v1/tokens"):
+        assert (await api.ask(found["token"], "GET", path))[0] == 403
+    assert (await made(api, role="worker"))["pools"] is None
+
+
+@pytest.mark.parametrize("limit", ["pools", "job_types"])
+@pytest.mark.parametrize("given", [{"role": "operator"}, {"role": "admin"}])
+async def test_only_a_token_of_a_worker_is_limited_to_pools_and_types(
+    api: Api, limit: str, given: dict[str, Any]
+) -> None:
+    """One that makes tokens could make another one without the limits."""
+    some: dict[str, Any] = {limit: ["a"], **given}
+    none: dict[str, Any] = {limit: [], "role": "worker"}
+    assert await refused(api, **some) == (422, "invalid-request")
+    assert await refused(api, **none) == (422, "invalid-request")
+
+
+async def test_who_may_not_work_makes_no_token_of_a_worker(api: Api) -> None:
+    given = {"role": None, "permissions": ["read", "admin"]}
+    body = {name: value for name, value in (VIEWER | given).items() if value is not None}
+    _, maker = await api.ask(BOOTSTRAP_TOKEN, "POST", "/v1/tokens", body)
+    assert await refused(api, maker["token"], role="worker") == (403, "beyond-own-rights")
+
+
 async def test_a_maker_knows_the_tokens_within_its_rights_alone(api: Api) -> None:
     wide = await made(api, role="admin")
     other = await made(api, role="viewer", tenants=["beta"])

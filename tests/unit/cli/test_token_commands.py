@@ -14,6 +14,8 @@ TOKEN: dict[str, Any] = {
     "role": "operator",
     "permissions": ["read", "operate"],
     "tenants": ["acme", "beta"],
+    "pools": None,
+    "job_types": None,
     "status": "active",
     "made_at": "2026-01-01T00:00:00.000Z",
     "made_by": "operator",
@@ -36,6 +38,15 @@ def test_a_token_is_made_as_asked_and_printed_alone(operator: OperatorApi) -> No
         {"name": "ci", "role": "operator", "tenants": ["acme", "beta"], "expires_days": 30},
         {"name": "ci", "permissions": ["read", "admin"]},
     ]
+
+
+def test_a_token_of_a_worker_is_made_with_its_limits(operator: OperatorApi) -> None:
+    limits = {"role": "worker", "pools": ["agents", "gpu-*"], "job_types": ["refund"]}
+    operator.on("POST", "/v1/tokens", TOKEN | limits | {"token": "tg_a_b_c"}, status=201)
+    several = ("--pool", "agents", "--pool", "gpu-*", "--job-type", "refund")
+    made = invoke(operator, tokens, "create", "ci", "--role", "worker", *several)
+    assert operator.bodies("POST") == [{"name": "ci", **limits}]
+    assert "agents, gpu-*" in made.stdout
 
 
 def test_tokens_are_listed_without_any_secret(operator: OperatorApi) -> None:

@@ -122,7 +122,11 @@ def test_credentials_are_made_once_and_for_their_owner_alone(tmp_path: Path) -> 
     first, second = credentials(settings), credentials(settings)
     (vault_key,) = first.vault_key_file
     (cluster_key,) = first.cluster_key_files
-    files = (vault_key, cluster_key, tmp_path / "admin.token")
+    link_token = first.link_token_file
+    assert link_token is not None
+    files = (vault_key, cluster_key, link_token, tmp_path / "admin.token")
+    assert len(link_token.read_text()) >= 32
+    assert first.environment()["TIDEGATE_LINK_TOKEN_FILE"] == str(link_token)
     assert first == second
     assert read_key(vault_key, "x") != read_key(cluster_key, "x")
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}

@@ -60,7 +60,12 @@ def test_the_figures_are_those_of_the_code() -> None:
 async def test_its_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_ADMIN_TOKEN", BOOTSTRAP_TOKEN)
     shown = re.findall(r"^    tidegate tokens (.*)$", PAGE, re.MULTILINE)
-    assert [line.split()[0] for line in shown] == [*["create"] * 3, "list", "revoke", "create"]
+    assert [line.split()[0] for line in shown] == [
+        *["create"] * 3,
+        "list",
+        "revoke",
+        *["create"] * 3,
+    ]
     async with serving(tmp_path) as api:
         key, acme = (
             tenant_key("acme", "tenant", ""),
