@@ -2,6 +2,10 @@
 
 A request is anything that a worker asks for beside its commands. It changes no job, so it does not
 enter the stage's thread: it is answered in the loop of the server, from what the last commit left.
+
+A request about a partition that this process does not own is dropped without an answer, as commands
+are: the worker asks its heir, or asks again once this owner announces the partition anew. A worker
+that asks again under the same number gets the answer to the later request alone.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from streams.serde.link.messages import (
     Seal,
     Unseal,
 )
-from streams.serde.records import Job
+from streams.serde.records import Job, StepResult
 
 OfALease = Body | Seal | Unseal | Live | Progress
 """A request that only the worker with the living lease of the job may make."""
@@ -57,18 +61,34 @@ class Answers(Protocol):
         """Forget a connection that has ended: nothing more is sent over it."""
 
 
+class NotOwned(Exception):
+    """This process does not own a partition, or does so no more."""
+
+
 class CommittedJobs(Protocol):
     """The jobs of the partitions that this process owns, as the last commit left them."""
 
     def job(self, partition: int, job_id: str) -> Job | None:
-        """Return a job; None if there is none, or if the partition is not owned now.
+        """Return a job; None if there is none. Any thread may ask.
 
-        Any thread may ask. It does not raise where a partition is being taken away.
+        Raises:
+            NotOwned: the partition is not owned now.
+        """
+
+    def left(self, partition: int, job: Job, wait: str) -> StepResult | None:
+        """Return what a finished wait or step of a job left; None if there is none.
+
+        Raises:
+            NotOwned: the partition is not owned now.
         """
 
 
 def living(jobs: CommittedJobs, connection: Connection, request: OfALease) -> Job | None:
-    """Return the job of a request if its worker has the living lease of it, else None."""
+    """Return the job of a request if its worker has the living lease of it, else None.
+
+    Raises:
+        NotOwned: the partition of the request is not owned now.
+    """
     job = jobs.job(request.partition, request.job_id)
     if job is None or job.status not in LEASED or job.job_id != request.job_id:
         return None

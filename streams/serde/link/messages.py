@@ -71,7 +71,8 @@ class Order(Message, frozen=True, tag="command"):
 class Body(Message, frozen=True, tag="body"):
     """Asks for the raw body of the event of a lease that the worker holds.
 
-    `index` is the place of the event in its batch; None for the one of a job of one event.
+    `index` is the place of the event in its batch, and `wait` the id of the wait that the event
+    ended; without either, it is the event of a job of one event.
     """
 
     request: int
@@ -79,6 +80,7 @@ class Body(Message, frozen=True, tag="body"):
     job_id: str
     epoch: int
     index: int | None = None
+    wait: str = ""
 
 
 class Seal(Message, frozen=True, tag="seal"):
@@ -200,11 +202,16 @@ class Wanted(Message, frozen=True, tag="wanted"):
 
 
 class Piece(Message, frozen=True, tag="piece"):
-    """A part of a body that was asked for, in order; `last` ends it."""
+    """A part of a body that was asked for, in order; `last` ends it.
+
+    `at` is where it begins in the body. A worker that asks again over the same connection may get
+    parts of both answers: it drops a part that does not begin where the one before ended.
+    """
 
     request: int
     data: bytes
     last: bool
+    at: int = 0
 
 
 class Done(Message, frozen=True, tag="done"):
