@@ -1,21 +1,25 @@
-"""The worker's free slots, shared out among the partitions that lease to it.
+"""The worker's free slots, shared out among the sources that lease to it.
 
-A credit is a free slot that one partition may fill. Each free slot is the credit of exactly one
-partition, so the partitions together are never promised more slots than there are. The worker tells
-a partition a limit: the leases read from it so far, plus its unused credits. Reading a lease that
-was on its way does not change that limit.
+A source is a partition, or a connection to an owner of partitions. A credit is a free slot that one
+source may fill. Each free slot is the credit of one source at most, so the sources together are
+never promised more slots than there are. The worker tells a source a limit: the leases read from it
+so far, plus its unused credits. Reading a lease that was on its way does not change that limit.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 WANTING_SECONDS = 3.0
-"""How long a partition counts as waiting after it asked; while it waits it asks each second."""
+"""How long a source counts as waiting after it asked; while it waits it asks each second."""
 
 ON_ITS_WAY_SECONDS = 1.0
-"""How long a new credit may be unused because its partition, or its lease, is on the way."""
+"""How long a new credit may be unused because its source, or its lease, is on the way."""
+
+Source = Any
+"""A partition, or a connection."""
 
 
 class Credits:
@@ -23,51 +27,81 @@ class Credits:
 
     def __init__(self, partitions: int, slots: int, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # By partition, when each of its credits was given to it; the newest is used first.
-        self._unused: dict[int, list[float]] = {p: [] for p in range(partitions)}
-        self._received = dict.fromkeys(range(partitions), 0)
-        self._told: dict[int, int | None] = dict.fromkeys(range(partitions))
-        # Partitions whose limit may differ from the one they were told: most jobs change one.
-        self._owed, self._was_closed = set(range(partitions)), False
-        self._asked = dict.fromkeys(range(partitions), float("-inf"))
-        self._queue: OrderedDict[int, None] = OrderedDict()
-        self._shared = False
-        self._slots = slots
+        # By source, when each of its credits was given to it; the newest is used first.
+        self._unused: dict[Source, list[float]] = {}
+        self._received: dict[Source, int] = {}
+        self._told: dict[Source, int | None] = {}
+        # Sources whose limit may differ from the one they were told: most jobs change one.
+        self._owed: set[Source] = set()
+        self._was_closed = False
+        self._asked: dict[Source, float] = {}
+        self._queue: OrderedDict[Source, None] = OrderedDict()
+        self._due: dict[Source, int] = {}
+        self._spare = slots  # while there is no source
         self._missing = 0  # to be withheld from those that are given next
+        self._partitions = partitions
+        for partition in range(partitions):
+            self._begin(partition)
 
     def share(self, first: int) -> None:
         """Spread all slots round robin, beginning with one partition; only the first call does.
 
         Workers begin at different partitions, so that small ones together serve all of them.
         """
-        if self._shared:
-            return
-        self._shared = True
-        for number in range(self._slots):
-            self._add((first + number) % len(self._unused))
+        spare, self._spare = self._spare, 0
+        for number in range(spare):
+            self._add((first + number) % self._partitions)
 
-    def unused(self, partition: int) -> int:
-        return len(self._unused.get(partition, ()))
+    def open(self, source: Source) -> None:
+        """A source is there: it gets what no other one has, or by and by its share."""
+        self._begin(source)
+        spare, self._spare = self._spare, 0
+        for _ in range(spare):
+            self._add(source)
+        if not spare:
+            unused = sum(map(len, self._unused.values()))
+            self._due[source] = unused // len(self._unused)
+            self.level()
 
-    def read(self, partition: int, number: int) -> None:
-        """Count a lease that was read, the `number`-th of its partition.
+    def level(self) -> None:
+        """Give new sources of their share what others have not used for a while."""
+        for source in list(self._due):
+            while self._due.get(source, 0) > 0 and self._shift_to(source):
+                self._due[source] -= 1
+            if self._due.get(source, 0) <= 0:
+                self._due.pop(source, None)
+
+    def close(self, source: Source) -> None:
+        """A source is gone: the others get its credits."""
+        freed = self._unused.pop(source, [])
+        for kept in (self._received, self._told, self._asked, self._queue, self._due):
+            kept.pop(source, None)
+        self._owed.discard(source)
+        for _ in freed:
+            self.give(source)
+
+    def unused(self, source: Source) -> int:
+        return len(self._unused.get(source, ()))
+
+    def read(self, source: Source, number: int) -> None:
+        """Count a lease that was read, the `number`-th of its source.
 
         Leases before it that were not read are lost: they were sent to a work partition that
         this worker no longer reads.
         """
-        if partition in self._received:
-            self._received[partition] = max(self._received[partition] + 1, number)
-            self._owed.add(partition)
+        if source in self._received:
+            self._received[source] = max(self._received[source] + 1, number)
+            self._owed.add(source)
 
-    def use(self, partition: int) -> None:
-        """Use the credit of the lease's partition, or another's if that credit was moved."""
-        if self.unused(partition):
-            self._unused[partition].pop()
-            self._owed.add(partition)
+    def use(self, source: Source) -> None:
+        """Use the credit of the lease's source, or another's if that credit was moved."""
+        if self.unused(source):
+            self._unused[source].pop()
+            self._owed.add(source)
         elif not self._take_oldest(float("inf")):
             raise ValueError("no credit is unused: ask for a free slot first")
-        if self._is_wanting(partition) and not self.unused(partition):
-            self._shift_to(partition)
+        if self._is_wanting(source) and not self.unused(source):
+            self._shift_to(source)
 
     def withhold(self, slots: int) -> None:
         """Use credits for slots beyond a lease's first; missing ones are used once they come."""
@@ -75,77 +109,91 @@ class Credits:
             if not self._take_oldest(float("inf")):
                 self._missing += 1
 
-    def give(self, home: int) -> None:
-        """Give a free slot to the partition that has waited longest, otherwise to `home`.
+    def give(self, home: Source) -> None:
+        """Give a free slot to the source that has waited longest, otherwise to `home`.
 
-        It is withheld instead if a lease that fills several slots still misses it.
+        If that is gone, the one with the fewest gets it. It is withheld instead if a lease that
+        fills several slots still misses it.
         """
         if self._missing:
             self._missing -= 1
-            return
-        waiting = (p for p in self._queue if self._is_wanting(p))
-        self._add(next(waiting, home if home in self._unused else 0))
+        elif not self._unused:
+            self._spare += 1
+        else:
+            waiting = (s for s in self._queue if self._is_wanting(s))
+            home = home if home in self._unused else min(self._unused, key=self.unused)
+            self._add(next(waiting, home))
 
-    def want(self, partition: int) -> None:
-        """Move an unused credit to a partition that has ready jobs and no credits.
+    def want(self, source: Source) -> None:
+        """Move an unused credit to a source that has ready jobs and no credits.
 
         Otherwise it waits for the next free slot, and keeps its place while it goes on asking.
         """
-        if partition not in self._unused:
+        if source not in self._unused:
             return
-        if not self._is_wanting(partition):
-            self._queue.pop(partition, None)
-        self._asked[partition] = self._clock()
-        if any(given > self._clock() - ON_ITS_WAY_SECONDS for given in self._unused[partition]):
+        if not self._is_wanting(source):
+            self._queue.pop(source, None)
+        self._asked[source] = self._clock()
+        if any(given > self._clock() - ON_ITS_WAY_SECONDS for given in self._unused[source]):
             return
-        self._queue.setdefault(partition)
-        self._shift_to(partition)
+        self._queue.setdefault(source)
+        self._shift_to(source)
 
-    def word(self, partition: int, closed: bool) -> tuple[int, int]:
-        """The numbers to tell a partition now: its unused credits, and the leases read."""
-        return 0 if closed else self.unused(partition), self._received.get(partition, 0)
+    def word(self, source: Source, closed: bool) -> tuple[int, int]:
+        """The numbers to tell a source now: its unused credits, and the leases read."""
+        return 0 if closed else self.unused(source), self._received.get(source, 0)
 
-    def tell(self, partition: int, closed: bool) -> tuple[int, int]:
-        """The result of `word`, which the caller now sends to the partition."""
-        free, received = self.word(partition, closed)
-        self._told[partition] = free + received
-        self._owed.add(partition)  # it may be told once more when `closed` changes
+    def tell(self, source: Source, closed: bool) -> tuple[int, int]:
+        """The result of `word`, which the caller now sends to the source."""
+        free, received = self.word(source, closed)
+        self._told[source] = free + received
+        self._owed.add(source)  # it may be told once more when `closed` changes
         return free, received
 
-    def untold(self, partition: int) -> None:
-        """The partition may not have heard the last word to it."""
-        self._told[partition] = None
-        if partition in self._unused:
-            self._owed.add(partition)
+    def untold(self, source: Source) -> None:
+        """The source may not have heard the last word to it."""
+        self._told[source] = None
+        if source in self._unused:
+            self._owed.add(source)
 
-    def owed(self, closed: bool) -> list[int]:
-        """Partitions whose limit differs from the last one that they were told."""
+    def owed(self, closed: bool) -> list[Source]:
+        """Sources whose limit differs from the last one that they were told."""
         if closed != self._was_closed:
             self._owed, self._was_closed = set(self._unused), closed
-        self._owed = {p for p in self._owed if sum(self.word(p, closed)) != self._told[p]}
-        return sorted(self._owed)
+        self._owed = {s for s in self._owed if sum(self.word(s, closed)) != self._told[s]}
+        return [s for s in self._unused if s in self._owed]
 
-    def _shift_to(self, partition: int) -> None:
+    def _shift_to(self, source: Source) -> bool:
         """Move a credit that was unused for a while, since no lease for it can be on its way."""
-        own, self._unused[partition] = self._unused[partition], []
+        own, self._unused[source] = self._unused[source], []
         moved = self._take_oldest(self._clock() - ON_ITS_WAY_SECONDS)
-        self._unused[partition] = own
+        self._unused[source] = own
         if moved:
-            self._add(partition)
+            self._add(source)
+        return moved
 
-    def _add(self, partition: int) -> None:
-        self._unused[partition].append(self._clock())
-        self._owed.add(partition)
-        self._queue.pop(partition, None)
+    def _begin(self, source: Source) -> None:
+        self._unused[source], self._received[source] = [], 0
+        self._told[source], self._asked[source] = None, float("-inf")
+        self._owed.add(source)
+
+    def _add(self, source: Source) -> None:
+        self._unused[source].append(self._clock())
+        self._owed.add(source)
+        self._queue.pop(source, None)
 
     def _take_oldest(self, given_by: float) -> bool:
-        """Take a credit from the partition that has most given to it by a moment."""
-        old = {p: sum(g <= given_by for g in given) for p, given in self._unused.items()}
-        giver = max(old, key=lambda p: old[p])
+        """Take a credit from the source that has most given to it by a moment."""
+        old = {s: sum(g <= given_by for g in given) for s, given in self._unused.items()}
+        giver = max(old, key=lambda s: old[s], default=None)
+        if giver is None:
+            taken = self._spare > 0
+            self._spare -= taken
+            return taken
         if old[giver]:
             self._unused[giver].pop(0)
             self._owed.add(giver)
         return bool(old[giver])
 
-    def _is_wanting(self, partition: int) -> bool:
-        return self._clock() - self._asked.get(partition, float("-inf")) < WANTING_SECONDS
+    def _is_wanting(self, source: Source) -> bool:
+        return self._clock() - self._asked.get(source, float("-inf")) < WANTING_SECONDS

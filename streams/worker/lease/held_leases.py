@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from streams.serde.records import HeldLease, Lease
 from streams.worker import metrics
-from streams.worker.lease.credits import Credits
+from streams.worker.lease.credits import Credits, Source
 
 GRACE_SECONDS = 5.0
 """A run may wind up for this long past its timeout while its lease is still listed."""
@@ -29,6 +29,7 @@ class Held:
     `started_at` is infinite until a lease that must run alone begins. Such a lease `waits` until no
     other run is left, and is `announced` once a heartbeat that says so was acknowledged. One that
     waits for slots is without a start, and `waits`, too; `weight` is how many it fills.
+    `source` gave the lease, and gets its credit back.
     """
 
     lease: Lease
@@ -40,6 +41,7 @@ class Held:
     waits: bool = False
     announced: bool = False
     weight: int = 1
+    source: Source = None
 
     @property
     def valid_until(self) -> float:
@@ -78,7 +80,7 @@ class HeldLeases:
         self.beside: list[HeldLeases] = []
         """Those of other pools, whose handlers run in the same process."""
         self.credits = Credits(partitions, slots, clock)
-        self._margin = margin
+        self.margin = margin
         self._clock = clock
         self._held: dict[tuple[str, int], Held] = {}
         self._slots: dict[Held, None] = {}  # running leases, in order
@@ -86,26 +88,30 @@ class HeldLeases:
         self._alone: dict[Held, None] = {}  # those among them that run alone
         self._read: OrderedDict[str, None] = OrderedDict()
 
-    def read(self, lease: Lease) -> bool:
-        """Count a lease; False if it was read before, since a rebalance repeats some records."""
+    def read(self, lease: Lease, source: Source = None) -> bool:
+        """Count a lease; False if it was read before, since a rebalance repeats some records.
+
+        Without a source, its home partition is the source.
+        """
         with self.lock:
             if lease.run_id in self._read:
                 return False
             self._read[lease.run_id] = None
             if len(self._read) > _REMEMBERED:
                 self._read.popitem(last=False)
-            self.credits.read(lease.home_partition, lease.number)
+            self.credits.read(_source(lease, source), lease.number)
             return True
 
-    def take(self, lease: Lease, basis: float) -> Held | None:
-        """Fill a slot; if none is free, return None and let the lease's partition wait for one."""
+    def take(self, lease: Lease, basis: float, source: Source = None) -> Held | None:
+        """Fill a slot; if none is free, return None and let the lease's source wait for one."""
+        source = _source(lease, source)
         with self.lock:
             if self.free() == 0:
-                self.credits.want(lease.home_partition)
+                self.credits.want(source)
                 return None
-            self.credits.use(lease.home_partition)
+            self.credits.use(source)
             started_at = float("inf") if lease.alone else self._clock()
-            held = Held(lease, basis, started_at, self._margin, waits=lease.alone)
+            held = Held(lease, basis, started_at, self.margin, waits=lease.alone, source=source)
             self._held[held.id] = held
             self._slots[held] = None
             if lease.alone:
@@ -123,7 +129,7 @@ class HeldLeases:
 
     def usable(self, lease: Lease) -> float:
         """For how many seconds after its heartbeat was sent a lease may start something."""
-        return lease.term_seconds - self._margin
+        return lease.term_seconds - self.margin
 
     def vacate(self, held: Held) -> None:
         """Free the slot of a run that is over, even if its end is not acknowledged yet."""
@@ -132,7 +138,7 @@ class HeldLeases:
             del self._slots[held]
             self._alone.pop(held, None)
             for _ in range(held.weight):
-                self.credits.give(held.lease.home_partition)
+                self.credits.give(held.source)
             self._fill(-held.weight)
         self.changed()
 
@@ -148,18 +154,18 @@ class HeldLeases:
         with self.lock:
             return 0 if self._closed() else max(0, self.slots - self._filled)
 
-    def word(self, partition: int) -> tuple[int, int]:
-        """How many more leases a partition may send, and how many of its leases were read."""
+    def word(self, source: Source) -> tuple[int, int]:
+        """How many more leases a source may send, and how many of its leases were read."""
         with self.lock:
-            return self.credits.word(partition, self._closed())
+            return self.credits.word(source, self._closed())
 
-    def tell(self, partition: int) -> tuple[int, int]:
+    def tell(self, source: Source) -> tuple[int, int]:
         """The result of `word`, for a message that is sent before the lock is released."""
         with self.lock:
-            return self.credits.tell(partition, self._closed())
+            return self.credits.tell(source, self._closed())
 
-    def owed(self) -> list[int]:
-        """Partitions whose credits have changed since they were last told."""
+    def owed(self) -> list[Source]:
+        """Sources whose credits have changed since they were last told."""
         with self.lock:
             return self.credits.owed(self._closed())
 
@@ -167,6 +173,11 @@ class HeldLeases:
         """Whether a partition has leases or credits of this worker."""
         with self.lock:
             return bool(self.credits.unused(partition) or self.listed(partition))
+
+    def homes(self) -> set[int]:
+        """The partitions whose leases are held."""
+        with self.lock:
+            return {held.lease.home_partition for held in self._held.values()}
 
     def listed(self, partition: int) -> tuple[Held, ...]:
         """The leases of a home partition that a heartbeat keeps alive.
@@ -218,6 +229,10 @@ class HeldLeases:
         lone = [held for each in (self, *self.beside) for held in list(each._alone)]
         alone = any(not held.lost for held in lone)
         return self.draining or self.blocked or not self.assigned or alone
+
+
+def _source(lease: Lease, source: Source) -> Source:
+    return lease.home_partition if source is None else source
 
 
 def as_listed(leases: Iterable[Held]) -> tuple[HeldLease, ...]:

@@ -1,0 +1,1 @@
+"""The worker's end of the links to the owners of partitions."""

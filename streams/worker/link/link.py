@@ -1,0 +1,315 @@
+"""The worker's end of the link: commands, requests, beats and leases, over any connections.
+
+It knows no sockets and no threads of its own. The lock is that of the leases, so that beats, leases
+and commands leave in the order in which they are true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from streams.errors import DecodeError, LeaseLost
+from streams.process.wall_clock import wall_ms
+from streams.serde.link import frames
+from streams.serde.link.messages import (
+    VERSION,
+    Acked,
+    Answer,
+    Beat,
+    Done,
+    Failed,
+    FromOwner,
+    Hello,
+    Leased,
+    Owned,
+    Piece,
+    Refused,
+    Wanted,
+    Welcome,
+)
+from streams.serde.records import Command, Declined, Handler, Heartbeat
+from streams.worker import metrics
+from streams.worker.lease.held_leases import HeldLeases, as_listed
+from streams.worker.link.contract import Acknowledged, Connection, Deadline, Inbox
+from streams.worker.link.outbox import Outbox, Waiting
+from streams.worker.link.owners import Owners
+from streams.worker.link.peers import Peer, Peers
+from streams.worker.link.readiness import Readiness
+from streams.worker.link.requests import Answered, Question, Requests
+from streams.worker.link.taking import Taking
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a worker is: `name` is its instance, and `boot` a UUIDv7 of its process."""
+
+    name: str
+    boot: str
+    pool: str
+    handlers: tuple[Handler, ...]
+
+
+class Link:
+    """Every connection of one worker. Threads may call all of it.
+
+    A command is sent in the order of `post` to the owner of its partition, and again to each that
+    comes after it, until it is acknowledged or its deadline is over.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        held_leases: HeldLeases,
+        inbox: Inbox,
+        clock: Callable[[], float],
+    ) -> None:
+        self.identity = identity
+        self.readiness = Readiness(clock)
+        self._held_leases = held_leases
+        self._lock = held_leases.lock
+        self._inbox = inbox
+        self._clock = clock
+        self._peers = Peers()
+        self._owners = Owners()
+        self._outbox = Outbox(clock)
+        self._requests = Requests(self._owner, clock)
+        self._taking = Taking(held_leases, self._owners, inbox.leased, clock)
+        self._emptied: list[Callable[[None], None]] = []
+        self.welcomed: Callable[[Welcome], None] = lambda _: None
+        """Called under the lock when an owner takes this worker."""
+
+    # What a connection tells.
+
+    def opened(self, connection: Connection) -> None:
+        """A connection is open: say who this is."""
+        who, slots = self.identity, self._held_leases.slots
+        hello = Hello(VERSION, who.name, who.boot, who.pool, slots, who.handlers)
+        with self._lock:
+            self._peers.open(connection)
+            connection.send(frames.encoded(hello))
+
+    def received(self, connection: Connection, frame: bytes | str) -> None:
+        """A frame has come; one that cannot be read ends its connection."""
+        try:
+            messages = frames.from_owner(frame)
+        except DecodeError as error:
+            log.error(
+                "the owner sends what cannot be read", owner=connection.name, error=str(error)
+            )
+            connection.close("a frame cannot be read")
+            return
+        with self._lock:
+            for message in messages:
+                if self._peers.knows(connection):
+                    self._read(connection, message)
+
+    def closed(self, connection: Connection, why: str) -> None:
+        """A connection is gone; this ends no lease."""
+        with self._lock:
+            peer = self._peers.close(connection)
+            if peer is not None:
+                self._held_leases.credits.close(connection)
+                self._held_leases.assigned = any(self._peers)
+            self.readiness.lost(connection.name, why)
+            self._begin_anew(self._owners.leave(connection))
+            self._requests.look()
+            self.tell()
+
+    # What the worker says.
+
+    def post(
+        self,
+        partition: int,
+        command: Command,
+        until: Deadline,
+        done: Acknowledged | None = None,
+        *,
+        once: bool = False,
+    ) -> None:
+        """Send a command; `done` gets LeaseLost if its deadline passes first.
+
+        With `once` it is for the present owner alone.
+        """
+        with self._lock:
+            order = self._outbox.add(partition, command, until, done, once)
+            owner = self._owners.of(partition)
+            if owner is not None:
+                owner.send(frames.encoded(order))
+
+    def ask(self, question: Question, answered: Answered) -> None:
+        """Make a request; `answered` gets the result, or why there is none."""
+        with self._lock:
+            self._requests.ask(question, answered)
+
+    def tell(self) -> None:
+        """Send a beat to each owner whose share of the slots differs from what it was told."""
+        with self._lock:
+            for connection in self._held_leases.owed():
+                peer = self._peers.of(connection)
+                if peer is not None:
+                    self._beat(peer)
+
+    def beat(self) -> None:
+        """Send a beat to every owner at once, and to each partition with leases a heartbeat."""
+        with self._lock:
+            for peer in self._peers:
+                self._beat(peer)
+                self._keep_leases(peer)
+
+    def tick(self) -> None:
+        """Do what is due; to be called several times a second."""
+        with self._lock:
+            for waiting in self._outbox.late():
+                self._too_late(waiting)
+            for answered, error in self._requests.take_late():
+                answered(error)
+            self._requests.look()
+            self._held_leases.credits.level()
+            for peer in self._peers:
+                if peer.beats.is_due(self._clock()):
+                    self._beat(peer)
+                    self._keep_leases(peer)
+            self.tell()
+            self._tell_empty()
+
+    def when_empty(self, told: Callable[[None], None]) -> None:
+        """Call `told` once every command is acknowledged or too late."""
+        with self._lock:
+            self._emptied.append(told)
+            self._tell_empty()
+
+    # The rest is called under the lock.
+
+    def _read(self, connection: Connection, message: FromOwner) -> None:
+        match message:
+            case Welcome():
+                self._welcome(connection, message)
+            case Refused():
+                self.readiness.refused(connection.name, message, self._inbox.failed)
+                connection.close(f"refused: {message.message}")
+            case _:
+                peer = self._peers.of(connection)
+                if peer is not None:
+                    self._hear(peer, message)
+
+    def _hear(self, peer: Peer, message: FromOwner) -> None:
+        """What an owner says that has welcomed this worker."""
+        match message:
+            case Owned(partitions=partitions):
+                self._begin_anew(self._owners.announce(peer.connection, partitions))
+            case Leased():
+                declined = self._taking.take(peer, message)
+                if declined is not None:
+                    self._decline(message, declined)
+                self.tell()
+            case Answer(reply=reply):
+                self._inbox.replied(reply)
+            case Acked(numbers=numbers):
+                self._acknowledge(numbers)
+            case Wanted():
+                self._held_leases.credits.want(peer.connection)
+                self.tell()
+            case Piece() | Done() | Failed():
+                found = self._requests.read(peer.connection, message)
+                if found is not None:
+                    answered, result = found
+                    answered(result)
+
+    def _welcome(self, connection: Connection, welcome: Welcome) -> None:
+        if self._peers.of(connection) is not None:
+            return
+        log.info("an owner takes this worker", owner=welcome.owner, worker_id=welcome.worker_id)
+        peer = self._peers.welcomed(connection, welcome)
+        self.readiness.welcomed(connection.name)
+        self._held_leases.margin = welcome.margin_seconds
+        self._held_leases.assigned = True
+        self._held_leases.credits.open(connection)
+        peer.beats.is_due(self._clock())
+        self._beat(peer)
+        self._begin_anew(self._owners.announce(connection, welcome.owned))
+        self.welcomed(welcome)
+        self._requests.look()
+        self.tell()
+
+    def _begin_anew(self, partitions: Iterable[int]) -> None:
+        """Send the owner of partitions what is not acknowledged, behind an introduction."""
+        for partition in partitions:
+            owner = self._owners.of(partition)
+            waiting = self._outbox.take(partition)
+            self.readiness.forget(partition)
+            if owner is None:
+                continue
+            self._introduce(partition)
+            for each in waiting:
+                owner.send(frames.encoded(self._outbox.put(each)))
+            self._requests.anew(owner, (partition,))
+        self._requests.look()
+
+    def _beat(self, peer: Peer) -> None:
+        limit = sum(self._held_leases.tell(peer.connection))
+        number = peer.beats.sent(self._clock())
+        beat = Beat(number, limit, self._held_leases.draining)
+        peer.connection.send(frames.encoded(beat))
+
+    def _keep_leases(self, peer: Peer) -> None:
+        for partition in sorted(self._held_leases.homes()):
+            if self._owners.of(partition) is peer.connection:
+                self._introduce(partition)
+
+    def _introduce(self, partition: int) -> None:
+        """Send the heartbeat of a partition, which renews its leases once it is acknowledged."""
+        leases, now = self._held_leases.listed(partition), self._clock()
+        told = as_listed(leases)
+        body = Heartbeat("", self.identity.pool, 0, 0, told, (), 0, False)
+        until = now + self._longest_term()
+        self.readiness.asked(partition)
+
+        def done(error: Exception | None) -> None:
+            if error is None:
+                self.readiness.heard(partition)
+                self._held_leases.renew(leases, now, told)
+
+        self.post(partition, _of_worker(body), lambda: until, done, once=True)
+
+    def _longest_term(self) -> float:
+        return max((peer.welcome.term_seconds for peer in self._peers), default=0.0)
+
+    def _acknowledge(self, numbers: dict[int, int]) -> None:
+        for partition, number in numbers.items():
+            for waiting in self._outbox.acknowledged(partition, number):
+                if waiting.done is not None:
+                    waiting.done(None)
+        self._tell_empty()
+
+    def _decline(self, leased: Leased, why: str) -> None:
+        lease = leased.lease
+        metrics.LEASES.labels("declined").inc()
+        log.info("lease declined", job_id=lease.job_id, type=lease.type, why=why)
+        until = self._clock() + lease.term_seconds
+        body = Declined("", "full", 0, why, 0)
+        command = Command("", lease.tenant_id, lease.job_id, lease.epoch, wall_ms(), body)
+        self.post(leased.partition, command, lambda: until)
+
+    def _too_late(self, waiting: Waiting) -> None:
+        log.warning("not acknowledged in time: given up", command=waiting.what)
+        if waiting.done is not None:
+            waiting.done(LeaseLost(f"{waiting.what} was not acknowledged in time"))
+
+    def _tell_empty(self) -> None:
+        if not self._outbox:
+            told, self._emptied = self._emptied, []
+            for each in told:
+                each(None)
+
+    def _owner(self, partition: int | None) -> Connection | None:
+        return self._peers.any() if partition is None else self._owners.of(partition)
+
+
+def _of_worker(body: Heartbeat) -> Command:
+    """A command of the worker itself."""
+    return Command("", "", "", 0, wall_ms(), body)

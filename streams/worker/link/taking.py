@@ -1,0 +1,44 @@
+"""Takes or declines each lease at once, in a connection's thread: a blocked loop delays nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streams.serde.link.messages import Leased
+from streams.worker import metrics
+from streams.worker.lease.held_leases import Held, HeldLeases
+from streams.worker.link.owners import Owners
+from streams.worker.link.peers import Peer
+
+
+class Taking:
+    """Judges leases. It is called under the lock of the leases."""
+
+    def __init__(
+        self,
+        held_leases: HeldLeases,
+        owners: Owners,
+        begin: Callable[[Held], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._held_leases = held_leases
+        self._owners = owners
+        self._begin = begin
+        self._clock = clock
+
+    def take(self, peer: Peer, leased: Leased) -> str | None:
+        """Have a lease's run begin, or say why it does not; one that was read before is neither."""
+        lease, source = leased.lease, peer.connection
+        if not self._held_leases.read(lease, source):
+            return None
+        sent_at = peer.beats.sent_at(leased.beat)
+        if self._owners.of(leased.partition) is not source:
+            return "its partition has another owner by now"
+        if sent_at is None or self._clock() >= sent_at + self._held_leases.usable(lease):
+            return f"it answers beat {leased.beat}, which is unknown here or too old"
+        held = self._held_leases.take(lease, sent_at, source)
+        if held is None:
+            return "the worker shuts down" if self._held_leases.draining else "no slot is free"
+        metrics.LEASES.labels("taken").inc()
+        self._begin(held)
+        return None
