@@ -4,8 +4,9 @@ A frame is a JSON array of messages; each has its kind in `type`. Bytes are base
 fields are ignored, so that a newer end may add some.
 
 A worker numbers its commands for each partition, from 1 on, for as long as its process lives. It
-keeps a command until the owner acknowledges it, and sends what is not acknowledged again, in order,
-to the owner of the partition or to its heir.
+keeps a command until the owner acknowledges it. What is not acknowledged when an owner announces
+the partition anew is sent to that owner in order, behind a heartbeat, and under new numbers: so an
+acknowledgement of a former copy never counts for one that its owner has dropped.
 """
 
 from __future__ import annotations

@@ -240,14 +240,13 @@ class Link:
         """Send the owner of partitions what is not acknowledged, behind an introduction."""
         for partition in partitions:
             owner = self._owners.of(partition)
-            waiting = self._outbox.take(partition)
             self.readiness.forget(partition)
-            if owner is None:
-                continue
-            self._introduce(partition)
-            for each in waiting:
-                owner.send(frames.encoded(self._outbox.put(each)))
-            self._requests.anew(owner, (partition,))
+            if owner is not None:
+                waiting = self._outbox.take(partition)
+                self._introduce(partition)
+                for each in waiting:
+                    owner.send(frames.encoded(self._outbox.put(each)))
+                self._requests.anew(owner, partition)
         self._requests.look()
 
     def _beat(self, peer: Peer) -> None:
@@ -296,12 +295,13 @@ class Link:
         self.post(leased.partition, command, lambda: until)
 
     def _too_late(self, waiting: Waiting) -> None:
-        log.warning("not acknowledged in time: given up", command=waiting.what)
+        if not waiting.once:
+            log.warning("not acknowledged in time: given up", command=waiting.what)
         if waiting.done is not None:
             waiting.done(LeaseLost(f"{waiting.what} was not acknowledged in time"))
 
     def _tell_empty(self) -> None:
-        if not self._outbox:
+        if self._emptied and self._outbox.is_empty:
             told, self._emptied = self._emptied, []
             for each in told:
                 each(None)

@@ -37,8 +37,10 @@ class Outbox:
         self._waiting: dict[int, deque[Waiting]] = {}
         self._numbers: dict[int, int] = {}
 
-    def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits that another owner would be sent."""
+        return all(each.once for waiting in self._waiting.values() for each in waiting)
 
     def add(
         self,

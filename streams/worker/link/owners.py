@@ -21,8 +21,8 @@ class Owners:
     def announce(self, connection: Connection, partitions: Collection[int]) -> list[int]:
         """A connection has these partitions now, and no others.
 
-        Returns those that have another owner now than before, or had their owner without it for a
-        while: what it does not know yet is to be sent.
+        Returns those that have another owner now than before, or none, and those that it did not
+        have a moment ago: what their owner does not know yet is to be sent.
         """
         changed = [
             partition
@@ -37,14 +37,14 @@ class Owners:
         return changed
 
     def leave(self, connection: Connection) -> list[int]:
-        """A connection is gone. Returns the partitions that have an older owner again."""
+        """A connection is gone. Returns the partitions that have an older owner again, or none."""
         return self.announce(connection, ())
 
     def _take(self, partition: int, connection: Connection) -> bool:
-        """Forget an announcement; whether another connection is the partition's owner now."""
+        """Forget an announcement; whether the partition has lost its owner by that."""
         was_owner = self.of(partition) is connection
         known = self._announced[partition]
         known.pop(connection, None)
         if not known:
             del self._announced[partition]
-        return was_owner and bool(known)
+        return was_owner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streams.errors import PermanentError, TransientError
@@ -67,11 +67,10 @@ class Requests:
         for opened in list(self._open.values()):
             self._ask(opened)
 
-    def anew(self, connection: Connection, partitions: Iterable[int]) -> None:
-        """Make the requests again that a connection may have dropped: it announced these anew."""
-        again = set(partitions)
+    def anew(self, connection: Connection, partition: int) -> None:
+        """Forget that a connection was asked: it may have dropped what it was before this."""
         for opened in self._open.values():
-            if opened.asked is connection and opened.question.partition in again:
+            if opened.asked is connection and opened.question.partition == partition:
                 opened.asked = None
 
     def take_late(self) -> list[tuple[Answered, Exception]]:
