@@ -9,6 +9,7 @@ import typer
 
 from streams.api.dead_letters import cli_tables as tables
 from streams.api.dead_letters.cli_options import Listed, Selected
+from streams.api.dead_letters.cli_preview import preview
 from streams.api.jobs import cli_sentences as job_sentences
 from streams.api.jobs.cli_submission import input_value
 from streams.api.live.cli_watch import follow
@@ -27,6 +28,9 @@ from streams.cli.options import AsJson, Cursor, DryRun, Id, Limit, Note
 from streams.cli.quantities import moment
 
 dlq = typer.Typer(no_args_is_help=True, help="List and show dead letters; replay or discard them.")
+
+
+dlq.command("preview")(preview)
 
 
 @command(dlq, "list", tables.dead_letters)

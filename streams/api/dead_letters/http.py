@@ -8,13 +8,14 @@ from __future__ import annotations
 from aiohttp import web
 
 from streams.access.permissions import OPERATE, READ
-from streams.api.dead_letters import letter
+from streams.api.dead_letters import edit_preview, letter
 from streams.api.dead_letters import table as dead_letters
 from streams.api.dead_letters.page_replay import replay_selected
 from streams.api.dead_letters.replay_request import (
     BulkReplayRequest,
     DiscardRequest,
     DoneRequest,
+    EditRequest,
     ManualRequest,
     ReplayRequest,
 )
@@ -48,6 +49,16 @@ async def replay(request: web.Request) -> web.Response:
     state, id_ = state_of(request), request.match_info["id"]
     wanted, key = await read_body(request, ReplayRequest), idempotency_key(request)
     return web.json_response(await letter.replay(state, id_, wanted, key), status=202)
+
+
+@calls.post(
+    "/v1/dlq/{id}/preview", of=ROW, needs=OPERATE, verb="dead_letter.preview", body=EditRequest
+)
+async def preview(request: web.Request) -> web.Response:
+    """Show a job's input before and after an edit, and whether it fits; nothing is replayed."""
+    wanted = await read_body(request, EditRequest)
+    shown = await edit_preview.preview(state_of(request), request.match_info["id"], wanted)
+    return web.json_response(shown)
 
 
 @calls.post(

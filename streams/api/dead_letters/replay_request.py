@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from streams.api.fields import Body, Moment, Name, Writable, noted, stored_json
 from streams.api.jobs.job_request import MAX_INPUT_BYTES
@@ -61,6 +61,20 @@ class ReplayRequest(Body):
             (name, "is for jobs, and this is a record") for name in for_jobs if for_jobs[name]
         ]:
             raise all_invalid(faults)
+
+
+class EditRequest(Body):
+    """Body of `POST /v1/dlq/{id}/preview`; `type` is that of the replay, if not the job's own."""
+
+    input: Writable
+    type: Name | None = None
+
+    @field_validator("input")
+    @classmethod
+    def _is_one(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("must not be null: a replay without an input keeps the job's own")
+        return value
 
 
 class BulkReplayRequest(Body):

@@ -17,12 +17,17 @@ async def refuse_misfit(state: AppState, type_: str, text: str) -> None:
     Raises:
         Refusal: 422 naming each field at fault.
     """
+    faults = await misfits_of(state, type_, text)
+    if faults:
+        raise all_invalid(faults)
+
+
+async def misfits_of(state: AppState, type_: str, text: str) -> list[Fault]:
+    """Return each field at fault of an input, as JSON text; none if nothing was announced."""
 
     def look(connection: sqlite3.Connection) -> list[Fault]:
         found = job_types.job_type(connection, type_)
         schema = None if found is None else found.type.input_schema
         return [] if schema is None else misfits(schema, text)
 
-    faults = await state.query(look)
-    if faults:
-        raise all_invalid(faults)
+    return await state.query(look)

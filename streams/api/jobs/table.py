@@ -79,14 +79,14 @@ def whole_job(connection: sqlite3.Connection, found: Job, topology: Topology) ->
         **job_json(found, details),
         "event_ids": list(events),
         "event_count": max(found.event_count, len(events)),
-        "input": _input(connection, found),
+        "input": shown_input(connection, found),
         "why": waits_of(RunningJobs(connection, topology), found, details, topology),
         "deliveries": deliveries.of_job(connection, found.tenant_id, found.job_id),
         "log": live.newest_lines(connection, found),
     }
 
 
-def _input(connection: sqlite3.Connection, found: Job) -> object:
+def shown_input(connection: sqlite3.Connection, found: Job) -> object:
     """Return what a job was submitted with; None for an event's job, and for an erased tenant's.
 
     Kafka keeps an input until its retention ends, but after an erasure nobody is shown it, as

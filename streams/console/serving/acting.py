@@ -8,16 +8,15 @@ answered by a page that says why, with the form as it was sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote
 
 from aiohttp import hdrs, web
 
 from streams.api.refusal import Refusal
 from streams.api.serving.call import OPEN, Calls
 from streams.api.session.next_path import is_path_here
-from streams.console.serving import asked_for, telling
+from streams.console.serving import answers, asked_for, telling
 from streams.console.serving.asked_for import Form
 from streams.console.serving.asking import API, Answer, Asking
 from streams.console.serving.entering import as_page_tells, enter, own_csrf_token
@@ -31,16 +30,6 @@ _CHANGING = frozenset({hdrs.METH_POST, hdrs.METH_PUT, hdrs.METH_DELETE})
 
 _MEMBER = re.compile(r"\{(\w+)\}")
 """A member of an answer in a path. No more than that: a format of Python may ask for a gigabyte."""
-
-_ANSWERS = {
-    "once": ("layout/shown_once.html", "Done"),
-    "preview": ("layout/preview.html", "Preview"),
-    "test": ("tenants/tested.html", "Test event"),
-}
-"""The pages that show an answer itself, with their titles."""
-
-_LONGEST_PATH = 4000
-"""Characters of a path with what was typed; a server refuses much longer ones."""
 
 
 @calls.post("/console/act", of=OPEN, verb="")
@@ -56,7 +45,7 @@ async def act(request: web.Request) -> web.StreamResponse:
     except Exception as error:
         return _refused(request, form, refusal_to_show(request, error))
     if form.show:
-        return answered(request, _shown(form, answer))
+        return answered(request, await answers.shown(request, asking, form, answer))
     return telling.redirect(request, _next(form, answer), _told(form, answer))
 
 
@@ -82,29 +71,13 @@ async def _made(asking: Asking, form: Form) -> Answer:
     return await asking.call(form.method, form.target, form.body(), given)
 
 
-def _shown(form: Form, answer: Answer) -> Page:
-    """Return the page that shows an answer itself."""
-    template, title = _ANSWERS.get(form.show, _ANSWERS["once"])
-    back = _with_typed(form.back, form.fields) if form.show == "preview" else form.back
-    return Page(template, title, {"answer": answer.json, "form": form, "back": back})
-
-
-def _with_typed(back: str, fields: Mapping[str, str]) -> str:
-    """Return the page of a form, with what was typed in its query if that is not too long."""
-    path, _, query = back.partition("?")
-    kept = {name: value for name, value in parse_qsl(query) if name not in fields}
-    typed = f"{path}?{urlencode({**kept, **fields})}"
-    return typed if len(typed) <= _LONGEST_PATH else back
-
-
 def _next(form: Form, answer: Answer) -> str:
     """Return where the browser goes after a call; never to another site.
 
     A call that is not decided yet may name what is not there yet.
     """
-    members = answer.json if isinstance(answer.json, dict) else {}
-    is_decided = members.get("answered") is not False
-    wanted = _filled(form.then, members) if form.then and is_decided else form.back
+    is_decided = answer.members.get("answered") is not False
+    wanted = _filled(form.then, answer.members) if form.then and is_decided else form.back
     return wanted if is_path_here(wanted) else "/console"
 
 
@@ -117,8 +90,7 @@ def _filled(path: str, members: dict[str, Any]) -> str:
 
 def _told(form: Form, answer: Answer) -> str:
     """Return what the next page says of the call."""
-    members = answer.json if isinstance(answer.json, dict) else {}
-    what = form.said or f"{form.method} {form.target}"
+    what, members = form.said or f"{form.method} {form.target}", answer.members
     if members.get("answered") is False:
         return f"{what}: sent, and not decided yet. This page shows it as soon as it is."
     if members.get("bulk_id"):

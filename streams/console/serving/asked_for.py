@@ -11,16 +11,11 @@ from aiohttp import web
 from streams import user_json
 from streams.api.refusal import Refusal, invalid
 from streams.api.session.next_path import is_path_here
-from streams.console.serving.written import digest
 
 _ENCODING = "application/x-www-form-urlencoded"
 _OF_CONSOLE = frozenset({"csrf", "call", "key", "tag", "then", "back", "show", "said"})
 
 _MOST_FIELDS = 200
-
-SHOWN = "shown "
-"""What a field's name has before it in the field with the digest of what a page showed in it. One
-that nobody has changed asks for nothing, so it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +24,7 @@ class Form:
 
     `key` is for `Idempotency-Key`, `tag` for `If-Match`. After the call the browser goes to `then`,
     in which `{name}` stands for a member of the answer; `back` is the page with the form. If `show`
-    is set, the answer itself is shown: `once` is for one with a secret, `preview` for one that says
-    what would be, `test` for what became of a test event. `said` is what the button says.
+    is set, the answer itself is shown, by the page of that name. `said` is what the button says.
     """
 
     method: str
@@ -42,6 +36,13 @@ class Form:
     back: str = "/console"
     show: str = ""
     said: str = ""
+
+    def typed(self, name: str) -> str:
+        """Return the JSON of a field as a page shows it, where odd characters are escapes.
+
+        It is the same JSON: they stand in its strings alone. Line ends are those before a browser.
+        """
+        return self.fields.get(name, "").replace("\r\n", "\n")
 
     def body(self) -> bytes:
         """Return the JSON body of the call.
@@ -80,12 +81,7 @@ def read(given: Mapping[str, str]) -> Form:
     """Return what a form asks for; another site's form may name any page to go back to."""
     back = given.get("back", "")
     method, _, target = given.get("call", "").partition(" ")
-    fields = {
-        name: value
-        for name, value in given.items()
-        if name not in _OF_CONSOLE and given.get(SHOWN + name) != digest(value)
-    }
-    fields = {name: value for name, value in fields.items() if not name.startswith(SHOWN)}
+    fields = {name: value for name, value in given.items() if name not in _OF_CONSOLE}
     return Form(
         method,
         target,

@@ -33,6 +33,11 @@ class Answer:
     headers: Mapping[str, str]
 
     @property
+    def members(self) -> JSON:
+        """The members of an object; none of anything else."""
+        return self.json if isinstance(self.json, dict) else {}
+
+    @property
     def tag(self) -> str | None:
         return self.headers.get(hdrs.ETAG)
 

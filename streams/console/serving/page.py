@@ -22,7 +22,8 @@ from streams.api.refusal import Refusal
 from streams.api.serving.call import OPEN, Calls
 from streams.api.serving.problems import refusal_of
 from streams.console.serving import telling
-from streams.console.serving.asking import Asking
+from streams.console.serving.asked_for import Form
+from streams.console.serving.asking import Answer, Asking
 from streams.console.serving.entering import enter
 from streams.console.serving.headers import new_nonce, page_headers
 from streams.console.serving.readers import READ, READERS
@@ -48,12 +49,16 @@ class Page:
 
 Handler = Callable[[Asking, web.Request], Awaitable[Page | web.Response]]
 
+Answered = Callable[[Asking, Form, Answer], Awaitable[Page]]
+"""Makes the page that shows what the call of a form answered."""
+
 
 class Pages:
     """The pages of the screen in a folder, as `Calls` are the calls of a resource."""
 
     def __init__(self, folder: str) -> None:
         self.calls = Calls()
+        self.answers: dict[str, Answered] = {}
         self._folder = folder
 
     def get(self, path: str) -> Callable[[Handler], Handler]:
@@ -64,6 +69,15 @@ class Pages:
 
         def declare(handler: Handler) -> Handler:
             self.calls.get(path, of=OPEN)(_served(handler))
+            return handler
+
+        return declare
+
+    def answer(self, show: str) -> Callable[[Answered], Answered]:
+        """Declare the page of an answer, which a form names by `show`."""
+
+        def declare(handler: Answered) -> Answered:
+            self.answers[show] = handler
             return handler
 
         return declare

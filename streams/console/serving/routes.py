@@ -10,6 +10,7 @@ from aiohttp.web_routedef import AbstractRouteDef
 from streams.api.refusal import Refusal
 from streams.console.screens import modules
 from streams.console.serving import acting, changes, files, sign_in
+from streams.console.serving.answers import declare_answers
 from streams.console.serving.asking import Asking
 from streams.console.serving.page import Page, Pages
 from streams.console.serving.templates import declare_calls
@@ -42,5 +43,6 @@ def add_console(app: web.Application) -> None:
     """Add the console to an application that has the calls of the API already."""
     app.add_routes(pages())
     declare_calls(app)
+    declare_answers(app)
     app.on_startup.append(changes.begin)
     app.on_shutdown.append(changes.end)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -85,12 +84,6 @@ def _as_python(value: Any) -> str:
         return "nested too deep to be shown"
 
 
-def digest(text: str) -> str:
-    """Return a digest of a text as a browser sends it back from a page that shows it."""
-    shown = str(visible(text.replace("\r\n", "\n")))
-    return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def moment(text: str | None) -> Markup | None:
     """Return a time of the API as it is, with the time since or until then beside it."""
     if not text:
@@ -162,7 +155,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "as_json": as_json,
     "as_sent": as_sent,
     "moment": moment,
-    "digest": digest,
     "duration": duration,
     "names": names,
     "number": number,

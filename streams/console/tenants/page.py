@@ -6,7 +6,8 @@ from aiohttp import web
 
 from ingress.samples import names as names_of
 from ingress.schemes import SCHEMES
-from streams.console.serving.asking import Asking
+from streams.console.serving.asked_for import Form
+from streams.console.serving.asking import Answer, Asking
 from streams.console.serving.page import Page, Pages
 from streams.console.serving.written import segment
 
@@ -44,3 +45,9 @@ async def source(asking: Asking, request: web.Request) -> Page:
     samples = names_of(scheme) if (scheme := shown.json.get("scheme")) in SCHEMES else []
     data = {"source": shown.json, "tag": shown.tag, "samples": samples}
     return Page("tenants/source.html", f"Source {names['source']}", data, watch=("tenants",))
+
+
+@pages.answer("test")
+async def tested(_: Asking, form: Form, answer: Answer) -> Page:
+    """What became of a test event."""
+    return Page("tenants/tested.html", "Test event", {"answer": answer.json, "form": form})

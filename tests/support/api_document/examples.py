@@ -28,6 +28,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "DecisionRequest": {"note": "above the limit"},
     "DiscardRequest": {"note": "the customer was called"},
     "DoneRequest": {"note": "refunded by hand, re_81"},
+    "EditRequest": {"input": {"amount": 20}},
     "EndRequest": {"principal": "person:company:248289761001", "note": "has left"},
     "EndpointRequest": {"url": "https://crm.example.com/hooks", "events": ["order.*"]},
     "EndpointRotation": {"overlap_seconds": 3_600},

@@ -46,6 +46,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "ReplayRequest": {"incident_note": "x"},
     "BulkReplayRequest": {"incident_note": "x"},
     "DiscardRequest": {"note": "x"},
+    "EditRequest": {"input": {}},
     "ManualRequest": {"note": "x"},
     "DoneRequest": {"note": "x"},
     "CauseRequest": {"note": "x"},

@@ -21,6 +21,7 @@ ALIKE = {
     "session.link": "nothing is written: another link, which ends unused in two minutes",
     "source.sign": "nothing is written",
     "quarantine.preview": "nothing is written",
+    "dead_letter.preview": "nothing is written",
     "vault.rewrap": "what is sealed under the first key stays",
     "tenant.erase": "what is left is deleted",
     "job.move_all": "those that are in the pool already are not moved",

@@ -705,3 +705,25 @@ def test_a_replay_of_all_is_told_in_a_sentence_and_lists_only_what_it_left_out(
     assert "not-replayable" in told[0]
     assert told[1] == "9 of 9 dead letters that match are replayed\n"
     assert told[2].startswith("8 of 9 dead letters that match would be replayed\n")
+
+
+EDIT = {
+    "job_id": "job_a",
+    "tenant_id": "acme",
+    "type": "draft_reply",
+    "before": {"a": 1, "b": 2},
+    "after": {"a": 1, "b": "\x1b[31m3"},
+    "changed": True,
+    "fits": False,
+    "errors": [{"field": "input.b", "message": "must be a number"}],
+}
+
+
+def test_a_preview_shows_what_changes_and_what_does_not_fit(operator: OperatorApi) -> None:
+    operator.on("POST", "/v1/dlq/job_a/preview", EDIT)
+    ran = invoke(operator, dlq, "preview", "job_a", "--input", '{"a": 1, "b": 3}')
+    assert ran.exit_code == 3
+    assert operator.asked[-1].body == {"input": {"a": 1, "b": 3}}
+    lines = ran.stdout.splitlines()
+    assert ['-  "b": 2' in lines, "input.b: must be a number" in lines] == [True, True]
+    assert "\x1b" not in ran.stdout

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from html import unescape
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from support.access_desk import BOOTSTRAP_TOKEN
 from support.console_desk import Browser, Console, console
 from support.folding import fold
 from support.operator_cluster import make_job, make_quarantined
+from support.webhooks import source, tenant
 
 from streams.console.serving import acting
+from streams.console.serving.asked_for import Form
 from streams.console.serving.asking import Answer
 from streams.serde.records import PayloadRef
 
@@ -125,28 +127,69 @@ async def test_a_secret_is_shown_once_in_the_answer_to_the_form(desk: Console) -
     assert "tg_" not in await browser.page("/console/tokens")
 
 
-async def test_a_preview_says_that_nothing_changed_and_leads_back_with_what_was_typed(
+async def test_a_mapping_that_was_tried_can_be_saved_or_changed_on_the_page_of_its_answer(
     desk: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def made(*_: object) -> Answer:
-        return Answer({"fits": True}, {})
+        return Answer({"fits": True, "event": {"event_type": "paid"}}, {})
 
     body = make_quarantined(b"{}", PayloadRef(0, (0,), 2, "kek"))
     fold(desk.api.desk.rows, body)
+    kept = tenant(body.tenant_id), source(body.tenant_id, body.source, "stripe")
+    desk.api.desk.project([("tenants", *each) for each in kept])
     browser = await desk.signed_in("admin")
     page = f"/console/quarantine/{body.event_id}"
     html = await browser.page(page)
-    monkeypatch.setattr(acting, "_made", made)
     call = f"POST /v1/quarantine/{body.event_id}/preview"
-    status, html = await browser.act(html, call, **{"mapping:json": '{"dedup_key": "nr"}'})
+    with monkeypatch.context() as patched:
+        patched.setattr(acting, "_made", made)
+        status, html = await browser.act(html, call, **{"mapping:json": '{"dedup_key": "nr"}'})
     assert status == 200, html
     assert "Nothing was changed" in html
+    assert html.count("{&#34;dedup_key&#34;: &#34;nr&#34;}</textarea>") == 2
+    put = f"PUT /v1/tenants/{body.tenant_id}/sources/{body.source}"
+    status, html = await browser.act(html, put, **{"mapping:json": '{"dedup_key": "nr"}'})
+    assert (status, "Save the mapping: done." in html) == (200, True)
     assert "secret" not in html
-    back = unescape(re.findall(r'<a href="([^"]*)">Back to the page', html)[0])
-    assert "{&#34;dedup_key&#34;: &#34;nr&#34;}</textarea>" in await browser.page(back)
 
 
-async def test_what_was_typed_goes_into_no_path_that_a_server_refuses() -> None:
-    back = acting._with_typed("/console/x?a=1", {"mapping:json": "m" * 5_000})
-    assert back == "/console/x?a=1"
-    assert acting._with_typed("/console/x?a=1", {"b": "ü"}) == "/console/x?a=1&b=%C3%BC"
+async def test_a_link_fills_no_form_that_changes_something(desk: Console) -> None:
+    body = make_quarantined(b"{}", PayloadRef(0, (0,), 2, "kek"))
+    fold(desk.api.desk.rows, body)
+    desk.api.desk.project([("tenants", *source(body.tenant_id, body.source, "stripe"))])
+    browser = await desk.signed_in("admin")
+    page = f"/console/quarantine/{body.event_id}"
+    html = await browser.page(f"{page}?mapping:json=" + quote('{"event_type": "of_a_link"}'))
+    assert "of_a_link&#34;" not in html
+
+
+@pytest.mark.parametrize("show", ["edit", "mapping", "test", "preview", "once", "none"])
+async def test_a_form_that_names_the_page_of_another_answer_breaks_nothing(
+    desk: Console, show: str
+) -> None:
+    browser, html = await job_page(desk)
+    desk.api.desk.answer("cmd_1")
+    fields = {"csrf": csrf(html), "call": CANCEL, "show": show, "back": "/console/jobs"}
+    status, shown = await browser.post("/console/act", **fields)
+    assert status == 200, shown
+    assert 'href="/console/jobs"' in shown
+
+
+async def test_what_was_previewed_is_carried_out_by_the_same_form_without_its_dry_run(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bytes] = []
+
+    async def made(_: object, form: Form) -> Answer:
+        sent.append(form.body())
+        return Answer({"matched": 3}, {})
+
+    browser, html = await job_page(desk)
+    monkeypatch.setattr(acting, "_made", made)
+    call = "POST /v1/tenants/acme/endpoints/crm/recover"
+    fields = {"csrf": csrf(html), "call": call, "show": "preview", "said": "Preview a recovery"}
+    _, shown = await browser.post("/console/act", **fields, since="1h", **{"dry_run:bool": "on"})
+    assert "Nothing was changed" in shown
+    _, shown = await browser.act(shown, call, since="2h")
+    assert "Preview a recovery, carried out: done." in shown
+    assert sent == [b'{"since":"1h","dry_run":true}', b'{"since":"2h"}']

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator
-from html import unescape
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from support.operator_cluster import make_job
 
 from streams.api.serving.session import DESK
 from streams.process.wall_clock import wall_ms
-from streams.serde.records import Replay
 
 
 @pytest.fixture
@@ -38,29 +36,6 @@ async def test_an_address_of_a_page_leads_to_no_other_call(desk: Console, rest: 
     status, html = await (await desk.signed_in("viewer")).get(f"/console/jobs/job_a{rest}")
     assert status == 404
     assert "no job" in html
-
-
-async def test_a_replay_sends_an_input_that_somebody_has_changed_and_no_other(
-    desk: Console,
-) -> None:
-    odd = {"amount": 10**18 + 1, "of": "\u202e<b>\r\n</textarea>\U0001f468\u200d\U0001f469"}
-    fold(desk.api.desk.rows, make_job("job_b", status="dead", input=json.dumps(odd)))
-    browser = await desk.signed_in("operator")
-    html = await browser.page("/console/jobs/job_b")
-    found = re.search(r'<textarea name="input:json"[^>]*>(.*?)</textarea>', html, re.S)
-    assert found is not None
-    typed = unescape(found[1]).replace("\n", "\r\n")  # as browsers send it
-    sent = []
-    for each, text in enumerate((typed, typed.replace("amount", "sum")), 1):
-        desk.api.desk.answer(f"cmd_{each}")
-        call = "POST /v1/dlq/job_b/replay"
-        await browser.act(html, call, incident_note="fixed", **{"input:json": text})
-        sent.append(desk.api.desk.sent[-1])
-    kept, changed = sent
-    assert isinstance(kept, Replay)
-    assert isinstance(changed, Replay)
-    assert kept.input is None
-    assert "sum" in (changed.input or "")
 
 
 @pytest.mark.parametrize("of", ["discarded", "manual"])
