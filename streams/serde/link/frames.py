@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 
@@ -14,6 +15,7 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 
 _FROM_WORKER = msgspec.json.Decoder(list[FromWorker])
 _FROM_OWNER = msgspec.json.Decoder(list[FromOwner])
+_OF_OWNERS = frozenset(each.__struct_config__.tag for each in get_args(FromOwner))
 
 
 def frame(messages: Sequence[Message]) -> bytes:
@@ -44,7 +46,7 @@ def from_worker(data: bytes | str) -> list[FromWorker]:
 
 
 def from_owner(data: bytes | str) -> list[FromOwner]:
-    """The messages of an owner's frame.
+    """The messages of an owner's frame, without those whose types only a newer worker knows.
 
     Raises:
         DecodeError: it is none.
@@ -52,4 +54,20 @@ def from_owner(data: bytes | str) -> list[FromOwner]:
     try:
         return _FROM_OWNER.decode(data)
     except msgspec.MsgspecError as error:
-        raise DecodeError(str(error)) from error
+        known = _known_alone(data)
+        if known is None:
+            raise DecodeError(str(error)) from error
+        return known
+
+
+def _known_alone(data: bytes | str) -> list[FromOwner] | None:
+    """The messages of known types in a frame; None if one of them cannot be read, or all are."""
+    try:
+        said = msgspec.json.decode(data, type=list[dict[str, msgspec.Raw]])
+        types = [msgspec.json.decode(each["type"], type=str) for each in said]
+        known = [each for each, of in zip(said, types, strict=True) if of in _OF_OWNERS]
+        if len(known) == len(said):
+            return None
+        return _FROM_OWNER.decode(msgspec.json.encode(known))
+    except (msgspec.MsgspecError, KeyError):
+        return None

@@ -186,10 +186,14 @@ class Leased(Message, frozen=True, tag="lease"):
 
 
 class Answer(Message, frozen=True, tag="answer"):
-    """An answer to a command, or the end of a run's lease."""
+    """An answer to a command, or the end of a run's lease.
+
+    `number` is that of a command that is `refused` because nobody can apply it.
+    """
 
     partition: int
     reply: Reply
+    number: int = 0
 
 
 class Acked(Message, frozen=True, tag="acked"):

@@ -69,3 +69,21 @@ def test_a_body_that_names_another_worker_is_the_own_one_all_the_same() -> None:
     read = commands.command(value, 0, "me").body
 
     assert read == Heartbeat("me", "", 0, 0, (HeldLease("j", 1, waits=False),), (), 0, leaving=True)
+
+
+def test_a_message_of_a_type_that_only_a_newer_worker_knows_is_passed_over() -> None:
+    frame = '[{"type":"wanted"},{"type":"mood","fine":{}},{"type":"acked","numbers":{"3":7}}]'
+    assert frames.from_owner(frame) == [Wanted(), Acked({3: 7})]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", "[{}]", '[{"type":1}]', '[{"type":"mood"},{"type":"acked"}]']
+)
+def test_what_is_no_frame_of_an_owner_is_refused(text: str) -> None:
+    with pytest.raises(DecodeError):
+        frames.from_owner(text)
+
+
+def test_an_owner_refuses_a_message_of_an_unknown_type() -> None:
+    with pytest.raises(DecodeError):
+        frames.from_worker('[{"type":"mood"}]')
