@@ -81,6 +81,16 @@ class Settings(BaseSettings):
     vault_keys: SecretStr | None = None
     cluster_key_file: Files = ()
     """Keys of leases: the first one signs, and each of them is believed."""
+    link: Names = ()
+    """Of a worker: where owners of partitions listen, as ws://HOST:PORT or wss://HOST:PORT."""
+    link_ca: Path | None = None
+    """Of a worker: the authorities that it believes, in PEM, in place of the system's."""
+    link_listen: str | None = None
+    """Of an owner of partitions: HOST:PORT at which it listens for workers."""
+    link_cert: Path | None = None
+    """Of an owner: its certificate chain in PEM; without it, the link is in the clear."""
+    link_key: Path | None = None
+    """The key of that certificate; without it, the key is in the certificate's file."""
     link_token: SecretStr | None = None
     """Of a worker: what it dials the owners of partitions with. Of an owner: it admits a worker."""
     link_token_file: Path | None = None
