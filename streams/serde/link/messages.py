@@ -85,7 +85,10 @@ class Body(Message, frozen=True, tag="body"):
 
 
 class Seal(Message, frozen=True, tag="seal"):
-    """Asks to seal a text with the key of the job's tenant; `place` says what it belongs to."""
+    """Asks to seal JSON text with the key of the job's tenant.
+
+    `place` says what it belongs to, as `streams.serde.link.places` writes it.
+    """
 
     request: int
     partition: int
@@ -96,7 +99,7 @@ class Seal(Message, frozen=True, tag="seal"):
 
 
 class Unseal(Message, frozen=True, tag="unseal"):
-    """Asks to open what was sealed for a job of the same tenant, at the same place."""
+    """Asks to open what was sealed for a job of the same tenant, at the same place: JSON text."""
 
     request: int
     partition: int
