@@ -6,7 +6,7 @@ commands is told `tidegate tenants set acme`. Only the table below maps one to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,6 +22,7 @@ _COMMANDS = {
     "GET /v1/tenants/{t}/sources/{s}": "sources show {s} --tenant {t}",
     "GET /v1/tenants/{t}/endpoints/{e}": "endpoints show {e} --tenant {t}",
     "GET /v1/tenants/{t}/schedules/{s}": "schedules show {s} --tenant {t}",
+    "GET /v1/jobs?status=needs_review": "jobs review",
     "GET /v1/jobs": "jobs list",
     "GET /v1/jobs/{id}": "jobs show {id}",
     "GET /v1/jobs/{id}/artifacts": "jobs artifacts {id}",
@@ -30,8 +31,10 @@ _COMMANDS = {
     "GET /v1/workflows": "workflows list",
     "GET /v1/workflows/{id}": "workflows show {id}",
     "GET /v1/limits": "limits list",
+    'POST /v1/limits/resume {"scope":"{scope}","value":"{value}"}': "limits resume {scope} {value}",
     "GET /v1/effects": "effects list",
     "GET /v1/approvals": "approvals list",
+    "GET /v1/approvals/{id}": "approvals show {id}",
     "GET /v1/tenants/{t}/schedules": "schedules list --tenant {t}",
     "GET /v1/events": "events list",
     "GET /v1/quarantine": "quarantine list",
@@ -44,8 +47,8 @@ _COMMANDS = {
     "GET /v1/bulk": "bulk list",
     "GET /v1/bulk/{id}": "bulk show {id}",
 }
-"""Calls with their paths' ids in braces, and the commands that make them; the first that fits
-counts."""
+"""Calls with the ids of their paths and bodies in braces, and the commands that make them; the
+first that fits counts."""
 
 
 def told_in_commands(
@@ -60,19 +63,28 @@ def told_in_commands(
     call = [remedy["method"], remedy["path"]]
     if "body" in remedy:
         call.append(orjson.dumps(remedy["body"]).decode())
-    words = _words(call)
+    words = words_of(remedy)
     return detail if words is None else detail.replace(" ".join(call), f"`{command(*words)}`")
 
 
-def _words(call: Sequence[str]) -> list[str] | None:
+def words_of(remedy: Mapping[str, Any]) -> list[str] | None:
     """The words of the command that makes a call; None without one."""
-    method, path, *body = call
     for form, words in _COMMANDS.items():
-        known = form.split(" ", 2)
-        ids = _ids(known[1], path)
-        if [method, *body] == [known[0], *known[2:]] and ids is not None:
-            return [word.format(**ids) for word in words.split()]
+        method, path, *body = form.split(" ", 2)
+        ids = _ids(path, remedy["path"])
+        values = _values(orjson.loads(body[0]) if body else None, remedy.get("body"))
+        if method == remedy["method"] and ids is not None and values is not None:
+            return [word.format(**ids, **values) for word in words.split()]
     return None
+
+
+def _values(form: Mapping[str, Any] | None, body: Mapping[str, Any] | None) -> Any:
+    """The values of a body by their names in a form; None if the body has another form."""
+    if form is None or body is None:
+        return {} if form is body else None
+    named = {key for key, value in form.items() if value == f"{{{key}}}"}
+    same = form.keys() == body.keys() and all(form[key] == body[key] for key in form.keys() - named)
+    return {key: body[key] for key in named} if same else None
 
 
 def _ids(form: str, path: str) -> dict[str, str] | None:

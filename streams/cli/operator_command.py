@@ -30,7 +30,7 @@ from streams.cli.api_client import (
     remedy,
     token_origin,
 )
-from streams.cli.calls_as_commands import told_in_commands
+from streams.cli.calls_as_commands import told_in_commands, words_of
 from streams.cli.ends import tell
 from streams.cli.event_stream import EventStream
 from streams.cli.options import AS_JSON, CONNECTION, arguments, own_options, with_options
@@ -112,6 +112,11 @@ class Api:
         }
         given = [(flag, str(value)) for flag, value in options.items() if value is not None]
         return shlex.join(["tidegate", *words, *chain.from_iterable(given)])
+
+    def command_of(self, remedy: Answer) -> str | None:
+        """The command that makes the call which an answer names as its remedy, if there is one."""
+        words = words_of(remedy)
+        return None if words is None else self.command(*words)
 
     def remedy(self) -> str:
         return remedy(self._settings, self.given_url)

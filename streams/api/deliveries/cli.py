@@ -66,7 +66,10 @@ def show_delivery(api: Api, id_: Id) -> Answer:
 
     Example: tidegate deliveries show dlv_4q0c1k7d2tmv8bq1f0p6a5e3ds
     """
-    return api.get(f"/v1/deliveries/{part(id_)}")
+    found = api.get(f"/v1/deliveries/{part(id_)}")
+    if (waits := found.get("waits")) and (helps := waits.get("remedy")):
+        waits["command"] = api.command_of(helps)
+    return found
 
 
 @command(deliveries, "retry", delivery_tables.retried)

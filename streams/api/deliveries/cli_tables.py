@@ -40,7 +40,8 @@ def delivery(found: Json) -> None:
     apart = ("attempts", "answered", "waits")
     print_fields(console, {k: v for k, v in found.items() if k not in apart})
     if waits := found.get("waits"):
-        print_fields(console, waits, "why it waits")
+        shown = {name: value for name, value in waits.items() if name != "remedy"}
+        print_fields(console, shown, "why it waits")
     if attempts := found["attempts"]:
         console.print("attempts")
         listed(attempts, _ATTEMPTS, None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from streams.api.deliveries.attempts_table import attempts_of
 from streams.api.endpoints.table import endpoint_state
-from streams.api.remedy import put
+from streams.api.remedy import Remedy, put
 from streams.api.rows.json_values import Json, trace_id
 from streams.api.rows.matched import Matched, matched
 from streams.api.rows.paging import Entry, Listing
@@ -137,9 +137,8 @@ def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:
         return None
     holder = tenants.tenant(connection, row.tenant_id)
     if holder is not None and holder.disabled:
-        enable = put("tenants", row.tenant_id)
-        told = f"tenant {row.tenant_id!r} is disabled: {enable} enables it"
-        return _held("tenant_disabled", told)
+        told = f"tenant {row.tenant_id!r} is disabled: it goes on once that is enabled"
+        return _held("tenant_disabled", told, remedy=put("tenants", row.tenant_id))
     state = endpoint_state(connection, row.tenant_id, row.endpoint_id)
     if row.lane is not None and state.recovery is not None and state.recovery.ended_at is None:
         return _held(
@@ -161,8 +160,9 @@ def waits_of(connection: sqlite3.Connection, row: Delivery) -> Json | None:
     )
 
 
-def _held(reason: str, detail: str, until: str | None = None) -> Json:
-    return {"reason": reason, "until": until, "detail": detail}
+def _held(reason: str, detail: str, until: str | None = None, remedy: Remedy | None = None) -> Json:
+    helps = None if remedy is None else remedy.json()
+    return {"reason": reason, "until": until, "detail": detail, "remedy": helps}
 
 
 def delivery_json(row: Delivery, attempts: list[Json], waits: Json | None = None) -> Json:

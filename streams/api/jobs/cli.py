@@ -56,7 +56,10 @@ def show_job(api: Api, job_id: JobId) -> Answer:
 
     Example: tidegate jobs show job_d8utnr6f0dbu0aulueh5k9hsqk
     """
-    return with_payload_command(api, api.get(f"/v1/jobs/{part(job_id)}"))
+    found = with_payload_command(api, api.get(f"/v1/jobs/{part(job_id)}"))
+    if (why := found.get("why")) and (helps := why.get("remedy")):
+        why["command"] = api.command_of(helps)
+    return found
 
 
 @command(jobs, "timeline", timeline)

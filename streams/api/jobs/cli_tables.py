@@ -30,6 +30,7 @@ _APART = (
     "input",
     "log",
 )
+_APART_OF_WHY = ("caps", "remedy")
 _OF_SEVERAL = ("event_ids", "event_count")
 _WAITS = ("kind", "name", "match", "job_id", "approval_id", "count", "made", "since", "until")
 _REPLAYS = ("status", "created_at", "submitted_by", "job_id", "note")
@@ -108,7 +109,7 @@ def _steps(console: Console, steps: Sequence[Json]) -> None:
 
 def _why(console: Console, why: Json) -> None:
     """Why a job waits, then the caps that are reached."""
-    print_fields(console, {k: v for k, v in why.items() if k != "caps"}, "why it waits")
+    print_fields(console, {k: v for k, v in why.items() if k not in _APART_OF_WHY}, "why it waits")
     if why["caps"]:
         console.print("caps that are reached")
         listed(why["caps"], _CAPS, None)

@@ -74,7 +74,7 @@ def _told(wait: Wait, gathers: Gathers) -> str:
         "time": f"the time {until} ({name})",
         "event": f"an event that matches {wait.match} ({name})",
         "job": f"the end of job {wait.job_id} ({name})",
-        "approval": f"a person: `tidegate approvals show {wait.approval_id}` ({name})",
+        "approval": f"a person's answer to approval {wait.approval_id} ({name})",
         "gather": f"jobs that it asked for ({name}){_so_far(wait, gathers)}",
     }
     what = known.get(wait.kind, name)  # a later release may have more kinds

@@ -12,7 +12,8 @@ from streams.api.jobs.held_table import held_reason
 from streams.api.jobs.open_waits import told, told_of_effect
 from streams.api.jobs.running import RunningJobs
 from streams.api.jobs.view import JobDetails
-from streams.api.pauses.paused import of_job, sentence
+from streams.api.pauses.paused import of_job, resume, sentence
+from streams.api.remedy import Remedy, get, put
 from streams.api.rows.json_values import Json
 from streams.http.moments import rfc3339
 from streams.limits.buckets import CIRCUIT, Bucket, Candidate
@@ -21,6 +22,7 @@ from streams.serde.records import Held, Job
 from streams.topology.limits import Limit, Scope
 from streams.topology.model import Topology
 
+_REVIEWS = Remedy("GET", "/v1/jobs?status=needs_review")
 _WHOSE: dict[Scope, str] = {
     "tenant": " of tenant {!r}",
     "job_type": " of type {!r}",
@@ -46,12 +48,25 @@ def waits_of(
         case "time":
             return _waits(*_its_start(job), since)
         case "person":
-            detail = "a person has to say whether an effect was done: see `tidegate jobs review`"
-            return _waits("review", detail, since)
+            return _waits("review", _for_review(job), since, remedy=_REVIEWS)
         case "outside":
-            return _waits("outside", f"it waits for {told(job, details.gathers)}", since)
+            detail = f"it waits for {told(job, details.gathers)}"
+            return _waits("outside", detail, since, remedy=_answer(job))
         case _:
             return None
+
+
+def _for_review(job: Job) -> str:
+    if job.diverged is not None:
+        return "a person has to say which of its finished steps stay"
+    return "a person has to say whether an effect was done"
+
+
+def _answer(job: Job) -> Remedy | None:
+    """The call that shows the first approval that a job waits for."""
+    asked = (each.approval_id for each in job.waits if each.group >= 0)
+    first = next(filter(None, asked), None)
+    return None if first is None else get("approvals", first)
 
 
 def _its_start(job: Job) -> tuple[str, str]:
@@ -63,11 +78,14 @@ def _its_start(job: Job) -> tuple[str, str]:
 
 def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topology) -> Json:
     if (pause := of_job(running.pauses, job)) is not None:
-        return _waits("paused", sentence(pause), rfc3339(max(pause.at, job.ready_at)))
+        since = rfc3339(max(pause.at, job.ready_at))
+        return _waits("paused", sentence(pause), since, remedy=resume(pause))
     reached, tool = _reached(running, job), _tried_tool(job, topology)
     caps = [_cap(running, limit, bucket, in_use) for limit, bucket, in_use in reached]
     if held is not None and (held.reason != "no_slot" or not (caps or tool)):
-        return {**held_reason(held), "caps": caps}
+        enable = put("tenants", job.tenant_id).json()
+        helps = enable if held.reason == "tenant_disabled" else None
+        return {**held_reason(held), "caps": caps, "remedy": helps}
     since = rfc3339(job.ready_at)
     if caps:
         return _waits(
@@ -85,9 +103,20 @@ def _pending(running: RunningJobs, job: Job, held: Held | None, topology: Topolo
 
 
 def _waits(
-    reason: str, detail: str, since: str | None = None, caps: list[Json] | None = None
+    reason: str,
+    detail: str,
+    since: str | None = None,
+    caps: list[Json] | None = None,
+    remedy: Remedy | None = None,
 ) -> Json:
-    return {"reason": reason, "since": since, "detail": detail, "caps": caps or []}
+    helps = None if remedy is None else remedy.json()
+    return {
+        "reason": reason,
+        "since": since,
+        "detail": detail,
+        "caps": caps or [],
+        "remedy": helps,
+    }
 
 
 def _rated(running: RunningJobs, job: Job) -> str:

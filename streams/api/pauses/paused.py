@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from shlex import quote
 
+import orjson
+
+from streams.api.remedy import Remedy
 from streams.api.rows.json_values import Json
 from streams.http.moments import rfc3339
 from streams.limits.buckets import Bucket
@@ -58,9 +60,14 @@ def who_json(pause: Pause) -> Json:
 
 
 def sentence(pause: Pause) -> str:
-    """Return in one line what is paused, since when, by whom and why, and how to resume it."""
+    """Return in one line what is paused, since when, by whom and why."""
     return (
         f"{pause.scope.replace('_', ' ')} {pause.value!r} is paused since {rfc3339(pause.at)} by "
-        f"{pause.by}: {pause.reason}. It starts after `tidegate limits resume {pause.scope} "
-        f"{quote(pause.value)}`"
+        f"{pause.by}: {pause.reason}. It starts once that is resumed"
     )
+
+
+def resume(pause: Pause) -> Remedy:
+    """Return the call that ends a pause."""
+    body = orjson.dumps({"scope": pause.scope, "value": pause.value}).decode()
+    return Remedy("POST", "/v1/limits/resume", body)

@@ -158,5 +158,7 @@ def _advise(api: Api, found: Json, top: Json) -> None:
     pending = [each for each in pending if each["status"] == approval_states.PENDING]
     for each in pending[:_APPROVALS]:
         tell(f"decide: {api.command('approvals', 'show', each['approval_id'])}")
+    if job_states.NEEDS_REVIEW in (top["status"], *top["children"]["by_status"]):
+        tell(f"review: {api.command('jobs', 'review')}")
     if (cursor := top["children"]["cursor"]) is not None:
         tell(f"more: --cursor {cursor}")

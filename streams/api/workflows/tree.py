@@ -184,7 +184,7 @@ def _waits_for(job: Job, gathers: Gathers) -> str | None:
         case "time":
             return f"the time {rfc3339(job.due_at)}"
         case "person":
-            return "a person: `tidegate jobs review`"
+            return "a person, who says what is not known of it"
         case _:
             return None
 

@@ -185,7 +185,8 @@ async def test_a_twin_past_its_window_does_not_answer_for_a_submission_that_wait
     )
     desk.fold(over)
     desk.rows.execute(
-        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, NULL, NULL, ?)", tenant("acme")[1:]
+        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, 1, NULL, NULL, ?)",
+        tenant("acme")[1:],
     )
     for number in (1, 2):  # it may be sent again
         told = await submit(api)
@@ -200,7 +201,8 @@ async def test_a_twin_and_a_key_that_came_with_another_body_are_answered_by_the_
     job_id = submitted_job_id("acme", "k1")
     desk.fold(make_job(job_id, status="succeeded", request_hash=b"another body"))
     desk.rows.execute(
-        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, NULL, NULL, ?)", tenant("acme")[1:]
+        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, 1, NULL, NULL, ?)",
+        tenant("acme")[1:],
     )
     desk.decides = [None, "key_reused"]
     assert (await submit(api))["job_id"] == job_id
@@ -213,7 +215,8 @@ async def test_a_job_of_another_body_is_no_answer_to_a_submission(
 ) -> None:
     """Of two bodies under one new key the dispatcher takes one, and refuses the other later."""
     desk.rows.execute(
-        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, NULL, NULL, ?)", tenant("acme")[1:]
+        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, 1, NULL, NULL, ?)",
+        tenant("acme")[1:],
     )
     desk.made = make_job(submitted_job_id("acme", "k1"), request_hash=b"another body")
     assert (await submit(api))["answered"] is False
@@ -229,7 +232,8 @@ async def test_a_list_below_a_tenants_path_shows_that_tenant_alone(
     path = "/v1/tenants/acme/rejections"
     assert await listed(api, path) == (404, [])
     desk.rows.execute(
-        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, NULL, NULL, ?)", tenant("acme")[1:]
+        "INSERT INTO tenants VALUES ('acme', 'tenant', '', 0, 0, 1, NULL, NULL, ?)",
+        tenant("acme")[1:],
     )
     assert await listed(api, path) == (200, ["rej_0"])
     assert await listed(api, f"{path}?tenant_id=globex") == (422, [])
@@ -345,7 +349,7 @@ async def test_the_sources_of_all_tenants_are_listed_a_page_at_a_time(
 ) -> None:
     for tenant_id in ("acme", "globex"):
         row = (tenant_id, "source", "shop", 0, source(tenant_id, "shop", "stripe")[1])
-        desk.rows.execute("INSERT INTO tenants VALUES (?, ?, ?, ?, 0, NULL, NULL, ?)", row)
+        desk.rows.execute("INSERT INTO tenants VALUES (?, ?, ?, ?, 0, 1, NULL, NULL, ?)", row)
     first = await (await api.get("/v1/sources", params={"limit": "1"})).json()
     cursor = {"limit": "1", "cursor": first["next_cursor"]}
     second = await (await api.get("/v1/sources", params=cursor)).json()

@@ -127,9 +127,14 @@ async def test_a_job_that_waits_says_who_paused_it_when_and_why(
     assert why == {
         "reason": "paused",
         "since": told["at"],
-        "detail": f"{named} is paused since {told['at']} by ann: the bank is down. It starts after "
-        f"`tidegate limits resume {scope} {value}`",
+        "detail": f"{named} is paused since {told['at']} by ann: the bank is down. It starts once "
+        "that is resumed",
         "caps": [],
+        "remedy": {
+            "method": "POST",
+            "path": "/v1/limits/resume",
+            "body": {"scope": scope, "value": value},
+        },
     }
     assert (await shown(desk, "/v1/jobs/job_r"))["why"] is None
 

@@ -41,7 +41,7 @@ class Desk(AskedByAnybody):
     def set(self, record: tuple[bytes, bytes]) -> None:
         row = ("acme", "source", "shop", 0, record[1])
         self.rows.execute(
-            "INSERT OR REPLACE INTO tenants VALUES (?, ?, ?, ?, 0, NULL, NULL, ?)", row
+            "INSERT OR REPLACE INTO tenants VALUES (?, ?, ?, ?, 0, 1, NULL, NULL, ?)", row
         )
 
     async def query(self, look: Any) -> Any:

@@ -228,6 +228,7 @@ def test_what_is_missing_comes_before_a_turn(connection: sqlite3.Connection, rea
         "since": "2023-11-14T22:13:20.000Z",
         "detail": "start one",
         "caps": [],
+        "remedy": None,
     }
 
 
@@ -248,9 +249,33 @@ def test_a_job_that_is_scheduled_says_until_when(connection: sqlite3.Connection)
     assert "its next attempt starts at 2023-11-14T22:13:20.000Z" in told["detail"]
 
 
-def test_a_job_in_review_names_the_command(connection: sqlite3.Connection) -> None:
+def test_a_job_in_review_names_the_call_that_lists_such_jobs(
+    connection: sqlite3.Connection,
+) -> None:
     fold(connection, make_job("job_a", status="needs_review"))
-    assert "`tidegate jobs review`" in waits(connection, load())["detail"]
+    told = waits(connection, load())
+    assert told["detail"] == "a person has to say whether an effect was done"
+    assert told["remedy"] == {"method": "GET", "path": "/v1/jobs?status=needs_review"}
+    fold(connection, make_job("job_a", status="needs_review", diverged="mail:send/2"))
+    assert "finished steps" in waits(connection, load())["detail"]
+
+
+def test_a_job_that_asks_a_person_names_the_call_that_shows_its_approval(
+    connection: sqlite3.Connection,
+) -> None:
+    wait = Wait("approval[refund]", "approval", 0, b"", group=0, approval_id="apr_1")
+    fold(connection, make_job("job_a", status="waiting", waits=(wait,)))
+    told = waits(connection, load())
+    assert told["detail"] == "it waits for a person's answer to approval apr_1 (approval[refund])"
+    assert told["remedy"] == {"method": "GET", "path": "/v1/approvals/apr_1"}
+
+
+def test_a_job_of_a_disabled_tenant_names_the_call_that_enables_it(
+    connection: sqlite3.Connection,
+) -> None:
+    held = Held(PARTITION, "default", "draft_reply", "acme", "tenant_disabled", 1, 3, "enable it")
+    fold(connection, make_job("job_a"), held)
+    assert waits(connection, load())["remedy"] == {"method": "PUT", "path": "/v1/tenants/acme"}
 
 
 @pytest.mark.parametrize("state", JOB_STATES, ids=lambda state: state.name)

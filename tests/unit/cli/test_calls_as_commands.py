@@ -36,6 +36,16 @@ ENABLE = put("tenants", "a", "endpoints", "crm", body='{"enabled":true}')
         (CRM, "`tidegate endpoints set crm --tenant a --to URL`"),
         (put("tenants", "a", "endpoints", "listen"), "`tidegate listen --tenant a`"),
         (get("jobs", "job_1"), "`tidegate jobs show job_1`"),
+        (get("approvals", "apr_1"), "`tidegate approvals show apr_1`"),
+        (Remedy("GET", "/v1/jobs?status=needs_review"), "`tidegate jobs review`"),
+        (
+            Remedy("POST", "/v1/limits/resume", '{"scope":"pool","value":"a {b} c"}'),
+            "`tidegate limits resume pool 'a {b} c'`",
+        ),
+        (
+            Remedy("POST", "/v1/limits/resume", '{"scope":"pool"}'),
+            'POST /v1/limits/resume {"scope":"pool"}',
+        ),
         (put("tenants", "$(x) /?{}"), "`tidegate tenants set '$(x) /?{}'`"),
         (Remedy("POST", "/v1/vault/rewrap"), "POST /v1/vault/rewrap"),
         (put("tenants", "a", "unknown", "b"), "PUT /v1/tenants/a/unknown/b"),

@@ -101,6 +101,16 @@ def test_a_list_and_one_delivery_say_why_it_waits(operator: OperatorApi) -> None
     assert "is pending, and it waits: mend crm" in invoke(operator, "retry", "dlv_a").stdout
 
 
+def test_one_delivery_of_a_disabled_tenant_shows_the_command_that_enables_it(
+    operator: OperatorApi,
+) -> None:
+    helps = {"method": "PUT", "path": "/v1/tenants/acme"}
+    waits = {"reason": "tenant_disabled", "until": None, "detail": "disabled", "remedy": helps}
+    operator.on("GET", "/v1/deliveries/dlv_a", delivery_json(make_delivery(), [], waits))
+    shown = " ".join(invoke(operator, "show", "dlv_a").stdout.split())
+    assert f"command tidegate tenants set acme --url {operator.url}" in shown
+
+
 def test_a_retry_that_is_parked_again_says_why(operator: OperatorApi) -> None:
     row = delivery_json(make_delivery(status="parked", parked_because="endpoint_removed"), [])
     operator.on("POST", "/v1/deliveries/dlv_a/retry", {**row, "answered": True}, status=202)

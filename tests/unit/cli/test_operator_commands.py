@@ -638,6 +638,17 @@ def test_a_waiting_job_shows_the_caps_that_keep_it(operator: OperatorApi) -> Non
         assert told in shown
 
 
+def test_a_waiting_job_shows_the_command_that_helps(operator: OperatorApi) -> None:
+    body = {"scope": "job_type", "value": "refund"}
+    helps = {"method": "POST", "path": "/v1/limits/resume", "body": body}
+    waits: dict[str, Any] = {"reason": "paused", "since": None, "detail": "by ann", "caps": []}
+    waits["remedy"] = helps
+    operator.on("GET", "/v1/jobs/job_a", {**JOB, "why": waits})
+    shown = " ".join(invoke(operator, jobs, "show", "job_a").stdout.split())
+    assert f"command tidegate limits resume job_type refund --url {operator.url}" in shown
+    assert "/v1/limits/resume" not in shown
+
+
 def told(job: dict[str, Any]) -> bytes:
     """A job's stream of events that tells how it is."""
     return f"id: 1\nevent: status\ndata: {json.dumps(job)}\n\n".encode()

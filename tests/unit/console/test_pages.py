@@ -19,7 +19,7 @@ from streams.console.serving import asking, templates
 from streams.console.serving.asking import Answer
 from streams.console.serving.written import page_of
 from streams.limits.paused import SCOPES
-from streams.serde.records import LimitKey
+from streams.serde.records import LimitKey, TenantRecord
 from streams.topology.breakers import Breaker
 
 
@@ -135,6 +135,34 @@ async def test_why_a_job_waits_leads_to_where_that_is_mended(
     html = await browser.page("/console/jobs/job_a")
     told = html.partition("Why it waits")[2].partition("</p>")[0]
     assert f'href="/console/{page}"' in told
+
+
+async def test_what_is_paused_is_resumed_from_the_page_of_a_job_that_waits(desk: Console) -> None:
+    body = '{"by":"ann","reason":"the bank is down"}'
+    pauses = [TenantRecord("", "pause", f"{n}/job_type/draft_reply", False, body) for n in range(4)]
+    fold(desk.api.desk.rows, make_job("job_a", status="pending"), *pauses)
+    viewer, operator = await desk.signed_in("viewer"), await desk.signed_in("operator")
+    html = await viewer.page("/console/jobs/job_a")
+    assert "by ann: the bank is down. It starts once that is resumed" in html
+    assert ("Resume job type" in html, "tidegate limits" in html) == (False, False)
+    html = await operator.page("/console/jobs/job_a")
+    assert "Resume job type draft_reply</summary>" in html
+    status, html = await operator.act(html, "POST /v1/limits/resume")
+    assert (status, "Resume job type draft_reply: done." in html) == (200, True), html
+    assert "is paused since" not in html
+
+
+async def test_a_delivery_says_why_it_waits_and_leads_to_where_that_is_mended(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = {"reason": "circuit", "detail": "it has failed", "until": None}
+    shown = {"delivery_id": "dlv_1", "tenant_id": "acme", "endpoint_id": "crm", "waits": waits}
+    browser = await desk.signed_in("viewer")
+    answers(monkeypatch, {"/v1/deliveries/dlv_1": {**shown, "status": "pending"}})
+    html = await browser.page("/console/deliveries/dlv_1")
+    told = html.partition("Why it waits:</b>")[2].partition("</p>")[0]
+    assert told.strip().startswith("it has failed")
+    assert 'href="/console/endpoints/acme/crm"' in told
 
 
 async def test_an_endpoint_that_fails_says_so_and_what_was_answered(
