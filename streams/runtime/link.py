@@ -54,11 +54,20 @@ class Link(Protocol):
     It lives as long as the process, so that a new process begins with no worker connected.
     """
 
-    def take(self) -> list[Record]:
+    @property
+    def connected(self) -> bool:
+        """Whether a worker is connected, so that commands may come at any time."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are commands to take."""
+
+    def take(self, now: int, /) -> list[Record]:
         """Take commands to process, in the order of each worker; a bounded number.
 
-        The roster is brought up to date first. What was taken is in flight until `committed`,
-        `again` or `owned` says what became of it.
+        Their time is `now`, in milliseconds of the broker's clock. The roster is brought up to date
+        first. What was taken is in flight until `committed`, `again` or `owned` says what became of
+        it.
         """
 
     def committed(self, records: Sequence[Record], outputs: Sequence[Record]) -> None:

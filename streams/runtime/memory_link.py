@@ -48,7 +48,15 @@ class MemoryLink:
         """Have a worker send a command, as a record of the link."""
         self._inbox.append(record)
 
-    def take(self) -> list[Record]:
+    @property
+    def connected(self) -> bool:
+        return bool(self._connected)
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._inbox)
+
+    def take(self, _: int, /) -> list[Record]:
         taken, self._inbox = self._inbox, []
         self._in_flight += taken
         return taken

@@ -131,7 +131,7 @@ class StageRun:
         self.revive()
         records = self.unprocessed()
         if self.link is not None:
-            records += self.link.take()
+            records += self.link.take(self._clock.now())
         held_back = any(task.held_back for task in self.tasks.values())
         due = any(task.due for task in self.tasks.values())
         if not (records or held_back or punctuate or due):

@@ -46,6 +46,7 @@ _METRIC_MODULES = (
     "streams.dedup.processor",
     "streams.delivery.metrics",
     "streams.dispatcher.metrics",
+    "streams.link.metrics",
     "streams.bulk.owned",
     "streams.event_replay.carrier",
     "streams.event_replay.replaying",

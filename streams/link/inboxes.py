@@ -1,0 +1,98 @@
+"""The commands of all connections, from their reading until they are committed or dropped."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+
+from streams.link.peer import MOST_WAITING, Peer, Waiting
+from streams.runtime.dead_keys import NO_OFFSET
+from streams.runtime.link import LINK
+from streams.runtime.processor import Record
+from streams.serde.link.frames import encoded
+
+
+class Inboxes:
+    """The waiting commands of each connection in their order, and those in flight. Not thread-safe.
+
+    What is in flight is found by the record that was given out, which is one object all along.
+    """
+
+    def __init__(self) -> None:
+        self._turns: deque[Peer] = deque()  # connections with waiting commands
+        self._in_flight: dict[int, Waiting] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._turns)
+
+    def add(self, waiting: Waiting) -> None:
+        """Let a command wait behind those of its connection."""
+        if not waiting.peer.waiting:
+            self._turns.append(waiting.peer)
+        waiting.peer.waiting.append(waiting)
+
+    def take(self, limit: int, now: int) -> list[Record]:
+        """Give out up to `limit` commands, with equal shares for the connections."""
+        taken: list[Record] = []
+        while self._turns and len(taken) < limit:
+            share = max(1, (limit - len(taken)) // len(self._turns))
+            for peer in [self._turns.popleft() for _ in range(len(self._turns))]:
+                room = min(share, limit - len(taken))
+                taken += [self._give_out(each, now) for each in _first(peer, room)]
+                if peer.waiting:
+                    self._turns.append(peer)
+        return taken
+
+    def committed(self, record: Record) -> Waiting | None:
+        """Forget a command that was given out; None if it was dropped meanwhile."""
+        return self._in_flight.pop(id(record), None)
+
+    def again(self) -> None:
+        """Let everything in flight wait again, before what came later."""
+        in_flight, self._in_flight = self._in_flight, {}
+        for waiting in reversed(in_flight.values()):
+            peer = waiting.peer
+            if peer.replaced:  # it sends its commands again over its new connection
+                continue
+            if not peer.waiting:
+                self._turns.appendleft(peer)
+            peer.waiting.appendleft(waiting)
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Forget the commands of partitions, and note which connections lost some."""
+        for key, waiting in list(self._in_flight.items()):
+            if waiting.order.partition in partitions:
+                waiting.peer.holes.add(waiting.order.partition)
+                del self._in_flight[key]
+        for peer in self._turns:
+            lost = {each.order.partition for each in peer.waiting} & set(partitions)
+            peer.holes |= lost
+            if lost:
+                kept = [each for each in peer.waiting if each.order.partition not in lost]
+                peer.waiting = deque(kept)
+        self._turns = deque(peer for peer in self._turns if peer.waiting)
+
+    def forget(self, peer: Peer) -> None:
+        """Drop what a connection left: its worker sends it again over a new one."""
+        peer.replaced = True
+        if peer.waiting:
+            peer.waiting.clear()
+            self._turns.remove(peer)
+
+    def _give_out(self, waiting: Waiting, now: int) -> Record:
+        record = waiting.record
+        if record is None:
+            order, key = waiting.order, waiting.peer.worker_id.encode()
+            record = Record(LINK, order.partition, NO_OFFSET, now, key, encoded(order), [])
+            waiting.record = record
+        self._in_flight[id(record)] = waiting
+        return record
+
+
+def _first(peer: Peer, number: int) -> Iterator[Waiting]:
+    """Take the commands of a connection that wait longest."""
+    was_full = peer.full
+    for _ in range(min(number, len(peer.waiting))):
+        yield peer.waiting.popleft()
+    if was_full and len(peer.waiting) < MOST_WAITING:
+        peer.wake()

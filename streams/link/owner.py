@@ -1,0 +1,273 @@
+"""The owner's end of the link: its connections, and what of their commands is committed.
+
+It knows no sockets, threads or clock of its own. Two threads call it: that of the server, which
+reads and writes the connections, and that of the stage, whose calls are those of `runtime.link`.
+
+An acknowledgement says that a command is committed, and all before it on its connection. So a
+connection of which commands for a partition were dropped is cut before it is told that the
+partition is owned again: otherwise the acknowledgement of a later command would count for them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from threading import Lock
+from weakref import WeakValueDictionary
+
+import structlog
+
+from streams.errors import DecodeError
+from streams.link import metrics
+from streams.link.grant import Grant
+from streams.link.greeting import name_of, refusal, welcome, worker_id
+from streams.link.inboxes import Inboxes
+from streams.link.peer import Peer, Waiting
+from streams.link.requests import Request
+from streams.link.roster import Roster
+from streams.link.terms import Terms
+from streams.runtime.link import Workers
+from streams.runtime.processor import Record
+from streams.serde.link import frames
+from streams.serde.link.frames import encoded
+from streams.serde.link.messages import (
+    Acked,
+    Beat,
+    FromOwner,
+    FromWorker,
+    Hello,
+    Order,
+    Owned,
+    Refused,
+)
+
+log = structlog.get_logger(__name__)
+
+_MOST_TAKEN = 2_000
+"""How many commands one step gets, so that heartbeats do not wait behind a long one."""
+_TOO_SLOW = Refused("too_slow", "the worker does not read what it is sent: its leases run out")
+_REPLACED = Refused(
+    "replaced", "a later process of the same name is connected: give each its own TIDEGATE_INSTANCE"
+)
+
+
+class Owner:
+    """Every connection of one process that owns partitions."""
+
+    def __init__(self, workers: Workers, terms: Terms, monotonic: Callable[[], float]) -> None:
+        self.terms = terms
+        self._monotonic = monotonic
+        self._lock = Lock()
+        self._inboxes = Inboxes()
+        self._roster = Roster(workers)
+        self._connected: dict[str, Peer] = {}  # by name
+        self._latest: WeakValueDictionary[str, Peer] = WeakValueDictionary()  # by worker's id
+        self._open: set[Peer] = set()
+        self._owned: frozenset[int] = frozenset()
+
+    # The server's thread.
+
+    def opened(self, grant: Grant, ready: Callable[[], object]) -> Peer:
+        """Begin a connection with the rights of its token.
+
+        `ready` is called, in any thread, when the server has something to do for it: it must only
+        wake the server.
+        """
+        peer = Peer(grant, ready, self._monotonic())
+        with self._lock:
+            self._open.add(peer)
+        return peer
+
+    def received(self, peer: Peer, frame: bytes | str) -> list[Request]:
+        """Read a frame; the requests in it are the server's to answer."""
+        try:
+            messages = frames.from_worker(frame)
+        except DecodeError as error:
+            self.refuse(peer, Refused("malformed", f"a frame cannot be read: {error}"))
+            return []
+        requests: list[Request] = []
+        now = self._monotonic()
+        with self._lock:
+            for message in messages:
+                if not peer.ended:
+                    requests += self._read(peer, message, now)
+        return requests
+
+    def outgoing(self, peer: Peer) -> bytes:
+        """Take the next frame to send; it is empty if there is none."""
+        with self._lock:
+            return peer.outgoing.take()
+
+    def say(self, peer: Peer, message: FromOwner) -> None:
+        """Send a message behind those that wait."""
+        with self._lock:
+            self._send(peer, encoded(message))
+
+    def refuse(self, peer: Peer, refused: Refused) -> None:
+        """End a connection, and say why."""
+        with self._lock:
+            self._refuse(peer, refused)
+
+    def closed(self, peer: Peer) -> None:
+        """Forget a connection that is gone. Its commands are processed all the same."""
+        with self._lock:
+            self._end(peer)
+            self._open.discard(peer)
+
+    def check(self) -> None:
+        """Cut the connections whose workers are silent."""
+        late = self._monotonic() - self.terms.silence_seconds
+        with self._lock:
+            for peer in [peer for peer in self._open if peer.heard_at < late]:
+                if not peer.ended:
+                    log.info("a connection without a beat is cut", worker=peer.worker_id)
+                    self._end(peer)
+
+    # The stage's thread.
+
+    @property
+    def connected(self) -> bool:
+        """Whether any worker is connected."""
+        return bool(self._connected)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether commands wait to be taken."""
+        return bool(self._inboxes)
+
+    def take(self, now: int, /) -> list[Record]:
+        with self._lock:
+            self._roster.collect()
+            taken = self._inboxes.take(_MOST_TAKEN, now)
+        self._roster.tell()
+        return taken
+
+    def committed(self, records: Sequence[Record], outputs: Sequence[Record]) -> None:
+        acked: dict[Peer, dict[int, int]] = defaultdict(dict)
+        with self._lock:
+            for record in records:
+                done = self._inboxes.committed(record)
+                if done is not None:
+                    acked[done.peer][done.order.partition] = done.order.number
+            for output in outputs:
+                peer = self._roster.known((output.key or b"").decode())
+                if peer is not None:
+                    self._send(peer, output.value or b"")
+            for peer, numbers in acked.items():
+                self._send(peer, encoded(Acked(numbers)))
+
+    def again(self) -> None:
+        with self._lock:
+            self._inboxes.again()
+
+    def owned(self, partitions: Collection[int]) -> None:
+        new = frozenset(partitions)
+        with self._lock:
+            begun, ended = new - self._owned, self._owned - new
+            if not begun and not ended:
+                return
+            self._owned = new
+            self._inboxes.drop(ended)
+            for peer in list(self._connected.values()):
+                if begun.isdisjoint(peer.holes):
+                    self._send(peer, encoded(Owned(tuple(sorted(new)))))
+                else:
+                    self._end(peer)
+
+    def close(self) -> None:
+        with self._lock:
+            for peer in list(self._open):
+                self._end(peer)
+            self._roster.collect()
+        self._roster.tell()
+
+    # The rest is called under the lock.
+
+    def _read(self, peer: Peer, message: FromWorker, now: float) -> list[Request]:
+        match message:
+            case Hello():
+                self._greet(peer, message)
+            case _ if peer.hello is None:
+                self._refuse(peer, Refused("malformed", "the first message is a hello"))
+            case Beat():
+                peer.heard_at = now
+                self._roster.heard(peer, message, now)
+            case Order():
+                self._order(peer, message)
+            case _:
+                return [message]
+        return []
+
+    def _greet(self, peer: Peer, hello: Hello) -> None:
+        refused = refusal(hello, peer.grant, self.terms)
+        if peer.hello is not None:
+            refused = Refused("malformed", "a connection has one hello")
+        if refused is not None:
+            self._refuse(peer, refused)
+            return
+        peer.hello, peer.name = hello, name_of(hello, peer.grant)
+        peer.worker_id = worker_id(hello, peer.grant)
+        if self._make_place(peer.name, hello.boot):
+            self._enter(peer)
+        else:
+            self._refuse(peer, _REPLACED)
+
+    def _make_place(self, name: str, boot: str) -> bool:
+        """End an earlier connection of the same name; False if it is of a later boot."""
+        other = self._connected.get(name)
+        if other is None or other.hello is None:
+            return True
+        if other.hello.boot > boot:
+            return False
+        if other.hello.boot < boot:
+            self._refuse(other, _REPLACED)
+        self._end(other)
+        return True
+
+    def _enter(self, peer: Peer) -> None:
+        earlier = self._latest.get(peer.worker_id)
+        if earlier is not None:
+            self._inboxes.forget(earlier)
+        self._latest[peer.worker_id] = peer
+        self._connected[peer.name] = peer
+        metrics.CONNECTED.set(len(self._connected))
+        self._roster.connected(peer)
+        self._send(peer, encoded(welcome(peer.worker_id, self.terms, self._owned)))
+
+    def _order(self, peer: Peer, order: Order) -> None:
+        if not 0 <= order.partition < self.terms.partitions:
+            self._refuse(peer, Refused("malformed", f"there is no partition {order.partition}"))
+        elif order.partition in self._owned:
+            self._inboxes.add(Waiting(peer, order))
+        else:
+            peer.holes.add(order.partition)
+
+    def _send(self, peer: Peer, message: bytes) -> None:
+        peer.send(message)
+        if peer.outgoing.full:
+            self._refuse(peer, _TOO_SLOW)
+
+    def _refuse(self, peer: Peer, refused: Refused) -> None:
+        if peer.ended:
+            return
+        metrics.REFUSED.labels(refused.reason).inc()
+        log.warning(
+            "a worker's connection is refused",
+            worker=peer.worker_id,
+            token=peer.grant.name,
+            reason=refused.reason,
+            detail=refused.message,
+        )
+        peer.outgoing.clear()
+        peer.say(refused)
+        self._end(peer)
+
+    def _end(self, peer: Peer) -> None:
+        if peer.ended:
+            return
+        peer.ended = True
+        if self._connected.get(peer.name) is peer:
+            del self._connected[peer.name]
+            metrics.CONNECTED.set(len(self._connected))
+            self._roster.gone(peer)
+        peer.wake()

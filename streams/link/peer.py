@@ -1,0 +1,65 @@
+"""A worker's connection as the owner of partitions sees it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streams.link.grant import Grant
+from streams.link.outgoing import Outgoing
+from streams.runtime.processor import Record
+from streams.serde.link.frames import encoded
+from streams.serde.link.messages import FromOwner, Hello, Order
+
+MOST_WAITING = 1_000
+"""With so many commands waiting, no more are read from a connection."""
+
+
+class Peer:
+    """One connection; the owner's lock guards it.
+
+    `ready` only wakes the thread of the server, which then looks at `Owner.outgoing`, `full` and
+    `ended`. `holes` are the partitions of which commands were dropped.
+    """
+
+    def __init__(self, grant: Grant, ready: Callable[[], object], now: float) -> None:
+        self.grant = grant
+        self.hello: Hello | None = None
+        self.worker_id = self.name = ""
+        self.heard_at = now
+        self.waiting: deque[Waiting] = deque()
+        self.outgoing = Outgoing()
+        self.holes: set[int] = set()
+        self.ended = False
+        self.replaced = False
+        self._ready = ready
+
+    @property
+    def full(self) -> bool:
+        """Whether so many commands wait that no more should be read."""
+        return len(self.waiting) >= MOST_WAITING
+
+    def say(self, *messages: FromOwner) -> None:
+        """Send messages by and by."""
+        for message in messages:
+            self.send(encoded(message))
+
+    def send(self, message: bytes) -> None:
+        """Send an encoded message by and by; one that has ended drops it."""
+        if not self.ended:
+            self.outgoing.add(message)
+            self.wake()
+
+    def wake(self) -> None:
+        """Have the server look at this connection."""
+        self._ready()
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A command that was read and is not committed; it has a record once it was taken."""
+
+    peer: Peer
+    order: Order
+    record: Record | None = None
