@@ -120,6 +120,11 @@ class Link:
             self._requests.look()
             self.tell()
 
+    def unreached(self, name: str, why: str) -> None:
+        """An owner cannot be reached now."""
+        with self._lock:
+            self.readiness.lost(name, why)
+
     # What the worker says.
 
     def post(

@@ -22,6 +22,7 @@ class Readiness:
         self._clock = clock
         self._welcome: set[str] = set()
         self._faults: dict[str, str] = {}
+        self._refusals: set[str] = set()  # they say more than the end of their connections
         self._asked: dict[int, float] = {}
 
     @property
@@ -40,17 +41,20 @@ class Readiness:
         """An owner takes the worker."""
         self._welcome.add(name)
         self._faults.pop(name, None)
+        self._refusals.discard(name)
 
     def lost(self, name: str, why: str) -> None:
         """A connection is gone, or could not be made."""
         self._welcome.discard(name)
-        self._faults.setdefault(name, why)
+        if name not in self._refusals:
+            self._faults[name] = why
 
     def refused(self, name: str, refused: Refused, failed: Callable[[Exception], None]) -> None:
         """An owner does not take the worker; if a later process has its name, it must end."""
         if self._faults.get(name) != refused.message:
             log.error("an owner refuses this worker", owner=name, reason=refused.message)
         self._faults[name] = refused.message
+        self._refusals.add(name)
         if refused.reason == "replaced":
             failed(Fenced(refused.message))
 

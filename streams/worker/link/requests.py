@@ -42,6 +42,7 @@ class _Open:
     asked: Connection | None = None
     not_before: float = float("-inf")
     pieces: list[bytes] = field(default_factory=list)
+    size: int = 0
 
 
 class Requests:
@@ -96,8 +97,11 @@ class Requests:
         match answer:
             case Done():
                 return answer
-            case Piece(data=data, last=last):
+            case Piece(data=data, last=last, at=at):
+                if at != opened.size:
+                    return None  # it belongs to the answer to a former copy
                 opened.pieces.append(data)
+                opened.size += len(data)
                 return b"".join(opened.pieces) if last else None
             case Failed(message=message, permanent=True):
                 return PermanentError(message)
@@ -113,5 +117,5 @@ class Requests:
             opened.asked = None  # what another connection still answers no longer counts
         if owner is None or opened.asked is owner or self._clock() < opened.not_before:
             return
-        opened.asked, opened.pieces = owner, []
+        opened.asked, opened.pieces, opened.size = owner, [], 0
         owner.send(opened.message)

@@ -33,7 +33,7 @@ def test_a_body_comes_in_pieces() -> None:
     (asked,) = owner.of(Body)
     owner.say(Piece(asked.request, b"some ", False))
     assert answers == []
-    owner.say(Piece(asked.request, b"text", True), Piece(asked.request, b"more", True))
+    owner.say(Piece(asked.request, b"text", True, 5), Piece(asked.request, b"x", True, 9))
     assert answers == [b"some text"]
 
 
@@ -43,7 +43,7 @@ def test_a_request_is_made_anew_at_the_heir_and_what_came_before_is_dropped() ->
     answers = ask(worker)
     one.say(Piece(1, b"half", False))
     two = worker.owner("two", 0)
-    one.say(Piece(1, b" of it", True))
+    one.say(Piece(1, b" of it", True, 4))
     assert answers == []
     assert len(two.of(Body)) == 1
     two.say(Piece(1, b"whole", True))
@@ -66,6 +66,19 @@ def test_a_request_that_an_owner_may_have_dropped_is_made_again() -> None:
     owner.own()
     owner.own(0)
     assert len(owner.of(Body)) == 2
+
+
+def test_parts_of_a_former_answer_are_dropped() -> None:
+    worker = LinkedWorker()
+    owner = worker.owner("one", 0)
+    answers = ask(worker)
+    owner.say(Piece(1, b"some ", False))
+    owner.own()
+    owner.own(0)
+    owner.say(Piece(1, b"text", True, 5))
+    assert answers == []
+    owner.say(Piece(1, b"some ", False), Piece(1, b"text", True, 5))
+    assert answers == [b"some text"]
 
 
 def test_failures_are_permanent_or_pass() -> None:
