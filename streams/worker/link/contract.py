@@ -12,7 +12,8 @@ Deadline = Callable[[], float]
 """Returns a moment on the worker's clock. It is asked again and again, since beats move it."""
 
 Acknowledged = Callable[[Exception | None], None]
-"""Called once: None when the owner has committed a command, else why perhaps it has not."""
+"""Called once: None when the owner has committed a command, else why perhaps it has not: LeaseLost,
+or PermanentError if no owner can apply it."""
 
 
 class Connection(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from streams.errors import DecodeError, LeaseLost
+from streams.errors import DecodeError, LeaseLost, PermanentError
 from streams.process.wall_clock import wall_ms
 from streams.serde.link import frames
 from streams.serde.link.messages import (
@@ -212,8 +212,10 @@ class Link:
                 if declined is not None:
                     self._decline(message, declined)
                 self.tell()
-            case Answer(reply=reply):
+            case Answer(number=0, reply=reply):
                 self._inbox.replied(reply)
+            case Answer(partition=partition, number=number, reply=reply):
+                self._refuse(self._outbox.refused(partition, number), reply.message)
             case Acked(numbers=numbers):
                 self._acknowledge(numbers)
             case Wanted():
@@ -298,6 +300,12 @@ class Link:
         body = Declined("", "full", 0, why, 0)
         command = Command("", lease.tenant_id, lease.job_id, lease.epoch, wall_ms(), body)
         self.post(leased.partition, command, lambda: until)
+
+    def _refuse(self, waiting: Waiting | None, why: str) -> None:
+        if waiting is not None:
+            log.error("an owner cannot apply a command", command=waiting.what, why=why)
+            if waiting.done is not None:
+                waiting.done(PermanentError(f"{waiting.what} is refused: {why}"))
 
     def _too_late(self, waiting: Waiting) -> None:
         if not waiting.once:

@@ -63,6 +63,14 @@ class Outbox:
             found.append(waiting.popleft())
         return found
 
+    def refused(self, partition: int, number: int) -> Waiting | None:
+        """Take out the command of a number, which nobody can apply."""
+        waiting = self._waiting.get(partition, ())
+        found = next((each for each in waiting if each.order.number == number), None)
+        if found is not None:
+            self._waiting[partition].remove(found)
+        return found
+
     def take(self, partition: int) -> list[Waiting]:
         """Take out all commands of a partition that another owner is to be sent, in their order."""
         return [each for each in self._waiting.pop(partition, ()) if not each.once]

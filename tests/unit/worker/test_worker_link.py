@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from support.linked_worker import HANDLERS, LinkedWorker
 
-from streams.errors import Fenced
-from streams.serde.link.messages import Acked, Beat, Hello, Order, Refused
-from streams.serde.records import Claim, Heartbeat
+from streams.errors import Fenced, PermanentError
+from streams.serde.link.messages import Acked, Answer, Beat, Hello, Order, Refused
+from streams.serde.records import Claim, Heartbeat, Reply
 
 
 def actions(owner, partition: int = 0) -> list[str]:  # type: ignore[no-untyped-def]
@@ -182,6 +182,22 @@ def test_a_worker_knows_when_everything_is_acknowledged() -> None:
     assert told == [None]
     owner.acknowledge()
     assert told == [None, None]
+
+
+def test_a_command_that_nobody_can_apply_is_given_up_alone() -> None:
+    worker = LinkedWorker()
+    owner = worker.owner("one", 0)
+    worker.claim("odd")
+    worker.claim("good")
+    odd = owner.of(Order)[-2].number
+    refusal = Reply("", "job_1", 1, "", "refused", message="it is odd")
+    owner.say(Answer(0, refusal, odd))
+    ((name, error),) = worker.settled
+    assert name == "odd"
+    assert isinstance(error, PermanentError)
+    assert worker.replies == []
+    owner.acknowledge()
+    assert worker.done() == ["good"]
 
 
 def test_heartbeats_are_for_one_owner_alone() -> None:
