@@ -140,7 +140,7 @@ _STORES = (
     ("seen", "redelivery", 12, "code"),
 )
 _ROWS = (
-    ("events", "event", 619, "rows"),
+    ("events", "event", 675, "rows"),
     ("jobs", "job", 1_230, "sizes"),
     ("effects", "effect", 530, "sizes"),
     ("duplicates", "redelivery", 312, "sizes"),

@@ -10,6 +10,7 @@ from streams.api.events import cli_tables as event_tables
 from streams.api.events.cli_count import count_events
 from streams.api.events.cli_export import export_events
 from streams.api.events.cli_seek import seek
+from streams.api.events.cli_selection import Subject
 from streams.api.events.cli_tail import tail_events
 from streams.api.jobs import cli_sentences as job_sentences
 from streams.api.replays.cli import replay_events
@@ -30,6 +31,10 @@ def list_events(
     type_: Annotated[
         str | None, typer.Option("--type", metavar="GLOB", help="Only of these types: 'order.*'.")
     ] = None,
+    subject: Subject = None,
+    key: Annotated[
+        str | None, typer.Option(help="Only with this dedup key.", metavar="DEDUP_KEY")
+    ] = None,
     unrouted: Annotated[
         bool, typer.Option("--unrouted", help="Only events that no route matched.")
     ] = False,
@@ -37,12 +42,16 @@ def list_events(
     """List the events of the last 24 hours (`events_listed_hours` of the operator), newest first.
 
     Example: tidegate events list --tenant acme --type 'order.*' --unrouted
+
+    Example: tidegate events list --subject ticket-4711
     """
     return api.get(
         "/v1/events",
         **page.query,
         source=source,
         event_type=type_,
+        subject=subject,
+        dedup_key=key,
         unrouted="true" if unrouted else None,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 
 from streams.api.rows.json_values import Json
 from streams.api.rows.paging import Entry, Listing
@@ -18,6 +19,10 @@ _UNROUTED = (
     "? = 'true' AND routed = 0 AND NOT EXISTS (SELECT 1 FROM jobs j"
     " WHERE j.job_id = events.job_id AND j.tenant_id = events.tenant_id)"
 )
+
+
+_IS = "likelihood({column} = ?, 0.0000001)"
+"""Very few events have one subject or one dedup key. SQLite would read all of a tenant instead."""
 
 
 def event(connection: sqlite3.Connection, event_id: str) -> Envelope | None:
@@ -87,15 +92,24 @@ def _item(connection: sqlite3.Connection, entry: Entry) -> Json:
     return event_json(found, job_id_of(connection, found))
 
 
+def _mark(text: str) -> int:
+    """Return 64 bits that stand for a text in an index: the texts would double the table."""
+    return int.from_bytes(
+        blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), signed=True
+    )
+
+
 def _row(record: Record) -> Row:
     event = ENVELOPE.read(record.value)
-    tenant_id, source = event["tenant_id"], event["source"]
+    tenant_id, source, subject = event["tenant_id"], event["source"], event["subject"]
     job_id = ids.event_job_id(tenant_id, source, event["dedup_key"])
     return (
         event["event_id"],
         tenant_id,
         source,
         event["event_type"],
+        None if subject is None else _mark(subject),
+        _mark(event["dedup_key"]),
         job_id,
         event["routed"],
         record.partition,
@@ -110,14 +124,17 @@ TABLE = Table(
     topic="events",
     key="event_id TEXT",
     columns="tenant_id TEXT NOT NULL, source TEXT NOT NULL, event_type TEXT NOT NULL, "
-    "job_id TEXT NOT NULL, routed INTEGER NOT NULL, part INTEGER NOT NULL, "
-    "position INTEGER NOT NULL, at INTEGER NOT NULL, record BLOB NOT NULL",
+    "subject_mark INTEGER, key_mark INTEGER NOT NULL, job_id TEXT NOT NULL, "
+    "routed INTEGER NOT NULL, part INTEGER NOT NULL, position INTEGER NOT NULL, "
+    "at INTEGER NOT NULL, record BLOB NOT NULL",
     row=_row,
     # Leave out the ids, which would double each index: few events share a millisecond.
     indexes={
         "newest": "(at)",
         "of_tenant": "(tenant_id, at)",
         "unrouted": "(at) WHERE routed = 0",
+        "of_subject": "(subject_mark, at) WHERE subject_mark IS NOT NULL",
+        "of_key": "(key_mark, at)",
     },
     split=no_tombstone,
     expires=True,
@@ -129,8 +146,22 @@ LISTING = Listing(
     TABLE.name,
     ("/v1/events", "/v1/tenants/{tenant_id}/events"),
     _item,
-    {"tenant_id": (), "source": (), "event_type": (), "unrouted": ("true",)},
+    {
+        "tenant_id": (),
+        "source": (),
+        "event_type": (),
+        "subject": (),
+        "dedup_key": (),
+        "unrouted": ("true",),
+    },
     order=("at", "event_id"),
-    conditions={"event_type": "event_type GLOB replace(?, '[!', '[^')", "unrouted": _UNROUTED},
+    conditions={
+        "event_type": "event_type GLOB replace(?, '[!', '[^')",
+        "subject": _IS.format(column="subject_mark"),
+        "dedup_key": _IS.format(column="key_mark"),
+        "unrouted": _UNROUTED,
+    },
+    marks={"subject": _mark, "dedup_key": _mark},
 )
-"""`event_type` is a glob as in a route; `unrouted=true` leaves out the events that have a job."""
+"""`event_type` is a glob as in a route; `subject` and `dedup_key` are whole texts;
+`unrouted=true` leaves out the events that have a job."""

@@ -109,6 +109,8 @@ class Listing:
     """Whether the time of an item changes, and moves it to the front. The table needs a rowid."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """SQL with one `?`, in place of `column = ?`, of filters that are no such column."""
+    marks: Mapping[str, Callable[[str], int]] = field(default_factory=dict)
+    """What stands in the column for the value of a filter, where that is not the value itself."""
     where: str = "TRUE"
     """SQL that every row of the list satisfies."""
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -186,7 +188,8 @@ class Listing:
         return rows, None
 
     def _filters(self, asked: FilterValues) -> FilterValues:
-        return {**self.defaults, **{k: value for k, value in asked.items() if value is not None}}
+        given = {**self.defaults, **{k: value for k, value in asked.items() if value is not None}}
+        return given | {k: mark(str(given[k])) for k, mark in self.marks.items() if k in given}
 
 
 def newest(

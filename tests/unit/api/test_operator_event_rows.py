@@ -30,6 +30,7 @@ from streams.api.read_model.projections import (
     project,
     reports_poison,
 )
+from streams.api.rows.cursor import Cursor
 from streams.api.rows.paging import PageQuery
 from streams.api.tables import TABLES
 from streams.runtime.processor import Record
@@ -129,6 +130,33 @@ def test_filters_combine_and_a_type_is_a_glob_as_in_a_route(
     assert listed(connection, tenant_id="bolt", event_type="order.*") == []
 
 
+def test_an_event_is_found_by_its_whole_subject_and_by_its_dedup_key(
+    connection: sqlite3.Connection,
+) -> None:
+    for number, subject in enumerate(("ticket 1", "ticket 12", None, "ticket 1")):
+        event = make_event(f"k{number}", "bolt" if number == 3 else "acme", subject=subject)
+        fold(connection, event, at=AT + number)
+    assert listed(connection, subject="ticket 1") == ["evt_k3", "evt_k0"]
+    assert listed(connection, subject="ticket 1", tenant_id="acme") == ["evt_k0"]
+    assert listed(connection, subject="ticket") == []
+    assert listed(connection, dedup_key="k2") == ["evt_k2"]
+    assert listed(connection, dedup_key="k2", subject="ticket 1") == []
+    assert listed(connection, dedup_key="k2", tenant_id="bolt") == []
+
+
+@pytest.mark.parametrize("only", [{"subject": "x"}, {"subject": "x", "tenant_id": "acme"}])
+def test_pages_of_a_subject_go_on_behind_the_last_event(
+    connection: sqlite3.Connection, only: dict[str, str]
+) -> None:
+    for number in range(6):
+        subject = "y" if number == 2 else "x"
+        fold(connection, make_event(f"k{number}", subject=subject), at=AT + number // 3)
+    first = events.LISTING.page(connection, PageQuery(2, None, only))
+    second = events.LISTING.page(connection, PageQuery(9, first.next, only))
+    seen = [each["event_id"] for each in (*first.items, *second.items)]
+    assert seen == [f"evt_k{n}" for n in (5, 4, 3, 1, 0)]
+
+
 def test_pages_show_each_event_once_although_many_share_a_moment(
     connection: sqlite3.Connection,
 ) -> None:
@@ -157,6 +185,11 @@ def test_unrouted_events_are_those_without_a_job(connection: sqlite3.Connection)
         ({"event_type": "order.*"}, "events_newest"),
         ({"tenant_id": "acme"}, "events_of_tenant"),
         ({"unrouted": "true"}, "events_unrouted"),
+        *(
+            ({name: "x", **more}, index)
+            for name, index in (("subject", "events_of_subject"), ("dedup_key", "events_of_key"))
+            for more in ({}, {"tenant_id": "acme"}, {"source": "s", "event_type": "t*"})
+        ),
     ],
 )
 def test_a_list_reads_its_index_and_sorts_no_more_than_a_moment(
@@ -170,6 +203,35 @@ def test_a_list_reads_its_index_and_sorts_no_more_than_a_moment(
     text = " ".join(row[3] for row in plan)
     assert index in text
     assert "USE TEMP B-TREE FOR ORDER BY" not in text
+
+
+@pytest.mark.parametrize("name", ["subject", "dedup_key"])
+@pytest.mark.parametrize("tenants", [None, frozenset({"acme"}), frozenset({"acme", "bolt"})])
+def test_a_subject_or_a_key_is_found_among_the_tenants_of_who_asks_without_reading_all_of_theirs(
+    tmp_path: Path, name: str, tenants: frozenset[str] | None
+) -> None:
+    database = Database(tmp_path / "m.sqlite")
+    writer = database.open_writer()
+    for number, tenant in enumerate(("acme", "bolt", "cora")):
+        fold(writer, replace(make_event("x", tenant, subject="x"), event_id=f"evt_{number}"))
+    all_ = PageQuery(9, None, {name: "x"})
+    page = database.read(lambda db: events.LISTING.page(db, all_), tenants)
+    found = sorted(each["event_id"] for each in page.items)
+    assert found == [f"evt_{n}" for n in range(len(tenants or "acm"))]
+    writer.close()
+    query = PageQuery(5, Cursor(AT, "evt_x"), {name: "x", "tenant_id": "acme"})
+
+    def plan(connection: sqlite3.Connection) -> str:
+        statements: list[str] = []
+        connection.set_trace_callback(statements.append)
+        events.LISTING.page(connection, query)
+        connection.set_trace_callback(None)
+        steps = connection.execute(f"EXPLAIN QUERY PLAN {statements[0]}")
+        return " ".join(row[3] for row in steps)
+
+    used = database.read(plan, tenants)
+    database.close()
+    assert {"subject": "of_subject", "dedup_key": "of_key"}[name] in used, used
 
 
 def test_an_events_story_has_everything_that_became_of_it(connection: sqlite3.Connection) -> None:

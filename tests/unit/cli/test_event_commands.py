@@ -71,6 +71,12 @@ def paths(operator: OperatorApi) -> list[str]:
     return [each.path for each in operator.asked]
 
 
+def test_events_are_listed_by_their_subject_and_dedup_key(operator: OperatorApi) -> None:
+    operator.on("GET", "/v1/events", {"events": [], "next_cursor": None})
+    run(operator, events, "list", "--subject", "ticket 1", "--key", "t-1")
+    assert operator.asked[-1].path == "/v1/events?limit=50&subject=ticket+1&dedup_key=t-1"
+
+
 def test_events_are_listed_by_what_is_asked_for(operator: OperatorApi) -> None:
     page = {"events": [event_json(EVENT, None)], "next_cursor": "abc"}
     operator.on("GET", "/v1/events", page)
