@@ -50,7 +50,7 @@ def list_entries(
         str | None, typer.Option(help="From then on: RFC 3339, or 2h ago.", metavar="TIME")
     ] = None,
 ) -> Answer:
-    """List entries of the audit, newest first.
+    """List entries of the audit, newest first: your own without the permission `admin`.
 
     Example: tidegate audit list --tenant acme --outcome refused --since 1h
     """
@@ -63,4 +63,7 @@ def list_entries(
         "request_id": request_id,
         "since": None if since is None else moment(since, "--since"),
     }
-    return api.get("/v1/audit", **page.query, **asked)
+    found = api.get("/v1/audit", **page.query, **asked)
+    if found.get("only_of"):
+        typer.echo("these are your own acts: others' need the permission admin", err=True)
+    return found

@@ -46,6 +46,10 @@ def listed(
     return calls
 
 
+ONLY_OF = "only_of"
+"""Beside a list: the caller whose acts alone it has; null if it has those of all."""
+
+
 def _lister(
     listing: Listing | PagedList, known: Callable[[web.Request], Awaitable[object]]
 ) -> Handler:
@@ -60,6 +64,8 @@ def _lister(
         own = _own(listing, query, state.principal)
         query = replace(query, filters={**query.filters, **times, **path, **own})
         page = await state.query(lambda db: listing.shown(db, query, state))
+        if listing.by:
+            page = replace(page, beside={**page.beside, ONLY_OF: own.get(listing.by)})
         return list_answer(listing.name, page)
 
     return handle

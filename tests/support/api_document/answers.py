@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from streams.api.serving.call import EVERY_TENANT, OPEN, ROW, TENANT_IN_PATH
+from streams.api.serving.listing import ONLY_OF
 from streams.errors import TidegateError
 from streams.http.problem_document import CONTENT_TYPE
 from support.api_document.refusals import ANY, NAMED_LATER, Problems, problems_of
@@ -104,6 +105,8 @@ class Answers:
             name = route.listing.name
         fields: Json = {str(name): {"type": "array", "items": items}}
         fields |= self._beside(code_of(route.shows))
+        if route.listing is not None and route.listing.by:
+            fields[ONLY_OF] = {"type": ["string", "null"]}
         fields["next_cursor"] = {"type": ["string", "null"]}
         return {"type": "object", "properties": fields, "required": list(fields)}
 

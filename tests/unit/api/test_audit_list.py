@@ -77,6 +77,14 @@ async def test_others_see_what_they_did_themselves(api: TestClient[Any, Any], ro
     assert await listed(api, role, principal="token:bob") == (403, [])
 
 
+@pytest.mark.parametrize(("role", "only_of"), [("admin", None), ("viewer", "token:ann")])
+async def test_the_list_says_whether_it_has_the_acts_of_one_caller_alone(
+    api: TestClient[Any, Any], role: str, only_of: str | None
+) -> None:
+    answer = await api.get("/v1/audit", headers={"Authorization": role})
+    assert (await answer.json())["only_of"] == only_of
+
+
 async def test_the_newest_entry_of_each_chain_stays_however_old_it_is(tmp_path: Path) -> None:
     """The operator links its next entry to it: without one, the chain would begin again at 1."""
     rows = Database(tmp_path / "m.sqlite").open_writer()

@@ -137,6 +137,24 @@ async def test_why_a_job_waits_leads_to_where_that_is_mended(
     assert f'href="/console/{page}"' in told
 
 
+@pytest.mark.parametrize(
+    ("role", "tenants", "told"),
+    [
+        ("viewer", frozenset({"acme"}), "You see what you did yourself."),
+        ("viewer", None, "You see what you did yourself."),
+        ("admin", frozenset({"acme"}), "You see what was done about your tenants."),
+        ("admin", None, ""),
+    ],
+)
+async def test_the_audit_says_whose_acts_are_left_out(
+    desk: Console, role: str, tenants: frozenset[str] | None, told: str
+) -> None:
+    html = await (await desk.signed_in(role, tenants)).page("/console/audit")
+    assert told in html
+    assert ("You see" in html) == bool(told)
+    assert ("You have done nothing yet" in html) == (role == "viewer")
+
+
 async def test_what_is_paused_is_resumed_from_the_page_of_a_job_that_waits(desk: Console) -> None:
     body = '{"by":"ann","reason":"the bank is down"}'
     pauses = [TenantRecord("", "pause", f"{n}/job_type/draft_reply", False, body) for n in range(4)]
