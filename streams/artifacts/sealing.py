@@ -110,8 +110,13 @@ def _head(reference: Reference, key: Sealed) -> bytes:
     return orjson.dumps(fields) + b"\n"
 
 
+def place_of(tenant_id: str, artifact: str, of: str) -> str:
+    """Return the place to which an artifact's key is bound; `of` is the job that saved it."""
+    return f"artifact {artifact} of {of} of tenant {tenant_id}"
+
+
 def _place(tenant_id: str, reference: Reference) -> str:
-    return f"artifact {reference.artifact} of {reference.of} of tenant {tenant_id}"
+    return place_of(tenant_id, reference.artifact, reference.of)
 
 
 def _bound(place: str, number: int, *, is_last: bool) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from streams.errors import TransientError
 from streams.link.grant import Grant
 from streams.serde.job_states import LEASED
 from streams.serde.link.messages import (
@@ -31,7 +32,10 @@ Request = OfALease | Announce
 
 
 class Connection(Protocol):
-    """A worker's connection; it is used in the loop of its server alone."""
+    """A worker's connection; it is used in the loop of its server alone.
+
+    Two connections are never equal, and one can be referred to weakly.
+    """
 
     @property
     def worker_id(self) -> str:
@@ -61,7 +65,7 @@ class Answers(Protocol):
         """Forget a connection that has ended: nothing more is sent over it."""
 
 
-class NotOwned(Exception):
+class NotOwned(LookupError):
     """This process does not own a partition, or does so no more."""
 
 
@@ -96,3 +100,16 @@ def living(jobs: CommittedJobs, connection: Connection, request: OfALease) -> Jo
         return None
     grant = connection.grant
     return job if grant.covers(job.tenant_id) and grant.allows_type(job.type) else None
+
+
+def leased(jobs: CommittedJobs, connection: Connection, request: OfALease) -> Job:
+    """Return the job of a request, of which its worker has the living lease.
+
+    Raises:
+        NotOwned: the partition of the request is not owned now.
+        TransientError: the worker has no such lease here; another owner may know of it.
+    """
+    job = living(jobs, connection, request)
+    if job is None:
+        raise TransientError(f"job {request.job_id} has no living lease of this worker here")
+    return job
