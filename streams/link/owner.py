@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from threading import Lock
+from threading import Condition, Lock
 from weakref import WeakValueDictionary
 
 import structlog
@@ -57,7 +57,8 @@ class Owner:
     def __init__(self, workers: Workers, terms: Terms, monotonic: Callable[[], float]) -> None:
         self.terms = terms
         self._monotonic = monotonic
-        self._lock = Lock()
+        self.stirred = False
+        self._lock = self._news = Condition(Lock())
         self._inboxes = Inboxes()
         self._roster = Roster(workers)
         self._connected: dict[str, Peer] = {}  # by name
@@ -91,6 +92,8 @@ class Owner:
             for message in messages:
                 if not peer.ended:
                     requests += self._read(peer, message, now)
+            if self.waiting:
+                self._news.notify()
         return requests
 
     def outgoing(self, peer: Peer) -> bytes:
@@ -132,14 +135,19 @@ class Owner:
 
     @property
     def waiting(self) -> bool:
-        """Whether commands wait to be taken."""
-        return bool(self._inboxes)
+        """Whether there are commands to take, or news for the roster."""
+        return bool(self._inboxes) or bool(self._roster)
+
+    def wait(self, seconds: float) -> None:
+        with self._news:
+            if not self.waiting:
+                self._news.wait(seconds)
 
     def take(self, now: int, /) -> list[Record]:
         with self._lock:
             self._roster.collect()
             taken = self._inboxes.take(_MOST_TAKEN, now)
-        self._roster.tell()
+        self.stirred = self._roster.tell()
         return taken
 
     def committed(self, records: Sequence[Record], outputs: Sequence[Record]) -> None:

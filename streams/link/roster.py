@@ -20,6 +20,10 @@ class Roster:
         self._known: dict[str, Peer] = {}
         self._to_tell: tuple[list[tuple[Peer, bool]], dict[Peer, tuple[Beat, float]]] = ([], {})
 
+    def __bool__(self) -> bool:
+        """Whether there is something to collect."""
+        return bool(self._changes or self._beats)
+
     def connected(self, peer: Peer) -> None:
         """A worker is connected."""
         self._changes.append((peer, True))
@@ -40,8 +44,8 @@ class Roster:
         """Set apart what `tell` tells."""
         self._to_tell, self._changes, self._beats = (self._changes, self._beats), [], {}
 
-    def tell(self) -> None:
-        """Tell the stage, in its thread, what was collected."""
+    def tell(self) -> bool:
+        """Tell the stage, in its thread, what was collected; return whether that is anything."""
         changes, beats = self._to_tell
         for peer, here in changes:
             self._change(peer, here)
@@ -49,6 +53,7 @@ class Roster:
             if self._known.get(peer.worker_id) is peer:
                 who = peer.worker_id
                 self._workers.heard(who, beat.number, beat.limit, beat.draining, now)
+        return bool(changes or beats)
 
     def _change(self, peer: Peer, here: bool) -> None:
         who, hello = peer.worker_id, peer.hello

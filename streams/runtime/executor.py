@@ -45,14 +45,16 @@ class Executor:
         batch: Sequence[Work],
         due: Sequence[PartitionTask],
         others: Sequence[PartitionTask] = (),
+        stirred: Sequence[PartitionTask] = (),
     ) -> bool:
         """Process each task's records in order, punctuate the due tasks, commit once.
 
-        Each of these tasks also initiates what it has to. The positions of `others` that wait are
+        Each of these tasks, and those that were `stirred`, also initiates what it has to. The
+        positions of `others` that wait are
         committed with them, or alone once they have waited long enough. Returns whether anything
         was committed.
         """
-        tasks = each(batch, due)
+        tasks = each(batch, [*due, *stirred])
         initiating = [task for task in tasks if task.initiates]
         try:
             return self._stepping.together(batch, due, initiating, others)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from confluent_kafka import Message
 
 from streams.kafka.offsets import Place
 from streams.kafka.record_headers import headers_of
+from streams.runtime.dead_keys import NO_OFFSET
+from streams.runtime.link import LINK
 from streams.runtime.processor import WAIT_SECONDS, Record
 
 _MOST_WAITING = 100
@@ -49,6 +51,16 @@ class HeldRecords:
             for m in messages
         ]
 
+    def add_commands(self, commands: Sequence[Record]) -> None:
+        """Hold commands of a link behind the records that were read."""
+        self._records += commands
+
+    def drop_commands(self, kept: Collection[int] = ()) -> None:
+        """Forget the commands of a link, but for those of these partitions."""
+        held = self._records
+        self._records = [r for r in held if r.topic != LINK or r.partition in kept]
+        self._heads, self._patient = None, 0
+
     def put_off(self, may_wait: Callable[[Sequence[Record]], bool]) -> bool:
         """Whether they go on waiting for others: all may, and have not waited for long."""
         new = self._records[self._patient :]
@@ -73,7 +85,7 @@ class HeldRecords:
         """Forget the records of these places before these offsets."""
         if self._records:
             held = self._records
-            self._records = [r for r in held if r[2] >= ends.get((r[0], r[1]), 0)]
+            self._records = [r for r in held if r[2] >= ends.get((r[0], r[1]), NO_OFFSET)]
             self._heads, self._patient = None, 0
 
     def first(self, place: Place) -> int | None:

@@ -60,7 +60,14 @@ class Link(Protocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether there are commands to take."""
+        """Whether there is something to `take`: commands, or news for the roster."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there is something to take, at most for so long."""
+
+    @property
+    def stirred(self) -> bool:
+        """Whether the last `take` told the roster something: waiting jobs may find a worker."""
 
     def take(self, now: int, /) -> list[Record]:
         """Take commands to process, in the order of each worker; a bounded number.

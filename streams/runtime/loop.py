@@ -25,6 +25,7 @@ from streams.runtime.broker_clock import broker_clock
 from streams.runtime.doubted_ends import EndDoubted
 from streams.runtime.executor import Executor
 from streams.runtime.layouts import refuse_left, refuse_other
+from streams.runtime.link import Link
 from streams.runtime.pace import Pace
 from streams.runtime.processor import Record
 from streams.runtime.stage import AnyStage
@@ -62,12 +63,14 @@ class StageLoop:
         settings: Settings,
         stop: threading.Event,
         drained: Callable[[], bool] = nothing_outside,
+        link: Link | None = None,
     ) -> None:
         self._stage = stage
         self._topology = topology
         self._settings = settings
         self._stop = stop
         self._drained = drained
+        self._link = link
         self._outage = Outage()
         # An outage may hold up one turn until a transaction is given up, and the next one begins.
         patience = max(PATIENCE_SECONDS, 2 * settings.session_seconds + _OUTAGE_SECONDS)
@@ -143,7 +146,7 @@ class StageLoop:
 
     def _connect(self, changelogs: dict[str, Changelog]) -> None:
         asked = self._stage, self._settings, self._topics, self._admin, self._clock, changelogs
-        wired = wire(*asked, self._outage, self._standstill.turn, self._stop.is_set)
+        wired = wire(*asked, self._outage, self._standstill.turn, self._stop.is_set, self._link)
         self._source, self._ends, self._lag = wired.source, wired.ends, wired.lag
         self._transactions, self._executor = wired.transactions, Executor(wired.transactions)
         self._assignment, self._unowned = wired.assignment, wired.unowned
@@ -203,6 +206,7 @@ class StageLoop:
         self._restored = False
         if self._assignment.keep(self._source.delivering):
             self._running()
+        self._source.own(self._assignment.tasks.keys())
         self._ends.assign(self._assignment.inputs)
         try:
             refuse_growth(self._topics, self._stage, self._topology, self._source.partitions)
@@ -227,6 +231,7 @@ class StageLoop:
         ready = [] if self._source.changed else self._assignment.advance()
         if ready:
             self._source.start(positions(ready))
+            self._source.own(self._assignment.tasks.keys())
             self._running()
         waits = self._source.changed or self._assignment.restoring
         self._restored = not (waits or self._source.joining)
@@ -251,7 +256,8 @@ class StageLoop:
         poisoned = sum(task.poisoned for task in tasks.values())
         due = list(tasks.values()) if self._pace.take_due() else []
         batch = by_task(tasks, records)
-        committed = self._executor.step(batch, due, list(tasks.values()))
+        stirred = list(tasks.values()) if self._link is not None and self._link.stirred else []
+        committed = self._executor.step(batch, due, list(tasks.values()), stirred)
         self._pace.followed(committed or bool(batch), due)
         poisoned = sum(task.poisoned for task in tasks.values()) - poisoned
         metrics.RECORDS.labels(self._stage.name).inc(sum(len(own) for _, own in batch))
@@ -261,11 +267,13 @@ class StageLoop:
     def _reopen(self) -> None:
         """Restore every partition again, from what the broker says is committed."""
         self._assignment.close()
+        self._source.own(())
         self._source.changed = True
 
     def _rewind(self) -> None:
         tasks, delivering = self._assignment.tasks, self._source.delivering
         for task in tasks.values():
             task.rollback()
+        self._source.take_again()
         self._source.start(positions(tasks[p] for p in delivering & tasks.keys()))
         self._pause()

@@ -19,6 +19,7 @@ class MemoryLink:
         self._workers = workers
         self._received = received
         self._connected: set[str] = set()
+        self.stirred = self._told = False
         self._inbox: list[Record] = []
         self._in_flight: list[Record] = []
 
@@ -31,12 +32,14 @@ class MemoryLink:
     ) -> None:
         """Have a worker dial; see `Workers.connected`."""
         self._connected.add(worker_id)
+        self._told = True
         self._workers.connected(worker_id, pool, handlers, tenants)
 
     def beat(
         self, worker_id: str, number: int, limit: int, now: float, *, draining: bool = False
     ) -> None:
         """Have a worker give a sign of life; see `Workers.heard`."""
+        self._told = True
         self._workers.heard(worker_id, number, limit, draining, now)
 
     def disconnect(self, worker_id: str) -> None:
@@ -54,9 +57,13 @@ class MemoryLink:
 
     @property
     def waiting(self) -> bool:
-        return bool(self._inbox)
+        return bool(self._inbox) or self._told
+
+    def wait(self, seconds: float) -> None:
+        """Return at once: what a test has sent is there."""
 
     def take(self, _: int, /) -> list[Record]:
+        self.stirred, self._told = self._told, False
         taken, self._inbox = self._inbox, []
         self._in_flight += taken
         return taken

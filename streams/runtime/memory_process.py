@@ -132,14 +132,16 @@ class StageRun:
         records = self.unprocessed()
         if self.link is not None:
             records += self.link.take(self._clock.now())
+        stirred = self._stirred()
         held_back = any(task.held_back for task in self.tasks.values())
         due = any(task.due for task in self.tasks.values())
-        if not (records or held_back or punctuate or due):
+        if not (records or stirred or held_back or punctuate or due):
             return False
         punctuated = list(self.tasks.values()) if punctuate else []
         try:
             batch = by_task(self.tasks, records)
-            committed = self._executor.step(batch, punctuated, list(self.tasks.values()))
+            others = list(self.tasks.values())
+            committed = self._executor.step(batch, punctuated, others, stirred)
             self.pace.followed(committed or bool(batch), punctuated)
         except Crashed:
             self.start()
@@ -148,7 +150,11 @@ class StageRun:
         except StageFailed:
             self._failed = True
             raise
-        return bool(records) or held_back
+        return bool(records or stirred) or held_back
+
+    def _stirred(self) -> list[PartitionTask]:
+        stirred = self.link is not None and self.link.stirred
+        return list(self.tasks.values()) if stirred else []
 
     def _rewind(self) -> None:
         for task in self.tasks.values():

@@ -22,8 +22,11 @@ from streams.kafka.clients import consumer_config
 from streams.kafka.failures import Outage, damage
 from streams.kafka.groups import committed_positions
 from streams.kafka.offsets import Place
+from streams.process.wall_clock import wall_ms
+from streams.runtime.awaiting import Awaiting
 from streams.runtime.consumer_errors import ConsumerErrors
 from streams.runtime.held_records import HeldRecords
+from streams.runtime.link import Link
 from streams.runtime.processor import Record
 from streams.runtime.resting_inputs import RestingInputs
 from streams.settings import Settings
@@ -41,7 +44,7 @@ class Source:
     partition numbers assigned to this process. `delivering` are those that were started and not
     taken away since: a partition that was taken and given back must be started again. `polled` is
     called whenever it asks for records, also during each commit; `may_wait` tells whether records
-    are in no hurry.
+    are in no hurry. Commands of the `link` get the time `now`.
 
     An input's partition of which a broker gives a damaged batch stands still before it, and is read
     again each second (`resting_inputs`).
@@ -55,12 +58,16 @@ class Source:
         outage: Outage,
         polled: Callable[[], object],
         may_wait: Callable[[Sequence[Record]], bool],
+        link: Link | None = None,
+        now: Callable[[], int] = wall_ms,
     ) -> None:
         self.changed = False
         self.partitions: frozenset[int] = frozenset()
         self.delivering: frozenset[int] = frozenset()
         self._polled = polled
         self._may_wait = may_wait
+        self._link, self._now = link, now
+        self._awaiting = Awaiting(link)
         self._inputs = inputs
         self._prefix = settings.topic_prefix
         self._group = settings.topic_prefix + stage
@@ -96,18 +103,20 @@ class Source:
     def read(self, timeout: float) -> list[Record]:
         """Return up to about `BATCH` records; wait up to `timeout` seconds for the first.
 
-        Records that are in no hurry are held, and nothing is returned, for up to `WAIT_SECONDS`.
+        Commands of the link are among them. Records that are in no hurry are held, and nothing is
+        returned, for up to `WAIT_SECONDS`.
 
         Raises:
             Fenced: another process joined as this instance.
         """
         wait = min(timeout, self._held.wait()) if self._held else timeout
         if not self._held or wait > 0:
-            # `poll` waits for whole milliseconds: a fraction would be no wait at all.
-            first = self._consumer.poll(math.ceil(wait * 1000) / 1000)
+            first = self._awaiting.first(self._consumer, wait)
             if first is not None:
                 self._hold([first])
         self.read_ahead()
+        if self._link is not None:
+            self._held.add_commands(self._link.take(self._now()))
         self._errors.tell()
         return [] if self._held.put_off(self._may_wait) else self._held.take()
 
@@ -127,6 +136,18 @@ class Source:
             self._hold(self._consumer.consume(most, 0))
         except KafkaException as error:
             raise TidegateError(f"the consumer failed: {error}") from error
+
+    def own(self, partitions: Collection[int]) -> None:
+        """Take commands of the link for these partitions alone; see `Link.owned`."""
+        if self._link is not None:
+            self._held.drop_commands(partitions)
+            self._link.owned(partitions)
+
+    def take_again(self) -> None:
+        """Let commands that were read and not committed be read again."""
+        if self._link is not None:
+            self._held.drop_commands()
+            self._link.again()
 
     def committed(self, partitions: Sequence[int], timeout: float) -> dict[Place, int]:
         """The group's offsets, where it has any; waits for pending transactions (KIP-447).

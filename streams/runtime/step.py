@@ -83,7 +83,7 @@ class Stepping:
             task.punctuate()
         for task in initiating:
             task.initiate()
-        return self.end(each(batch, due), others)
+        return self.end(each(batch, [*due, *initiating]), others)
 
     def begin(self, batch: Sequence[Work]) -> None:
         """Begin to trace a step over these records."""

@@ -20,7 +20,7 @@ from streams.kafka.connections import Connections
 from streams.kafka.failures import Outage, Verdict, classify_produce, tell_missing
 from streams.process.boot_clock import boot_seconds
 from streams.runtime import metrics
-from streams.runtime.link import LINK
+from streams.runtime.link import LINK, Link, hand_out
 from streams.runtime.own_records import OwnMarks, Written
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.producer_calls import CALL_SECONDS, CallFailed, ProducerCalls
@@ -59,6 +59,7 @@ class KafkaTransactions:
         topics: StageTopics,
         outage: Outage,
         stopping: Callable[[], bool],
+        link: Link | None = None,
     ) -> None:
         self._stage = stage
         self._prefix = prefix
@@ -69,6 +70,7 @@ class KafkaTransactions:
         }
         self._source = source
         self._topics = topics
+        self._link = link
         self._outage = outage
         self._new_calls = partial(ProducerCalls, timeout_ms / 1000, outage, stopping)
         self._producer: Producer | None = None
@@ -132,6 +134,8 @@ class KafkaTransactions:
             self._abort(producer, failed, alone, sending.refused)
         self._ended = time.monotonic()
         self._outage.answered()
+        if self._link is not None:
+            hand_out(self._link, tasks)
         metrics.TRANSACTIONS.labels(self._stage, "committed").inc()
         metrics.STORE_WRITES.labels(self._stage).inc(sum(task.changes for task in tasks))
         seconds = time.monotonic() - self._calls.begun

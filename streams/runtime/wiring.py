@@ -14,6 +14,7 @@ from streams.runtime.assignment import Assignment
 from streams.runtime.clock import Clock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.lag import Lag
+from streams.runtime.link import Link
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
 from streams.runtime.stage import AnyStage
@@ -47,6 +48,7 @@ def wire(
     outage: Outage,
     polled: Callable[[], object],
     stopping: Callable[[], bool],
+    link: Link | None = None,
 ) -> Wired:
     """Make the parts and join the group.
 
@@ -67,7 +69,7 @@ def wire(
     # Claim it before joining the group: joining displaces any other process of the same name.
     width = topics.width(stage.inputs[0])
     directory = StateDirectory(settings, stage.name, width, len(stage.stores))
-    source = Source(stage.name, stage.inputs, settings, outage, polled, may_wait)
+    source = Source(stage.name, stage.inputs, settings, outage, polled, may_wait, link, clock.now)
     ends = EndOffsets(admin, prefix, position, outage, (stage.inputs[0], 0))
     lag = Lag(stage.name, ends, BlockedInputs(stage.name, admin, prefix, position))
     transactions = KafkaTransactions(
@@ -80,6 +82,7 @@ def wire(
         StageTopics(topics, stage),
         outage,
         stopping,
+        link,
     )
     assignment = Assignment(
         stage,

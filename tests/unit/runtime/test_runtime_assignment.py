@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
@@ -131,6 +131,10 @@ class Source:
         return []
 
     def join_anew(self) -> None: ...
+
+    def own(self, partitions: Collection[int]) -> None: ...
+
+    def take_again(self) -> None: ...
 
 
 def loop_with(source: Any, asked: list[str], tmp_path: Path) -> Any:
