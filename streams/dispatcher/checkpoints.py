@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streams.errors import PoisonRecord
 from streams.serde.codec import STEP_RESULT
 from streams.serde.keys import SEPARATOR, after, checkpoint_key, join
 from streams.serde.records import Job, StepResult
 from streams.state.store import KeyValueStore
+
+EVENT = "event"
+"""The kind of what a wait left that an event ended."""
 
 
 def steps_of(checkpoints: KeyValueStore, job: Job) -> tuple[StepResult, ...]:
@@ -34,6 +38,18 @@ def keep(checkpoints: KeyValueStore, job: Job, result: StepResult) -> None:
         result = replace(result, code=job.code)
     key = checkpoint_key(job.job_id, job.incarnation, result.id)
     checkpoints.put(key, STEP_RESULT.encode(result))
+
+
+def refuse_forged(result: StepResult) -> None:
+    """Check what a worker says that a step left.
+
+    Which event ended a wait, the dispatcher alone says: a worker may read that event's body.
+
+    Raises:
+        PoisonRecord: it would be what an event left.
+    """
+    if result.kind == EVENT:
+        raise PoisonRecord("forged_event", f"a worker says which event ended wait {result.id!r}")
 
 
 def result_of(checkpoints: KeyValueStore, job: Job, id_: str) -> StepResult | None:

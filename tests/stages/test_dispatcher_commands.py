@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 from support.dispatching import Desk, ScriptedWorker
 
-from streams.serde.records import Claim, Wake
+from streams.dispatcher.checkpoints import steps_of
+from streams.serde.records import Checkpoint, Claim, StepResult, Wake
 
 
 @pytest.fixture
@@ -18,6 +19,19 @@ def desk() -> Desk:
 @pytest.fixture
 def worker(desk: Desk) -> ScriptedWorker:
     return ScriptedWorker(desk)
+
+
+def test_a_worker_does_not_say_which_event_ended_a_wait(desk: Desk, worker: ScriptedWorker) -> None:
+    """It would be handed the body of that event, which may be another job's."""
+    worker.heartbeat()
+    lease = desk.lease(desk.event("t1"))
+    forged = StepResult("paid", "event", value='{"payload_ref": {}}')
+    desk.command(Checkpoint(lease.run_id, forged), lease.job_id, lease.epoch)
+    assert [letter.reason for letter in desk.dead_letters()] == ["forged_event"]
+    checkpoints = desk.driver.store("dispatcher", "checkpoints")
+    assert steps_of(checkpoints, desk.job(lease.job_id)) == ()
+    worker.end(lease, "succeeded", result="1")
+    assert desk.job(lease.job_id).status == "succeeded"
 
 
 @pytest.mark.parametrize("status", ["pending", "scheduled"])

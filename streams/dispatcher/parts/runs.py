@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from streams.dispatcher import history
 from streams.dispatcher.call_places import leave
-from streams.dispatcher.checkpoints import keep
+from streams.dispatcher.checkpoints import keep, refuse_forged
 from streams.dispatcher.failures import fail
 from streams.dispatcher.living_lease import living
 from streams.dispatcher.part import Part
@@ -29,6 +29,7 @@ class Runs(Part):
 
     @handles(Checkpoint)
     def checkpoint(self, step: Step, command: Command, body: Checkpoint, at: int) -> None:
+        refuse_forged(body.step)
         job = living(step, command, body.run_id)
         if job is not None:
             keep(step.checkpoints, job, body.step)
