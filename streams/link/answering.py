@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import structlog
 
 from streams.errors import KafkaUnavailable, PermanentError, TransientError
+from streams.link import metrics
 from streams.link.bodies import Bodies
 from streams.link.live import Publishing
 from streams.link.requests import Connection, NotOwned, Request
@@ -49,8 +50,8 @@ class Answering:
         if before is not None:
             before.cancel()
         if len(own) >= MOST_OPEN:
-            told = f"{MOST_OPEN:,} requests of this connection are open: ask again later"
-            connection.send(Failed(number, told, permanent=False))
+            full = TransientError(f"{MOST_OPEN:,} requests of this connection are open: ask later")
+            _refuse(connection, request, full, permanent=False)
             return
         task = own[number] = asyncio.create_task(self._answer(connection, request))
 
@@ -68,17 +69,18 @@ class Answering:
     async def _answer(self, connection: Connection, request: Request) -> None:
         try:
             await self._answered(connection, request)
-        except NotOwned:
-            return  # the worker asks the heir, or again once the partition is announced anew
+            _count(request, "answered")
+        except NotOwned:  # the worker asks the heir, or again once the partition is announced anew
+            _count(request, "dropped")
         except PermanentError as error:
-            connection.send(_failed(request, error, permanent=True))
+            _refuse(connection, request, error, permanent=True)
         except (TransientError, KafkaUnavailable) as error:
-            connection.send(_failed(request, error, permanent=False))
+            _refuse(connection, request, error, permanent=False)
         except Exception as error:
-            kind = type(request).__name__
+            kind = _kind(request)
             log.exception("a worker's request failed", request=kind, worker=connection.worker_id)
             told = RuntimeError(f"the owner failed: {type(error).__name__}; see its log")
-            connection.send(_failed(request, told, permanent=False))
+            _refuse(connection, request, told, permanent=False)
 
     def _answered(self, connection: Connection, request: Request) -> Coroutine[Any, Any, None]:
         match request:
@@ -98,5 +100,14 @@ class Answering:
                 assert_never(request)
 
 
-def _failed(request: Request, error: Exception, *, permanent: bool) -> Failed:
-    return Failed(request.request, str(error)[:_LONGEST_REASON], permanent)
+def _refuse(connection: Connection, request: Request, error: Exception, *, permanent: bool) -> None:
+    _count(request, "refused" if permanent else "failed")
+    connection.send(Failed(request.request, str(error)[:_LONGEST_REASON], permanent))
+
+
+def _kind(request: Request) -> str:
+    return type(request).__name__.lower()
+
+
+def _count(request: Request, outcome: str) -> None:
+    metrics.REQUESTS.labels(_kind(request), outcome).inc()

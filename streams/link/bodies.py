@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from streams import user_json
 from streams.errors import PermanentError, TransientError
+from streams.link import metrics
 from streams.link.fair_room import FairRoom
 from streams.link.requests import CommittedJobs, Connection, leased
 from streams.serde.link.messages import Body, Piece
@@ -51,6 +52,7 @@ class Bodies:
         self._keyring = keyring
         self._fetch = fetch
         self._room = FairRoom(in_all)
+        metrics.BODY_BYTES.set_function(lambda: self._room.taken)
         self._sent_seconds = sent_seconds
         self._turns: WeakKeyDictionary[Connection, asyncio.Lock] = WeakKeyDictionary()
 
