@@ -66,6 +66,12 @@ def cut(text: str, most: int = MOST_CHARS) -> str:
     return text if left <= 0 else f"{text[:most]}… ({left:,} more characters)"
 
 
+def is_cut(value: Any, most: int = MOST_CHARS) -> bool:
+    """Return whether a page has only the beginning of a text, or of a value as JSON."""
+    text = value if isinstance(value, str) else as_json(value, most)
+    return value is not None and len(text) > most
+
+
 def as_json(value: Any, most: int = MOST_CHARS) -> str:
     """Return a value as indented JSON, cut where it is too long for a page."""
     if isinstance(value, Undefined):
@@ -152,6 +158,7 @@ def since(text: str | None, until: str | None = None) -> float | None:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "cut": cut,
+    "is_cut": is_cut,
     "as_json": as_json,
     "as_sent": as_sent,
     "moment": moment,
