@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.console_desk import Console, console
 from support.folding import fold
-from support.operator_cluster import make_event, make_job, make_letter
+from support.operator_cluster import make_entry, make_event, make_job, make_letter
 from support.outgoing_rows import make_endpoint, make_state
 
 from streams.console.overview.finding import page_of_id
@@ -19,7 +19,7 @@ from streams.console.serving import asking, templates
 from streams.console.serving.asking import Answer
 from streams.console.serving.written import page_of
 from streams.limits.paused import SCOPES
-from streams.serde.records import LimitKey, TenantRecord
+from streams.serde.records import LimitKey, Settle, TenantRecord
 from streams.topology.breakers import Breaker
 
 
@@ -153,6 +153,44 @@ async def test_the_audit_says_whose_acts_are_left_out(
     assert told in html
     assert ("You see" in html) == bool(told)
     assert ("You have done nothing yet" in html) == (role == "viewer")
+
+
+@pytest.mark.parametrize("page", ["/console/jobs/job_a", "/console/reviews"])
+@pytest.mark.parametrize(
+    ("answer", "typed", "command"),
+    [
+        ("It happened", {"result:json": '{"id": 7}'}, ("done", '{"id":7}')),
+        ("It did not", {}, ("failed", None)),
+    ],
+)
+async def test_an_effect_of_a_job_in_review_is_settled(
+    desk: Console, page: str, answer: str, typed: dict[str, str], command: tuple[str, str | None]
+) -> None:
+    job = make_job("job_a", status="needs_review")
+    unknown = make_entry(job, "mail:send/a/b", status="unknown", result=None)
+    fold(desk.api.desk.rows, job, unknown, make_entry(job, "shop:pay/1"))
+    browser = await desk.signed_in("operator")
+    html = await browser.page(page)
+    assert html.count("It happened</summary>") == 1, "the other one is done"
+    form = html[html.index(f"{answer}</summary>") :]
+    desk.api.desk.answer("cmd_1")
+    status, html = await browser.act(form, "POST /v1/jobs/job_a", note="the log shows it", **typed)
+    assert (status, f"{answer}: done." in html) == (200, True), html
+    (sent,) = desk.api.desk.sent
+    assert isinstance(sent, Settle)
+    assert (sent.action, sent.note) == ("mail:send/a/b", "the log shows it")
+    assert (sent.status, sent.result) == command
+
+
+async def test_an_effect_of_a_job_that_has_ended_is_settled(desk: Console) -> None:
+    job = make_job("job_a", status="failed")
+    fold(desk.api.desk.rows, job, make_entry(job, "mail:send/x", status="unknown", result=None))
+    browser = await desk.signed_in("operator")
+    html = await browser.page("/console/reviews")
+    desk.api.desk.answer("cmd_1")
+    form = html[html.index("It did not</summary>") :]
+    status, html = await browser.act(form, "POST /v1/jobs/job_a", note="no trace of it")
+    assert (status, len(desk.api.desk.sent)) == (200, 1), html
 
 
 async def test_what_is_paused_is_resumed_from_the_page_of_a_job_that_waits(desk: Console) -> None:
