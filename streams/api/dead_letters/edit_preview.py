@@ -32,6 +32,7 @@ async def preview(state: AppState, id_: str, wanted: EditRequest) -> Json:
         "before": before,
         "after": after,
         "changed": before != after,
+        "has_schema": faults is not None,
         "fits": not faults,
-        "errors": [{"field": field, "message": message} for field, message in faults],
+        "errors": [{"field": field, "message": message} for field, message in faults or ()],
     }

@@ -22,12 +22,12 @@ async def refuse_misfit(state: AppState, type_: str, text: str) -> None:
         raise all_invalid(faults)
 
 
-async def misfits_of(state: AppState, type_: str, text: str) -> list[Fault]:
-    """Return each field at fault of an input, as JSON text; none if nothing was announced."""
+async def misfits_of(state: AppState, type_: str, text: str) -> list[Fault] | None:
+    """Return each field at fault of an input, as JSON text; None if no schema was announced."""
 
-    def look(connection: sqlite3.Connection) -> list[Fault]:
+    def look(connection: sqlite3.Connection) -> list[Fault] | None:
         found = job_types.job_type(connection, type_)
         schema = None if found is None else found.type.input_schema
-        return [] if schema is None else misfits(schema, text)
+        return None if schema is None else misfits(schema, text)
 
     return await state.query(look)

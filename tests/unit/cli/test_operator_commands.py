@@ -725,6 +725,7 @@ EDIT = {
     "before": {"a": 1, "b": 2},
     "after": {"a": 1, "b": "\x1b[31m3"},
     "changed": True,
+    "has_schema": True,
     "fits": False,
     "errors": [{"field": "input.b", "message": "must be a number"}],
 }
