@@ -34,9 +34,9 @@ def note_certificates(settings: Settings) -> None:
             NOT_AFTER.labels(use).set(end)
 
 
-def note_served(chain: Path) -> None:
-    """Set the gauge for the operator's own certificate, each time that it was read."""
-    NOT_AFTER.labels("operator_server").set(
+def note_served(use: str, chain: Path) -> None:
+    """Set the gauge for a server's own certificate, each time that it was read."""
+    NOT_AFTER.labels(use).set(
         min(found.not_valid_after_utc.timestamp() for found in _file(chain)())
     )
 

@@ -67,10 +67,10 @@ from streams.kafka.payload_thread import payload_thread
 from streams.operator.broker_view import broker_view
 from streams.operator.key_age import KeyAgeCollector
 from streams.operator.metrics import ReadModelCollector
-from streams.operator.served_tls import served_tls
 from streams.probe_routes import probe_routes, served
 from streams.process.shutdown import ProcessEnd
 from streams.process.wall_clock import wall_ms
+from streams.served_tls import served_tls
 from streams.settings import Settings
 from streams.tenants.follower import Failed, Fold, TenantsFollower
 from streams.topology.model import Topology
@@ -282,8 +282,9 @@ async def _serve(settings: Settings, topology: Topology, admissions: Admissions)
     end = ProcessEnd()
     app = build(settings, topology, admissions, end.failed)
     host, times = settings.host, {"keepalive_timeout": _KEEP_ALIVE_SECONDS, "shutdown_timeout": 5}
-    async with served_tls(settings) as tls, served(app, host, settings.port, tls, **times) as port:
-        log.info("operator listens", host=host, port=port, tls=tls is not None)
+    tls = served_tls(settings.tls_cert, settings.tls_key, "TIDEGATE_TLS", "operator_server")
+    async with tls as context, served(app, host, settings.port, context, **times) as port:
+        log.info("operator listens", host=host, port=port, tls=context is not None)
         await end.wait()
     log.info("operator ended")
 

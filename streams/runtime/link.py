@@ -12,7 +12,7 @@ had read the command.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from streams.runtime.context import Output
@@ -95,6 +95,24 @@ class Link(Protocol):
 
     def close(self) -> None:
         """End every connection: the process ends."""
+
+
+class LinkService(Protocol):
+    """What serves a link beside its stage, in threads of its own."""
+
+    @property
+    def link(self) -> Link:
+        """The stage's end of it."""
+
+    def start(self, failed: Callable[[Exception], None]) -> None:
+        """Begin to serve; `failed` is called, in any thread, if the process must end.
+
+        Raises:
+            ConfigError: it cannot be served where the settings say.
+        """
+
+    def stop(self) -> None:
+        """End every connection, and all that serves them; called in the stage's thread."""
 
 
 class _Committed(Protocol):

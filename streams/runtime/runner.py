@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import structlog
 
 from streams import telemetry
 from streams.errors import Fenced, StageFailed
+from streams.runtime.link import LinkService
 from streams.runtime.loop import StageLoop, nothing_outside
 from streams.runtime.producer_calls import Stopped
 from streams.runtime.stage import AnyStage
@@ -26,11 +28,13 @@ def run_stage(
     topology: Topology,
     settings: Settings,
     drained: Callable[[], bool] = nothing_outside,
+    link: LinkService | None = None,
 ) -> None:
     """Run a stage until SIGTERM or SIGINT, then leave its state committed and closed.
 
     A stage that calls out gives `drained`. It is asked after the signal: the stage begins nothing
     outside any more, and goes on for 5 s at most until this says that all it began has ended.
+    A stage with a link gives what serves it.
 
     Serves the probes on `settings.probe_port`; ready means that the broker answers and every
     assigned task is restored. While the broker is away, the stage waits for it.
@@ -51,12 +55,14 @@ def run_stage(
     # A batch is thousands of tuples that live for one step: a collection every 700 took a third.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-    loop = StageLoop(stage, topology, settings, stop, drained)
+    linked = None if link is None else link.link
+    loop = StageLoop(stage, topology, settings, stop, drained, linked)
     telemetry.show_ready(topology.fused if stage.name == FUSED else [stage.name], loop.ready)
     port = telemetry.serve_probes(settings, loop.ready)
     log.info("stage starts", bootstrap=settings.bootstrap, probe_port=port)
     try:
-        loop.run()
+        with _serving(link, stop):
+            loop.run()
     except Stopped:
         log.warning("stopped while kafka did not answer: the next start settles it")
     except Fenced as fenced:
@@ -66,3 +72,24 @@ def run_stage(
         log.error("stage failed", error=str(failed))
         raise
     log.info("stage stopped")
+
+
+@contextmanager
+def _serving(link: LinkService | None, stop: threading.Event) -> Iterator[None]:
+    """Serve a link within the block; raise its failure, which ends the stage in order."""
+    if link is None:
+        yield
+        return
+    failures: list[Exception] = []
+
+    def failed(error: Exception) -> None:
+        failures.append(error)
+        stop.set()
+
+    try:
+        link.start(failed)
+        yield
+    finally:
+        link.stop()
+    if failures:
+        raise failures[0]

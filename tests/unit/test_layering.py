@@ -54,6 +54,7 @@ LAYERS = (
         "streams.fairness",
         "streams.new_jobs",
         "streams.retry_policy",
+        "streams.served_tls",
         "streams.telemetry",
     },
     {"streams.probe_routes", "streams.runtime", "streams.tenants"},

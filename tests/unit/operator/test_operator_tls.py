@@ -21,11 +21,10 @@ from cryptography.x509.oid import NameOID
 from prometheus_client import REGISTRY
 from support.certificates import self_signed
 
+from streams import served_tls as module
 from streams.errors import ConfigError
-from streams.operator import served_certificate
-from streams.operator.served_certificate import ServedCertificate
-from streams.operator.served_tls import served_tls
 from streams.probe_routes import probe_routes, served
+from streams.served_tls import ServedCertificate, served_tls
 from streams.settings import Settings, load_settings
 
 END = "tidegate_certificate_not_after_timestamp_seconds"
@@ -45,7 +44,8 @@ async def https(settings: Settings) -> AsyncIterator[int]:
     """A server as the operator's is; gives its port."""
     app = web.Application()
     app.add_routes(probe_routes(lambda: True))
-    async with served_tls(settings) as context, served(app, "127.0.0.1", 0, context) as port:
+    tls = served_tls(settings.tls_cert, settings.tls_key, "TIDEGATE_TLS", "operator_server")
+    async with tls as context, served(app, "127.0.0.1", 0, context) as port:
         yield port
 
 
@@ -70,14 +70,14 @@ async def test_https_is_served(tmp_path: Path, together: bool) -> None:
 
 
 async def test_old_versions_of_tls_are_refused(tmp_path: Path) -> None:
-    certificate = ServedCertificate(self_signed(tmp_path, "ops"), None)
+    certificate = ServedCertificate(self_signed(tmp_path, "ops"), None, "TIDEGATE_TLS")
     assert certificate.context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 async def test_a_renewed_certificate_is_served_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served_certificate, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     chain, key = apart(self_signed(tmp_path, "before"))
     async with https(Settings(tls_cert=chain, tls_key=key)) as port, asyncio.timeout(10):
         assert await shown(port) == "before"
@@ -91,7 +91,7 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
 
 def test_files_that_do_not_fit_together_change_nothing(tmp_path: Path) -> None:
     chain, key = apart(self_signed(tmp_path, "before"))
-    certificate = ServedCertificate(chain, key)
+    certificate = ServedCertificate(chain, key, "TIDEGATE_TLS")
     assert not certificate.look()
     other, _ = apart(self_signed(tmp_path, "after"))
     other.replace(chain)
@@ -104,7 +104,7 @@ def test_a_link_that_is_changed_counts_as_a_change(tmp_path: Path) -> None:
     """Kubernetes renews a mounted secret by a link on the path to its file."""
     link = tmp_path / "tls.pem"
     link.symlink_to(self_signed(tmp_path, "before"))
-    certificate = ServedCertificate(link, None)
+    certificate = ServedCertificate(link, None, "TIDEGATE_TLS")
     link.unlink()
     link.symlink_to(self_signed(tmp_path, "after"))
     assert certificate.look()

@@ -1,14 +1,20 @@
-"""TLS that ends in this process: a certificate that is read again when its files change."""
+"""TLS that ends in this process: a certificate that is read again when its files change.
+
+It is the operator's, or that of the link; without one, TLS ends at a proxy before the process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from streams.certificates import note_served
 from streams.errors import ConfigError
 
 log = structlog.get_logger(__name__)
@@ -22,11 +28,13 @@ _State = tuple[tuple[int, int, int], ...]
 class ServedCertificate:
     """A server's certificate chain and key, from PEM files; `key` is None if `chain` has it too.
 
+    `settings` begins the names of the settings, such as TIDEGATE_TLS.
+
     New connections get what the files hold. Files that do not fit together, as in the middle of a
     change, are passed over, and the certificate before them stays.
     """
 
-    def __init__(self, chain: Path, key: Path | None) -> None:
+    def __init__(self, chain: Path, key: Path | None, settings: str) -> None:
         """Read the files.
 
         Raises:
@@ -39,7 +47,7 @@ class ServedCertificate:
             self._take()
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise ConfigError(
-                f"TIDEGATE_TLS_CERT and TIDEGATE_TLS_KEY: {chain} and {key or chain} are no "
+                f"{settings}_CERT and {settings}_KEY: {chain} and {key or chain} are no "
                 f"certificate and its key in PEM form ({_why(error)})"
             ) from error
 
@@ -81,6 +89,31 @@ class ServedCertificate:
         """Return what changes whenever a file does; links are followed, as Kubernetes needs it."""
         found = [path.stat() for path in (self._chain, self._key) if path is not None]
         return tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
+
+
+@asynccontextmanager
+async def served_tls(
+    chain: Path | None, key: Path | None, settings: str, use: str
+) -> AsyncIterator[ssl.SSLContext | None]:
+    """Give the context of a server, kept fresh; None without a certificate.
+
+    `settings` is as in `ServedCertificate`, and `use` that of the metric of certificates.
+
+    Raises:
+        ConfigError: certificate and key cannot be used together.
+    """
+    if chain is None:
+        if key is not None:
+            raise ConfigError(f"{settings}_KEY does nothing without {settings}_CERT: set both")
+        yield None
+        return
+    certificate, note = ServedCertificate(chain, key, settings), partial(note_served, use, chain)
+    note()
+    looking = asyncio.create_task(certificate.kept_fresh(note))
+    try:
+        yield certificate.context
+    finally:
+        looking.cancel()
 
 
 def _context() -> ssl.SSLContext:

@@ -1,0 +1,229 @@
+"""The server of a link over real sockets: a worker dials, and its frames reach the owner."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.certificates import self_signed
+from support.link_services import Client, InMemory, Tokens, dialed, serving
+from support.linked_workers import NOW, Partitions, hello, order, spoken, to
+
+from streams.errors import ConfigError
+from streams.link import server as module
+from streams.link.grant import Grant
+from streams.link.listening import Listening, listening
+from streams.link.server import LinkServer
+from streams.runtime.processor import Record
+from streams.serde.link.messages import Acked, Body, Done, Refused, Wanted, Welcome
+from streams.settings import Settings
+
+
+@pytest.fixture
+def partitions() -> Partitions:
+    return Partitions(0, 1)
+
+
+@pytest.fixture
+def services() -> InMemory:
+    return InMemory()
+
+
+@pytest.fixture
+def server(partitions: Partitions, services: InMemory) -> Iterator[LinkServer]:
+    with serving(partitions.owner, services) as running:
+        yield running
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
+async def taken(partitions: Partitions, number: int) -> list[Record]:
+    """Take so many commands, as the stage's thread would."""
+    found: list[Record] = []
+    async with asyncio.timeout(60):
+        while len(found) < number:
+            await asyncio.to_thread(partitions.owner.wait, 1.0)
+            found += partitions.owner.take(NOW)
+    return found
+
+
+async def test_a_command_is_acknowledged_once_the_stage_has_committed_it(
+    partitions: Partitions, server: LinkServer
+) -> None:
+    async with dialed(server.port) as worker:
+        await worker.send(hello("w1"))
+        welcome = await worker.next()
+        assert isinstance(welcome, Welcome)
+        await worker.send(order(0, 1), order(1, 1))
+        records = await taken(partitions, 2)
+        partitions.commit(records, to(welcome.worker_id, Wanted()))
+        assert await worker.next() == Wanted()
+        assert await worker.next() == Acked({0: 1, 1: 1})
+
+
+async def test_requests_are_answered_beside_the_stage(
+    partitions: Partitions, server: LinkServer, services: InMemory
+) -> None:
+    async with dialed(server.port) as worker:
+        await worker.send(hello("w1"), Body(7, 0, "job_1", 1))
+        await worker.until(lambda message: message == Done(7))
+        (asking,) = services.answering.connections
+        assert (asking.worker_id[:10], asking.grant) == ("default-w1", Grant("", "all"))
+    await eventually(lambda: services.answering.ended == [asking.worker_id])
+    await eventually(lambda: not partitions.owner.connected)
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+async def test_a_wrong_token_is_told_in_the_first_frame(server: LinkServer, token: str) -> None:
+    async with dialed(server.port, token) as worker:
+        refused = await worker.next()
+        assert isinstance(refused, Refused)
+        assert refused.reason == "token"
+        assert await worker.next() is None
+
+
+async def test_a_revoked_token_ends_its_connection_and_no_other(
+    partitions: Partitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    access = Tokens(one=Grant("tok_1", "one"), two=Grant("tok_2", "two"))
+    with serving(partitions.owner, InMemory(access)) as running:
+        async with dialed(running.port, "one") as one, dialed(running.port, "two") as two:
+            await one.send(hello("w1"))
+            await two.send(hello("w2"))
+            assert isinstance(await one.next(), Welcome)
+            assert isinstance(await two.next(), Welcome)
+            del access.grants["one"]
+            refused = await one.next()
+            assert isinstance(refused, Refused)
+            assert refused.reason == "revoked"
+            assert await one.next() is None
+            await two.send(Body(1, 0, "j", 1))
+            assert await two.next() == Done(1)
+
+
+async def test_nonsense_is_refused(server: LinkServer) -> None:
+    async with dialed(server.port) as worker:
+        await worker.socket.send_bytes(b"\xff\x00")
+        refused = await worker.next()
+        assert isinstance(refused, Refused)
+        assert refused.reason == "malformed"
+        assert await worker.next() is None
+
+
+async def test_a_worker_that_reads_nothing_is_cut_and_the_stage_never_waits(
+    partitions: Partitions, server: LinkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.link.web_socket._FLUSH_SECONDS", 0.05)
+    async with dialed(server.port) as worker:
+        await worker.send(hello("w1"))
+        welcome = await worker.next()
+        assert isinstance(welcome, Welcome)
+        partitions.owner.take(NOW)
+        large = to(welcome.worker_id, Refused("malformed", "x" * 1_000_000))
+        for _ in range(60):
+            partitions.commit([], large)
+        await eventually(lambda: not partitions.owner.connected)
+        await eventually(lambda: not server._connections)
+
+
+async def test_a_flood_is_not_read_while_the_stage_is_busy(
+    partitions: Partitions, server: LinkServer
+) -> None:
+    async with dialed(server.port) as worker:
+        await worker.send(hello("w1"))
+        await worker.next()
+        sending = asyncio.create_task(_flood(worker))
+        (connection,) = server._connections
+        await eventually(lambda: connection._peer.full)
+        found = await taken(partitions, 20_000)
+        numbers = [spoken(record)[2] for record in found]
+        assert numbers == list(range(20_000))
+        await sending
+
+
+async def _flood(worker: Client) -> None:
+    for first in range(0, 20_000, 50):
+        await worker.send(*(order(0, number) for number in range(first, first + 50)))
+
+
+async def test_large_answers_wait_for_room(partitions: Partitions, server: LinkServer) -> None:
+    async with dialed(server.port) as worker:
+        await worker.send(hello("w1"), Body(1, 0, "j", 1))
+        await worker.until(lambda message: message == Done(1))
+        (connection,) = server._connections
+        for _ in range(3):
+            connection.send(Refused("malformed", "x" * 500_000))
+        future = asyncio.run_coroutine_threadsafe(connection.room(), connection._loop)
+        for _ in range(3):
+            await worker.next()
+        await asyncio.wrap_future(future)
+
+
+async def test_the_end_of_the_process_ends_connections_and_services(
+    partitions: Partitions, services: InMemory
+) -> None:
+    with serving(partitions.owner, services) as running:
+        async with dialed(running.port) as worker:
+            await worker.send(hello("w1"))
+            await worker.next()
+            await asyncio.to_thread(running.stop)
+            assert await worker.next() is None
+    assert services.calls[:3] == ["start", "close", "stop"]
+    assert services.answering.ended != []
+
+
+async def test_a_place_that_is_taken_is_told(partitions: Partitions, server: LinkServer) -> None:
+    taken_place = Listening("127.0.0.1", server.port)
+    other = LinkServer(Partitions().owner, InMemory(), taken_place)
+    with pytest.raises(ConfigError, match=str(server.port)):
+        other.start(lambda _: None)
+    other.stop()
+
+
+async def test_the_link_is_served_over_tls(partitions: Partitions, tmp_path: Path) -> None:
+    pem = self_signed(tmp_path, "127.0.0.1")
+    context = ssl.create_default_context(cafile=pem)
+    context.check_hostname = False
+    place = Listening("127.0.0.1", 0, pem)
+    with serving(partitions.owner, InMemory(), place) as running:
+        async with dialed(running.port, tls=context) as worker:
+            await worker.send(hello("w1"))
+            assert isinstance(await worker.next(), Welcome)
+
+
+def test_a_certificate_that_cannot_be_read_names_its_setting(
+    partitions: Partitions, tmp_path: Path
+) -> None:
+    place = Listening("127.0.0.1", 0, tmp_path / "none.pem")
+    under_test = LinkServer(partitions.owner, InMemory(), place)
+    with pytest.raises(ConfigError, match="TIDEGATE_LINK_CERT"):
+        under_test.start(lambda _: None)
+    under_test.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0.0.0.0:8090", ("0.0.0.0", 8090)),
+        ("[::1]:0", ("::1", 0)),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_where_to_listen(text: str | None, expected: tuple[str, int] | None) -> None:
+    found = listening(Settings(link_listen=text))
+    assert (found and (found.host, found.port)) == expected
+
+
+@pytest.mark.parametrize("text", ["8090", "host", "host:port", "ws://host:1", "host:99999", ":80"])
+def test_a_malformed_place_is_told(text: str) -> None:
+    with pytest.raises(ConfigError, match="TIDEGATE_LINK_LISTEN"):
+        listening(Settings(link_listen=text))
