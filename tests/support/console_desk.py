@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientSession, CookieJar, web
+from aiohttp.typedefs import Middleware
 from yarl import URL
 
 from streams.access.session_ends import SessionEnds
@@ -98,12 +99,13 @@ class Console:
 
 
 @asynccontextmanager
-async def console(folder: Path) -> AsyncIterator[Console]:
-    """The console, at an address of this machine."""
+async def console(folder: Path, *middlewares: Middleware) -> AsyncIterator[Console]:
+    """The console, at an address of this machine; `middlewares` are around its handlers."""
     kept: list[web.Application] = []
 
     def adding(app: web.Application) -> None:
         kept.append(app)
+        app.middlewares.extend(middlewares)
         app.on_response_prepare.append(renew_cookie)
         app.cleanup_ctx.append(signing_in)
         add_console(app)

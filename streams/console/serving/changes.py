@@ -1,5 +1,7 @@
 """The event stream of an open page: it says `changed` when a topic that the page watches has news.
 
+It says `late` when all rows are old, because Kafka is away for example, and when they are no more.
+
 One stream serves whatever page a browser shows; htmx closes it while the page is hidden. An event's
 id says how far the topics were read, and so does a page, so that its reader hears of what was read
 since then at once.
@@ -57,9 +59,13 @@ async def _told(request: web.Request, topics: set[str]) -> web.StreamResponse:
 
 async def _tell(request: web.Request, answer: web.StreamResponse, topics: set[str]) -> None:
     readers, silent = request.app[READERS], 0.0
+    was_late = request.query.get("late", "0") != "0"
     seen = request.headers.get("Last-Event-ID") or request.query.get("seen")
     while _reads(request, readers):
         pause, position = 1.0, readers.position(topics)
+        if (is_late := bool(late := readers.late_seconds)) != was_late:
+            await answer.write(f'event: late\ndata: {{"seconds": {late}}}\n\n'.encode())
+            was_late, silent = is_late, 0.0
         if position != seen:
             kind = "hello" if seen is None else "changed"
             await answer.write(f"id: {position}\nevent: {kind}\ndata: {{}}\n\n".encode())

@@ -146,8 +146,10 @@ def not_shown(request: web.Request, refusal: Refusal) -> web.Response:
 def answered(request: web.Request, page: Page, status: int = 200) -> web.Response:
     """Return a page as HTML."""
     nonce = new_nonce()
-    seen = request.app[READERS].position(page.watch, request.get(READ))
-    text = rendered(request, page.template, nonce, {**page.data, "page": page, "seen": seen})
+    readers = request.app[READERS]
+    seen, late = readers.position(page.watch, request.get(READ)), readers.late_seconds
+    shown = {**page.data, "page": page, "seen": seen, "late": late}
+    text = rendered(request, page.template, nonce, shown)
     headers = page_headers(nonce)
     if status == 503:
         headers["Retry-After"] = "2"

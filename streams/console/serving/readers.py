@@ -10,8 +10,11 @@ from contextlib import contextmanager
 from aiohttp import web
 
 from streams.api.operator_state import AppState
+from streams.api.read_model.follower import seconds_behind
+from streams.process.wall_clock import wall_ms
 
 _LOOKED_EVERY_SECONDS = 0.5
+_LATE_SECONDS = 10.0
 _PAGES_A_SECOND = 20
 """So many pages at most are fetched anew in a second, because readers were told of changes."""
 
@@ -38,6 +41,13 @@ class Readers:
     def pause_seconds(self) -> float:
         """How long a reader is told of one change at most: the longer, the more readers fetch."""
         return max(1.0, self.count / _PAGES_A_SECOND)
+
+    @property
+    def late_seconds(self) -> int:
+        """How old all rows are at least, if they are so old that readers must know it, else 0."""
+        lag = self._state.follower.lag
+        seconds = 0.0 if lag is None else seconds_behind(lag, wall_ms())
+        return int(seconds) if seconds >= _LATE_SECONDS else 0
 
     def read(self) -> Mapping[str, str]:
         """Return how far each topic was read by now, at least."""

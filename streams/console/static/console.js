@@ -5,27 +5,86 @@ const typing = (element) => element.closest("input, textarea, select, [contented
 const busy = () => document.activeElement !== null && typing(document.activeElement);
 const opened = () => document.querySelector("main details.act[open]") !== null;
 
-// A page that changes is fetched again and morphed, unless somebody fills in a form on it.
-let missed = false;
+// Why what is shown may be old: the first that holds is said at the head of the page.
+const old = { over: false, lost: "", failed: false, late: 0, missed: false };
+const OLD = [
+  ["over", () => "Your session is over, and what is shown may be old: load the page again to sign in."],
+  ["lost", () => `No connection to the operator since ${old.lost} UTC: what is shown may be old.`],
+  ["failed", () => "The operator could not make this page anew: what is shown may be old. It is asked again."],
+  ["late", () => `What is shown is ${old.late} s old or more: the operator does not hear from Kafka, or is behind.`],
+  ["missed", () => "This has changed meanwhile. It is shown once no form is open."],
+];
+function tell(found) {
+  Object.assign(old, found);
+  const place = document.getElementById("stale");
+  const why = OLD.find(([name]) => old[name]);
+  if (place) place.textContent = why ? why[1]() : "";
+  if (place) place.hidden = !why;
+}
+
+// A page that changes is fetched again and morphed, unless somebody fills in a form on it, or has sent it.
+let sending = false;
+const held = () => sending || busy() || opened();
 function news() {
-  const list = document.getElementById("changes")?.dataset.list === "yes";
-  if (list) {
+  if (document.getElementById("changes")?.dataset.list === "yes") {
     const line = document.querySelector(".newer");
     if (line) line.hidden = false;
     return;
   }
-  missed = busy() || opened();
+  tell({ missed: held() });
   const fresh = document.getElementById("fresh");
-  if (!missed && fresh) htmx.trigger(fresh, "news");
+  if (!old.missed && fresh) htmx.trigger(fresh, "news");
 }
 document.addEventListener("changed", news);
 // Somebody may have begun to fill in a form while the page was being fetched.
 document.addEventListener("htmx:before:swap", (event) => {
-  if (event.target.id !== "fresh" || !(busy() || opened())) return;
-  missed = true;
+  if (event.target.id !== "fresh" || !held()) return;
+  tell({ missed: true });
   event.preventDefault();
 });
-document.addEventListener("focusout", () => setTimeout(() => { if (missed) news(); }, 200));
+document.addEventListener("htmx:after:swap", (event) => {
+  const answered = event.detail?.ctx?.response?.status ?? 200;
+  if (event.target.id === "fresh" && answered < 400) tell({ failed: false, missed: false });
+});
+const again = () => setTimeout(() => { if (old.missed) news(); }, 200);
+document.addEventListener("focusout", again);
+document.addEventListener("toggle", again, true);
+
+// The stream opens itself again, once it was open; what could not be fetched is fetched again here.
+const AGAIN_MS = 5000;
+function connect() {
+  const place = document.getElementById("changes");
+  if (place && !place._htmx?.sse) htmx.ajax("GET", place.getAttribute("hx-sse:connect"), { source: place });
+}
+function lost(status) {
+  if (status === 401 && document.getElementById("fresh") && !held()) news();
+  else if (status === 401) tell({ over: true });
+  else tell({ lost: old.lost || new Date().toISOString().slice(11, 19) });
+}
+function failed(event) {
+  const status = event.detail?.ctx?.response?.status;
+  if (event.target.id === "changes") {
+    lost(status);
+    if (status !== 401) setTimeout(connect, AGAIN_MS);
+  } else if (event.target.id === "fresh" && status !== 401) {
+    tell({ failed: true });
+    setTimeout(news, AGAIN_MS);
+  }
+}
+document.addEventListener("htmx:response:error", failed);
+document.addEventListener("htmx:error", failed);
+document.addEventListener("htmx:sse:error", (event) => {
+  if (event.target.id === "changes") lost(event.detail.status);
+});
+document.addEventListener("htmx:sse:after:connection", (event) => {
+  if (event.target.id === "changes") tell({ over: false, lost: "" });
+});
+document.addEventListener("late", (event) => {
+  if (event.target.id === "changes") tell({ late: JSON.parse(event.detail.data).seconds });
+});
+document.addEventListener("DOMContentLoaded", () => {
+  old.late = Number(document.getElementById("stale")?.dataset.late ?? 0);
+});
 
 // What a running job says, as text: its stream is the API's own.
 function said(event) {
@@ -105,9 +164,13 @@ document.addEventListener("DOMContentLoaded", () => {
 // A form is sent once: the server would take a second click for the same command anyway.
 document.addEventListener("submit", (event) => {
   const button = event.target.querySelector("button:not([type=button])");
-  if (event.target.method === "post" && button) setTimeout(() => { button.disabled = true; });
+  if (event.target.method !== "post" || !button) return;
+  sending = true;
+  setTimeout(() => { button.disabled = true; });
+  setTimeout(() => { sending = button.disabled = false; }, 30000); // it sends the same command again
 });
 window.addEventListener("pageshow", () => {
+  sending = false;
   for (const button of document.querySelectorAll("form button[disabled]")) button.disabled = false;
 });
 

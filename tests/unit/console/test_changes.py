@@ -10,9 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from aiohttp import ClientResponse
 from support.console_desk import Browser, Console, console
 
+from streams.api.read_model.fold_session import Lag
 from streams.console.serving.readers import READERS, Readers
+from streams.process.wall_clock import wall_ms
 from streams.topology.load import load
 
 
@@ -81,6 +84,32 @@ async def test_a_reader_that_has_gone_takes_nothing_any_more(desk: Console) -> N
     async with browser.session.get(browser.url("/console/changes?of=jobs")):
         await reached(lambda: readers.count == 1)
     await reached(lambda: readers.count == 0)
+
+
+async def test_a_page_and_its_stream_say_when_all_rows_are_old(desk: Console) -> None:
+    lag = Lag(0, 0.0, wall_ms() - 60_000)
+    desk.api.desk.follower = SimpleNamespace(lag=None, folded=lambda _: 0)
+    browser = await desk.signed_in("viewer")
+    html = await browser.page("/console/jobs")
+    assert "the operator does not hear from Kafka" not in html
+    async with browser.session.get(browser.url(stream_of(html))) as answer:
+        desk.api.desk.follower.lag = lag
+        assert await event_of(answer) == b"event: late\n"
+        assert (await answer.content.readline()).startswith(b'data: {"seconds": 6')
+        await answer.content.readline()
+        html = await browser.page("/console/jobs")
+        assert "s old or more: the operator does not hear from Kafka" in html
+        desk.api.desk.follower.lag = None
+        assert await event_of(answer) == b"event: late\n"
+        assert await answer.content.readline() == b'data: {"seconds": 0}\n'
+    async with browser.session.get(browser.url(stream_of(html))) as answer:
+        assert await event_of(answer) == b"event: late\n"
+
+
+async def event_of(answer: ClientResponse) -> bytes:
+    """The next line of a stream."""
+    async with asyncio.timeout(10):
+        return await answer.content.readline()
 
 
 async def test_streams_end_with_the_process(desk: Console) -> None:

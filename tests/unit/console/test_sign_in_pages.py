@@ -91,6 +91,8 @@ async def test_a_page_runs_nothing_that_is_not_its_own(desk: Console, path: str)
     assert "default-src 'none'" in policy
     assert "require-trusted-types-for 'script'" in policy
     assert "unsafe" not in policy
+    nonce = re.findall(r"script-src 'nonce-([\w-]+)'; ", policy)[0]  # no file of the site, either
+    assert set(re.findall(r"<script([^>]*) src=", html)) == {f' nonce="{nonce}"'}
     assert answer.headers["Cache-Control"] == "no-store"
     assert not re.search(r"<script(?![^>]* src=)|<style|\son\w+=|\sstyle=|javascript:", html)
 
