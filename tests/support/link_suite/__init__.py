@@ -1,0 +1,1 @@
+"""Plays scenarios of the link to a worker in any language: docs/link.md."""
