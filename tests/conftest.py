@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-pytest_plugins = ["support.stacks"]
+pytest_plugins = ["support.stacks", "support.link_suite.fixtures"]
 
 NewTopic = Callable[..., str]
 

@@ -1,4 +1,4 @@
-"""`tidegate schemas publish`: our schemas in a registry of yours, under the records' ids."""
+"""`tidegate schemas`: those of topics in a registry of yours, and those of the link of workers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ from streams.cli.operator_command import print_json
 from streams.cli.options import AsJson
 from streams.cli.schema_registry import Missing, Registry
 
-schemas = typer.Typer(no_args_is_help=True, help="Schemas, for an external registry.")
-
-
-@schemas.callback()
-def _group() -> None:
-    """Keep `publish` a command of a group."""
+schemas = typer.Typer(no_args_is_help=True, help="Schemas of topics and of the link.")
 
 
 @schemas.command("publish")
@@ -51,6 +46,24 @@ def publish(
         if apply:
             to.publish(prefix, topics, missing)
     _show(to, missing, apply, as_json)
+
+
+@schemas.command("link")
+def link(
+    host: Annotated[
+        str, typer.Option(help="Where an owner listens, as it is to be named.", metavar="HOST:PORT")
+    ] = "localhost:8460",
+    tls: Annotated[bool, typer.Option("--tls", help="The owner has a certificate.")] = False,
+) -> None:
+    """Print the messages between workers and owners of partitions as an AsyncAPI 3 document.
+
+    It is for those who write a worker in another language: docs/link.md explains the protocol.
+
+    Example: tidegate schemas link > link.json
+    """
+    from streams.serde.link.asyncapi import asyncapi
+
+    print_json(asyncapi(host, tls=tls))
 
 
 def _show(to: Registry, missing: list[Missing], applied: bool, as_json: bool) -> None:

@@ -1,6 +1,6 @@
 // The application that tests/conformance/link plays its scenarios with.
-import { type Json } from "./link.js";
-import { PermanentError, type Run, TransientError } from "./run.js";
+import { type Json, PermanentError } from "./link.js";
+import { type Run, TransientError } from "./run.js";
 import { Worker } from "./worker.js";
 
 const DAY = 86_400;

@@ -1,9 +1,8 @@
 // One run of a job: what its handler calls, and what is kept so that another run goes on.
 import { createHash } from "node:crypto";
 import { v7 } from "uuid";
-import { type Json, type Link, now } from "./link.js";
+import { type Json, type Link, now, PermanentError } from "./link.js";
 
-export class PermanentError extends Error {}
 export class TransientError extends Error { // of a tool, it says that nothing was done
   constructor(message: string, readonly seconds: number | null = null) { super(message); }
 }
@@ -29,8 +28,8 @@ export class Run {
     this.results = new Map(lease.steps.map((each: Json) => [each.id, each]));
     this.unread = new Set(lease.steps.filter((each: Json) => each.position >= 0).map((each: Json) => each.id));
   }
-  get expiresAt(): number { return this.basis + this.lease.term_seconds; }
-  get validUntil(): number { return this.expiresAt - this.link.margin; }
+  expiresAt = () => this.basis + this.lease.term_seconds;
+  validUntil = () => this.expiresAt() - this.link.margin;
 
   /** Does a piece of work once: its value is kept with the job. */
   async step(name: string, work: (...args: Json[]) => unknown, args: Json[] = [], key?: string): Promise<Json> {
@@ -49,15 +48,15 @@ export class Run {
       const action = `${tool}/${key}`, about = { claim_id: `clm_${v7()}`, run_id: this.lease.run_id, action };
       const outcome = (status: string, result: string | null, error: string | null, blames_tool = false) =>
         this.say("outcome", { ...about, status, result, error, blames_tool },
-                 () => this.expiresAt + (status === "unknown" ? 0 : 600));
+                 () => this.expiresAt() + (status === "unknown" ? 0 : 600));
       const claim = { ...about, digest: digest(args), key_lifetime_ms: keyLifetime * 1000 };
       let reply: Json, value: unknown, result: string | null = null;
       try {
         reply = await this.ask("claim", claim);
         if (reply.kind === "granted") this.check();
-      } catch (error) { // it may be granted, or have been: nothing will be done
-        if (!reply || reply.repeat ? keyLifetime : false) void outcome("unknown", null, "it did not begin");
-        else void outcome("failed", null, "it did not begin");
+      } catch (error) { // it may be granted all the same
+        const unknown = reply ? reply.repeat : keyLifetime > 0;
+        outcome(unknown ? "unknown" : "failed", null, "the run ended before it began");
         throw error;
       }
       if (reply.kind === "done") return JSON.parse(reply.result ?? "null");
@@ -66,10 +65,10 @@ export class Run {
         value = await work(reply.idempotency_key);
       } catch (error) {
         const nothing = (error instanceof PermanentError || error instanceof TransientError) && !reply.repeat;
-        void outcome(nothing ? "failed" : "unknown", null, told(error), !(error instanceof PermanentError));
+        outcome(nothing ? "failed" : "unknown", null, told(error), !(error instanceof PermanentError));
         throw error;
       }
-      try { result = json(value); } finally { void outcome("done", result, null); } // it did happen
+      try { result = json(value); } finally { outcome("done", result, null); } // it did happen
       return JSON.parse(result);
     });
   }
@@ -117,7 +116,7 @@ export class Run {
   }
   /** Call this before anything is started. */
   check(): void {
-    if (now() >= this.validUntil) this.stop({ status: "lost" });
+    if (now() >= this.validUntil()) this.stop({ status: "lost" });
     this.over.signal.throwIfAborted();
   }
   /** How the run ended, once nothing of it is under way. */
@@ -163,13 +162,13 @@ export class Run {
       if (signal.aborted) reject(signal.reason);
     })]);
   }
-  private say(kind: string, body: Json, until = () => this.validUntil): Promise<void> {
+  private say(kind: string, body: Json, until = this.validUntil): Promise<void> {
     return this.link.order(this.partition, kind, body, this.lease, until);
   }
   private async ask(kind: string, body: Json): Promise<Json> {
     const answer = new Promise<Json>((resolve) => this.answers.set(body.claim_id, resolve));
     for (let reply; ; ) {
-      await this.orOver(this.say(kind, body, () => (this.verdict ? -1 : this.validUntil)));
+      await this.orOver(this.say(kind, body, () => (this.verdict ? -1 : this.validUntil())));
       if ((reply = await this.orOver(Promise.race([answer, after(ASK_AGAIN_MS)])))) return reply;
     }
   }

@@ -20,7 +20,7 @@ export class Worker {
     const handlers = Object.keys(jobs).map((type) => ({ type, ...POLICY }));
     this.hello = { version: 1, name, boot: v7(), pool: "default", slots, handlers };
     this.link = new Link(this, addresses, token);
-    setInterval(() => this.runs.forEach((run) => now() >= run.validUntil && run.stop({ status: "lost" })), 100);
+    setInterval(() => this.runs.forEach((run) => now() >= run.validUntil() && run.stop({ status: "lost" })), 100);
     for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => this.drain(0));
   }
   free = () => (this.draining ? 0 : this.slots - this.running);
@@ -29,8 +29,8 @@ export class Worker {
     const run = new Run(lease, partition, beatSentAt, this.link), handler = this.jobs[lease.type];
     if (this.seen.has(lease.run_id)) return;
     this.seen.add(lease.run_id);
-    if (this.free() && handler && now() < run.validUntil) void this.begin(run, handler);
-    else void this.link.order(partition, "declined", { reason: "full", detail: "no slot" }, lease, () => run.expiresAt);
+    if (this.free() && handler && now() < run.validUntil()) void this.begin(run, handler);
+    else void this.link.order(partition, "declined", { reason: "full", detail: "no slot" }, lease, run.expiresAt);
   }
   answered(reply: Json): void {
     const run = this.runs.get(`${reply.job_id}/${reply.epoch}`);
@@ -44,7 +44,7 @@ export class Worker {
   }
   renew(leases: Json[], sentAt: number): void {
     for (const run of leases.map(({ job_id, epoch }) => this.runs.get(`${job_id}/${epoch}`)))
-      if (run && now() < run.expiresAt) run.basis = Math.max(run.basis, sentAt);
+      if (run && now() < run.expiresAt()) run.basis = Math.max(run.basis, sentAt);
   }
   refused(reason: string, message: string): void {
     console.error(`refused: ${reason}: ${message}`);
@@ -69,7 +69,7 @@ export class Worker {
     this.running++;
     const verdict = await run.execute(handler);
     const ended = { run_id: lease.run_id, result: null, error: null, retry_after_seconds: null, traceback: null, ...verdict };
-    const sent = verdict.status === "lost" || this.link.order(partition, "ended", ended, lease, () => run.validUntil);
+    const sent = verdict.status === "lost" || this.link.order(partition, "ended", ended, lease, run.validUntil);
     this.running--;
     this.link.share();
     await Promise.allSettled([sent]);

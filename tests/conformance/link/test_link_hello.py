@@ -60,10 +60,10 @@ async def test_frames_may_be_binary_and_messages_have_fields_and_types_that_it_d
 
 @pytest.mark.parametrize("reason", ["token", "version", "pool"])
 async def test_a_refused_worker_says_nothing_more_and_dials_again_or_ends(
-    worker: WorkerUnderTest, tmp_path: Path, reason: str
+    linked_worker: WorkerUnderTest, tmp_path: Path, reason: str
 ) -> None:
     refusal = Refused(reason, "another one is needed")  # type: ignore[arg-type]
-    async with playing(worker, tmp_path, refusal=refusal) as play:
+    async with playing(linked_worker, tmp_path, refusal=refusal) as play:
         await come(
             lambda: len(play.owner.sessions) > 1 or play.process.returncode,
             "it dials again, or ends with an error",
@@ -78,9 +78,9 @@ async def test_a_refused_worker_says_nothing_more_and_dials_again_or_ends(
 
 
 async def test_it_dials_an_owner_that_is_not_there_until_it_is(
-    worker: WorkerUnderTest, tmp_path: Path
+    linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:
-    async with playing(worker, tmp_path) as play:
+    async with playing(linked_worker, tmp_path) as play:
         await play.owner.connected()
         await play.owner.close()
         await asyncio.sleep(1)

@@ -15,8 +15,8 @@ from support.link_suite.workers import WorkerUnderTest
 from streams import user_json
 from streams.event_match import match_of
 from streams.serde.ids import approval_id
-from streams.serde.link.messages import Done, Seal
-from streams.serde.records import EventInfo, Sealed, StepResult
+from streams.serde.link.messages import Answer, Done, Seal
+from streams.serde.records import EventInfo, Reply, Sealed, StepResult
 
 pytestmark = pytest.mark.long
 
@@ -153,19 +153,34 @@ async def test_a_handler_that_passes_over_a_finished_step_stops_for_a_person(pla
     assert play.said.all("checkpoint") == []
 
 
-async def test_people_are_asked_for_an_approval(play: Play, worker: WorkerUnderTest) -> None:
-    if "approval" in worker.lacks:
-        pytest.skip(f"the worker in {worker.name} asks nobody for approvals")
+async def test_people_are_asked_for_an_approval(play: Play, linked_worker: WorkerUnderTest) -> None:
+    if "approval" in linked_worker.lacks:
+        pytest.skip(f"the worker in {linked_worker.name} asks nobody for approvals")
     leased = await play.run("approval")
     seal = await come(lambda: next(iter(play.owner.requests), None), "a text to seal")
     assert isinstance(seal, Seal)
-    assert seal.place == approval_id(leased.tenant_id, leased.scope, "refund")
+    assert seal.place == "approval refund"
     await play.owner.send(Done(seal.request, sealed=Sealed("key", b"sealed")))
     asked = (await play.said.next("ask_approval", leased.job_id)).body
     assert (asked.key, asked.asked) == ("refund", Sealed("key", b"sealed"))
     (wait,) = (await play.ended(leased)).waits
-    assert (wait.id, wait.approval_id) == ("approval[refund]", seal.place)
+    assert wait.id == "approval[refund]"
+    assert wait.approval_id == approval_id(leased.tenant_id, leased.scope, "refund")
     value = {"approved": True, "by": "ann", "note": "", "edit": None}
     again = next_run(leased, ended_wait(wait, value))
     await play.owner.lease(again)
     assert (await play.ended(again)).result == "true"
+
+
+async def test_a_command_that_no_owner_can_apply_fails_its_call(play: Play) -> None:
+    play.owner.holds = True
+    leased = await play.run("step_then_effect", {"name": "Ann"})
+    kept = await play.said.next("checkpoint", leased.job_id)
+    reply = Reply("", leased.job_id, leased.epoch, "", "refused", message="it cannot be read")
+    await play.owner.send(Answer(kept.partition, reply, kept.order.number))
+    play.owner.holds = False
+    await play.owner.acknowledge()
+    ended = await play.ended(leased)
+    assert ended.status == "failed"
+    assert "it cannot be read" in ended.error
+    assert play.said.all("claim") == []

@@ -129,9 +129,9 @@ async def test_a_run_goes_on_over_a_new_connection_and_its_lease_is_listed_there
 
 
 async def test_two_owners_share_the_slots_and_get_what_is_theirs(
-    worker: WorkerUnderTest, tmp_path: Path
+    linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:
-    async with playing(worker, tmp_path, owned=((0, 1), (2, 3))) as play:
+    async with playing(linked_worker, tmp_path, owned=((0, 1), (2, 3))) as play:
         sessions = [await owner.connected() for owner in play.owners]
 
         def shared() -> bool:
@@ -147,9 +147,9 @@ async def test_two_owners_share_the_slots_and_get_what_is_theirs(
 
 
 async def test_the_heir_of_a_partition_gets_what_is_not_acknowledged(
-    worker: WorkerUnderTest, tmp_path: Path
+    linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:
-    async with playing(worker, tmp_path, owned=((0, 1), (2, 3))) as play:
+    async with playing(linked_worker, tmp_path, owned=((0, 1), (2, 3))) as play:
         first, heir = play.owners
         await first.connected()
         await heir.connected()
@@ -168,9 +168,9 @@ async def test_the_heir_of_a_partition_gets_what_is_not_acknowledged(
 
 
 async def test_a_partition_moves_while_both_connections_stand(
-    worker: WorkerUnderTest, tmp_path: Path
+    linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:
-    async with playing(worker, tmp_path, owned=((0, 1), (2, 3))) as play:
+    async with playing(linked_worker, tmp_path, owned=((0, 1), (2, 3))) as play:
         first, heir = play.owners
         await first.connected()
         await heir.connected()
@@ -186,8 +186,10 @@ async def test_a_partition_moves_while_both_connections_stand(
         await play.said.next("ended", other.job_id)
 
 
-async def test_an_owner_that_wants_slots_gets_one(worker: WorkerUnderTest, tmp_path: Path) -> None:
-    async with playing(worker, tmp_path, owned=((0, 1), (2, 3))) as play:
+async def test_an_owner_that_wants_slots_gets_one(
+    linked_worker: WorkerUnderTest, tmp_path: Path
+) -> None:
+    async with playing(linked_worker, tmp_path, owned=((0, 1), (2, 3))) as play:
         first, other = play.owners
         session = await other.connected()
         await first.connected()

@@ -17,9 +17,9 @@ SHORT = Terms(heartbeat=0.3, term=3.0, margin=1.0)
 
 
 async def test_nothing_starts_once_no_heartbeat_is_acknowledged_for_a_term(
-    worker: WorkerUnderTest, tmp_path: Path
+    linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:
-    async with playing(worker, tmp_path, terms=SHORT) as play:
+    async with playing(linked_worker, tmp_path, terms=SHORT) as play:
         await play.owner.connected()
         play.tool.gate.clear()
         leased = await play.run("two_effects", {"to": "Ann"})
@@ -38,9 +38,9 @@ async def test_nothing_starts_once_no_heartbeat_is_acknowledged_for_a_term(
 
 
 async def test_a_granted_claim_that_comes_too_late_calls_nothing(
-    worker: WorkerUnderTest, tmp_path: Path
+    linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:
-    async with playing(worker, tmp_path, terms=SHORT) as play:
+    async with playing(linked_worker, tmp_path, terms=SHORT) as play:
         await play.owner.connected()
         leased = await play.run("two_effects", {"to": "Ann"})
         claim = await play.said.next("claim", leased.job_id)
@@ -55,9 +55,9 @@ async def test_a_granted_claim_that_comes_too_late_calls_nothing(
 
 
 async def test_acknowledged_heartbeats_extend_a_lease(
-    worker: WorkerUnderTest, tmp_path: Path
+    linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:
-    async with playing(worker, tmp_path, terms=SHORT) as play:
+    async with playing(linked_worker, tmp_path, terms=SHORT) as play:
         await play.owner.connected()
         leased = await play.run("slow", {"seconds": 2 * SHORT.term})
         ended = await play.ended(leased)
@@ -65,10 +65,10 @@ async def test_acknowledged_heartbeats_extend_a_lease(
 
 
 async def test_a_heartbeat_that_is_acknowledged_late_extends_by_when_it_was_sent(
-    worker: WorkerUnderTest, tmp_path: Path
+    linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:
     """The owner is slow by more than half a term: the run stops, although acknowledgements come."""
-    async with playing(worker, tmp_path, terms=SHORT) as play:
+    async with playing(linked_worker, tmp_path, terms=SHORT) as play:
         session = await play.owner.connected()
         leased = await play.run("slow", {"seconds": 30})
         play.owner.holds = True
@@ -87,8 +87,10 @@ async def test_a_heartbeat_that_is_acknowledged_late_extends_by_when_it_was_sent
         assert [t.epoch for t in play.said.all("ended")] == [2]
 
 
-async def test_a_cut_of_a_whole_term_ends_the_run(worker: WorkerUnderTest, tmp_path: Path) -> None:
-    async with playing(worker, tmp_path, terms=SHORT) as play:
+async def test_a_cut_of_a_whole_term_ends_the_run(
+    linked_worker: WorkerUnderTest, tmp_path: Path
+) -> None:
+    async with playing(linked_worker, tmp_path, terms=SHORT) as play:
         await play.owner.connected()
         leased = await play.run("slow", {"seconds": 5})
         await play.owner.close()

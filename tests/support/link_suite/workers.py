@@ -33,7 +33,6 @@ class WorkerUnderTest:
 class Kind:
     """A worker that may be absent here; `missing` says why."""
 
-    name: str
     missing: Callable[[], str | None]
     make: Callable[[], WorkerUnderTest]
 
@@ -107,4 +106,4 @@ def _python() -> WorkerUnderTest:
     return WorkerUnderTest("python", (sys.executable, *words), _ROOT, environ=environ)
 
 
-KINDS = (Kind("typescript", _no_node, _node), Kind("python", _no_link, _python))
+KINDS = {"typescript": Kind(_no_node, _node), "python": Kind(_no_link, _python)}
