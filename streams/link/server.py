@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_address
 from typing import Protocol
 
 import structlog
@@ -23,6 +24,7 @@ from streams.process.daemon_thread import DaemonThread
 from streams.serde.link import frames
 from streams.serde.link.messages import Refused
 from streams.served_tls import served_tls
+from streams.state.overlay import Overlay
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +57,12 @@ class Services(Protocol):
     def start(self) -> None:
         """Begin; this returns at once."""
 
+    def opened(self, partition: int, stores: Mapping[str, Overlay]) -> None:
+        """See `LinkService.opened`."""
+
+    def closing(self, partition: int) -> None:
+        """See `LinkService.closing`."""
+
     async def close(self) -> None:
         """End what belongs to the server's loop, in that loop."""
 
@@ -62,13 +70,20 @@ class Services(Protocol):
         """End the rest."""
 
 
-class LinkServer:
-    """A `LinkService`: the server of one owner; `port` is that of its socket, once started."""
+MakeServices = Callable[[Callable[[Exception], None]], Services]
 
-    def __init__(self, owner: Owner, services: Services, place: Listening) -> None:
+
+class LinkServer:
+    """A `LinkService`: the server of one owner; `port` is that of its socket, once started.
+
+    `make_services` gets what to call if they fail.
+    """
+
+    def __init__(self, owner: Owner, make_services: MakeServices, place: Listening) -> None:
         self.link = owner
         self.port = 0
-        self._services = services
+        self._make_services = make_services
+        self._services: Services | None = None
         self._place = place
         self._connections: set[WebSocket] = set()
         self._bound: Future[int] = Future()
@@ -84,10 +99,19 @@ class LinkServer:
             else:
                 self._bound.set_exception(error)
 
-        self._services.start()
-        self._thread = DaemonThread("link", lambda: asyncio.run(self._run()), ended)
+        services = self._services = self._make_services(failed)
+        services.start()
+        self._thread = DaemonThread("link", lambda: asyncio.run(self._run(services)), ended)
         self._thread.start()
         self.port = self._bound.result()
+
+    def opened(self, partition: int, stores: Mapping[str, Overlay]) -> None:
+        if self._services is not None:
+            self._services.opened(partition, stores)
+
+    def closing(self, partition: int) -> None:
+        if self._services is not None:
+            self._services.closing(partition)
 
     def stop(self) -> None:
         """End every connection and the thread; see `LinkService.stop`."""
@@ -96,11 +120,12 @@ class LinkServer:
             self._end()
         if self._thread is not None:
             self._thread.stop(_END_SECONDS)
-        self._services.stop()
+        if self._services is not None:
+            self._services.stop()
 
-    async def _run(self) -> None:
+    async def _run(self, services: Services) -> None:
         app, place = web.Application(), self._place
-        app.router.add_get(PATH, self._connect)
+        app.router.add_get(PATH, partial(self._connect, services))
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
         self._end = partial(loop.call_soon_threadsafe, ending.set)
         tls = served_tls(place.certificate, place.key, "TIDEGATE_LINK", "link_server")
@@ -110,28 +135,28 @@ class LinkServer:
                 tls as context,
                 served(app, place.host, place.port, context, **times) as port,
             ):
-                log.info("link listens", host=place.host, port=port, tls=context is not None)
+                _tell(place.host, port, encrypted=context is not None)
                 self._bound.set_result(port)
-                await self._watch(ending)
+                await self._watch(services.access, ending)
         finally:
             self._end = lambda: None
-            await self._services.close()
+            await services.close()
 
-    async def _watch(self, ending: asyncio.Event) -> None:
+    async def _watch(self, access: Access, ending: asyncio.Event) -> None:
         """Look after the connections until the server is stopped."""
         while not ending.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(ending.wait(), _LOOK_SECONDS)
             self.link.check()
             for connection in list(self._connections):
-                if not self._services.access.is_valid(connection.grant):
+                if not access.is_valid(connection.grant):
                     connection.refuse(_REVOKED)
 
-    async def _connect(self, request: web.Request) -> web.WebSocketResponse:
+    async def _connect(self, services: Services, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(compress=False, max_msg_size=frames.MAX_FRAME_BYTES)
         await socket.prepare(request)
         given = request.headers.get("Authorization")
-        granted = self._services.access.authenticate(given, request.remote)
+        granted = services.access.authenticate(given, request.remote)
         if isinstance(granted, NotAdmitted):
             refused = Refused("token", granted.message)
             await socket.send_str(frames.frame([refused]).decode())
@@ -140,7 +165,23 @@ class LinkServer:
         connection = WebSocket(self.link, socket, request.transport, granted)
         self._connections.add(connection)
         try:
-            await connection.serve(self._services.answering)
+            await connection.serve(services.answering)
         finally:
             self._connections.discard(connection)
         return socket
+
+
+def _tell(host: str, port: int, *, encrypted: bool) -> None:
+    log.info("link listens", host=host, port=port, tls=encrypted)
+    if not encrypted and not _is_loopback(host):
+        log.warning(
+            "the link is not encrypted: whoever can read the network sees tokens and jobs; set "
+            "TIDEGATE_LINK_CERT, or end TLS at a proxy on this host"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from streams.access.book import AccessBook
@@ -14,10 +14,11 @@ from streams.kafka.payload_thread import payload_thread
 from streams.link.access import LinkAccess
 from streams.link.answering import Answering
 from streams.link.bodies import Bodies
-from streams.link.committed_jobs import OwnedJobs
+from streams.link.committed_jobs import OwnedJobs, Stores
 from streams.link.live import Publishing
 from streams.link.sealing import Sealing
 from streams.settings import Settings
+from streams.state.overlay import Overlay
 from streams.tenants.follower import TenantsFollower, log_unusable
 from streams.topology.model import Topology
 from streams.vault.key_encryption import open_vault
@@ -73,6 +74,15 @@ class Services:
         """Begin to follow; this returns at once, even without a broker."""
         self._tenants.start()
         self._reader.start()
+
+    def opened(self, partition: int, stores: Mapping[str, Overlay]) -> None:
+        """Let the jobs of a partition be read, until `closing`; called in the stage's thread."""
+        jobs, checkpoints = stores["jobs"].backend, stores["checkpoints"].backend
+        self.jobs.opened(partition, Stores(jobs.get, checkpoints.get))
+
+    def closing(self, partition: int) -> None:
+        """Let the jobs of a partition be read no more."""
+        self.jobs.closed(partition)
 
     async def close(self) -> None:
         """Wait, 5 seconds at most, until what is published is acknowledged."""

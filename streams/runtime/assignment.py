@@ -21,6 +21,7 @@ from streams.runtime.clock import Clock
 from streams.runtime.context import CaughtUpTo
 from streams.runtime.doubted_ends import DoubtedEnds
 from streams.runtime.fused_task import task_of
+from streams.runtime.link import LinkService
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.restore import Restore
 from streams.runtime.restoring_store import Restoring
@@ -46,7 +47,7 @@ _ENDED = object()
 class Assignment:
     """The tasks by partition, each from the end of its restore until its partition is taken away.
 
-    `config` is that of the restoring consumer.
+    `config` is that of the restoring consumer. What serves a link is told which tasks there are.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Assignment:
         clock: Clock,
         caught_up_to: CaughtUpTo,
         set_aside: AbstractSet[tuple[str, int, int]] = frozenset(),
+        link: LinkService | None = None,
     ) -> None:
         self.tasks: dict[int, PartitionTask] = {}
         self._stage = stage
@@ -73,6 +75,7 @@ class Assignment:
         self._clock = clock
         self._caught_up_to = caught_up_to
         self._set_aside = set_aside
+        self._link = link
         self._opened: dict[int, dict[str, Backend]] = {}
         self._positions: dict[Place, int] = {}
         self._doubted = DoubtedEnds()
@@ -88,6 +91,8 @@ class Assignment:
         self._stop_restoring()
         gone = [p for p in self.tasks if p not in partitions]
         for partition in gone:
+            if self._link is not None:
+                self._link.closing(partition)
             self.tasks.pop(partition).close()
         return bool(gone)
 
@@ -167,6 +172,8 @@ class Assignment:
             if next(parts, _ENDED) is _ENDED:
                 del self._building[0]
                 self.tasks[task.partition] = task
+                if self._link is not None:
+                    self._link.opened(task.partition, task.stores)
                 ready.append(task)
             if time.monotonic() >= until:
                 break

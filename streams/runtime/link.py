@@ -12,12 +12,13 @@ had read the command.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from streams.runtime.context import Output
 from streams.runtime.processor import Record
 from streams.serde.records import Handler
+from streams.state.overlay import Overlay
 
 LINK = "link"
 """The logical topic of the link. No topology declares it."""
@@ -111,8 +112,17 @@ class LinkService(Protocol):
             ConfigError: it cannot be served where the settings say.
         """
 
+    def opened(self, partition: int, stores: Mapping[str, Overlay]) -> None:
+        """A partition has a task now. What is committed may be read in any thread until `closing`.
+
+        Like the next calls, this one is made in the stage's thread.
+        """
+
+    def closing(self, partition: int) -> None:
+        """The stores of a partition are closed next."""
+
     def stop(self) -> None:
-        """End every connection, and all that serves them; called in the stage's thread."""
+        """End every connection, and all that serves them."""
 
 
 class _Committed(Protocol):

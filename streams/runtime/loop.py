@@ -25,7 +25,7 @@ from streams.runtime.broker_clock import broker_clock
 from streams.runtime.doubted_ends import EndDoubted
 from streams.runtime.executor import Executor
 from streams.runtime.layouts import refuse_left, refuse_other
-from streams.runtime.link import Link
+from streams.runtime.link import LinkService
 from streams.runtime.pace import Pace
 from streams.runtime.processor import Record
 from streams.runtime.stage import AnyStage
@@ -63,14 +63,14 @@ class StageLoop:
         settings: Settings,
         stop: threading.Event,
         drained: Callable[[], bool] = nothing_outside,
-        link: Link | None = None,
+        link: LinkService | None = None,
     ) -> None:
         self._stage = stage
         self._topology = topology
         self._settings = settings
         self._stop = stop
         self._drained = drained
-        self._link = link
+        self._link_service, self._link = link, None if link is None else link.link
         self._outage = Outage()
         # An outage may hold up one turn until a transaction is given up, and the next one begins.
         patience = max(PATIENCE_SECONDS, 2 * settings.session_seconds + _OUTAGE_SECONDS)
@@ -146,7 +146,8 @@ class StageLoop:
 
     def _connect(self, changelogs: dict[str, Changelog]) -> None:
         asked = self._stage, self._settings, self._topics, self._admin, self._clock, changelogs
-        wired = wire(*asked, self._outage, self._standstill.turn, self._stop.is_set, self._link)
+        outage, turn, stopping = self._outage, self._standstill.turn, self._stop.is_set
+        wired = wire(*asked, outage, turn, stopping, self._link_service)
         self._source, self._ends, self._lag = wired.source, wired.ends, wired.lag
         self._transactions, self._executor = wired.transactions, Executor(wired.transactions)
         self._assignment, self._unowned = wired.assignment, wired.unowned

@@ -55,8 +55,7 @@ def run_stage(
     # A batch is thousands of tuples that live for one step: a collection every 700 took a third.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-    linked = None if link is None else link.link
-    loop = StageLoop(stage, topology, settings, stop, drained, linked)
+    loop = StageLoop(stage, topology, settings, stop, drained, link)
     telemetry.show_ready(topology.fused if stage.name == FUSED else [stage.name], loop.ready)
     port = telemetry.serve_probes(settings, loop.ready)
     log.info("stage starts", bootstrap=settings.bootstrap, probe_port=port)

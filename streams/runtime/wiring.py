@@ -14,7 +14,7 @@ from streams.runtime.assignment import Assignment
 from streams.runtime.clock import Clock
 from streams.runtime.end_offsets import EndOffsets
 from streams.runtime.lag import Lag
-from streams.runtime.link import Link
+from streams.runtime.link import LinkService
 from streams.runtime.processor import Record
 from streams.runtime.source import Source
 from streams.runtime.stage import AnyStage
@@ -48,7 +48,7 @@ def wire(
     outage: Outage,
     polled: Callable[[], object],
     stopping: Callable[[], bool],
-    link: Link | None = None,
+    service: LinkService | None = None,
 ) -> Wired:
     """Make the parts and join the group.
 
@@ -59,6 +59,7 @@ def wire(
         ConfigError: the state directory is in use.
     """
     prefix = settings.topic_prefix
+    link = None if service is None else service.link
 
     def position(topic: str, partition: int) -> int:
         return assignment.position(topic, partition)
@@ -95,6 +96,7 @@ def wire(
         clock,
         ends.caught_up_to,
         settings.set_aside,
+        service,
     )
     unowned = UnownedPartitions(
         lambda: admin,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
@@ -16,6 +16,7 @@ from streams.link.requests import Connection, Request
 from streams.link.server import LinkServer
 from streams.serde.link import frames
 from streams.serde.link.messages import Done, FromOwner, FromWorker
+from streams.state.overlay import Overlay
 
 
 class Tokens:
@@ -58,6 +59,12 @@ class InMemory:
     def start(self) -> None:
         self.calls.append("start")
 
+    def opened(self, partition: int, stores: Mapping[str, Overlay]) -> None:
+        self.calls.append(f"opened {partition}")
+
+    def closing(self, partition: int) -> None:
+        self.calls.append(f"closing {partition}")
+
     async def close(self) -> None:
         self.calls.append("close")
 
@@ -71,7 +78,8 @@ def serving(
 ) -> Iterator[LinkServer]:
     """A server that listens within the block."""
     failures: list[Exception] = []
-    server = LinkServer(owner, services or InMemory(), place or Listening("127.0.0.1", 0))
+    beside = services or InMemory()
+    server = LinkServer(owner, lambda _: beside, place or Listening("127.0.0.1", 0))
     server.start(failures.append)
     try:
         yield server

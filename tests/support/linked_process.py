@@ -47,6 +47,6 @@ if __name__ == "__main__":
     configure_logging(settings, stage="counting", instance=settings.instance)
     terms = Terms("counting", topology.partitions, frozenset({"default"}), LeasePolicy())
     owner = Owner(roster, terms, boot_seconds)
-    server = LinkServer(owner, InMemory(), Listening("127.0.0.1", 0))
+    server = LinkServer(owner, lambda _: InMemory(), Listening("127.0.0.1", 0))
     stage = replace(counting_stage(), processor=Committing, link=roster)
     run_stage(stage, topology, settings, link=server)

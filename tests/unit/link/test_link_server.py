@@ -182,7 +182,7 @@ async def test_the_end_of_the_process_ends_connections_and_services(
 
 async def test_a_place_that_is_taken_is_told(partitions: Partitions, server: LinkServer) -> None:
     taken_place = Listening("127.0.0.1", server.port)
-    other = LinkServer(Partitions().owner, InMemory(), taken_place)
+    other = LinkServer(Partitions().owner, lambda _: InMemory(), taken_place)
     with pytest.raises(ConfigError, match=str(server.port)):
         other.start(lambda _: None)
     other.stop()
@@ -203,7 +203,7 @@ def test_a_certificate_that_cannot_be_read_names_its_setting(
     partitions: Partitions, tmp_path: Path
 ) -> None:
     place = Listening("127.0.0.1", 0, tmp_path / "none.pem")
-    under_test = LinkServer(partitions.owner, InMemory(), place)
+    under_test = LinkServer(partitions.owner, lambda _: InMemory(), place)
     with pytest.raises(ConfigError, match="TIDEGATE_LINK_CERT"):
         under_test.start(lambda _: None)
     under_test.stop()

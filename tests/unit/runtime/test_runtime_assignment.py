@@ -35,6 +35,7 @@ from streams.runtime.restore import Restore
 from streams.runtime.restoring_store import Restoring
 from streams.runtime.stage import Stage, StoreSpec
 from streams.runtime.state_directory import StateDirectory
+from streams.runtime.task import Task
 from streams.runtime.topics import Changelog
 from streams.settings import Settings
 from streams.state.memory import MemoryTables
@@ -287,6 +288,31 @@ def test_what_is_taken_away_is_closed_even_where_kafka_does_not_answer(
     loop._transactions.settle = silent
     loop._change()
     assert loop._assignment.tasks == {}
+
+
+def test_committed_state_may_be_read_from_the_opening_of_a_task_until_its_closing(
+    asked: list[str], tmp_path: Path
+) -> None:
+    source = Source(asked)
+    loop = loop_with(source, asked, tmp_path)
+    told: list[object] = []
+    loop._assignment._link = SimpleNamespace(
+        opened=lambda partition, stores: told.append((partition, stores["counts"].get(b"000"))),
+        closing=told.append,
+    )
+    loop._change()
+    while not (ready := loop._assignment.advance()):
+        assert told == []
+    (task,) = ready
+
+    def closing() -> None:
+        told.append("close")
+        Task.close(task)
+
+    task.close = closing
+    source.partitions = frozenset()
+    loop._change()
+    assert told == [(0, b"1"), 0, "close"]
 
 
 def test_what_was_read_before_a_task_starts_is_not_its_own(

@@ -20,7 +20,7 @@ from streams.link.owner import Owner
 from streams.runtime import awaiting, transaction
 from streams.runtime.awaiting import Awaiting
 from streams.runtime.executor import Executor
-from streams.runtime.link import LINK
+from streams.runtime.link import LINK, LinkService
 from streams.runtime.loop import StageLoop
 from streams.runtime.memory_link import MemoryLink
 from streams.runtime.processor import Record
@@ -291,8 +291,9 @@ class Rounds:
     def __init__(self, partitions: Partitions, tmp_path: Path, *raises: Exception | None) -> None:
         settings = Settings(bootstrap="127.0.0.1:1", data_dir=tmp_path)
         stage, stop = counting_stage(), threading.Event()
+        service = SimpleNamespace(link=partitions.owner)
         self.loop: Any = StageLoop(
-            stage, counting_topology(), settings, stop, link=partitions.owner
+            stage, counting_topology(), settings, stop, link=cast(LinkService, service)
         )
         self.steps: list[list[Record]] = []
         self.raises = list(raises)
