@@ -52,6 +52,22 @@ async def test_a_tenant_has_half_of_the_room_and_a_connection_a_quarter() -> Non
     assert guests.inside == ["a0", "a1", "d0", "c0"]
 
 
+async def test_tenants_and_the_connections_of_each_have_turns() -> None:
+    guests = Guests(80)
+    for number in range(4):
+        await guests.ask(f"a{number}", "acme", f"one{number % 2}", 20)
+    await guests.ask("b0", "beta", "two", 20)
+    await guests.ask("b1", "beta", "three", 20)
+    await guests.ask("c0", "corp", "four", 20)
+    assert guests.inside == ["a0", "a1", "b0", "b1"]
+    await guests.leave("a0")
+    assert guests.inside == ["a1", "b0", "b1", "a2"]
+    await guests.leave("a1")
+    assert guests.inside == ["b0", "b1", "a2", "c0"], "acme has just had its turn"
+    await guests.leave("b0")
+    assert guests.inside == ["b1", "a2", "c0", "a3"]
+
+
 async def test_what_is_larger_than_a_share_or_all_enters_when_nobody_else_is_there() -> None:
     guests = Guests(80)
     await guests.ask("large", "acme", "one", 100)
