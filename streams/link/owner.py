@@ -116,6 +116,7 @@ class Owner:
         with self._lock:
             self._end(peer)
             self._open.discard(peer)
+            peer.detach()
 
     def check(self) -> None:
         """Cut the connections whose workers are silent."""

@@ -55,6 +55,14 @@ class Peer:
         """Have the server look at this connection."""
         self._ready()
 
+    def detach(self) -> None:
+        """Forget the server's side, which refers to this one."""
+        self._ready = _nothing
+
+
+def _nothing() -> None:
+    """What the end of a connection leaves to do."""
+
 
 @dataclass(slots=True, eq=False)
 class Waiting:
