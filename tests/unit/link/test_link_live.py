@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from msgspec.structs import replace as changed
 from support.link_desk import EPOCH, PARTITION, PARTITIONS, RUN, WORKER, LinkDesk, Wire
 
 from streams.errors import KafkaUnavailable, RecordTooLarge
+from streams.link.answering import MOST_OPEN
+from streams.link.bodies import SENT_SECONDS
 from streams.link.flow import Bounds
 from streams.link.grant import Grant
 from streams.link.requests import Request
@@ -202,3 +205,12 @@ async def test_a_connection_that_ends_is_forgotten() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     assert wire.sent == []
+
+
+def test_the_page_of_the_link_has_the_figures_of_the_code() -> None:
+    page = (Path(__file__).parents[3] / "docs/link.md").read_text().replace("\n", " ")
+    bounds = Bounds()
+    assert (MOST_OPEN, bounds.records_a_second, bounds.bytes_a_second) == (2_000, 2_000, 4 << 20)
+    assert "takes 2,000 open requests of a connection" in page
+    assert "2,000 records and 4 MiB a second" in page
+    assert f"Read a body within {SENT_SECONDS:g} s" in page
