@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ from msgspec.structs import replace as changed
 from support.link_desk import EPOCH, PARTITION, LinkDesk, Wire
 
 from streams import user_json
-from streams.artifacts.reference import Reference
-from streams.artifacts.sealing import head_of, opened, sealed
+from streams.artifacts.sealing import place_of
 from streams.link.sealing import MOST_BYTES
 from streams.serde.ids import approval_id
 from streams.serde.link.messages import Done, Failed, Seal, Unseal
@@ -70,21 +68,14 @@ async def test_what_people_gave_instead_is_opened() -> None:
 
 
 async def test_the_key_of_an_artifact_is_sealed_so_that_the_api_opens_it() -> None:
-    """What a worker seals with its help is what a worker with a key sealed by itself."""
     desk = LinkDesk()
     desk.leased()
     desk.key("acme")
-    reference = Reference("art_1", "job_a", "report", 5, "text/plain")
-    place = written(ArtifactPlace("art_1", "job_a"))
-    head, *chunks = sealed(desk.keyring, "acme", reference, b"hello")
-    own_key = head_of(head)[0].key
-    secret = (await done(desk, unseal(own_key, place))).text
-    assert secret is not None
-    asked = changed(SEAL, place=place, text=secret)
-    again = await seal(desk, asked)
-    line = head.replace(base64.b64encode(own_key.data), base64.b64encode(again.data), 1)
-    data = line + b"".join(chunks)
-    assert await opened(desk.keyring, "acme", reference, data) == b"hello"
+    place, purpose = written(ArtifactPlace("art_1", "job_a")), place_of("acme", "art_1", "job_a")
+    found = await seal(desk, changed(SEAL, place=place, text='"c2VjcmV0"'))
+    assert await open_with(desk.keyring, "acme", purpose, found) == "c2VjcmV0"
+    own = seal_with(desk.keyring, "acme", purpose, "c2VjcmV0")
+    assert (await done(desk, unseal(own, place))).text == '"c2VjcmV0"'
 
 
 async def test_an_artifact_of_another_job_of_the_tenant_is_opened_and_not_sealed() -> None:
