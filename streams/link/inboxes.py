@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator
 
-from streams.link.peer import MOST_WAITING, Peer, Waiting
+from streams.link.peer import Peer, Waiting
 from streams.runtime.dead_keys import NO_OFFSET
 from streams.runtime.link import LINK
 from streams.runtime.processor import Record
-from streams.serde.link.frames import encoded
 
 
 class Inboxes:
@@ -27,9 +26,11 @@ class Inboxes:
 
     def add(self, waiting: Waiting) -> None:
         """Let a command wait behind those of its connection."""
-        if not waiting.peer.waiting:
-            self._turns.append(waiting.peer)
-        waiting.peer.waiting.append(waiting)
+        peer = waiting.peer
+        if not peer.waiting:
+            self._turns.append(peer)
+        peer.waiting.append(waiting)
+        peer.waiting_bytes += len(waiting.value)
 
     def take(self, limit: int, now: int) -> list[Record]:
         """Give out up to `limit` commands, with equal shares for the connections."""
@@ -57,19 +58,21 @@ class Inboxes:
             if not peer.waiting:
                 self._turns.appendleft(peer)
             peer.waiting.appendleft(waiting)
+            peer.waiting_bytes += len(waiting.value)
 
     def drop(self, partitions: Collection[int]) -> None:
         """Forget the commands of partitions, and note which connections lost some."""
         for key, waiting in list(self._in_flight.items()):
-            if waiting.order.partition in partitions:
-                waiting.peer.holes.add(waiting.order.partition)
+            if waiting.partition in partitions:
+                waiting.peer.holes.add(waiting.partition)
                 del self._in_flight[key]
         for peer in self._turns:
-            lost = {each.order.partition for each in peer.waiting} & set(partitions)
+            lost = {each.partition for each in peer.waiting} & set(partitions)
             peer.holes |= lost
             if lost:
-                kept = [each for each in peer.waiting if each.order.partition not in lost]
+                kept = [each for each in peer.waiting if each.partition not in lost]
                 peer.waiting = deque(kept)
+                peer.waiting_bytes = sum(len(each.value) for each in kept)
         self._turns = deque(peer for peer in self._turns if peer.waiting)
 
     def forget(self, peer: Peer) -> None:
@@ -77,13 +80,14 @@ class Inboxes:
         peer.replaced = True
         if peer.waiting:
             peer.waiting.clear()
+            peer.waiting_bytes = 0
             self._turns.remove(peer)
 
     def _give_out(self, waiting: Waiting, now: int) -> Record:
         record = waiting.record
         if record is None:
-            order, key = waiting.order, waiting.peer.worker_id.encode()
-            record = Record(LINK, order.partition, NO_OFFSET, now, key, encoded(order), [])
+            key, value = waiting.peer.worker_id.encode(), waiting.value
+            record = Record(LINK, waiting.partition, NO_OFFSET, now, key, value, [])
             waiting.record = record
         self._in_flight[id(record)] = waiting
         return record
@@ -93,6 +97,8 @@ def _first(peer: Peer, number: int) -> Iterator[Waiting]:
     """Take the commands of a connection that wait longest."""
     was_full = peer.full
     for _ in range(min(number, len(peer.waiting))):
-        yield peer.waiting.popleft()
-    if was_full and len(peer.waiting) < MOST_WAITING:
+        waiting = peer.waiting.popleft()
+        peer.waiting_bytes -= len(waiting.value)
+        yield waiting
+    if was_full and not peer.full:
         peer.wake()

@@ -157,7 +157,7 @@ class Owner:
             for record in records:
                 done = self._inboxes.committed(record)
                 if done is not None:
-                    acked[done.peer][done.order.partition] = done.order.number
+                    acked[done.peer][done.partition] = done.number
             for output in outputs:
                 peer = self._roster.known((output.key or b"").decode())
                 if peer is not None:
@@ -247,7 +247,7 @@ class Owner:
         if not 0 <= order.partition < self.terms.partitions:
             self._refuse(peer, Refused("malformed", f"there is no partition {order.partition}"))
         elif order.partition in self._owned:
-            self._inboxes.add(Waiting(peer, order))
+            self._inboxes.add(Waiting(peer, order.partition, order.number, encoded(order)))
         else:
             peer.holes.add(order.partition)
 

@@ -10,10 +10,12 @@ from streams.link.grant import Grant
 from streams.link.outgoing import Outgoing
 from streams.runtime.processor import Record
 from streams.serde.link.frames import encoded
-from streams.serde.link.messages import FromOwner, Hello, Order
+from streams.serde.link.messages import FromOwner, Hello
 
 MOST_WAITING = 1_000
 """With so many commands waiting, no more are read from a connection."""
+MOST_WAITING_BYTES = 4 * 1024 * 1024
+"""The same for their size: a frame may add its own."""
 
 
 class Peer:
@@ -29,6 +31,7 @@ class Peer:
         self.worker_id = self.name = ""
         self.heard_at = now
         self.waiting: deque[Waiting] = deque()
+        self.waiting_bytes = 0
         self.outgoing = Outgoing()
         self.holes: set[int] = set()
         self.ended = False
@@ -38,7 +41,8 @@ class Peer:
     @property
     def full(self) -> bool:
         """Whether so many commands wait that no more should be read."""
-        return len(self.waiting) >= MOST_WAITING
+        many = len(self.waiting) >= MOST_WAITING
+        return many or self.waiting_bytes >= MOST_WAITING_BYTES
 
     def say(self, *messages: FromOwner) -> None:
         """Send messages by and by."""
@@ -66,8 +70,13 @@ def _nothing() -> None:
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A command that was read and is not committed; it has a record once it was taken."""
+    """A command that was read and is not committed; it has a record once it was taken.
+
+    `value` is the encoded command, not a part of the frame that it came in: that may be large.
+    """
 
     peer: Peer
-    order: Order
+    partition: int
+    number: int
+    value: bytes
     record: Record | None = None

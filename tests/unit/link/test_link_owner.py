@@ -165,6 +165,20 @@ def test_a_flooding_workers_socket_is_not_read_until_there_is_room(partitions: P
     assert connection.woken == woken + 1
 
 
+def test_large_commands_fill_a_connection_sooner(partitions: Partitions) -> None:
+    connection, _ = partitions.welcomed()
+    large = Order(0, 1, "claim", msgspec.Raw(b'"' + b"x" * 1_000_000 + b'"'))
+    for number in range(5):
+        assert not connection.full
+        connection.send(msgspec.structs.replace(large, number=number))
+    assert connection.full
+    partitions.taken()
+    partitions.owner.again()
+    assert connection.full
+    partitions.owner.owned([1])
+    assert not connection.full
+
+
 def test_a_worker_that_reads_nothing_is_cut_and_told_why(partitions: Partitions) -> None:
     connection, worker_id = partitions.welcomed()
     connection.send(order(0, 1))
