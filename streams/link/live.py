@@ -46,7 +46,7 @@ class Publisher(Protocol):
 
 
 class Publishing:
-    """Answers requests to publish, in one event loop."""
+    """Answers requests to publish, in one event loop; nothing of an erased tenant is published."""
 
     def __init__(
         self,
@@ -55,12 +55,14 @@ class Publishing:
         partitions: int,
         bounds: Bounds | None = None,
         clock: Callable[[], float] = time.monotonic,
+        is_erased: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._jobs = jobs
         self._publisher = publisher
         self._partitions = partitions
         self._bounds = bounds or Bounds()
         self._clock = clock
+        self._is_erased = is_erased
         self._flows: WeakKeyDictionary[Connection, Flow] = WeakKeyDictionary()
 
     async def live(self, connection: Connection, request: Live) -> None:
@@ -105,6 +107,8 @@ class Publishing:
         job = leased(self._jobs, connection, request)
         if job.run_id != request.run_id:
             raise PermanentError(f"{request.run_id!r} is not the run that job {job.job_id} has now")
+        if self._is_erased(job.tenant_id):
+            raise PermanentError(f"tenant {job.tenant_id} is erased: nothing of it is published")
         return job
 
     async def _of_job(

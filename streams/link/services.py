@@ -62,7 +62,7 @@ class Services:
         self.answering = Answering(
             Bodies(self.jobs, keyring, payloads.fetch),
             Sealing(self.jobs, keyring),
-            Publishing(self.jobs, self._producer, topology.partitions),
+            Publishing(self.jobs, self._producer, topology.partitions, is_erased=keyring.is_erased),
         )
 
     @property

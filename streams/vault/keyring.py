@@ -48,6 +48,10 @@ class DataKeyring:
         """The keys that wrap the data keys."""
         return self._vault
 
+    def is_erased(self, tenant_id: str) -> bool:
+        """Whether the tenant was erased, as far as is known here."""
+        return tenant_id in self._erased
+
     def newest(self, tenant_id: str) -> DataKey | None:
         """The key of the newest period that is known of a tenant, if there is one.
 

@@ -160,7 +160,14 @@ class LinkDesk:
         self._rows: dict[bytes, bytes] = {}
         self.jobs.opened(PARTITION, Stores(self._rows.get, self._rows.get))
         bodies = Bodies(self.jobs, self.keyring, self.payloads.fetch, in_all, sent_seconds)
-        publishing = Publishing(self.jobs, self.printed, PARTITIONS, bounds, lambda: self.seconds)
+        publishing = Publishing(
+            self.jobs,
+            self.printed,
+            PARTITIONS,
+            bounds,
+            lambda: self.seconds,
+            self.keyring.is_erased,
+        )
         self.answering = Answering(bodies, Sealing(self.jobs, self.keyring), publishing)
 
     def ask(self, wire: Wire, *requests: Request) -> Wire:

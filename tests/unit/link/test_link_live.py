@@ -117,6 +117,14 @@ async def test_a_token_of_another_tenant_or_type_says_nothing() -> None:
         await refused(desk, SAID, Wire(grant=grant))
 
 
+@pytest.mark.parametrize("request_", [SAID, MADE])
+async def test_nothing_of_an_erased_tenant_is_published(request_: Request) -> None:
+    desk = LinkDesk()
+    desk.leased()
+    desk.erase("acme")
+    assert (await refused(desk, request_)).permanent
+
+
 async def test_what_is_said_is_never_from_the_future() -> None:
     desk = LinkDesk()
     desk.leased()
