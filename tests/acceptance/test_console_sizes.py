@@ -77,7 +77,11 @@ async def test_a_message_of_10_mb_is_cut_on_light_pages_that_lead_to_all_of_it(
 ) -> None:
     assert len(LONG.encode()) > 10 * 1024 * 1024
     run = Attempt(1, 2, "w/1", "failed", LONG, began_at=1, traceback=LONG)
-    given = {"input": json.dumps({"text": LONG}), "last_error": LONG, "history": (run,)}
+    given: dict[str, Any] = {
+        "input": json.dumps({"text": LONG}),
+        "last_error": LONG,
+        "history": (run,),
+    }
     job = make_job("job_a", status="dead", **given)
     fold(desk.api.desk.rows, job, make_letter(job, detail=LONG))
 
