@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 
 from streams.console.serving.asked_for import Form
@@ -30,13 +32,14 @@ async def letter(asking: Asking, request: web.Request) -> Page:
 async def edited(asking: Asking, form: Form, answer: Answer) -> Page:
     """What an edit of a job's input changes, and the form that replays the job with it."""
     shown = answer.members
+    texts = _text(shown.get("before")), _text(shown.get("after"))
     letter = await asking.get_if_there(f"/v1/dlq/{segment(shown.get('job_id', ''))}")
     data = {
         "answer": shown,
         "letter": letter,
         "form": form,
         "typed": form.typed("input:json"),
-        "lines": difference(_text(shown.get("before")), _text(shown.get("after"))),
+        "lines": await asyncio.to_thread(difference, *texts),
     }
     return Page("dead_letters/edited.html", "Another input", data)
 

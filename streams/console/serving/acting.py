@@ -44,8 +44,8 @@ async def act(request: web.Request) -> web.StreamResponse:
         answer = await _made(asking, form)
     except Exception as error:
         return _refused(request, form, refusal_to_show(request, error))
-    if form.show:
-        return answered(request, await answers.shown(request, asking, form, answer))
+    if form.show and (page := await _shown(request, asking, form, answer)) is not None:
+        return page
     return telling.redirect(request, _next(form, answer), _told(form, answer))
 
 
@@ -55,6 +55,17 @@ def _refused(request: web.Request, form: Form, refusal: Refusal) -> web.Response
     shown = Form("", "", {}) if token is None else form
     data = {"refusal": told, "form": shown, "csrf": token or ""}
     return answered(request, Page("layout/refused.html", "Not done", data), told.status)
+
+
+async def _shown(
+    request: web.Request, asking: Asking, form: Form, answer: Answer
+) -> web.Response | None:
+    """Return the page of an answer; None if it cannot be made, because the call is done by now."""
+    try:
+        return answered(request, await answers.shown(request, asking, form, answer))
+    except Exception as error:
+        refusal_to_show(request, error)
+        return None
 
 
 async def _made(asking: Asking, form: Form) -> Answer:

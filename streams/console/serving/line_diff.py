@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -10,9 +11,9 @@ from typing import Literal
 
 _AROUND = 3
 """Lines that are shown before and after a change."""
-_MOST_COMPARED = 250_000
-"""Pairs of lines that are compared. Beyond that, all lines between the first change and the last
-count as changed: the comparison would hold up everybody else."""
+_MOST_LINES, _MOST_ALIKE = 5_000, 10_000
+"""Lines of both texts, and pairs of lines that are alike, which are compared. Beyond that, all
+lines between the first change and the last count as changed: the comparison would take seconds."""
 _MOST_SHOWN = 2_000
 _LONGEST_LINE = 2_000
 
@@ -52,7 +53,7 @@ def _alike(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[Line]:
-    if len(before) * len(after) > _MOST_COMPARED:
+    if _takes_long(before, after):
         yield from (_line("removed", text) for text in before)
         yield from (_line("added", text) for text in after)
         return
@@ -63,6 +64,14 @@ def _compared(before: Sequence[str], after: Sequence[str]) -> Iterator[Line]:
         else:
             yield from (_line("removed", text) for text in before[first:last])
             yield from (_line("added", text) for text in after[first_after:last_after])
+
+
+def _takes_long(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Return whether a comparison takes long: its time grows with the pairs that are alike."""
+    if len(before) + len(after) > _MOST_LINES:
+        return True
+    ones, others = Counter(before), Counter(after)
+    return sum(count * others[text] for text, count in ones.items()) > _MOST_ALIKE
 
 
 def _with_gaps(lines: Sequence[Line]) -> Iterator[Line]:

@@ -49,3 +49,10 @@ def test_a_long_line_says_how_much_of_it_is_left_out() -> None:
     [_, added] = difference("a", "b" * 5_000)
     assert len(added.text) < 2_100
     assert "(3,000 more characters)" in added.text
+
+
+def test_lines_that_come_again_and_again_are_compared_at_once() -> None:
+    before = "\n".join(f"a\n{n}" for n in range(250))
+    began = time.process_time()
+    assert difference(before, "a\n" * 500)
+    assert time.process_time() - began < 0.5

@@ -13,8 +13,9 @@ from support.console_desk import Browser, Console, console
 from support.folding import fold
 from support.operator_cluster import make_job, make_letter
 
-from streams.console.serving import acting
+from streams.console.serving import acting, answers
 from streams.console.serving.asking import Answer
+from streams.errors import KafkaUnavailable
 from streams.process.wall_clock import wall_ms
 
 CANCEL = "POST /v1/jobs/job_a/cancel"
@@ -162,3 +163,31 @@ async def test_what_has_only_begun_is_not_called_done(
     monkeypatch.setattr(acting, "_made", made)
     _, shown = await browser.act(html, CANCEL)
     assert f"Cancel: {said}" in shown
+
+
+async def test_a_call_that_is_done_is_told_so_though_the_page_of_its_answer_fails(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> Any:
+        raise AssertionError("a bug")
+
+    browser = await desk.signed_in("operator")
+    html = await browser.page("/console/jobs/job_a")
+    desk.api.desk.answer("cmd_1")
+    monkeypatch.setattr(answers, "shown", fails)
+    fields = {**fields_of(html), "call": CANCEL, "show": "once"}
+    status, shown = await browser.post("/console/act", **fields)
+    assert (status, "Cancel: done." in shown) == (200, True)
+
+
+async def test_a_call_that_may_have_been_carried_out_is_not_called_undone(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> Any:
+        raise KafkaUnavailable("away")
+
+    browser = await desk.signed_in("operator")
+    html = await browser.page("/console/jobs/job_a")
+    monkeypatch.setattr(type(desk.api.desk), "command", away)
+    _, shown = await browser.act(html, CANCEL)
+    assert "<h1>Nobody knows whether it was done</h1>" in shown
