@@ -29,7 +29,7 @@ from streams.link.terms import Terms
 from streams.runtime.link import Workers
 from streams.runtime.processor import Record
 from streams.serde.link import frames
-from streams.serde.link.frames import encoded
+from streams.serde.link.frames import MAX_COMMAND_BYTES, encoded
 from streams.serde.link.messages import (
     Acked,
     Beat,
@@ -246,8 +246,10 @@ class Owner:
     def _order(self, peer: Peer, order: Order) -> None:
         if not 0 <= order.partition < self.terms.partitions:
             self._refuse(peer, Refused("malformed", f"there is no partition {order.partition}"))
+        elif len(value := encoded(order)) > MAX_COMMAND_BYTES:
+            self._refuse(peer, Refused("malformed", f"a command has {len(value):,} bytes"))
         elif order.partition in self._owned:
-            self._inboxes.add(Waiting(peer, order.partition, order.number, encoded(order)))
+            self._inboxes.add(Waiting(peer, order.partition, order.number, value))
         else:
             peer.holes.add(order.partition)
 

@@ -12,6 +12,8 @@ from streams.serde.link.messages import FromOwner, FromWorker, Message
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """The largest frame that either end takes."""
+MAX_COMMAND_BYTES = 4 * 1024 * 1024
+"""The largest command that an owner takes; no record that it changes could hold as much."""
 
 _FROM_WORKER = msgspec.json.Decoder(list[FromWorker])
 _FROM_OWNER = msgspec.json.Decoder(list[FromOwner])

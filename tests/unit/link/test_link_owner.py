@@ -278,8 +278,16 @@ Say = Callable[[MemoryConnection], object]
         lambda c: c.send(hello("w1")),
         lambda c: c.send(order(8, 1)),
         lambda c: c.send(order(-1, 1)),
+        lambda c: c.send(Order(0, 1, "x" * 4_200_000, msgspec.Raw(b"{}"))),
     ],
-    ids=["no JSON", "unknown type", "second hello", "no such partition", "negative partition"],
+    ids=[
+        "no JSON",
+        "unknown type",
+        "second hello",
+        "no such partition",
+        "negative partition",
+        "too large",
+    ],
 )
 def test_nonsense_ends_the_connection(partitions: Partitions, say: Say) -> None:
     connection, _ = partitions.welcomed()
