@@ -361,3 +361,16 @@ async def test_a_store_that_is_not_there_holds_up_no_jobs_page(desk: Console) ->
     status, html = await browser.get("/console/jobs/job_a/artifacts")
     assert status >= 400
     assert 'role="alert"' in html
+
+
+async def test_what_a_job_saved_is_a_link_for_whoever_may_read_it(
+    desk: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, viewer = await desk.signed_in("operator"), await desk.signed_in("viewer")
+    saved = {"artifact": "a/../<b>", "name": "report \u202efdp.exe", "size": 1}
+    answers(monkeypatch, {"/v1/jobs/job_a/artifacts": {"artifacts": [saved]}})
+    html = await operator.page("/console/jobs/job_a/artifacts")
+    assert '<a href="/v1/jobs/job_a/artifacts/a%2F..%2F%3Cb%3E">report \\u202efdp.exe</a>' in html
+    html = await viewer.page("/console/jobs/job_a/artifacts")
+    assert "report" in html
+    assert "/artifacts/a" not in html

@@ -109,3 +109,23 @@ async def test_a_page_watches_topics_that_are_there(
     html = await browser.page(filled)
     watched = re.findall(r"/console/changes\?of=([^\"&]*)", html)
     assert set(",".join(watched).split(",")) - {""} <= set(load().topics)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_nothing_that_cannot_be_undone_is_one_click(
+    desk: Console, path: str, documented: None
+) -> None:
+    browser = await desk.signed_in("admin")
+    filled = re.sub(r"\{([^}:]+)[^}]*\}", lambda found: NAMES.get(found[1], f"{found[1]}_1"), path)
+    plain = re.findall(r'<form [^>]*class="plain">.*?</form>', await browser.page(filled), re.S)
+    assert [form for form in plain if "class=danger" in form] == []
+
+
+@pytest.mark.parametrize("path", ["/console/events/evt_1", "/console/quarantine/evt_1"])
+async def test_a_link_that_somebody_may_not_follow_is_not_there(
+    desk: Console, path: str, documented: None
+) -> None:
+    link = r'<a [^>]*href="/v1/[^"]*/payload"'
+    for role, is_there in (("viewer", False), ("operator", True)):
+        html = await (await desk.signed_in(role)).page(path)
+        assert bool(re.search(link, html)) is is_there, role
