@@ -11,6 +11,7 @@ from streams.link.requests import NotOwned
 from streams.serde.codec import JOB, STEP_RESULT
 from streams.serde.keys import checkpoint_key
 from streams.serde.records import Job, StepResult
+from streams.state.indexed import INDEX
 
 Read = Callable[[bytes], bytes | None]
 """The committed value of a key, as `Backend.get` returns it; safe in any thread until its close."""
@@ -51,7 +52,10 @@ class OwnedJobs:
 
     def job(self, partition: int, job_id: str) -> Job | None:
         """Return a job as the last commit left it."""
-        value = self._read(partition, lambda stores: stores.jobs(job_id.encode()))
+        key = job_id.encode()
+        if key.startswith(INDEX):
+            return None
+        value = self._read(partition, lambda stores: stores.jobs(key))
         if value is None:
             return None
         return _remembered(value) if len(value) <= _LARGEST_BYTES else JOB.decode(value)

@@ -39,6 +39,13 @@ def test_jobs_and_what_waits_left_are_read_from_the_stores() -> None:
     assert owned.job(3, "job_a") == make_job("job_a", epoch=2)
 
 
+def test_an_id_that_is_no_jobs_reads_no_entry_of_an_index() -> None:
+    """The keys of an index begin with NUL, and stand in the store of the jobs."""
+    owned = OwnedJobs()
+    owned.opened(3, Stores({b"\0due": b"no job"}.get, lambda _: None))
+    assert owned.job(3, "\0due") is None
+
+
 def test_a_partition_that_is_not_opened_or_closed_again_is_not_owned() -> None:
     owned = OwnedJobs()
     with pytest.raises(NotOwned):
