@@ -1,7 +1,8 @@
 """A processor as its task calls it: failures that no record caused end the stage.
 
 Any failure other than a `PoisonRecord` is a fault of the store, the disk, the memory or our own
-code. Its message names the place, the cause and the remedy.
+code. Its message names the place, the cause and the remedy. But a command of the link that the code
+cannot handle is poison: otherwise one worker could end this process, and each owner after it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from streams.runtime.link import LINK
 from streams.runtime.processor import BatchProcessor, Context, Processor, Record
 
 log = structlog.get_logger(__name__)
+
+_OF_THE_MACHINE = (StageFailed, ConfigError, OSError, MemoryError)
+"""What no record causes: the next one would fail, too."""
 
 
 class ProcessorCalls:
@@ -67,6 +71,9 @@ class ProcessorCalls:
         except (PoisonRecord, StoreDamaged):
             raise
         except Exception as error:
+            if read.topic == LINK and not isinstance(error, _OF_THE_MACHINE):
+                log.error("a worker's command raised", error=traceback.format_exc())
+                raise PoisonRecord("not_handled", _cause(error)) from error
             self._fail(_at(read), error, _way_out(read, error))
 
     def batch(self, records: Sequence[Record], ctx: Context) -> None:
@@ -171,7 +178,7 @@ def _at(record: Record) -> str:
 
 def _way_out(record: Record, error: Exception) -> str:
     """How to set the record aside; empty if the machine failed: the next would fail too."""
-    if isinstance(error, ConfigError | OSError | MemoryError):
+    if isinstance(error, _OF_THE_MACHINE):
         return ""
     if record.topic == LINK:
         worker = (record.key or b"").decode(errors="replace")

@@ -123,11 +123,16 @@ def test_a_crash_before_the_commit_loses_the_command_and_hands_nothing_out(
     assert office.heard() == [(b"w1", b"1")]
 
 
-def test_a_command_that_the_code_cannot_handle_ends_the_stage_and_names_the_worker(
-    office: Office,
-) -> None:
-    with pytest.raises(StageFailed, match="or end the worker w1, which sends this command"):
-        office.say(b"count", b"crash")
+def test_a_command_that_the_code_cannot_handle_is_undone_and_refused(office: Office) -> None:
+    """Its worker would send it to each owner, and end one after the other."""
+    office.say(b"count", b"crash", b"count")
+    assert office.heard() == [(b"w1", b"1"), (b"w1", b"not_handled"), (b"w1", b"2")]
+    assert office.driver.link()._in_flight == []
+
+
+def test_a_failure_of_the_machine_ends_the_stage(office: Office) -> None:
+    with pytest.raises(StageFailed, match="No space left"):
+        office.say(b"count", b"no disk")
     assert office.heard() == []
     office.say(b"count")
     assert office.heard() == [(b"w1", b"1")]

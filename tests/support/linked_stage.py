@@ -3,7 +3,7 @@
 It counts what each worker sends, in `counts`, and answers over the link. Values say what to do, as
 those of `counting` do: `count` adds one and answers the count, `poison` fails after that, `rude` is
 poison that has no answer, `huge` forwards what no broker takes, `idle` changes nothing, `crash`
-raises what is no PoisonRecord. A record of the topic `in` is answered to the worker in its value.
+raises what is no PoisonRecord, and `no disk` what no record causes. A record of the topic `in` is answered to the worker in its value.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Answering(Processor):
             ctx.forward("out", key, b"x" * HUGE)
         if verb == b"crash":
             raise ZeroDivisionError("told to")
+        if verb == b"no disk":
+            raise OSError("No space left on device")
 
     def answer(self, record: Record, poison: PoisonRecord, ctx: Context) -> bool:
         if poison.detail == "rude":

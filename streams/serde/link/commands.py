@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from streams.errors import DecodeError
+from streams.serde.link.frames import UNREADABLE
 from streams.serde.link.messages import Order
 from streams.serde.records import Command
 from streams.serde.records.command_kinds import KIND_OF
@@ -84,7 +85,7 @@ def command(value: bytes | None, at: int, worker_id: str = "") -> Command:
         if decoder is None:
             raise DecodeError(f"a worker sends no {read.kind!r}")
         said = msgspec.structs.asdict(decoder.decode(read.body))
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise DecodeError(str(error)) from error
     left_out = _LEFT_OUT[read.kind]
     if "worker_id" in left_out:

@@ -14,6 +14,8 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """The largest frame that either end takes."""
 MAX_COMMAND_BYTES = 4 * 1024 * 1024
 """The largest command that an owner takes; no record that it changes could hold as much."""
+UNREADABLE = (msgspec.MsgspecError, RecursionError)
+"""What reading JSON raises; RecursionError if lists or objects are nested too deep."""
 
 _FROM_WORKER = msgspec.json.Decoder(list[FromWorker])
 _FROM_OWNER = msgspec.json.Decoder(list[FromOwner])
@@ -43,7 +45,7 @@ def from_worker(data: bytes | str) -> list[FromWorker]:
     """
     try:
         return _FROM_WORKER.decode(data)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise DecodeError(str(error)) from error
 
 
@@ -55,7 +57,7 @@ def from_owner(data: bytes | str) -> list[FromOwner]:
     """
     try:
         return _FROM_OWNER.decode(data)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         known = _known_alone(data)
         if known is None:
             raise DecodeError(str(error)) from error
@@ -71,5 +73,5 @@ def _known_alone(data: bytes | str) -> list[FromOwner] | None:
         if len(known) == len(said):
             return None
         return _FROM_OWNER.decode(msgspec.json.encode(known))
-    except (msgspec.MsgspecError, KeyError):
+    except (*UNREADABLE, KeyError):
         return None

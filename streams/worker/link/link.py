@@ -142,9 +142,12 @@ class Link:
         """
         with self._lock:
             order = self._outbox.add(partition, command, until, done, once)
-            owner = self._owners.of(partition)
-            if owner is not None:
-                owner.send(frames.encoded(order))
+            message, owner = frames.encoded(order), self._owners.of(partition)
+            if len(message) > frames.MAX_COMMAND_BYTES:
+                why = f"it has {len(message):,} bytes, more than an owner takes"
+                self._refuse(self._outbox.refused(partition, order.number), why)
+            elif owner is not None:
+                owner.send(message)
 
     def ask(self, question: Question, answered: Answered) -> None:
         """Make a request; `answered` gets the result, or why there is none."""
@@ -303,7 +306,7 @@ class Link:
 
     def _refuse(self, waiting: Waiting | None, why: str) -> None:
         if waiting is not None:
-            log.error("an owner cannot apply a command", command=waiting.what, why=why)
+            log.error("no owner can apply a command", command=waiting.what, why=why)
             if waiting.done is not None:
                 waiting.done(PermanentError(f"{waiting.what} is refused: {why}"))
 

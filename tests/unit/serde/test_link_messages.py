@@ -87,3 +87,17 @@ def test_what_is_no_frame_of_an_owner_is_refused(text: str) -> None:
 def test_an_owner_refuses_a_message_of_an_unknown_type() -> None:
     with pytest.raises(DecodeError):
         frames.from_worker('[{"type":"mood"}]')
+
+
+@pytest.mark.parametrize("depth", [100_000, 2_000])
+def test_json_that_is_nested_too_deep_cannot_be_read(depth: int) -> None:
+    """It must end its connection, and never the process: each owner is sent the same command."""
+    nested = b"[" * depth + b"]" * depth
+    order = b'{"type":"command","partition":0,"number":1,"kind":"heartbeat","body":%b}'
+    deep = order % (b'{"leases":[],"leaving":false,"news":%b}' % nested)
+    with pytest.raises(DecodeError):
+        frames.from_worker(b"[%b]" % deep)
+    with pytest.raises(DecodeError):
+        frames.from_owner(b'[{"type":"wanted","news":%b}]' % nested)
+    with pytest.raises(DecodeError):
+        commands.command(deep, 0, "w")

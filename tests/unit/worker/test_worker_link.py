@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.linked_worker import HANDLERS, LinkedWorker
 
 from streams.errors import Fenced, PermanentError
+from streams.serde.link.frames import MAX_COMMAND_BYTES
 from streams.serde.link.messages import Acked, Answer, Beat, Hello, Order, Refused
 from streams.serde.records import Claim, Heartbeat, Reply
 
@@ -209,3 +210,18 @@ def test_heartbeats_are_for_one_owner_alone() -> None:
     two = worker.owner("two", 0)
     (heartbeat,) = [c.body for c in two.commands(0) if isinstance(c.body, Heartbeat)]
     assert [each.job_id for each in heartbeat.leases] == [worker.begun[0].lease.job_id]
+
+
+def test_a_command_that_no_owner_takes_fails_alone() -> None:
+    """An owner would cut the connection each time, and all other runs would lose their leases."""
+    worker = LinkedWorker()
+    owner = worker.owner("one", 0)
+    worker.claim("x" * MAX_COMMAND_BYTES)
+    worker.claim("b")
+    owner.acknowledge()
+    (_, error), (name, none) = worker.settled
+    assert isinstance(error, PermanentError)
+    assert "bytes" in str(error)
+    assert (name, none) == ("b", None)
+    assert actions(owner) == ["b"]
+    assert owner.closed_for is None
