@@ -8,7 +8,9 @@ from uuid import UUID
 
 from streams.link.grant import Grant
 from streams.link.terms import Terms
+from streams.serde.link.bounds import MOST
 from streams.serde.link.messages import VERSION, Hello, Refused, Welcome
+from streams.serde.records import Handler
 
 _NAME = re.compile(r"[^\s/@]{1,200}")
 
@@ -19,7 +21,10 @@ def refusal(hello: Hello, grant: Grant, terms: Terms) -> Refused | None:
         message = f"this owner speaks version {VERSION} of the link: install the matching worker"
         return Refused("version", message)
     if not _is_sound(hello):
-        message = "a name has 1 to 200 characters without blanks, / and @, and a boot is a UUIDv7"
+        message = (
+            "a name has 1 to 200 characters without blanks, / and @, a boot is a UUIDv7, and "
+            f"numbers of policies are from 0 to {MOST:,}"
+        )
         return Refused("malformed", message)
     if hello.pool not in terms.pools:
         pools = ", ".join(sorted(terms.pools))
@@ -68,4 +73,11 @@ def _is_sound(hello: Hello) -> bool:
     except ValueError:
         return False
     canonical = str(boot) == hello.boot and boot.version == 7
-    return canonical and _NAME.fullmatch(hello.name) is not None
+    sound = canonical and _NAME.fullmatch(hello.name) is not None
+    return sound and all(map(_is_within, hello.handlers))
+
+
+def _is_within(handler: Handler) -> bool:
+    """Whether the stage can count with a policy."""
+    numbers = handler.max_attempts, handler.timeout_seconds, *handler.backoff
+    return all(0 <= number <= MOST for number in numbers)

@@ -3,7 +3,8 @@
 It counts what each worker sends, in `counts`, and answers over the link. Values say what to do, as
 those of `counting` do: `count` adds one and answers the count, `poison` fails after that, `rude` is
 poison that has no answer, `huge` forwards what no broker takes, `idle` changes nothing, `crash`
-raises what is no PoisonRecord, and `no disk` what no record causes. A record of the topic `in` is answered to the worker in its value.
+raises what is no PoisonRecord, and `no disk` what no record causes. A record of the topic `in` is
+answered to the worker in its value.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from streams.errors import DecodeError
+from streams.serde.link.bounds import MOST, within
 from streams.serde.link.frames import UNREADABLE
 from streams.serde.link.messages import Order
 from streams.serde.records import Command
@@ -60,6 +61,7 @@ _LEFT_OUT = {
     name: {each.name: _NOT_SAID[each.name] for each in fields(body) if each.name in _NOT_SAID}
     for name, body in KINDS.items()
 }
+_WITHIN = {name: within(body) for name, body in KINDS.items()}
 _ORDER = msgspec.json.Decoder(Order)
 
 
@@ -91,4 +93,7 @@ def command(value: bytes | None, at: int, worker_id: str = "") -> Command:
     if "worker_id" in left_out:
         said["worker_id"] = worker_id
     body = KINDS[read.kind](**{**left_out, **said})
+    is_within = _WITHIN[read.kind]
+    if is_within is not None and not is_within(body):
+        raise DecodeError(f"a number of a command is beyond {MOST:,}")
     return Command("", read.tenant_id, read.job_id, read.epoch, at, body)

@@ -10,6 +10,7 @@ from support.linked_workers import ALL, Partitions, boot, hello, order
 
 from streams.link.grant import Grant
 from streams.serde.link.messages import Hello, Refused, Welcome
+from streams.serde.records import Handler
 
 NARROW = Grant("tok_1", "narrow", ("gpu*",), ("mail", "crm.*"), frozenset({"acme"}))
 
@@ -107,3 +108,18 @@ def test_nobody_takes_the_place_of_a_worker_with_another_token(partitions: Parti
     assert isinstance(own, Welcome)
     assert theirs.worker_id == f"default-w1@tok_2/{same}"
     assert own.worker_id == f"default-w1/{same}"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Handler("mail", 5, (1.0,), 1e300),
+        Handler("mail", 5, (1.0, -1.0), 300.0),
+        Handler("mail", 2**62, (1.0,), 300.0),
+    ],
+)
+def test_a_policy_with_which_a_stage_cannot_count_is_refused(
+    partitions: Partitions, odd: Handler
+) -> None:
+    said = msgspec.structs.replace(hello(), handlers=(odd,))
+    assert reason(partitions, said) == "malformed"

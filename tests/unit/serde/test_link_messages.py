@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from support.step_results import left
@@ -9,7 +11,15 @@ from support.step_results import left
 from streams.errors import DecodeError
 from streams.serde.link import commands, frames
 from streams.serde.link.messages import Acked, Beat, Order, Wanted
-from streams.serde.records import Checkpoint, Claim, Command, Heartbeat, HeldLease
+from streams.serde.records import (
+    Checkpoint,
+    Claim,
+    Command,
+    CommandBody,
+    Ended,
+    Heartbeat,
+    HeldLease,
+)
 
 
 def test_a_command_arrives_as_it_was_sent() -> None:
@@ -101,3 +111,28 @@ def test_json_that_is_nested_too_deep_cannot_be_read(depth: int) -> None:
         frames.from_owner(b'[{"type":"wanted","news":%b}]' % nested)
     with pytest.raises(DecodeError):
         commands.command(deep, 0, "w")
+
+
+def _heartbeat(epoch: int) -> Heartbeat:
+    return Heartbeat("", "default", 0, 0, (HeldLease("job_1", epoch, False),), (), 0, False)
+
+
+def _ended(seconds: int) -> Ended:
+    return Ended("", "run_1", 0, "retry", None, None, float(seconds), 0, None)
+
+
+@pytest.mark.parametrize("make", [_heartbeat, _ended])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_numbers_that_no_record_can_hold_are_refused(
+    make: Callable[[int], CommandBody], sign: int
+) -> None:
+    """They would fail where they are written, after the command was accepted."""
+
+    def read(number: int) -> Command:
+        order = commands.order(0, 1, Command("", "acme", "job_1", 1, 0, make(sign * number)))
+        return commands.command(frames.encoded(order), 0)
+
+    read(2**53)
+    for number in (2**53 + 2, 2**63 - 2**40):
+        with pytest.raises(DecodeError, match="9,007,199,254,740,992"):
+            read(number)
