@@ -1,6 +1,6 @@
 // The application that tests/conformance/link plays its scenarios with.
-import { type Json, PermanentError } from "./link.js";
-import { type Run, TransientError } from "./run.js";
+import { JobError, type Json } from "./link.js";
+import { type Run } from "./run.js";
 import { Worker } from "./worker.js";
 
 const DAY = 86_400;
@@ -9,7 +9,7 @@ const DAY = 86_400;
 const call = (what: Json) => async (key: string): Promise<Json> => {
   const headers = { "content-type": "application/json", "idempotency-key": key };
   const answer = await fetch(process.env.TOOL_URL!, { method: "POST", headers, body: JSON.stringify(what) });
-  if (!answer.ok) throw new TransientError(`the tool answers ${answer.status}`);
+  if (!answer.ok) throw new JobError(`the tool answers ${answer.status}`, null);
   return answer.json();
 };
 
@@ -55,11 +55,11 @@ const jobs = {
   },
 
   fails() {
-    throw new PermanentError("it never works");
+    throw new JobError("it never works");
   },
 
   retries() {
-    throw new TransientError("not now", 7);
+    throw new JobError("not now", 7);
   },
 };
 

@@ -4,28 +4,33 @@ import WebSocket from "ws";
 import type { Worker } from "./worker.js";
 
 export type Json = any;
-export class PermanentError extends Error {}
 export const now = uptime; // seconds; it counts the time in which the machine was suspended
-interface Order { partition: number; number: number; command: Json; until: () => number; done: (error?: Error) => void }
+type Until = () => number;
+interface Order { partition: number; number: number; command: Json; until: Until; done: (error?: Error) => void }
 interface Connection { url: string; open: boolean; received: number; limit: number; pause: number; send: (message: Json) => void }
+
+/** What a handler or a tool raises: nothing was done, and no attempt can succeed unless it gives `seconds` or null. */
+export class JobError extends Error {
+  constructor(message: string, readonly seconds?: number | null) { super(message); }
+}
 
 export class Link {
   margin = 0;
   readonly owners = new Map<number, Connection>(); // by partition; the newest word counts
-  private connections: Connection[]; // one that wants slots comes first
   private orders: Order[] = []; // those that are not acknowledged
   private numbers: Record<number, number> = {};
   private beats = new Map<number, number>(); // when each was sent
   private lastBeat = 0;
+  private connections: Connection[]; // one that wants slots comes first
 
   constructor(private worker: Worker, addresses: string, private token: string) {
-    this.connections = addresses.split(",").map((each) => (
-      { url: new URL("/v1/link", each.trim()).href, open: false, received: 0, limit: -1, pause: 100, send: () => {} }));
+    const closed = { open: false, received: 0, limit: -1, pause: 100, send: () => {} };
+    this.connections = addresses.split(",").map((each) => ({ url: new URL("/v1/link", each.trim()).href, ...closed }));
     this.connections.slice().forEach((each) => this.dial(each));
     setInterval(() => this.settle((order) => now() >= order.until(), new Error("it is too late")), 100);
   }
   /** Sends a command to whoever owns the partition, until it is acknowledged or too late. */
-  order(partition: number, kind: string, body: Json, lease?: Json, until = () => Infinity): Promise<void> {
+  order(partition: number, kind: string, body: Json, lease?: Json, until: Until = () => Infinity): Promise<void> {
     const command = { kind, body, tenant_id: lease?.tenant_id, job_id: lease?.job_id, epoch: lease?.epoch };
     const sent = new Promise<void>((ok, no) =>
       this.put({ partition, number: 0, command, until, done: (error) => (error ? no(error) : ok()) }));
@@ -33,7 +38,6 @@ export class Link {
     return sent;
   }
   isDone = () => this.orders.every((order) => order.command.kind === "heartbeat");
-
   /** Shares the free slots out among the owners, and tells each whose limit has changed. */
   share(always?: Connection): void {
     const open = this.connections.filter((each) => each.open), free = this.worker.free();
@@ -46,25 +50,19 @@ export class Link {
   }
   /** Names the runs of a partition to its owner; once that is acknowledged, their terms count from now. */
   async heartbeat(partition: number): Promise<void> {
-    const leases = this.worker.listed(partition), at = now();
+    const runs = this.worker.runsOf(partition), at = now();
+    const leases = runs.map(({ lease }) => ({ job_id: lease.job_id, epoch: lease.epoch, waits: false }));
     await this.order(partition, "heartbeat", { leases, leaving: false }, null, () => at + 600);
-    this.worker.renew(leases, at);
+    for (const run of runs) if (now() < run.expiresAt()) run.basis = Math.max(run.basis, at);
   }
   private dial(each: Connection): void {
     const socket = new WebSocket(each.url, { headers: { authorization: `Bearer ${this.token}` }, maxPayload: 16 << 20 });
-    let waiting: Json[] = [], beating: NodeJS.Timeout;
-    each.send = (message) => { // in one frame with all others of this turn
-      if (waiting.push(message) === 1) setImmediate(() => (socket.send(JSON.stringify(waiting), () => {}), (waiting = [])));
-    };
+    let beating: NodeJS.Timeout;
+    each.send = (message) => socket.send(JSON.stringify([message]), () => {});
     socket.on("open", () => each.send({ type: "hello", ...this.worker.hello }));
     socket.on("error", (error) => console.error(`${each.url}: ${error.message}`));
     socket.on("message", (frame) => JSON.parse(frame.toString()).forEach((message: Json) => {
-      if (message.type === "welcome") {
-        Object.assign(each, { open: true, received: 0, limit: -1, pause: 100 });
-        this.margin = message.margin_seconds;
-        this.owns(each, message.owned);
-        beating = setInterval(() => this.beat(each), message.heartbeat_seconds * 1000);
-      }
+      if (message.type === "welcome") beating = setInterval(() => this.beat(each), message.heartbeat_seconds * 1000);
       this.read(each, message);
       this.share();
     }));
@@ -76,21 +74,23 @@ export class Link {
       setTimeout(() => this.dial(each), (each.pause = Math.min(5000, 2 * each.pause)));
     });
   }
-  private read(each: Connection, message: Json): void {
-    const { type, partition, numbers, number } = message;
-    if (type === "owned") this.owns(each, message.partitions);
-    if (type === "acked") this.settle((order) => order.number <= (numbers[order.partition] ?? 0));
-    if (type === "answer" && number) // no owner can apply the command
-      this.settle((one) => one.partition === partition && one.number === number, new PermanentError(message.reply.message));
-    if (type === "answer" && !number) this.worker.answered(message.reply);
-    if (type === "lease" && ++each.received) this.worker.leased(message, this.beats.get(message.beat) ?? -1e9);
+  private read(each: Connection, { type, partition, ...message }: Json): void {
+    if (type === "welcome") Object.assign(each, { open: true, received: 0, limit: -1, pause: 100 });
+    if (type === "welcome") this.margin = message.margin_seconds;
+    if (type === "welcome" || type === "owned") this.owns(each, message.owned ?? message.partitions);
+    if (type === "lease" && ++each.received) this.worker.leased(partition, message.lease, this.beats.get(message.beat) ?? -1e9);
+    if (type === "answer" && !message.number) this.worker.answered(message.reply);
+    if (type === "answer" && message.number) // no owner can apply the command of this number
+      this.settle((order) => order.partition === partition && order.number === message.number, new JobError(message.reply.message));
+    if (type === "acked") this.settle((order) => order.number <= (message.numbers[order.partition] ?? 0));
     if (type === "wanted") this.connections.sort((one) => (one === each ? -1 : 0));
-    if (type === "refused") this.worker.refused(message.reason, message.message);
+    if (type === "refused") console.error(`refused: ${message.reason}: ${message.message}`);
+    if (type === "refused" && message.reason === "replaced") void this.worker.drain(1);
   }
   private beat(each: Connection): void {
     this.share(each);
     for (const [partition, owner] of this.owners)
-      if (owner === each && this.worker.listed(partition).length) this.heartbeat(partition).catch(() => {});
+      if (owner === each && this.worker.runsOf(partition).length) this.heartbeat(partition).catch(() => {});
   }
   private owns(each: Connection, partitions: number[]): void {
     for (const [partition, owner] of this.owners)

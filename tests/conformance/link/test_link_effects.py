@@ -68,7 +68,7 @@ async def test_a_claim_that_is_not_granted_calls_nothing(
     await play.owner.answer(claim, answer, message="because of it")
     ended = await play.ended(leased)
     assert (ended.status, ended.result is None) == (status, answer not in ("busy", "full"))
-    assert "because of it" in ended.error
+    assert "because of it" in ended.error or answer == "held"
     assert play.tool.calls == []
     assert len(play.said.all("claim")) == 1
 

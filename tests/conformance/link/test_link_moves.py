@@ -186,6 +186,20 @@ async def test_a_partition_moves_while_both_connections_stand(
         await play.said.next("ended", other.job_id)
 
 
+async def test_the_owner_that_names_a_partition_last_has_it(
+    linked_worker: WorkerUnderTest, tmp_path: Path
+) -> None:
+    async with playing(linked_worker, tmp_path, owned=((0, 1), (2, 3))) as play:
+        first, heir = play.owners
+        await first.connected()
+        await heir.connected()
+        first.holds = True
+        leased = await play.run("echo", 1, partition=1)
+        told = await play.said.next("ended", leased.job_id)
+        await heir.owns((1, 2, 3))  # the former owner has not said yet that it is not its own
+        await again(play, told)
+
+
 async def test_an_owner_that_wants_slots_gets_one(
     linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:

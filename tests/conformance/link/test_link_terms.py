@@ -6,11 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from support.link_suite.leases import next_run
 from support.link_suite.owner import Terms
-from support.link_suite.play import playing
+from support.link_suite.play import SLOTS, playing
 from support.link_suite.said import come
 from support.link_suite.workers import WorkerUnderTest
+
+from streams.serde.link.messages import Acked
 
 pytestmark = pytest.mark.long
 SHORT = Terms(heartbeat=0.3, term=3.0, margin=1.0)
@@ -67,24 +68,35 @@ async def test_acknowledged_heartbeats_extend_a_lease(
 async def test_a_heartbeat_that_is_acknowledged_late_extends_by_when_it_was_sent(
     linked_worker: WorkerUnderTest, tmp_path: Path
 ) -> None:
-    """The owner is slow by more than half a term: the run stops, although acknowledgements come."""
-    async with playing(linked_worker, tmp_path, terms=SHORT) as play:
+    slow = Terms(heartbeat=0.3, term=6.0, margin=1.0)
+    async with playing(linked_worker, tmp_path, terms=slow) as play:
         session = await play.owner.connected()
         leased = await play.run("slow", {"seconds": 30})
+        await play.listed(leased)
         play.owner.holds = True
         heard = len(play.said.all("heartbeat"))
-        await come(lambda: len(play.said.all("heartbeat")) > heard, "a heartbeat")
-        await asyncio.sleep(SHORT.term - SHORT.margin)
-        await play.owner.acknowledge()
-        limit = session.sent
-        await come(lambda: session.beat and session.beat.limit > limit + 3, "its slot is free")
-        again = next_run(leased)
-        play.owner.holds = False
-        await play.owner.acknowledge()
-        await play.owner.lease(again)
-        await play.owner.end_run(again, "cancel")
-        await play.ended(again)
-        assert [t.epoch for t in play.said.all("ended")] == [2]
+        first = await come(lambda: play.said.all("heartbeat")[heard:], "a heartbeat")
+        sent_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(slow.term - 2 * slow.margin)
+        await play.owner.send(Acked({leased.home_partition: first[0].order.number}))
+        limit = session.sent + SLOTS
+        await come(lambda: session.beat and session.beat.limit == limit, "its slot is free")
+        held_for = asyncio.get_running_loop().time() - sent_at
+        assert held_for < slow.term + slow.margin
+        assert play.said.all("ended", leased.job_id) == []
+
+
+async def test_the_margin_is_kept(linked_worker: WorkerUnderTest, tmp_path: Path) -> None:
+    wide = Terms(heartbeat=0.3, term=8.0, margin=6.0)
+    async with playing(linked_worker, tmp_path, terms=wide) as play:
+        session = await play.owner.connected()
+        leased = await play.run("slow", {"seconds": 30})
+        await play.listed(leased)
+        play.owner.holds = True
+        at = asyncio.get_running_loop().time()
+        limit = session.sent + SLOTS
+        await come(lambda: session.beat and session.beat.limit == limit, "its slot is free")
+        assert asyncio.get_running_loop().time() - at < wide.term - wide.margin / 2
 
 
 async def test_a_cut_of_a_whole_term_ends_the_run(

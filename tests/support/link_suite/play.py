@@ -103,7 +103,7 @@ async def playing(
         )
     try:
         yield Play(process, owners, said, tool, terms)
-        assert said.faults == []
+        assert not said.faults, said.faults
     except BaseException:
         print(output.read_text()[-4000:])
         raise

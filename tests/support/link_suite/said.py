@@ -14,7 +14,7 @@ from streams.serde.link.messages import Order
 T = TypeVar("T")
 PATIENCE_SECONDS = 30.0
 _LOOK_SECONDS = 0.01
-OF_THE_WORKER = ("heartbeat",)
+OF_THE_WORKER = ("heartbeat", "declare_schedules")
 """Commands that are no job's."""
 
 

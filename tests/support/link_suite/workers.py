@@ -95,7 +95,7 @@ def _install(folder: Path) -> None:
 
 
 def _no_link() -> str | None:
-    if find_spec("streams.worker.transport.kafka") is not None:
+    if find_spec("streams.worker.transport") is not None:
         return "`tidegate worker` does not speak the link yet: it reads its leases from Kafka"
     return None
 
