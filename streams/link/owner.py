@@ -119,11 +119,14 @@ class Owner:
             peer.detach()
 
     def check(self) -> None:
-        """Cut the connections whose workers are silent."""
-        late = self._monotonic() - self.terms.silence_seconds
+        """Cut the connections whose workers are silent; one that is not read may be."""
+        now = self._monotonic()
+        late = now - self.terms.silence_seconds
         with self._lock:
-            for peer in [peer for peer in self._open if peer.heard_at < late]:
-                if not peer.ended:
+            for peer in self._open:
+                if peer.full:
+                    peer.heard_at = now
+                elif peer.heard_at < late and not peer.ended:
                     log.info("a connection without a beat is cut", worker=peer.worker_id)
                     self._end(peer)
 

@@ -18,6 +18,9 @@ _ROOM_BYTES = 1024 * 1024
 _FLUSH_SECONDS = 2.0
 """How long a connection that has ended may take to read what was said before."""
 
+SIGN_SECONDS = 1.0
+"""How often a connection that is not read gives a sign of life."""
+
 
 class WebSocket:
     """One connection, from the upgrade of its request to its end.
@@ -74,12 +77,24 @@ class WebSocket:
 
     async def _read(self, answers: Answers) -> None:
         while not self._peer.ended:
-            await self._until(lambda: not self._peer.full)
+            await self._room_to_read()
             message = await self._socket.receive()
             if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 return
             for request in self._owner.received(self._peer, message.data):
                 answers.ask(self, request)
+
+    async def _room_to_read(self) -> None:
+        """Wait until there is room for more commands; give signs of life meanwhile.
+
+        A ping of the worker is not read either: without an answer it would dial again.
+        """
+        while self._peer.full and not self._peer.ended:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SIGN_SECONDS):
+                    await self._until(lambda: not self._peer.full)
+                    return
+            await self._socket.pong()
 
     async def _write(self) -> None:
         while frame := await self._next_frame():

@@ -117,7 +117,7 @@ class Client:
 
 @asynccontextmanager
 async def dialed(
-    port: int, token: str = "t", tls: ssl.SSLContext | None = None
+    port: int, token: str = "t", tls: ssl.SSLContext | None = None, *, autoping: bool = True
 ) -> AsyncIterator[Client]:
     """A connection to a server on this machine."""
     scheme = "ws" if tls is None else "wss"
@@ -125,6 +125,8 @@ async def dialed(
     url = f"{scheme}://127.0.0.1:{port}/v1/link"
     async with (
         ClientSession() as session,
-        session.ws_connect(url, headers=headers, ssl=tls or True, max_msg_size=0) as socket,
+        session.ws_connect(
+            url, headers=headers, ssl=tls or True, max_msg_size=0, autoping=autoping
+        ) as socket,
     ):
         yield Client(socket)

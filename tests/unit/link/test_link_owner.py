@@ -214,6 +214,22 @@ def test_a_silent_connection_is_cut(partitions: Partitions) -> None:
     assert (silent.ended, mute.ended, alive.ended) == (True, True, False)
 
 
+def test_a_connection_that_the_owner_does_not_read_is_not_silent(partitions: Partitions) -> None:
+    """Its beats wait behind the commands for which there is no room."""
+    connection, _ = partitions.welcomed()
+    connection.send(*(order(0, number) for number in range(MOST_WAITING)))
+    for _ in range(3):
+        partitions.now += TERMS.silence_seconds
+        partitions.owner.check()
+    partitions.taken()
+    partitions.now += TERMS.silence_seconds - 1
+    partitions.owner.check()
+    assert not connection.ended
+    partitions.now += 2
+    partitions.owner.check()
+    assert connection.ended
+
+
 def test_a_broken_connection_leaves_its_commands_to_be_processed(partitions: Partitions) -> None:
     connection, _ = partitions.welcomed()
     connection.send(order(0, 1))

@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import WSMsgType
 from support.certificates import self_signed
 from support.link_services import Client, InMemory, Tokens, dialed, serving
 from support.linked_workers import NOW, Partitions, hello, order, spoken, to
 
 from streams.errors import ConfigError
 from streams.link import server as module
+from streams.link import web_socket
 from streams.link.grant import Grant
 from streams.link.listening import Listening, listening
+from streams.link.peer import MOST_WAITING
 from streams.link.server import LinkServer
 from streams.runtime.processor import Record
 from streams.serde.link.messages import Acked, Body, Done, Refused, Wanted, Welcome
@@ -147,6 +150,21 @@ async def test_a_flood_is_not_read_while_the_stage_is_busy(
         numbers = [spoken(record)[2] for record in found]
         assert numbers == list(range(20_000))
         await sending
+
+
+async def test_a_worker_that_is_not_read_gets_signs_of_life(
+    partitions: Partitions, server: LinkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pings wait, too: it would take the owner for dead, and send everything again."""
+    monkeypatch.setattr(web_socket, "SIGN_SECONDS", 0.01)
+    async with dialed(server.port, autoping=False) as worker:
+        await worker.send(hello(), *(order(0, number) for number in range(MOST_WAITING)))
+        async with asyncio.timeout(10):
+            while (await worker.socket.receive()).type is not WSMsgType.PONG:
+                continue
+        await eventually(lambda: len(partitions.taken()) == MOST_WAITING)
+        await worker.send(order(1, 1))
+        await eventually(lambda: len(partitions.taken()) == 1)
 
 
 async def _flood(worker: Client) -> None:
