@@ -32,6 +32,10 @@ PATH = "/v1/link"
 _LOOK_SECONDS = 0.5
 """How often it looks for revoked tokens and silent connections."""
 _END_SECONDS = 5.0
+_REFUSED_SECONDS = 1.0
+"""How long a peer that is not admitted may take to close its connection."""
+_REFUSED_BYTES = 1024
+"""The largest frame of such a peer."""
 _REVOKED = Refused("revoked", "the token was revoked, or it grants something else by now")
 
 
@@ -153,15 +157,12 @@ class LinkServer:
                     connection.refuse(_REVOKED)
 
     async def _connect(self, services: Services, request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse(compress=False, max_msg_size=frames.MAX_FRAME_BYTES)
-        await socket.prepare(request)
         given = request.headers.get("Authorization")
         granted = services.access.authenticate(given, request.remote)
         if isinstance(granted, NotAdmitted):
-            refused = Refused("token", granted.message)
-            await socket.send_str(frames.frame([refused]).decode())
-            await socket.close()
-            return socket
+            return await _refuse(request, granted)
+        socket = web.WebSocketResponse(compress=False, max_msg_size=frames.MAX_FRAME_BYTES)
+        await socket.prepare(request)
         connection = WebSocket(self.link, socket, request.transport, granted)
         self._connections.add(connection)
         try:
@@ -169,6 +170,17 @@ class LinkServer:
         finally:
             self._connections.discard(connection)
         return socket
+
+
+async def _refuse(request: web.Request, why: NotAdmitted) -> web.WebSocketResponse:
+    """Say why a peer is not admitted, and keep nothing of what it sends."""
+    socket = web.WebSocketResponse(
+        compress=False, max_msg_size=_REFUSED_BYTES, timeout=_REFUSED_SECONDS
+    )
+    await socket.prepare(request)
+    await socket.send_str(frames.frame([Refused("token", why.message)]).decode())
+    await socket.close()
+    return socket
 
 
 def _tell(host: str, port: int, *, encrypted: bool) -> None:

@@ -92,6 +92,25 @@ async def test_a_wrong_token_is_told_in_the_first_frame(server: LinkServer, toke
         assert await worker.next() is None
 
 
+@pytest.mark.parametrize(("seconds", "size"), [(0.01, 0), (60, 65_536)], ids=["slow", "large"])
+async def test_a_peer_without_a_token_takes_neither_time_nor_memory(
+    server: LinkServer, monkeypatch: pytest.MonkeyPatch, seconds: float, size: int
+) -> None:
+    """It neither closes its end, nor is what it sends kept until it does."""
+    monkeypatch.setattr(module, "_REFUSED_SECONDS", seconds)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    upgrade = (
+        "GET /v1/link HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    binary = b"\x82\xff" + size.to_bytes(8, "big") + bytes(4 + size)
+    writer.write(upgrade.encode() + (binary if size else b""))
+    async with asyncio.timeout(8):
+        told = await reader.read()
+    assert b'"refused"' in told
+    writer.close()
+
+
 async def test_a_revoked_token_ends_its_connection_and_no_other(
     partitions: Partitions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
