@@ -135,10 +135,21 @@ class _Committed(Protocol):
     def outputs(self) -> Sequence[Output]: ...
 
 
-def hand_out(link: Link, tasks: Iterable[_Committed]) -> None:
-    """Tell a link what a transaction of these tasks has made true."""
+def handing_out(link: Link | None, tasks: Iterable[_Committed]) -> Callable[[], None]:
+    """Collect what a transaction of these tasks has made true; the result tells the link.
+
+    Call that once the stores hold it, too: with a lease in its hand a worker asks for the body of
+    its event at once, and is answered from them.
+    """
+    if link is None:
+        return _nothing
     tasks = list(tasks)
     commands = [record for task in tasks for record in task.commands]
     outputs = [o for task in tasks for t, _, own in task.outputs if t == LINK for o in own]
-    if commands or outputs:
-        link.committed(commands, outputs)
+    if not commands and not outputs:
+        return _nothing
+    return lambda: link.committed(commands, outputs)
+
+
+def _nothing() -> None:
+    """What is left to tell if nothing concerns the link."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from streams.runtime.clock import Clock
 from streams.runtime.context import Output
-from streams.runtime.link import LINK, Link, hand_out
+from streams.runtime.link import LINK, Link, handing_out
 from streams.runtime.own_records import Written
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.processor import Record
@@ -111,11 +111,11 @@ class MemoryTransactions:
         for output in sent:
             self._broker.append(*output)
         self.passed("after_commit")
-        if self.link is not None:
-            hand_out(self.link, tasks)
+        hand_out = handing_out(self.link, tasks)
         for task, begun in zip(tasks, begins, strict=True):
             task.committed(self._ends(task), self._written(task, begun))
         self.passed("after_write")
+        hand_out()
 
     def passed(self, point: CrashPoint) -> None:
         """Crash if this point is armed and due."""

@@ -20,7 +20,7 @@ from streams.kafka.connections import Connections
 from streams.kafka.failures import Outage, Verdict, classify_produce, tell_missing
 from streams.process.boot_clock import boot_seconds
 from streams.runtime import metrics
-from streams.runtime.link import LINK, Link, hand_out
+from streams.runtime.link import LINK, Link, handing_out
 from streams.runtime.own_records import OwnMarks, Written
 from streams.runtime.partition_task import PartitionTask
 from streams.runtime.producer_calls import CALL_SECONDS, CallFailed, ProducerCalls
@@ -134,8 +134,7 @@ class KafkaTransactions:
             self._abort(producer, failed, alone, sending.refused)
         self._ended = time.monotonic()
         self._outage.answered()
-        if self._link is not None:
-            hand_out(self._link, tasks)
+        hand_out = handing_out(self._link, tasks)
         metrics.TRANSACTIONS.labels(self._stage, "committed").inc()
         metrics.STORE_WRITES.labels(self._stage).inc(sum(task.changes for task in tasks))
         seconds = time.monotonic() - self._calls.begun
@@ -144,6 +143,7 @@ class KafkaTransactions:
             written = self._marks.written(task.partition, sending.offsets(task))
             task.committed(sending.ends(task), written)
             self._rest(task, written)
+        hand_out()
 
     def _send(self, producer: Producer, sending: Sending, tasks: Sequence[PartitionTask]) -> None:
         self._calls.once(producer.begin_transaction)

@@ -28,7 +28,7 @@ from streams.runtime.source import Source
 from streams.runtime.step import TransactionAborted
 from streams.runtime.topics import StageTopics
 from streams.runtime.transaction import KafkaTransactions, ProducerLost
-from streams.serde.link.messages import Beat, Wanted
+from streams.serde.link.messages import Beat, FromOwner, Wanted
 from streams.settings import Settings
 
 NOW = 1_760_000_000_000
@@ -265,6 +265,25 @@ def test_what_goes_over_the_link_is_not_produced_and_leaves_after_the_commit(
     first, second = connection.receive()
     assert first == Wanted()
     assert acked([second]) == [{0: 1}]
+
+
+def test_what_a_worker_is_told_is_in_the_stores_already(
+    partitions: Partitions, producer: type[Producer]
+) -> None:
+    """With a lease it asks for the body of its event at once, which is answered from them."""
+    connection, worker_id = partitions.welcomed()
+    connection.send(order(0, 1))
+    told: list[FromOwner] = []
+    task = worked(partitions.taken(), to(worker_id, Wanted()))
+
+    def written(*_: object) -> None:
+        told.extend(connection.receive())
+        task.outputs, task.commands = [], []
+
+    task.committed = written
+    transactions(partitions.owner).commit([task])
+    assert told == []
+    assert len(connection.receive()) == 2
 
 
 @pytest.mark.parametrize(
