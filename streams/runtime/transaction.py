@@ -139,11 +139,13 @@ class KafkaTransactions:
         metrics.STORE_WRITES.labels(self._stage).inc(sum(task.changes for task in tasks))
         seconds = time.monotonic() - self._calls.begun
         metrics.COMMIT_SECONDS.labels(self._stage).observe(seconds, steps.exemplar())
-        for task in tasks:
-            written = self._marks.written(task.partition, sending.offsets(task))
-            task.committed(sending.ends(task), written)
-            self._rest(task, written)
-        hand_out()
+        try:
+            for task in tasks:
+                written = self._marks.written(task.partition, sending.offsets(task))
+                task.committed(sending.ends(task), written)
+                self._rest(task, written)
+        finally:  # it is true, whatever becomes of the stores
+            hand_out()
 
     def _send(self, producer: Producer, sending: Sending, tasks: Sequence[PartitionTask]) -> None:
         self._calls.once(producer.begin_transaction)

@@ -15,6 +15,7 @@ from support.counting import counting_stage, counting_topology
 from support.linked_stage import Roster
 from support.linked_workers import Partitions, acked, order, owned, to
 
+from streams.errors import StoreDamaged
 from streams.kafka.failures import Outage
 from streams.link.owner import Owner
 from streams.runtime import awaiting, transaction
@@ -283,6 +284,23 @@ def test_what_a_worker_is_told_is_in_the_stores_already(
     task.committed = written
     transactions(partitions.owner).commit([task])
     assert told == []
+    assert len(connection.receive()) == 2
+
+
+def test_a_store_that_cannot_be_written_keeps_no_lease_back(
+    partitions: Partitions, producer: type[Producer]
+) -> None:
+    """The broker has committed it: its slot would be used by nobody."""
+    connection, worker_id = partitions.welcomed()
+    connection.send(order(0, 1))
+    task = worked(partitions.taken(), to(worker_id, Wanted()))
+
+    def damaged(*_: object) -> None:
+        raise StoreDamaged("it is")
+
+    task.committed = damaged
+    with pytest.raises(StoreDamaged):
+        transactions(partitions.owner).commit([task])
     assert len(connection.receive()) == 2
 
 
