@@ -37,8 +37,11 @@ class Inboxes:
         taken: list[Record] = []
         while self._turns and len(taken) < limit:
             share = max(1, (limit - len(taken)) // len(self._turns))
-            for peer in [self._turns.popleft() for _ in range(len(self._turns))]:
+            for _ in range(len(self._turns)):
                 room = min(share, limit - len(taken))
+                if not room:  # the others are the first of the next step
+                    break
+                peer = self._turns.popleft()
                 taken += [self._give_out(each, now) for each in _first(peer, room)]
                 if peer.waiting:
                     self._turns.append(peer)

@@ -155,6 +155,18 @@ def test_a_flooding_worker_does_not_keep_a_quiet_one_waiting(partitions: Partiti
     assert numbers == list(range(len(numbers)))
 
 
+def test_more_workers_than_one_step_can_serve_have_turns(
+    partitions: Partitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.link.owner._MOST_TAKEN", 2)
+    names = ["w1", "w2", "w3", "w4", "w5"]
+    for name in names:
+        connection, _ = partitions.welcomed(name)
+        connection.send(*(order(0, number) for number in range(10)))
+    steps = [[name for name, _, _ in partitions.numbers()] for _ in range(5)]
+    assert sorted(name for step in steps for name in step) == sorted(names * 2)
+
+
 def test_a_flooding_workers_socket_is_not_read_until_there_is_room(partitions: Partitions) -> None:
     connection, _ = partitions.welcomed()
     connection.send(*(order(0, number) for number in range(MOST_WAITING)))
