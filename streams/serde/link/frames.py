@@ -14,6 +14,9 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """The largest frame that either end takes."""
 MAX_COMMAND_BYTES = 4 * 1024 * 1024
 """The largest command that an owner takes; no record that it changes could hold as much."""
+MAX_MESSAGES = 10_000
+"""The most messages of a frame that an owner takes: it does nothing else meanwhile."""
+
 UNREADABLE = (msgspec.MsgspecError, RecursionError)
 """What reading JSON raises; RecursionError if lists or objects are nested too deep."""
 
@@ -44,9 +47,12 @@ def from_worker(data: bytes | str) -> list[FromWorker]:
         DecodeError: it is none.
     """
     try:
-        return _FROM_WORKER.decode(data)
+        read = _FROM_WORKER.decode(data)
     except UNREADABLE as error:
         raise DecodeError(str(error)) from error
+    if len(read) > MAX_MESSAGES:
+        raise DecodeError(f"it has {len(read):,} messages, more than {MAX_MESSAGES:,}")
+    return read
 
 
 def from_owner(data: bytes | str) -> list[FromOwner]:

@@ -78,7 +78,8 @@ class WebSocket:
         together: list[bytes] = []
         size = 0
         for message in messages:
-            if together and size + len(message) > _FRAME_BYTES:
+            full = size + len(message) > _FRAME_BYTES or len(together) == frames.MAX_MESSAGES
+            if together and full:
                 found.append(frames.joined(together))
                 together, size = [], 0
             together.append(message)

@@ -136,3 +136,10 @@ def test_numbers_that_no_record_can_hold_are_refused(
     for number in (2**53 + 2, 2**63 - 2**40):
         with pytest.raises(DecodeError, match="9,007,199,254,740,992"):
             read(number)
+
+
+def test_a_frame_of_too_many_messages_is_refused() -> None:
+    """An owner does nothing else while it reads one."""
+    assert len(frames.from_worker(frames.frame([Beat(1, 1)] * frames.MAX_MESSAGES))) == 10_000
+    with pytest.raises(DecodeError, match="10,001 messages"):
+        frames.from_worker(frames.frame([Beat(1, 1)] * 10_001))
