@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streams.errors import PermanentError, TransientError
-from streams.serde.link.frames import encoded
+from streams.serde.link.frames import MAX_COMMAND_BYTES, encoded
 from streams.serde.link.messages import Done, Failed, Message, Piece
 from streams.worker.link.contract import Connection, Deadline
 
@@ -60,6 +60,10 @@ class Requests:
         """Make a request now, or once its partition has an owner."""
         self._number += 1
         message = encoded(question.make(self._number))
+        if len(message) > MAX_COMMAND_BYTES:
+            size = f"{len(message):,} bytes, more than an owner takes"
+            answered(PermanentError(f"a request of the run has {size}"))
+            return
         opened = self._open[self._number] = _Open(question, message, answered)
         self._ask(opened)
 

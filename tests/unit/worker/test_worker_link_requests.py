@@ -5,7 +5,8 @@ from __future__ import annotations
 from support.linked_worker import LinkedWorker
 
 from streams.errors import PermanentError, TransientError
-from streams.serde.link.messages import Announce, Body, Done, Failed, Message, Piece
+from streams.serde.link.frames import MAX_COMMAND_BYTES
+from streams.serde.link.messages import Announce, Body, Done, Failed, Message, Piece, Seal
 from streams.serde.records import JobTypes
 from streams.worker.link.requests import RETRY_SECONDS, Question, Result
 
@@ -48,6 +49,19 @@ def test_a_request_is_made_anew_at_the_heir_and_what_came_before_is_dropped() ->
     assert len(two.of(Body)) == 1
     two.say(Piece(1, b"whole", True))
     assert answers == [b"whole"]
+
+
+def test_a_request_that_no_owner_takes_fails_alone() -> None:
+    """It would end the connection each time, and with it the heartbeats of all other runs."""
+    worker = LinkedWorker()
+    owner = worker.owner("one", 0)
+    answers: Answers = []
+    large = lambda number: Seal(number, 0, "job_1", 1, "approval x", "x" * MAX_COMMAND_BYTES)  # noqa: E731
+    question = Question(large, 0, lambda: worker.now + 30, TransientError("late"))
+    worker.link.ask(question, answers.append)
+    assert [type(answer) for answer in answers] == [PermanentError]
+    worker.pass_time(1)
+    assert owner.of(Seal) == []
 
 
 def test_a_request_waits_for_an_owner_and_outlives_a_cut() -> None:
