@@ -62,11 +62,24 @@ async def served(
     Raises:
         ConfigError: as `listen_on`.
     """
+    async with running(app, host, port, tls, **options) as runner:
+        yield runner.addresses[0][1]
+
+
+@asynccontextmanager
+async def running(
+    app: web.Application,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    **options: Any,
+) -> AsyncIterator[web.AppRunner]:
+    """Do as `served` does; gives what runs the application."""
     runner = web.AppRunner(app, access_log=None, logger=SERVER_LOG, **options)
     await runner.setup()
     try:
         await listen_on(web.TCPSite(runner, host, port, ssl_context=tls), host, port)
-        yield runner.addresses[0][1]
+        yield runner
     finally:
         await runner.cleanup()
 

@@ -18,8 +18,10 @@ from streams.link.grant import Grant
 from streams.link.listening import Listening
 from streams.link.owner import Owner
 from streams.link.requests import Answers
+from streams.link.strangers import Strangers
 from streams.link.web_socket import WebSocket
-from streams.probe_routes import served
+from streams.probe_routes import running
+from streams.process.boot_clock import boot_seconds
 from streams.process.daemon_thread import DaemonThread
 from streams.serde.link import frames
 from streams.serde.link.messages import Refused
@@ -90,6 +92,7 @@ class LinkServer:
         self._services: Services | None = None
         self._place = place
         self._connections: set[WebSocket] = set()
+        self._strangers = Strangers(boot_seconds)
         self._bound: Future[int] = Future()
         self._thread: DaemonThread | None = None
         self._end: Callable[[], object] = lambda: None
@@ -129,7 +132,7 @@ class LinkServer:
 
     async def _run(self, services: Services) -> None:
         app, place = web.Application(), self._place
-        app.router.add_get(PATH, partial(self._connect, services))
+        app.router.add_get(PATH, partial(self._asked, services))
         loop, ending = asyncio.get_running_loop(), asyncio.Event()
         self._end = partial(loop.call_soon_threadsafe, ending.set)
         tls = served_tls(place.certificate, place.key, "TIDEGATE_LINK", "link_server")
@@ -137,24 +140,31 @@ class LinkServer:
         try:
             async with (
                 tls as context,
-                served(app, place.host, place.port, context, **times) as port,
+                running(app, place.host, place.port, context, **times) as runner,
             ):
+                port = runner.addresses[0][1]
                 _tell(place.host, port, encrypted=context is not None)
                 self._bound.set_result(port)
-                await self._watch(services.access, ending)
+                await self._watch(services.access, runner, ending)
         finally:
             self._end = lambda: None
             await services.close()
 
-    async def _watch(self, access: Access, ending: asyncio.Event) -> None:
+    async def _watch(self, access: Access, runner: web.AppRunner, ending: asyncio.Event) -> None:
         """Look after the connections until the server is stopped."""
         while not ending.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(ending.wait(), _LOOK_SECONDS)
             self.link.check()
+            if runner.server is not None:
+                self._strangers.end(each.transport for each in runner.server.connections)
             for connection in list(self._connections):
                 if not access.is_valid(connection.grant):
                     connection.refuse(_REVOKED)
+
+    async def _asked(self, services: Services, request: web.Request) -> web.WebSocketResponse:
+        with self._strangers.asks(request.transport):
+            return await self._connect(services, request)
 
     async def _connect(self, services: Services, request: web.Request) -> web.WebSocketResponse:
         given = request.headers.get("Authorization")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from support.linked_workers import NOW, Partitions, hello, order, spoken, to
 
 from streams.errors import ConfigError
 from streams.link import server as module
-from streams.link import web_socket
+from streams.link import strangers, web_socket
 from streams.link.grant import Grant
 from streams.link.listening import Listening, listening
 from streams.link.peer import MOST_WAITING
@@ -109,6 +110,25 @@ async def test_a_peer_without_a_token_takes_neither_time_nor_memory(
         told = await reader.read()
     assert b'"refused"' in told
     writer.close()
+
+
+async def test_a_connection_over_which_nothing_is_asked_is_ended(
+    partitions: Partitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Descriptors of this process are for its stores."""
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    with serving(partitions.owner) as server:
+        async with dialed(server.port) as worker:
+            await worker.send(hello("w1"))
+            assert isinstance(await worker.next(), Welcome)
+            monkeypatch.setattr(strangers, "ASK_SECONDS", 0.0)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            async with asyncio.timeout(8):
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+            writer.close()
+            await worker.send(order(1, 1))
+            await eventually(lambda: len(partitions.taken()) == 1)
 
 
 async def test_a_revoked_token_ends_its_connection_and_no_other(
