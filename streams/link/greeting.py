@@ -12,6 +12,7 @@ from streams.serde.link.bounds import MOST
 from streams.serde.link.messages import VERSION, Hello, Refused, Welcome
 from streams.serde.records import Handler
 
+_MOST_CHARS = 1_000
 _NAME = re.compile(r"[^\s/@]{1,200}")
 
 
@@ -23,7 +24,8 @@ def refusal(hello: Hello, grant: Grant, terms: Terms) -> Refused | None:
     if not _is_sound(hello):
         message = (
             "a name has 1 to 200 characters without blanks, / and @, a boot is a UUIDv7, and "
-            f"numbers of policies are from 0 to {MOST:,}"
+            f"numbers of policies are from 0 to {MOST:,}; the version of the code has "
+            f"{_MOST_CHARS:,} characters at most"
         )
         return Refused("malformed", message)
     if hello.pool not in terms.pools:
@@ -78,6 +80,7 @@ def _is_sound(hello: Hello) -> bool:
 
 
 def _is_within(handler: Handler) -> bool:
-    """Whether the stage can count with a policy."""
+    """Whether the stage can count with a policy, and write it into the records of jobs."""
     numbers = handler.max_attempts, handler.timeout_seconds, *handler.backoff
-    return all(0 <= number <= MOST for number in numbers)
+    counts = all(0 <= number <= MOST for number in numbers)
+    return counts and len(handler.code or "") <= _MOST_CHARS

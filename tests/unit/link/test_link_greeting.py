@@ -116,6 +116,7 @@ def test_nobody_takes_the_place_of_a_worker_with_another_token(partitions: Parti
         Handler("mail", 5, (1.0,), 1e300),
         Handler("mail", 5, (1.0, -1.0), 300.0),
         Handler("mail", 2**62, (1.0,), 300.0),
+        Handler("mail", 5, (1.0,), 300.0, "x" * 1_001),
     ],
 )
 def test_a_policy_with_which_a_stage_cannot_count_is_refused(
